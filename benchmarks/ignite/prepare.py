@@ -31,7 +31,8 @@ def make_digits() -> None:
     made = Path(os.environ["MILABENCH_DIR_DATA"]) / "mnist-patterns"
     benchmate.prepare_folder(made, {"seed": SEED, **FILES}, lambda folder: write(folder / "MNIST" / "raw"))
     link = Path("MNIST")
-    link.unlink(missing_ok=True)
+    if link.is_symlink():  # else it is somebody's own
+        link.unlink()
     link.symlink_to(os.path.relpath(made / "MNIST"))
 
 

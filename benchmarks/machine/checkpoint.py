@@ -90,6 +90,10 @@ def main() -> None:
     require_room(args.folder, total, ranks, device)
     state = state_of(shape, device, ranks.rank, ranks.count)
     times: dict[str, list[float]] = {"write": [], "restore": []}
+    if ranks.is_first:
+        if args.folder.exists():
+            missing(f"checkpoint: {args.folder} exists: --folder names a new one")
+        args.folder.mkdir(parents=True)
     try:
         for _ in range(args.repeats):
             if ranks.is_first:

@@ -24,8 +24,8 @@ def main() -> None:
     for downloaded in partial.glob("pykeen/datasets/*"):
         kept = home / downloaded.relative_to(partial)
         kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(kept, ignore_errors=True)
-        downloaded.rename(kept)
+        if not kept.exists():  # whoever put it there
+            downloaded.rename(kept)
     shutil.rmtree(partial, ignore_errors=True)
     print(f"{args.dataset}: {dataset.training.num_triples} training triples, {dataset.num_entities} entities")
 

@@ -30,7 +30,8 @@ def main() -> None:
         benchmate.prepare_file(audio, {"seed": SEED, "windows": windows}, lambda path: write_audio(path, windows))
     link = args.model.parent / "bin" / "ffmpeg"
     link.parent.mkdir(exist_ok=True)
-    link.unlink(missing_ok=True)
+    if link.is_symlink():  # else it is somebody's own
+        link.unlink()
     link.symlink_to(imageio_ffmpeg.get_ffmpeg_exe())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -154,3 +155,29 @@ def test_a_folder_has_the_permissions_of_any_other(tmp_path):
     benchmate.prepare_folder(tmp_path / "data", {}, lambda fresh: None)
     (tmp_path / "plain").mkdir()
     assert (tmp_path / "data").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_filled_by_hand_stays_until_its_owner_confirms_the_recipe_or_moves_it(kind, tmp_path, capsys):
+    path = tmp_path / "imagenet"
+    if kind == "folder":
+        path.mkdir()
+    (path / "train.tar" if kind == "folder" else path).write_text("mine")
+    prepare = {"folder": benchmate.prepare_folder, "file": benchmate.prepare_file}[kind]
+    with pytest.raises(SystemExit) as refused:
+        prepare(path, {"seed": 1}, lambda _: pytest.fail("nothing is made"))
+    assert (path / "train.tar" if kind == "folder" else path).read_text() == "mine"
+    (command,) = re.findall("`(.*)`", str(refused.value))
+    assert str(refused.value).startswith(f"{path}: was not made by milabench, so it stays; use it as it is (`echo ")
+    assert str(refused.value).endswith("), or move it away")
+    subprocess.run(command, shell=True, check=True)
+    prepare(path, {"seed": 1}, lambda _: pytest.fail("nothing is made"))
+    assert capsys.readouterr().out == f"{path}: already there\n"
+
+
+@pytest.mark.parametrize("left", ["{}", ""])
+def test_a_kill_between_a_file_and_its_marker_costs_one_more_making(left, tmp_path):
+    path, marker = tmp_path / "data", tmp_path / ".data.recipe.json"
+    made("file", path)
+    marker.write_text(left)
+    assert made("file", path) == f"making\n{path}: made\n"

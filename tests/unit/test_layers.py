@@ -50,6 +50,7 @@ EDGES = {
     "analysis/search_limits.py",
     "analysis/log_child.py",
     "events/atomic_write.py",
+    "events/removal.py",
     "events/run_writer.py",
     "events/replay.py",
     "bundle/signing.py",

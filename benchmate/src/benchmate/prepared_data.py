@@ -10,7 +10,9 @@ import fcntl
 import glob
 import json
 import os
+import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -32,6 +34,7 @@ def make_folder(folder: Path, recipe: Mapping[str, object], make: Callable[[Path
         except OSError:  # there is one
             # Of another machine that was faster, where the file system has no locks; else of another recipe.
             if not _is_made_by(folder / RECIPE, text):
+                _require_ours(folder, folder / RECIPE, text)
                 folder.rename(work / "replaced")
                 fresh.rename(folder)
 
@@ -46,10 +49,12 @@ def make_file(file: Path, recipe: Mapping[str, object], make: Callable[[Path], o
     def put(work: Path) -> None:
         fresh, fresh_marker = work / file.name, work / RECIPE
         make(fresh)
-        fresh_marker.write_text(text)
-        marker.unlink(missing_ok=True)  # a kill from here on costs one more making, and no more
-        fresh.replace(file)
-        fresh_marker.replace(marker)
+        # A kill from here on costs one more making, and no more: the file has a marker of ours at any time.
+        for content in ("{}", text):
+            fresh_marker.write_text(content)
+            fresh_marker.replace(marker)
+            if content != text:
+                fresh.replace(file)
 
     _make_unless_there(file, marker, text, put)
 
@@ -59,6 +64,7 @@ def _make_unless_there(path: Path, marker: Path, recipe: str, put: Callable[[Pat
         path.parent.mkdir(parents=True, exist_ok=True)
         with exclusive(path):
             if not (path.exists() and _is_made_by(marker, recipe)):
+                _require_ours(path, marker, recipe)
                 with _hidden_folder(path) as work:
                     put(work)
                 print(f"{path}: made")
@@ -66,8 +72,16 @@ def _make_unless_there(path: Path, marker: Path, recipe: str, put: Callable[[Pat
     print(f"{path}: already there")
 
 
+def _require_ours(path: Path, marker: Path, recipe: str) -> None:
+    """Exit where something that was not made here is in the way; an empty folder is nothing."""
+    is_empty = path.is_dir() and not path.is_symlink() and not any(path.iterdir())
+    if os.path.lexists(path) and not marker.is_file() and not is_empty:
+        use = f"echo {shlex.quote(recipe)} > {shlex.quote(str(marker))}"
+        sys.exit(f"{path}: was not made by milabench, so it stays; use it as it is (`{use}`), or move it away")
+
+
 def _is_made_by(marker: Path, recipe: str) -> bool:
-    return marker.is_file() and marker.read_text() == recipe
+    return marker.is_file() and marker.read_text().rstrip("\n") == recipe
 
 
 @contextlib.contextmanager

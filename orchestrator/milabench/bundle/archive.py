@@ -15,7 +15,8 @@ from typing import IO, BinaryIO
 
 from milabench.devices.regular_file import open_regular
 from milabench.errors import RecordError, os_reason
-from milabench.events.atomic_write import draft_of
+from milabench.events.atomic_write import draft_of, require_no_record
+from milabench.events.removal import wrong_name
 
 MAX_ENTRIES = 200_000
 MAX_BYTES = 64 * 2**30  # unpacked, all together
@@ -57,6 +58,10 @@ def create_whole(path: Path, what: str) -> Iterator[BinaryIO]:
     """
     if path.exists() and not path.is_file():
         raise RecordError(f"{path}: not a regular file; {what} is one, choose another name")
+    try:
+        require_no_record(path)
+    except OSError as error:
+        raise RecordError(f"{path}: {os_reason(error)}") from None
     path = path.resolve()
     try:
         with draft_of(path) as file:
@@ -173,18 +178,6 @@ def _look_at(archive: zipfile.ZipFile, path: Path) -> None:
             )
     if total > MAX_BYTES or (total > _RATIO_FROM and total > MAX_RATIO * max(1, path.stat().st_size)):
         raise RecordError(f"{path}: would unpack to {total / 2**20:.0f} MiB: refused, nothing was unpacked")
-
-
-def wrong_name(name: str) -> str:
-    """Return what is wrong with the name of a file in an archive; empty for a name that can be unpacked."""
-    parts = name.rstrip("/").split("/")
-    if not name or "\0" in name or "\\" in name or any(ord(char) < 32 for char in name):
-        return "has an invalid file name"
-    if name.startswith("/") or (len(name) > 1 and name[1] == ":"):
-        return "has an absolute name"
-    if any(part in ("", ".", "..") for part in parts):
-        return "has a name outside the archive"
-    return ""
 
 
 def _wrong_kind(info: zipfile.ZipInfo) -> str:

@@ -18,9 +18,10 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from milabench.bundle.archive import copied, create_whole, pieces, wrong_name
-from milabench.devices.regular_file import open_regular
+from milabench.bundle.archive import copied, create_whole, pieces
+from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import RecordError, os_reason
+from milabench.events.removal import wrong_name
 from milabench.events.shapes import CAPSULE_SHAPE, require_shape
 from milabench.events.wire import parse_object
 
@@ -28,6 +29,7 @@ NAME = "capsule.json"
 SCHEMA = 1
 MAX_ENTRIES = 2_000_000
 MAX_MANIFEST = 512 * 2**20  # bytes; it is read into memory whole
+MAX_DEPTH = 60  # of folders; links of the user's may form a circle
 _STAMP = 315_532_800  # 1980, as in a bundle: when a capsule was made is no part of it, and tar warns of 1970
 _BLOCK = 512  # bytes, tar's
 _END = bytes(2 * _BLOCK)
@@ -265,11 +267,15 @@ def _read_manifest(file: IO[bytes], size: int, path: Path) -> CapsuleManifest:
         info = tarfile.TarInfo()
     if info.name != NAME or not 0 < info.size <= MAX_MANIFEST:
         raise RecordError(f"{path}: is no capsule; `milabench capsule create` makes one")
-    # Python makes room for as many bytes as it is asked for.
-    content = file.read(min(info.size, size))
+    # Python makes room for as many bytes as it is asked for, and a file with holes is as large as it likes.
+    content = bytearray()
+    while len(content) < min(info.size, size) and (piece := file.read(min(_CHUNK, info.size - len(content)))):
+        if b"\0" in piece:
+            raise RecordError(f"{path}: was altered: its manifest is not as milabench writes it")
+        content += piece
     if len(content) < info.size:
         raise RecordError(f"{path}: is truncated: its manifest is not whole; copy it again")
-    manifest = manifest_of(content, str(path))
+    manifest = manifest_of(bytes(content), str(path))
     own = manifest.own
     if header != own.header or manifest.content != content or file.read(len(own.padding)) != own.padding:
         raise RecordError(f"{path}: was altered: its manifest is not as milabench writes it")
@@ -303,7 +309,7 @@ def manifest_of(content: bytes, where: str) -> CapsuleManifest:
         )
     except ValueError as error:
         raise RecordError(f"{where}: cannot be read as a capsule: {error}") from None
-    if problem := _wrong_entries(manifest.files):
+    if problem := _wrong_entries(manifest.files) or _wrong_paths(manifest):
         raise RecordError(f"{where}: {problem}: refused, nothing was unpacked")
     return manifest
 
@@ -326,6 +332,8 @@ def _wrong_entries(entries: Sequence[CapsuleEntry]) -> str:
         return "names a file twice"
     folders: set[str] = set()
     for entry in entries:
+        if entry.path.count("/") > 2 * MAX_DEPTH:  # data of the deepest folder, below that of its part
+            return f"the file {entry.path[:200]!r} lies more than {2 * MAX_DEPTH} folders deep"
         if what := wrong_name(entry.path):
             return f"the file {entry.path[:200]!r} {what}"
         folders.update(str(parent) for parent in PurePosixPath(entry.path).parents)
@@ -335,6 +343,25 @@ def _wrong_entries(entries: Sequence[CapsuleEntry]) -> str:
     if through := sorted(leaves & folders):
         return f"{through[0][:200]!r} is a file and a folder"
     return ""
+
+
+def _wrong_paths(manifest: CapsuleManifest) -> str:
+    """Return what is wrong with the files and folders that a manifest names beside its list; empty when they are in it."""
+    names = {entry.path for entry in manifest.files if not entry.link}
+    named = {manifest.suite: "suite", **{image.path: "images" for image in manifest.images}}
+    if wrong := next(
+        (path for path, part in named.items() if path not in names or not path.startswith(f"{part}/")), ""
+    ):
+        return f"names {wrong[:200]!r}, which is no file of it"
+    folders = {f"{parent}" for name in names for parent in list(PurePosixPath(name).parents)[:-1]}
+    # A program's marker lies beside its folder, and names it.
+    markers = [
+        path for path in names if path.startswith("code/.") and path.endswith(".complete") and path.count("/") == 1
+    ]
+    owned = {f"code/{path.removeprefix('code/.').removesuffix('.complete')}": path for path in markers}
+    owned |= {python.folder: python.folder for python in manifest.pythons if python.folder}
+    wrong = next((path for folder, path in owned.items() if wrong_name(folder) or folder not in folders), "")
+    return f"names {wrong[:200]!r}, which belongs to no folder of it" if wrong else ""
 
 
 def _stays_inside(entry: CapsuleEntry) -> bool:
@@ -347,6 +374,14 @@ def _stays_inside(entry: CapsuleEntry) -> bool:
     # `..` behind a name that may itself be a link would lead to where no name says.
     is_plain = all(word not in ("", ".", "..") for word in words) and "\0" not in entry.link
     return is_plain and up < len(PurePosixPath(entry.path).parts) - 1
+
+
+def is_unpacked(home: Path) -> bool:
+    """Return whether a folder is that of a capsule, unpacked whole: it holds the manifest of the digest in its name."""
+    try:
+        return hashlib.sha256(read_regular(home / NAME, MAX_MANIFEST)).hexdigest()[:16] == home.name
+    except OSError:
+        return False
 
 
 def unpacked_digest(home: Path, folder: str) -> str:

@@ -54,9 +54,8 @@ def show(capsule: Path, as_json: bool) -> None:
 @click.argument("capsule", type=click.Path(path_type=Path))
 def verify(capsule: Path) -> None:
     """Compare every byte of a capsule with its manifest. Exit codes: 0 unaltered, 6 altered."""
-    from milabench.bundle.capsule import open_capsule
+    from milabench.workflow.capsule import verify_capsule
 
-    with open_capsule(capsule) as opened:
-        opened.unpack()
-        click.echo(f"{capsule}: unaltered, {len(opened.manifest.files)} files")
-        click.echo(f"capsule sha256:{opened.manifest.digest}")
+    manifest = verify_capsule(capsule)
+    click.echo(f"{capsule}: unaltered, {len(manifest.files)} files")
+    click.echo(f"capsule sha256:{manifest.digest}")

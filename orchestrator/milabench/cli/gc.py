@@ -111,7 +111,7 @@ def _item_line(item: StoredItem) -> str:
 
     size, freed = size_text(item.usage.size), size_text(item.usage.freed)
     part = "" if freed == size else f", of which {freed} are freed"
-    return visible_line(f"  {display_path(item.path)}  {size}{part}")
+    return visible_line(f"  {display_path(item.path)}  {size}{part}  {item.why}")
 
 
 def _outlook(survey: Survey) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -10,6 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from milabench.events.removal import remove, replace
+from milabench.events.run_files import MANIFEST, SUMMARY, is_journal_or_manifest
+
+_RECORDS = (".data", ".stdout", ".stderr", ".lock", ".beat")
 _DRAFT = re.compile(r"\.[0-9a-f]{16}\.tmp")
 
 
@@ -23,10 +28,14 @@ def replace_file(path: Path, content: bytes) -> None:
 def draft_of(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Yield a new file that becomes the one at `path` when the block has ended; after an error nothing of it is left.
 
-    A file that is replaced keeps its mode; a new one has `mode`, less the umask. Raises OSError.
+    A file that is replaced keeps its mode; a new one has `mode`, less the umask. Raises OSError, also for what is neither a
+    file nor a link.
     """
     with contextlib.suppress(FileNotFoundError):
-        mode = stat.S_IMODE(os.lstat(path).st_mode)
+        status = os.lstat(path)
+        mode = stat.S_IMODE(status.st_mode)
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
+            raise OSError(errno.EPERM, "is no regular file; choose another name", str(path))
     # A name that nobody can know before, and O_EXCL: in a folder of others no link of theirs is written through.
     draft = path.with_name(f".{os.urandom(8).hex()}.tmp")
     try:
@@ -35,10 +44,10 @@ def draft_of(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         # Synced before it gets its name: else a power cut may leave the name on an empty file (ext4, delayed allocation).
-        draft.replace(path)
+        replace(draft, path)
     finally:
         with contextlib.suppress(OSError):  # on a read-only disk also for what is not there
-            draft.unlink()
+            remove(draft)
     # A new name is durable only when its folder is, too (fsync(2)).
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -52,14 +61,25 @@ def remove_drafts(folder: Path) -> None:
     for path in folder.glob(".*.tmp"):
         if _DRAFT.fullmatch(path.name):
             with contextlib.suppress(OSError):
-                path.unlink()
+                remove(path)
+
+
+def require_no_record(path: Path) -> None:
+    """Raise PermissionError for a file that holds records of a run: what a user asks for is written elsewhere."""
+    place = path.resolve()
+    folder, name = place.parent, place.name
+    is_record = name == SUMMARY or name.endswith(_RECORDS) or is_journal_or_manifest(name)
+    if is_record and (folder / MANIFEST).is_file():
+        raise PermissionError(errno.EPERM, "is a record of a run; choose another name", str(path))
 
 
 def write_output(path: Path, content: bytes) -> None:
     """Write what a user asked for: all of it, or nothing and the file as it was. Raises OSError.
 
-    A link stays one. Into what is no regular file, such as /dev/stdout or `>(command)`, it is written as it comes.
+    A link stays one. Into what is no regular file, such as /dev/stdout or `>(command)`, it is written as it comes. A record of
+    a run is refused.
     """
+    require_no_record(path)
     try:
         # As if it were written to: refused where its mode, or the kernel's care for links of others, forbids that.
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)

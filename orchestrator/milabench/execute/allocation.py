@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from milabench.devices.regular_file import read_regular
 from milabench.errors import ConfigError, MilabenchError, Unreachable, os_reason
 from milabench.events.atomic_write import write_output
+from milabench.events.removal import remove
 from milabench.events.wire import parse_object
 from milabench.execute.heartbeat import is_beating
 from milabench.execute.interrupts import interrupts
@@ -270,7 +270,7 @@ def _owner(folder: Path) -> Orchestrator | None:
 
 
 def _remove(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    remove(folder, is_quiet=True)
     with contextlib.suppress(OSError):  # that of all allocations, when it was the last
         folder.parent.rmdir()
 

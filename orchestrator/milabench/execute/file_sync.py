@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from milabench.errors import Unreachable
+from milabench.events.removal import remove
 from milabench.execute.agent_bootstrap import Channel
 from milabench.execute.inventory import sha256_of
 from milabench.execute.remote_host import ASK_S, RemoteHost, answer_of, connect_all
@@ -233,4 +234,4 @@ async def storages(
                 why[name] = f"{name}: does not see the file that it has made in {bases[name]}"
         return {name: ["", *names][looked[name].index(True)] for name in usable if name not in why}, why
     finally:
-        ours.unlink(missing_ok=True)
+        remove(ours)

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from milabench.devices.regular_file import open_descriptor
+from milabench.events.removal import remove
 
 BEAT_S = 10.0
 # Several beats may be late: a file server that is busy, attributes that a client still believes (NFS, up to 60 s).
@@ -40,7 +41,7 @@ def beating(path: Path, every_s: float = BEAT_S) -> Iterator[None]:
         # A file server that hangs keeps the thread; the process may end all the same.
         thread.join(timeout=1.0)
         with contextlib.suppress(OSError):
-            path.unlink()
+            remove(path)
 
 
 def last_beat_ages_s(folder: Path, names: Iterable[str]) -> dict[str, float]:
@@ -103,7 +104,7 @@ def _server_time(folder: Path) -> float:
     finally:
         os.close(fd)
         with contextlib.suppress(OSError):
-            probe.unlink()
+            remove(probe)
 
 
 def _touch(path: Path) -> None:

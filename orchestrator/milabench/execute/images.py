@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from milabench.errors import EnvironmentFailed
+from milabench.events.removal import move, remove
 from milabench.execute.activities import Activities
 from milabench.execute.remote_host import RemoteHost, helper_node, run_shell
 from milabench.plan.container import Image, in_one_line
@@ -69,10 +70,10 @@ def load_image(image: Image, file: Path) -> None:
     """Give the engine an image that `save_image` has written, or apptainer its file. Raises EnvironmentFailed."""
     if image.file:
         Path(image.file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(file, image.file)
+        move(file, Path(image.file))
     else:
         _engine(image, "load", "--input", str(file), names_it=False)
-        file.unlink()
+        remove(file)
 
 
 def _engine(image: Image, *words: str, names_it: bool = True) -> None:

@@ -22,6 +22,19 @@ from milabench.execute.package_indexes import pip_settings, uv_env
 from milabench.plan.context import Dirs
 
 WAIT_S = 0.2
+# Which git sets for its hooks (`git rev-parse --local-env-vars`), without those that hold the user's settings.
+OF_A_REPOSITORY = {
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_INDEX_VERSION", "GIT_OBJECT_DIRECTORY"),
+    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_GRAFT_FILE", "GIT_SHALLOW_FILE", "GIT_PREFIX"),
+    *(
+        "GIT_IMPLICIT_WORK_TREE",
+        "GIT_NAMESPACE",
+        "GIT_NO_REPLACE_OBJECTS",
+        "GIT_REPLACE_REF_BASE",
+        "GIT_QUARANTINE_PATH",
+    ),
+    *("GIT_INTERNAL_SUPER_PREFIX",),
+}
 
 Report = Callable[[str], object]
 """What is called with each stage of an installation, as one line without credentials."""

@@ -47,6 +47,17 @@ def is_complete(dirs: Dirs, spec: VenvSpec) -> bool:
     return is_built and not altered_instruments(folder)
 
 
+def is_made(venv: Path) -> bool:
+    """Return whether an environment carries the mark of the installation that made it, with the digest in its name."""
+    marker = _read_marker(venv / COMPLETE)
+    return f"{marker.get('group')}-{str(marker.get('digest'))[:16]}" == venv.name
+
+
+def is_own_program(folder: Path) -> bool:
+    """Return whether a program carries the mark of the installation that fetched it."""
+    return _read_marker(folder.with_name(f".{folder.name}.complete")).get("folder") == folder.name
+
+
 def altered_instruments(venv: Path) -> str:
     """Return a file of benchmate that was changed or removed since the environment was complete; empty when none was."""
     try:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from milabench.errors import Unreachable
+from milabench.events.removal import remove
 from milabench.execute.command_channel import CommandChannel, start_command
 from milabench.execute.ssh import (
     CLOSING_S,
@@ -83,7 +84,7 @@ class OpensshConnection:
                 with contextlib.suppress(ProcessLookupError):
                     child.kill()
                 await child.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove(self._folder, is_quiet=True)
 
 
 async def connect_openssh(address: Address) -> OpensshConnection:
@@ -119,7 +120,7 @@ async def connect_openssh(address: Address) -> OpensshConnection:
         if code != 0:
             raise Unreachable(f"{address.name}: {address.shown}: {_why(words, address)}")  # noqa: TRY301 - the folder goes
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder, is_quiet=True)
         raise
     return OpensshConnection(address, folder, options)
 

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from milabench.errors import EnvironmentFailed, MilabenchError
+from milabench.events.removal import remove
 from milabench.execute.activities import Activities
 from milabench.execute.agent_bootstrap import deterministic_zip
 from milabench.execute.api import Frame, Progress
@@ -116,7 +117,7 @@ def main() -> None:
     # The job was written by the same code, into a folder of the same user.
     job = Path(sys.argv[1])
     specs, dirs, options = pickle.loads(job.read_bytes())
-    job.unlink()
+    remove(job)
     learn([*values_in_environment(os.environ), *(value for spec in specs for value in values_in(dict(spec.pip)))])
     options = replace(options, environ=dict(os.environ), uv=options.uv or find_uv(os.environ))
     activities = Activities()

@@ -11,26 +11,26 @@ import signal
 import ssl
 import stat
 import subprocess
-import tarfile
 import threading
 import time
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from milabench.bench.api import COPY, Git, PyPI, Source, WorkingCopy
 from milabench.bench.load import folder_digest
 from milabench.errors import EnvironmentFailed, os_reason
+from milabench.events.removal import NOT_OURS, copy_tree, put, replace, scratch_folder
 from milabench.execute.activities import Activities
-from milabench.execute.install_session import Installed, InstallOptions, Report, hold_lock, make_folder
+from milabench.execute.install_session import OF_A_REPOSITORY, Installed, InstallOptions, Report, hold_lock, make_folder
 from milabench.execute.interrupts import abandonable, thread_map
-from milabench.execute.inventory import is_fetched, sha256_of, source_folder, source_marker
+from milabench.execute.inventory import is_fetched, is_own_program, sha256_of, source_folder, source_marker
 from milabench.execute.package_indexes import Indexes, indexes, pip_settings
 from milabench.execute.sizes import size_text
+from milabench.execute.unpack_release import unpack_release
 from milabench.plan.context import Dirs
 from milabench.plan.venvs import source_json
 from milabench.redaction import mask
@@ -128,7 +128,9 @@ def fetch(
         if is_fetched(dirs, source) and not force:  # by another process, while we waited
             return
         try:
-            with _scratch_folder(code / f".{source.folder}.building") as building:
+            if os.path.lexists(folder) and not is_own_program(folder):
+                raise EnvironmentFailed(f"{folder}: {NOT_OURS}")
+            with scratch_folder(code / f".{source.folder}.building") as building:
                 fresh = Path(building, source.folder)
                 match source:
                     case PyPI():
@@ -137,28 +139,18 @@ def fetch(
                         _clone(source, fresh, environ, stop)
                     case WorkingCopy():
                         _copy_definition(source, fresh, environ, stop)
-                # The old marker goes before the old folder, the new one comes after the new folder: whatever stops us in
-                # between, no marker ever stands beside another program than its own.
-                source_marker(dirs, source).unlink(missing_ok=True)
-                if folder.exists():
-                    folder.rename(Path(building, "old"))
-                fresh.rename(folder)
-                marker = Path(building, "marker")
-                marker.write_text(json.dumps(source_json(source), indent=1))
-                marker.rename(source_marker(dirs, source))
+                # Whatever stops us in between: a folder is never without a marker, which says that it is ours, and only the
+                # last of the markers says that it is whole.
+                marker, mark = Path(building, "marker"), source_json(source)
+                for content in ({"folder": source.folder, "is": "unfinished"}, mark):
+                    if content is mark:
+                        if folder.exists():
+                            put(folder, Path(building, "old"))
+                        put(fresh, folder)
+                    marker.write_text(json.dumps(content, indent=1))
+                    replace(marker, source_marker(dirs, source))
         except OSError as error:
             raise EnvironmentFailed(f"{folder}: {os_reason(error)}") from error
-
-
-@contextlib.contextmanager
-def _scratch_folder(folder: Path) -> Iterator[Path]:
-    """Make a folder for the time of the context, under a lock: what a process that was killed left in it goes first."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def cached_archive(
@@ -170,7 +162,7 @@ def cached_archive(
     kept = cache / source.sha256
     with (
         hold_lock(cache / f"{source.sha256}.lock", lambda: not stop.is_set()),
-        _scratch_folder(cache / f"{source.sha256}.fetching") as building,
+        scratch_folder(cache / f"{source.sha256}.fetching") as building,
     ):
         if kept.is_file() and sha256_of(kept) == source.sha256:
             return kept
@@ -182,37 +174,8 @@ def cached_archive(
                 f"{source.file}: the index served a file with sha256 {digest}, the benchfile expects {source.sha256}; "
                 "nothing was unpacked"
             )
-        fresh.replace(kept)
+        replace(fresh, kept)
     return kept
-
-
-def unpack_release(archive_file: Path, name: str, into: Path) -> None:
-    """Unpack a release file into a new folder: a wheel as it is, an sdist without its one outer folder.
-
-    Raises EnvironmentFailed when the archive is broken, or a member of it would land outside.
-    """
-    loose = into.parent / f"{into.name}.loose"
-    try:
-        if name.endswith((".whl", ".zip")):
-            _unzip(archive_file, loose)
-        else:
-            with tarfile.open(archive_file) as tar:
-                tar.extractall(loose, filter="data")
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
-        raise EnvironmentFailed(f"{name}: cannot be unpacked: {error}") from None
-    inside = list(loose.iterdir())
-    is_wrapped = not name.endswith(".whl") and len(inside) == 1 and inside[0].is_dir()
-    (inside[0] if is_wrapped else loose).rename(into)
-    shutil.rmtree(loose, ignore_errors=True)
-
-
-def _unzip(archive_file: Path, into: Path) -> None:
-    with zipfile.ZipFile(archive_file) as zipped:
-        for member in zipped.infolist():
-            path = PurePosixPath(member.filename)
-            if path.is_absolute() or ".." in path.parts or stat.S_ISLNK(member.external_attr >> 16):
-                raise EnvironmentFailed(f"{archive_file.name}: the member {member.filename!r} would land outside")
-        zipped.extractall(into)
 
 
 def _download(source: PyPI, where: Indexes, into: Path, stop: threading.Event, arrived: Arrived) -> None:
@@ -427,14 +390,14 @@ def git_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment in which git asks nobody anything, and gives up where next to nothing arrives."""
     seconds, rate = _SLOW
     patience = {"GIT_HTTP_LOW_SPEED_TIME": f"{seconds:g}", "GIT_HTTP_LOW_SPEED_LIMIT": str(rate)}
-    # GIT_DIR, which git sets for its hooks, would point every command at another repository; a prompt would hang.
-    own = {name: value for name, value in environ.items() if not name.startswith("GIT_DIR")}
+    # Which git sets for its hooks, and which would point every command at another repository; a prompt would hang.
+    own = {name: value for name, value in environ.items() if name not in OF_A_REPOSITORY}
     return {**patience, **own, "GIT_TERMINAL_PROMPT": "0"}
 
 
 def _copy_definition(source: WorkingCopy, into: Path, environ: Mapping[str, str], stop: threading.Event) -> None:
     """Copy a benchmark's folder as `folder_digest` sees it, and let its command complete the copy."""
-    shutil.copytree(source.definition, into, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    copy_tree(Path(source.definition), into, shutil.ignore_patterns("__pycache__", ".*"))
     if (found := folder_digest(into)) != source.digest:
         raise EnvironmentFailed(f"{source.definition}: changed while it was copied (sha256 {found}); try again")
     for path in (into, *into.rglob("*")):  # a copy of what nobody may write to would be another

@@ -21,6 +21,7 @@ from pathlib import Path, PurePath
 
 from milabench.bench.api import PyPI
 from milabench.errors import EnvironmentFailed
+from milabench.events.removal import copy_tree, remove
 from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.interrupts import thread_map
 from milabench.execute.inventory import marker_environment
@@ -283,13 +284,13 @@ def build_wheel(project: Path, into: Path, uv: str, environ: Mapping[str, str], 
     """Build the wheel of a project, from a copy of it. Raises EnvironmentFailed."""
     source = into / "source"
     left_out = shutil.ignore_patterns("__pycache__", "tests", ".*", "dist", "results")
-    shutil.copytree(project, source, ignore=left_out, symlinks=True)
+    copy_tree(project, source, left_out, keeps_links=True)
     argv = (uv, "build", "--wheel", "--no-create-gitignore", *uv_options(settings), "--out-dir", str(into / "wheel"))
     env = {**environ, **uv_env(settings, environ), "NO_COLOR": "1", "COLUMNS": "1000", "UV_PYTHON_DOWNLOADS": "never"}
     done = subprocess.run(
         (*argv, "--python", sys.executable, str(source)), env=env, cwd=into, capture_output=True, text=True, check=False
     )
-    shutil.rmtree(source)
+    remove(source, into)
     if done.returncode != 0:
         raise EnvironmentFailed(f"{project}: its wheel cannot be built: {explain_failure(mask(done.stderr))}")
     return next((into / "wheel").glob("*.whl"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from milabench.errors import EnvironmentFailed, os_reason
+from milabench.events.removal import NOT_OURS, remove
+from milabench.events.removal import replace as replace_own
 from milabench.execute.activities import Activities
 from milabench.execute.index_probe import opener_of
 from milabench.execute.install_session import Installed, InstallOptions, InstallSession, Report, hold_lock
@@ -21,6 +22,7 @@ from milabench.execute.interrupts import abandonable, thread_map
 from milabench.execute.inventory import (
     is_complete,
     is_linked,
+    is_made,
     store_folder,
     venv_link,
 )
@@ -147,10 +149,13 @@ class _Installation(InstallSession):
         """Build the environment unless it is complete, and link it."""
         folder, log = store_folder(self.dirs, spec), self.store / f"{spec.folder}.log"
         notes: tuple[str, ...] = ()
-        began = time.monotonic()
+        began, is_ours = time.monotonic(), False
         try:
             with hold_lock(self.store / f"{spec.folder}.lock", lambda: self._waits(spec)) as lock:
                 is_new = _must_build(self.dirs, spec, self.options)
+                is_ours = not os.path.lexists(folder) or is_made(folder) or log.is_file()
+                if not is_ours:
+                    raise EnvironmentFailed(f"{folder}: {NOT_OURS}")  # noqa: TRY301
                 if is_new:
                     with log.open("w", encoding="utf-8") as output:
                         notes = VenvBuild(self, spec, folder, output, lock).build()
@@ -158,8 +163,8 @@ class _Installation(InstallSession):
         except (EnvironmentFailed, OSError) as error:
             why = _reason(error) if isinstance(error, OSError) else str(error)
             # An unfinished environment never counts, but a gigabyte of it would stay on a disk that may be full.
-            if not is_complete(self.dirs, spec):
-                shutil.rmtree(folder, ignore_errors=True)
+            if is_ours and not is_complete(self.dirs, spec):
+                remove(folder, self.store, is_quiet=True)
             self.report(f"{spec.group}: failed: {why}")
             return Installed(name=spec.group, why=why, log=log if log.is_file() else None)
         finally:
@@ -186,9 +191,9 @@ def link_to(link: Path, folder: Path) -> None:
         raise EnvironmentFailed(f"{link}: exists where a link to {target} belongs; move it away")
     # A link cannot be replaced by a link, but by a rename: whoever looks finds the old one or the new one.
     fresh = link.parent / f".{link.name}.{os.getpid()}.link"
-    fresh.unlink(missing_ok=True)
+    remove(fresh)
     fresh.symlink_to(target)
-    fresh.replace(link)
+    replace_own(fresh, link)
 
 
 def _is_one_disk(cache: Path, store: Path, environ: Mapping[str, str]) -> bool:

@@ -20,10 +20,11 @@ from typing import TextIO
 
 from milabench.errors import EnvironmentFailed, os_reason
 from milabench.events.atomic_write import replace_file
+from milabench.events.removal import copy_tree, put, remove, scratch_folder
 from milabench.events.shims import TORCHVISION, note_of
 from milabench.execute.import_results import ABSENT, ImportsTried, is_driver_missing
 from milabench.execute.index_probe import refusal
-from milabench.execute.install_session import InstallSession, hold_lock, make_folder
+from milabench.execute.install_session import OF_A_REPOSITORY, InstallSession, hold_lock, make_folder
 from milabench.execute.installer import (
     InstallCommand,
     Installer,
@@ -61,10 +62,14 @@ _DROPPED = (
     "PYTHONDONTWRITEBYTECODE",
     "UV_PROJECT_ENVIRONMENT",
     "PIP_TARGET",
+    *OF_A_REPOSITORY,
 )
 # What packages that are built without isolation find, as milabench 1.3 lays it ready.
 _BUILD_TOOLS = ("setuptools", "wheel", "poetry-core", "flit-core")
 _BUILT_AGAINST = ("torch", "numpy")
+_ABOUT_A_WHEEL = re.compile(
+    r"benchmate-[^/]+\.dist-info/(METADATA|WHEEL|RECORD|entry_points\.txt|licenses/[^/]+|LICENSE)"
+)
 
 
 def benchmate_requirements(project: Path) -> tuple[str, ...]:
@@ -178,8 +183,8 @@ class VenvBuild:
         """Build it and mark it complete; return notes for a person. Raises EnvironmentFailed and OSError."""
         spec, folder, installer = self._spec, self._folder, self._installer
         if folder.exists():
-            (folder / COMPLETE).unlink(missing_ok=True)
-            shutil.rmtree(folder)
+            remove(folder / COMPLETE)
+            remove(folder, self._session.store)
         python, notes = self._interpreter()
         self._say(f"creating: python {spec.python}")
         self._run([installer.create(spec, python, str(folder))])
@@ -257,16 +262,17 @@ class VenvBuild:
         home = wheels / f"benchmate-{self._spec.benchmate[:16]}"
         with hold_lock(wheels / f"{home.name}.lock"):
             if not _holds_instruments(home, Path(self._options.benchmate)):
-                building = wheels / f".{home.name}.building"
-                shutil.rmtree(building, ignore_errors=True)
-                # A copy: build backends write beside what they build, and the source tree may be read-only.
-                source = building / "source"
-                left_out = shutil.ignore_patterns("__pycache__", "tests", ".*", "dist")
-                shutil.copytree(self._options.benchmate, source, ignore=left_out)
-                self._run(self._installer.build(str(source), str(building / "wheel")))
-                shutil.rmtree(home, ignore_errors=True)
-                (building / "wheel").rename(home)
-                shutil.rmtree(building)
+                with scratch_folder(wheels / f".{home.name}.building") as building:
+                    # A copy: build backends write beside what they build, and the source tree may be read-only.
+                    source = building / "source"
+                    left_out = shutil.ignore_patterns("__pycache__", "tests", ".*", "dist")
+                    copy_tree(Path(self._options.benchmate), source, left_out)
+                    self._run(self._installer.build(str(source), str(building / "wheel")))
+                    for old in home.glob("*.whl"):
+                        remove(old, wheels)
+                    home.mkdir(exist_ok=True)
+                    for built in (building / "wheel").glob("*.whl"):
+                        put(built, home / built.name)
         wheel = next(home.glob("*.whl"), None)
         if wheel is None:
             raise EnvironmentFailed(f"building benchmate produced no wheel; remove {home} and try again")
@@ -490,13 +496,28 @@ def bytes_written(pid: int) -> int:
 def _holds_instruments(home: Path, project: Path) -> bool:
     """Return whether the wheel in a folder has exactly the files of the project, as they are there."""
     source = project / "src"
-    files = {file.relative_to(source).as_posix(): file for file in source.rglob("*.py")}
+    files = {file.relative_to(source).as_posix(): file for file in source.rglob("*") if _is_packed(file)}
     try:
         with zipfile.ZipFile(next(home.glob("*.whl"))) as wheel:
-            code = {name for name in wheel.namelist() if name.endswith((".py", ".pth", ".so"))}
-            return code == set(files) and all(wheel.read(name) == files[name].read_bytes() for name in code)
+            names = {name for name in wheel.namelist() if not _ABOUT_A_WHEEL.fullmatch(name)}
+            return names == set(files) and all(wheel.read(name) == files[name].read_bytes() for name in names)
     except (StopIteration, OSError, zipfile.BadZipFile, zlib.error):
         return False
+
+
+def foreign_member(wheel: Path) -> str:
+    """Return a file in a wheel of the instruments that is not one of theirs by its name; empty for none."""
+    try:
+        with zipfile.ZipFile(wheel) as packed:
+            names = packed.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return wheel.name
+    is_source = re.compile(r"benchmate/(?!.*\.(?:pyc|pth|so)$).+")
+    return next((name for name in names if not is_source.fullmatch(name) and not _ABOUT_A_WHEEL.fullmatch(name)), "")
+
+
+def _is_packed(file: Path) -> bool:
+    return file.is_file() and "__pycache__" not in file.parts and file.suffix != ".pyc"
 
 
 def running_python() -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.errors import EnvironmentFailed, RecordError, os_reason
-from milabench.events.atomic_write import draft_of
+from milabench.events.atomic_write import draft_of, require_no_record
 from milabench.shown import visible
 
 Row = tuple[Any, ...]
@@ -156,6 +156,7 @@ def write(path: Path, runs: Iterable[RunRows]) -> int:
                 columns[name].append(row.get(name))
     schema = pa.schema(list(types.items()))
     try:
+        require_no_record(path)
         with draft_of(path.resolve()) as file:  # opened here: pyarrow takes no path that is not UTF-8
             pq.write_table(pa.table(columns, schema=schema), file, compression="zstd")
     except OSError as error:

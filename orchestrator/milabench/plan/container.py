@@ -17,8 +17,13 @@ from milabench.plan.launchers import SRUN_LINE, launcher_of
 from milabench.plan.method import SRUN
 from milabench.plan.model import Step
 
+FETCHED = ".fetched"
+"""The ending of the mark beside an image that milabench has fetched; another one of its name is a file of the user's."""
 # Whole or not at all: what a download that was cut off left is never taken for an image.
-_PULL_FILE = 'mkdir -p "$(dirname "$1")" && {command} "$1.$$" "$2" && mv "$1.$$" "$1"'
+_PULL_FILE = (
+    'if [ -e "$1" ] && [ ! -e "$1{fetched}" ]; then echo "milabench did not fetch $1" >&2; exit 1; fi; '
+    'mkdir -p "$(dirname "$1")" && {command} "$1.$$" "$2" && : > "$1{fetched}" && mv "$1.$$" "$1"'
+)
 _PULL = {"apptainer": "apptainer pull --force", "enroot": "enroot import --output"}
 
 
@@ -46,7 +51,8 @@ class Image:
         if not self.source:
             return ()
         if self.file:
-            return ("/bin/sh", "-c", _PULL_FILE.format(command=_PULL[self.engine]), "pull", self.file, self.source)
+            pull = _PULL_FILE.format(command=_PULL[self.engine], fetched=FETCHED)
+            return ("/bin/sh", "-c", pull, "pull", self.file, self.source)
         return (self.engine, "pull", "--quiet", self.source)
 
     @property
@@ -119,6 +125,9 @@ def container_of(config: BenchmarkConfig, system: SystemConfig) -> Container | N
         where, path = _place_of(own, config, system)
         hint = "add image: NAME, or docker_image: NAME"
         raise ConfigError(Problem(where, path, "a container without an image", hint))
+    if image.startswith("-"):
+        where, path = _place_of(own, config, system)
+        raise ConfigError(Problem(where, path, f"'{image}' is no image: it begins as an option does", "correct image"))
     return Container(
         engine=engine or "docker",
         image=image,

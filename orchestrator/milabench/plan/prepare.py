@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import quote
 
@@ -22,6 +22,8 @@ from milabench.redaction import secret_names
 
 ALREADY_PREPARED = "already prepared"
 MARKERS = ".prepared"
+OWN_DATA = ".milabench"
+"""The folder beside the data of benchmarks that says which of them milabench made, and who uses them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +126,16 @@ def prepare_digest(
 def marker_name(bench: str, prepared: str) -> str:
     """Return the marker, below the folder of the data, for the digest of `prepare_digest`: beside them, to go with them."""
     return f"{bench}/{MARKERS}/{prepared[:16]}"
+
+
+def data_mark(data: Path, bench: str) -> Path:
+    """Return the mark that milabench made the folder of a benchmark's data; without it, the folder is somebody's own."""
+    return data / OWN_DATA / f"{bench}.made"
+
+
+def data_lock(data: Path, bench: str) -> Path:
+    """Return the file whose lock the users of a benchmark's data hold."""
+    return data / OWN_DATA / f"{bench}.lock"
 
 
 def plan_prepare(

@@ -10,15 +10,18 @@ import json
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from milabench.bundle.capsule import is_unpacked
 from milabench.devices.regular_file import read_regular
 from milabench.errors import UsageError
+from milabench.events.removal import is_scratch, mounted, obstacle
 from milabench.events.values import as_mapping
-from milabench.execute.inventory import COMPLETE, benchmate_digest
+from milabench.execute.inventory import COMPLETE, benchmate_digest, is_made, is_own_program
 from milabench.execute.locks import RUN_LOCK, is_lock_free
-from milabench.plan.prepare import MARKERS
+from milabench.plan.container import FETCHED
+from milabench.plan.prepare import OWN_DATA, data_lock, data_mark
 from milabench.workflow.bundle_runs import LOCKS, recorded_folders
 from milabench.workflow.disk_use import StoredItem, Survey
 from milabench.workflow.environments import BENCHMATE
@@ -31,6 +34,10 @@ REMOVED = ".removed"
 _PARENTS = ("venv/.store", "code", "data", "runs", "cache", "cache/wheels", "cache/images", "cache/capsules")
 SETTLED_S = 3600.0  # an unfinished thing that is younger may be in the making
 _DRAFT = re.compile(r"\.([0-9a-f]{16}\.tmp|milabench-[0-9a-f]{16}-.+)")
+_MOVED = re.compile(rf"({re.escape(REMOVED)}-)?.+-[0-9a-f]{{8}}")
+_STORED = re.compile(r"\.store/[^/]+-[0-9a-f]{16}")
+_INSTRUMENTS = re.compile(r"benchmate-[0-9a-f]{16}")
+NOT_MADE = "it does not carry the mark of milabench; remove it yourself"
 _CAPSULE_DRAFT = ".capsule.building"
 _UNKNOWN = "which suites were used here is not recorded"
 
@@ -51,7 +58,6 @@ def survey_base(base: Path | None, policy: Policy, *, forget: Sequence[str] = ()
     folder = existing_base(base)
     known = read_suites(folder)
     forgotten = tuple(suite for name in forget for suite in _named(name, known or (), folder))
-    forgotten += tuple(suite for suite in known or () if not suite.exists and suite not in forgotten)
     runs = all_runs(folder)
     roots = _Roots(known, forgotten, runs)
     environments = tuple(_environments(folder, roots, runs))
@@ -65,8 +71,15 @@ def survey_base(base: Path | None, policy: Policy, *, forget: Sequence[str] = ()
     ]
     outside = _links_outside({item.path.parent for item in items}, folder)
     items = [item for item in items if item.path.parent not in outside]
+    mounts = mounted()
+    items = [replace(item, kept=item.kept or obstacle(item.path, folder, mounts)) for item in items]
     items += _others(folder, items)
     notes = [f"{_UNKNOWN}; `milabench install --config SUITE` records it"] if known is None else []
+    notes += [
+        f"{suite} cannot be found, and what it refers to is kept; --forget {suite.config} counts that as unused"
+        for suite in roots.suites
+        if not suite.exists
+    ]
     notes += [f"{link} leads out of the base: what is there is left as it is" for link in sorted(set(outside.values()))]
     return Survey(base=folder, items=tuple(items), note="; ".join(notes), forgotten=forgotten)
 
@@ -161,6 +174,7 @@ def _environments(base: Path, roots: _Roots, runs: Sequence[RunHandle]) -> Itera
         beside = (*own, store / f"{folder.name}.log", store / f"{folder.name}.commits")
         if not (folder / COMPLETE).exists():
             kept = "" if is_lock_free(lock) else "it is being built"
+            kept = kept or ("" if (store / f"{folder.name}.log").is_file() else NOT_MADE)
             yield StoredItem(kind="leftovers", path=folder, kept=kept, lock=lock, beside=beside)
             continue
         kept = roots.kept_for(
@@ -169,6 +183,7 @@ def _environments(base: Path, roots: _Roots, runs: Sequence[RunHandle]) -> Itera
         of_runs = runs_of.get(folder.name, [])
         kept = kept or next((f"the run {name}" for name in of_runs if name in roots.needed), "")
         kept = kept or ("" if is_lock_free(lock) else "a command uses it")
+        kept = kept or ("" if is_made(folder) else NOT_MADE)
         # Its lock goes into archives of runs that were made in it.
         saved = store / LOCKS / folder.name if of_runs else None
         yield StoredItem(kind="environments", path=folder, kept=kept, lock=lock, beside=beside, saved=saved)
@@ -184,17 +199,20 @@ def _programs(base: Path, roots: _Roots) -> Iterator[StoredItem]:
             folder, lambda suite: (name for names in suite.programs.values() for name in names), folder.name
         )
         kept = kept or ("" if is_lock_free(lock) else "a command uses it")
+        kept = kept or ("" if is_own_program(folder) else NOT_MADE)
         yield StoredItem(kind="programs", path=folder, kept=kept, lock=lock, beside=(marker,))
 
 
 def _data(base: Path, roots: _Roots) -> Iterator[StoredItem]:
-    for folder in _entries(base / "data"):
-        if folder.name.startswith(f"{REMOVED}-"):
+    data = base / "data"
+    for folder in _entries(data):
+        if folder.name.startswith(f"{REMOVED}-") or folder.name == OWN_DATA:
             continue
+        mark, lock = data_mark(data, folder.name), data_lock(data, folder.name)
         kept = roots.kept_for(folder, lambda suite: suite.data, folder.name)
-        if not kept and not (folder / MARKERS).is_dir():
-            kept = "it was not made by `milabench prepare`"
-        yield StoredItem(kind="data", path=folder, kept=kept)
+        kept = kept or ("" if mark.is_file() else "it was not made by `milabench prepare`")
+        kept = kept or ("" if is_lock_free(lock) else "a command uses it")
+        yield StoredItem(kind="data", path=folder, kept=kept, lock=lock, beside=(mark,))
 
 
 def _caches(base: Path, roots: _Roots, environments: Sequence[StoredItem]) -> Iterator[StoredItem]:
@@ -207,22 +225,42 @@ def _caches(base: Path, roots: _Roots, environments: Sequence[StoredItem]) -> It
             for wheel in _entries(entry):
                 if wheel.is_dir() and not wheel.name.startswith("."):
                     kept = "new environments" if wheel.name == current else ""
+                    kept = kept or ("" if _holds_wheels(wheel) else NOT_MADE)
                     yield StoredItem(kind="caches", path=wheel, kept=kept, lock=entry / f"{wheel.name}.lock")
         elif entry.name == "images":
-            for image in _entries(entry):
-                kept = roots.kept_for(image, lambda suite: suite.images.values(), str(image))
-                yield StoredItem(kind="images", path=image, kept=kept)
+            yield from _images(entry, roots)
         elif entry.name == "capsules":
-            for capsule in _entries(entry):
-                if capsule.name.startswith("."):
-                    continue
-                suites = (f"the suite {suite}" for suite in roots.suites if suite.path.is_relative_to(capsule))
-                # Without the base, which may have been moved since.
-                has_python = any(f"/{capsule.relative_to(base)}/" in text for text in pythons)
-                kept = next(suites, "an environment uses its interpreter" if has_python else "")
-                yield StoredItem(kind="caches", path=capsule, kept=kept)
+            yield from _capsules(base, roots, pythons)
         elif entry.name != _CAPSULE_DRAFT:
             yield StoredItem(kind="caches", path=entry, kept="programs, which fill it themselves")
+
+
+def _images(folder: Path, roots: _Roots) -> Iterator[StoredItem]:
+    for image in _entries(folder):
+        if image.name.startswith(f"{REMOVED}-") or image.suffix == FETCHED:
+            continue
+        mark = image.with_name(image.name + FETCHED)
+        kept = roots.kept_for(image, lambda suite: suite.images.values(), str(image))
+        kept = kept or ("" if mark.is_file() else NOT_MADE)
+        yield StoredItem(kind="images", path=image, kept=kept, beside=(mark,))
+
+
+def _capsules(base: Path, roots: _Roots, pythons: Sequence[str]) -> Iterator[StoredItem]:
+    for capsule in _entries(base / "cache" / "capsules"):
+        if capsule.name.startswith("."):
+            continue
+        suites = (f"the suite {suite}" for suite in roots.suites if suite.path.is_relative_to(capsule))
+        # Without the base, which may have been moved since.
+        has_python = any(f"/{capsule.relative_to(base)}/" in text for text in pythons)
+        kept = next(suites, "an environment uses its interpreter" if has_python else "")
+        kept = kept or roots.kept_for(capsule, lambda _: (), "") or ("" if is_unpacked(capsule) else NOT_MADE)
+        yield StoredItem(kind="caches", path=capsule, kept=kept)
+
+
+def _holds_wheels(folder: Path) -> bool:
+    """Return whether a folder is one that an installation made for the instruments: it holds nothing but their wheel."""
+    is_ours = _INSTRUMENTS.fullmatch(folder.name) is not None
+    return is_ours and all(path.match("benchmate-*.whl") and path.is_file() for path in _entries(folder))
 
 
 def _text(path: Path) -> str:
@@ -264,9 +302,10 @@ def _leftovers(base: Path) -> Iterator[StoredItem]:
         *_entries(base / REMOVED),
         *(path for name in _PARENTS for path in (base / name).glob(f"{REMOVED}-*")),
     ]:
-        yield StoredItem(kind="leftovers", path=path)
+        if _MOVED.fullmatch(path.name):
+            yield StoredItem(kind="leftovers", path=path)
     for path in _entries(base / "venv"):
-        if path.is_symlink() and not path.exists():
+        if path.is_symlink() and not path.exists() and _STORED.fullmatch(str(path.readlink())):
             yield StoredItem(kind="leftovers", path=path)
     for path, lock in (*_half_built(base), *_half_written(base)):
         yield _unfinished(path, lock)
@@ -275,16 +314,19 @@ def _leftovers(base: Path) -> Iterator[StoredItem]:
 def _half_built(base: Path) -> Iterator[tuple[Path, Path | None]]:
     """Yield the folders in which programs, wheels and capsules were being made, each with its lock."""
     code, wheels, cache = base / "code", base / "cache" / "wheels", base / "cache"
-    yield from ((path, path.with_suffix(".lock")) for path in code.glob(".*.building"))
-    yield from ((path, wheels / f"{path.stem[1:]}.lock") for path in wheels.glob(".*.building"))
-    yield from ((path, None) for path in (*cache.glob(_CAPSULE_DRAFT), *(cache / "capsules").glob(".*")))
+    found = [
+        *((path, path.with_suffix(".lock")) for path in code.glob(".*.building")),
+        *((path, wheels / f"{path.stem[1:]}.lock") for path in wheels.glob(".*.building")),
+        *((path, None) for path in (*cache.glob(_CAPSULE_DRAFT), *(cache / "capsules").glob(".*"))),
+    ]
+    yield from ((path, lock) for path, lock in found if is_scratch(path))
 
 
 def _half_written(base: Path) -> Iterator[tuple[Path, Path | None]]:
     """Yield the drafts of files, and the runs in which nothing was recorded."""
     runs = [path for path in _entries(base / "runs") if path.is_dir()]
     yield from ((path, None) for folder in (base, *runs) for path in _entries(folder) if _DRAFT.fullmatch(path.name))
-    yield from ((run, run / RUN_LOCK) for run in runs if all(path.name == RUN_LOCK for path in _entries(run)))
+    yield from ((run, run / RUN_LOCK) for run in runs if [path.name for path in _entries(run)] == [RUN_LOCK])
 
 
 def _unfinished(path: Path, lock: Path | None) -> StoredItem:

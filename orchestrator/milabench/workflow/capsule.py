@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -14,27 +15,29 @@ from typing import Any
 
 from milabench.bundle import capsule as capsules
 from milabench.bundle.capsule import Capsule, CapsuleManifest, open_capsule
-from milabench.errors import EnvironmentFailed, UsageError, os_reason
+from milabench.errors import EnvironmentFailed, RecordError, UsageError, os_reason
+from milabench.events.removal import put, scratch_folder
 from milabench.execute import images as engines
 from milabench.execute import supplies
 from milabench.execute.install_session import InstallOptions
 from milabench.execute.inventory import benchmate_digest, is_fetched
 from milabench.execute.locks import hold_base
 from milabench.execute.sizes import size_text
+from milabench.execute.venv_build import foreign_member
 from milabench.facts.probe import this_machine
 from milabench.plan.container import Image
 from milabench.plan.context import Dirs
 from milabench.plan.system import is_local
 from milabench.version import __version__
 from milabench.workflow import environments
-from milabench.workflow.context import CommandContext, read_context, read_suite_only, suite_dirs
+from milabench.workflow.context import CommandContext, read_context, read_suite_only
 from milabench.workflow.files import base_folder
 from milabench.workflow.install import install_locally, kinds_of_devices
 from milabench.workflow.options import InstallSettings, Session, SuiteOptions
 from milabench.workflow.preflight import preparation_steps
 from milabench.workflow.suites_used import record_use
 
-# What stays in the base as it is unpacked; the others are moved to where programs look for them.
+# What never changes once it is unpacked; the others are the folders of this suite's programs, data and caches.
 KEPT, PLACED = ("suite", "wheels", "benchmate", "python"), ("code", "data", "cache", "images")
 PLATFORM = f"{sys.platform}-{platform.machine()}"
 
@@ -55,24 +58,16 @@ def install_from(file: Path, options: SuiteOptions, session: Session, settings: 
         home = home_of(base, manifest.digest)
         packed = replace(options, config_file=home / manifest.suite)
         with hold_base(base, "install", say=session.note):
-            if not (home / capsules.NAME).is_file():
+            if not capsules.is_unpacked(home):
                 session.info(f"  {file}: checking and unpacking {size_text(manifest.size)}")
                 _unpack(capsule, home, (*KEPT, *PLACED))
-            dirs = suite_dirs(packed, read_suite_only(packed))
-            _place(home, dirs)
             context = read_context(packed, session)
             if _lacks(home, context, manifest):
-                again = home.with_name(f".{home.name}.again")
                 session.info(f"  {file}: unpacking programs and data")
-                _unpack(capsule, again, PLACED)
-                _place(again, dirs)
-                if (again / "images").is_dir():
-                    shutil.rmtree(home / "images", ignore_errors=True)
-                    (again / "images").rename(home / "images")
-                shutil.rmtree(again)
+                _unpack(capsule, home, PLACED)
                 context = read_context(packed, session)
             _load_images(home, context, manifest)
-            _place_instruments(home, dirs, manifest)
+            _place_instruments(home, context.dirs, manifest)
             # While the base is held: a `gc` that waits for it must find what was placed in use.
             record_use(context)
     how = InstallOptions(
@@ -94,6 +89,29 @@ def install_from(file: Path, options: SuiteOptions, session: Session, settings: 
 def home_of(base: Path, digest: str) -> Path:
     """Return the folder that a capsule is unpacked to."""
     return base / "cache" / "capsules" / digest[:16]
+
+
+def verify_capsule(file: Path) -> CapsuleManifest:
+    """Compare every byte of a capsule with its manifest; return that.
+
+    Raises RecordError for one that was altered, or whose suite or instruments would reach beyond its own folder.
+    """
+    with open_capsule(file) as capsule, tempfile.TemporaryDirectory(prefix="milabench-verify-") as name:
+        capsule.unpack(Path(name), lambda path: path.partition("/")[0] in ("suite", "benchmate"))
+        _require_own_folders(Path(name), capsule.manifest, file)
+        return capsule.manifest
+
+
+def _require_own_folders(home: Path, manifest: CapsuleManifest, file: Path) -> None:
+    """Raise RecordError for a suite that moves folders, and for instruments that are no plain package of their name."""
+    system = read_suite_only(SuiteOptions(config_file=home / manifest.suite, environ={})).system
+    if system.dirs:
+        raise RecordError(f"{file}: {manifest.suite}: moves folders (system.dirs), which a capsule may not: refused")
+    for wheel in (home / "benchmate").glob("*.whl"):
+        if other := foreign_member(wheel):
+            raise RecordError(
+                f"{file}: benchmate/{wheel.name}: holds {other[:200]!r}, no part of the instruments: refused"
+            )
 
 
 def _require_fitting(manifest: CapsuleManifest, file: Path) -> None:
@@ -127,66 +145,36 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _unpack(capsule: Capsule, into: Path, parts: tuple[str, ...]) -> None:
-    """Unpack these parts into a folder that has its name when all of them are there and unaltered."""
-    building = into.with_name(f".{into.name}.unpacking")
-    shutil.rmtree(building, ignore_errors=True)
-    shutil.rmtree(into, ignore_errors=True)
+    """Unpack these parts: into a folder that has its name when all are there and unaltered, or what is gone from that."""
     needed = sum(entry.size for part in parts for entry in capsule.manifest.files_in(part))
     try:
-        building.mkdir(parents=True)
-        free = shutil.disk_usage(building).free
-        if needed > free:
-            raise EnvironmentFailed(f"{into}: {size_text(needed)} are needed here, and {size_text(free)} are free")
-        capsule.unpack(building, lambda path: path.partition("/")[0] in parts)
-        (building / capsules.NAME).write_bytes(capsule.manifest.content)
-        building.rename(into)
+        with scratch_folder(into.with_name(f".{into.name}.unpacking")) as building:
+            free = shutil.disk_usage(building).free
+            if needed > free:
+                raise EnvironmentFailed(f"{into}: {size_text(needed)} are needed here, and {size_text(free)} are free")
+            fresh = building / into.name
+            fresh.mkdir()
+            capsule.unpack(fresh, lambda path: path.partition("/")[0] in parts)
+            if capsules.is_unpacked(into):
+                _add_lacking(fresh, into)
+                return
+            (fresh / capsules.NAME).write_bytes(capsule.manifest.content)
+            put(fresh, into)
     except OSError as error:
         raise EnvironmentFailed(f"{into}: cannot be unpacked: {_reason(error)}") from None
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
 
 
-def _place(home: Path, dirs: Dirs) -> None:
-    """Move programs, data and caches to where benchmarks look for them; a program that is there and whole stays."""
-    try:
-        code = home / "code"
-        for marker in sorted(code.glob(".*.complete")):
-            there, name = Path(dirs.code, marker.name), marker.name[1:].removesuffix(".complete")
-            if not (there.is_file() and there.read_bytes() == marker.read_bytes() and Path(dirs.code, name).is_dir()):
-                there.unlink(missing_ok=True)
-                shutil.rmtree(Path(dirs.code, name), ignore_errors=True)
-                Path(dirs.code).mkdir(parents=True, exist_ok=True)
-                shutil.move(code / name, Path(dirs.code, name))
-                shutil.move(marker, there)
-        for part, folder in (("data", dirs.data), ("cache", dirs.cache)):
-            if (home / part).is_dir():
-                _merge(home / part, Path(folder))
-        for part in ("code", "data", "cache"):
-            shutil.rmtree(home / part, ignore_errors=True)
-    except OSError as error:
-        raise EnvironmentFailed(f"{error.filename or home}: cannot be written: {_reason(error)}") from None
+def _add_lacking(again: Path, home: Path) -> None:
+    """Move what is gone from an unpacked capsule to where it was."""
+    for part in PLACED:
+        for path in sorted((again / part).glob("*")) if (again / part).is_dir() else ():
+            if not os.path.lexists(home / part / path.name):
+                (home / part).mkdir(exist_ok=True)
+                put(path, home / part / path.name)
 
 
 def _reason(error: OSError) -> str:
     return "no space left on the disk" if error.errno == errno.ENOSPC else os_reason(error)
-
-
-def _merge(source: Path, target: Path) -> None:
-    """Move a folder's files into another; one of the same name is replaced."""
-    if not target.exists() and not target.is_symlink():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(source, target)
-        return
-    for path in sorted(source.iterdir()):
-        there = target / path.name
-        if path.is_dir() and not path.is_symlink():
-            _merge(path, there)
-            continue
-        if there.is_dir() and not there.is_symlink():
-            shutil.rmtree(there)
-        else:
-            there.unlink(missing_ok=True)
-        shutil.move(path, there)
 
 
 def _lacks(home: Path, context: CommandContext, manifest: CapsuleManifest) -> bool:
@@ -219,7 +207,7 @@ def _load_images(home: Path, context: CommandContext, manifest: CapsuleManifest)
 
 
 def _place_instruments(home: Path, dirs: Dirs, manifest: CapsuleManifest) -> None:
-    """Put the wheel of the instruments where an installation looks for it before it builds one."""
+    """Put the wheel of the instruments where an installation of this suite looks for it before it builds one."""
     folder = Path(dirs.cache, "wheels", f"benchmate-{manifest.benchmate[:16]}")
     folder.mkdir(parents=True, exist_ok=True)
     for wheel in (home / "benchmate").glob("*.whl"):
@@ -256,6 +244,9 @@ def capsule_text(path: Path, manifest: CapsuleManifest) -> str:
         entries = manifest.files_in(part)
         lines.append(f"  {part:<11} {size_text(sum(entry.size for entry in entries))}, {len(entries)} files")
     lines += [f"  note: {note}" for note in manifest.notes]
+    lines.append(
+        "  It is code that will run: install only what you trust; `capsule verify` finds alterations, not intentions."
+    )
     return "\n".join(lines)
 
 

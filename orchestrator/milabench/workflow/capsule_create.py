@@ -5,20 +5,19 @@ from __future__ import annotations
 import itertools
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from milabench.bundle import capsule as capsules
 from milabench.bundle.archive import pieces
-from milabench.bundle.capsule import CapsuleEntry, CapsuleManifest, Content, PackedImage, PackedPython
+from milabench.bundle.capsule import MAX_DEPTH, CapsuleEntry, CapsuleManifest, Content, PackedImage, PackedPython
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import plain_benchmark, to_yaml
 from milabench.errors import ConfigError, EnvironmentFailed, Problem, os_reason
+from milabench.events.removal import scratch_folder
 from milabench.execute import images as engines
 from milabench.execute import supplies
 from milabench.execute.install_session import find_uv
@@ -27,7 +26,7 @@ from milabench.execute.locks import hold_base
 from milabench.execute.package_indexes import indexes, pip_settings
 from milabench.execute.sizes import size_text
 from milabench.plan.container import Image
-from milabench.plan.prepare import MARKERS
+from milabench.plan.prepare import MARKERS, OWN_DATA
 from milabench.redaction import mask, mask_settings, secret_names
 from milabench.version import __version__
 from milabench.workflow import environments
@@ -45,7 +44,6 @@ _CACHES = ("huggingface/hub", "huggingface/datasets", "torch/hub")
 _OF_THE_MACHINE = (
     *("arch", "gpu", "cpu_count", "nodes", "sshkey", "known_hosts", "transport", "sync", "dirs", "reference", "costs"),
 )
-_MOST_DEPTH = 60  # of folders; links of the user's may form a circle
 
 IsLeftOut = Callable[[str], bool]
 """Whether a file or folder of this name is no part of what is packed."""
@@ -66,18 +64,11 @@ def create_capsule(
     require_current_locks(context)
     with hold_base(Path(context.dirs.base), "capsule create", say=session.note):
         _require_present(context, has_data=has_data)
-        with _scratch(Path(context.dirs.cache, ".capsule.building")) as scratch:
-            return _Packing(context, uv, scratch, jobs).write(target, has_data=has_data)
-
-
-@contextmanager
-def _scratch(folder: Path) -> Iterator[Path]:
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-        folder.mkdir(parents=True)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            with scratch_folder(Path(context.dirs.cache, ".capsule.building")) as scratch:
+                return _Packing(context, uv, scratch, jobs).write(target, has_data=has_data)
+        except FileExistsError as error:
+            raise EnvironmentFailed(f"{error.filename}: {os_reason(error)}") from None
 
 
 def _require_present(context: CommandContext, *, has_data: bool) -> None:
@@ -273,6 +264,8 @@ class _Packing:
         prepared = {each.step.bench: each.portable for each in preparation_steps(self.context)}
         data, cache = Path(self.context.dirs.data), Path(self.context.dirs.cache)
         for path in sorted(data.iterdir()) if prepared and data.is_dir() else ():
+            if path.name == OWN_DATA:
+                continue
             is_anothers = path.name in self.others or (path / MARKERS).is_dir()
             # Beside the folders of benchmarks lies what they share; one without a preparation has only what runs have left.
             if path.name in prepared or not (is_anothers or path.name in self.context.suite.benchmarks):
@@ -363,8 +356,8 @@ def tree(root: Path, prefix: str, is_left_out: IsLeftOut, depth: int = 0) -> Ite
 
     Raises EnvironmentFailed for what can be none of a capsule.
     """
-    if depth > _MOST_DEPTH:
-        raise EnvironmentFailed(f"{root}: lies more than {_MOST_DEPTH} folders deep: cannot be packed")
+    if depth > MAX_DEPTH:
+        raise EnvironmentFailed(f"{root}: lies more than {MAX_DEPTH} folders deep: cannot be packed")
     top = root.resolve()
     if root.is_file():
         yield Content(path=prefix, content=root, is_executable=os.access(root, os.X_OK))
@@ -390,8 +383,8 @@ def tree(root: Path, prefix: str, is_left_out: IsLeftOut, depth: int = 0) -> Ite
                 # A link to nothing is left out: nobody can have used it.
             elif path.is_dir():
                 waiting.append((path, inner, level + 1))
-                if level > _MOST_DEPTH:
-                    raise EnvironmentFailed(f"{path}: lies more than {_MOST_DEPTH} folders deep: cannot be packed")
+                if level > MAX_DEPTH:
+                    raise EnvironmentFailed(f"{path}: lies more than {MAX_DEPTH} folders deep: cannot be packed")
             elif path.is_file():
                 yield Content(path=inner, content=path, is_executable=os.access(path, os.X_OK))
             else:

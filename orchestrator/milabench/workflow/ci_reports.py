@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import DONE, VERDICT_CODES, NothingSelected, RecordError, UsageError, os_reason
+from milabench.events.removal import remove
 from milabench.workflow.files import base_folder, write_file
 from milabench.workflow.options import CompareRequest, Extent, ReportRequest, Session, SuiteOptions
 from milabench.workflow.report_inputs import find_report_source
@@ -53,7 +54,7 @@ def checked_gates(gates: Gates, base: Path | None) -> Gates:
         read_criteria(gates.criteria, gates.reference, option="--baseline")
     try:
         for name in _FILES:
-            (gates.reports / name).unlink(missing_ok=True)
+            remove(gates.reports / name)
     except NotADirectoryError:
         raise UsageError(f"--reports {gates.reports}: is not a folder") from None
     except OSError as error:

@@ -342,10 +342,16 @@ def on_every_node(bench: BenchmarkConfig) -> BenchmarkConfig:
 
 
 def suite_dirs(options: SuiteOptions, suite: Suite) -> Dirs:
-    """Return the folders under the base, with those that the system file moves elsewhere."""
+    """Return the folders under the base, with those that the system file moves elsewhere.
+
+    The suite of a capsule moves none: its programs, data and caches stay in its own folder, where no other suite looks.
+    """
     from milabench.plan.context import dirs_under
 
-    return dirs_under(str(base_folder(options.base)), suite.system.dirs)
+    home, base = suite_file(options.config_file).resolve().parent.parent, base_folder(options.base)
+    if home.parent != base / "cache" / "capsules":
+        return dirs_under(str(base), suite.system.dirs)
+    return dirs_under(str(base), {name: str(home / name) for name in ("code", "data", "cache")})
 
 
 def declared_options(folder: Path) -> frozenset[str] | None:

@@ -15,6 +15,13 @@ from milabench.workflow.suites_used import UsedSuite
 KINDS = ("environments", "programs", "data", "images", "caches", "runs", "leftovers", "other")
 
 
+_UNUSED = {
+    "runs": "finished, and chosen by the options",
+    "leftovers": "left by a command that ended",
+    "caches": "of no suite, environment or version in use",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoredItem:
     """A folder or file of the base; `kept` says what it is kept for, empty when nothing refers to it.
@@ -34,6 +41,13 @@ class StoredItem:
     def usage(self) -> DiskUsage:
         """How much of the disk it takes; read once."""
         return disk_usage(self.path)
+
+    @property
+    def why(self) -> str:
+        """Why it counts as unused; empty for what is kept."""
+        return (
+            "" if self.kept else _UNUSED.get(self.kind, "no suite that was used here refers to it, and no run needs it")
+        )
 
     @property
     def problem(self) -> str:
@@ -143,6 +157,7 @@ class Survey:
                     "bytes": item.usage.size,
                     "freed_bytes": item.usage.freed,
                     "kept": item.kept or item.problem or None,
+                    "unused": item.why or None,
                 }
                 for item in self.items
             ],

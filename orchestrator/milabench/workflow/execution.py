@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import platform
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -33,6 +33,7 @@ from milabench.execute.shims import shims_of
 from milabench.execute.start_barrier import BarrierEvent
 from milabench.plan.context import dirs_at
 from milabench.plan.model import STEP_DIRS, Plan, Step
+from milabench.plan.prepare import data_lock
 from milabench.redaction import mask_settings
 from milabench.version import __version__
 from milabench.workflow.context import CommandContext
@@ -89,7 +90,7 @@ def continue_plan(
     session, whole = context.session, whole or plan
     with (
         interrupts().deferred(),
-        hold_in_use(installed_locks(whole, context)),
+        _held_for_use(whole, context),
         contextlib.closing(session.reporter.open_display()) as display,
     ):
         _journal_start(writer, orchestrator, addresses_used(plan, context), session.allocation)
@@ -148,13 +149,33 @@ def require_nodes(context: CommandContext) -> None:
         raise UsageError("the nodes of Slurm are only planned for here; `milabench run --engine slurm` asks for them")
 
 
+@contextlib.contextmanager
+def _held_for_use(plan: Plan, context: CommandContext) -> Iterator[None]:
+    """Hold what a plan uses on this machine. Raises Unreachable, also for what was removed just before it was held."""
+    locks = installed_locks(plan, context)
+    with hold_in_use(locks):
+        data = {str(data_lock(Path(context.dirs.data), name)): Path(context.dirs.data, name) for name in _benches(plan)}
+        for lock in locks:
+            thing = data.get(lock, Path(lock).with_name(Path(lock).name.removesuffix(".lock").lstrip(".")))
+            if plan.phase == "run" and Path(lock).exists() and not thing.exists():
+                raise Unreachable(f"{locks[lock]}: was removed while this command started; try again")
+        yield
+
+
+def _benches(plan: Plan) -> Iterable[str]:
+    return dict.fromkeys(step.bench for step in plan.steps)
+
+
 def installed_locks(plan: Plan, context: CommandContext) -> dict[str, str]:
-    """Return the locks of the environments and programs that a plan uses on this machine, each with its name."""
+    """Return the locks of the environments, programs and data that a plan uses on this machine, each with its name."""
     local = {node.name for node in context.nodes if node.local}
     venvs = dict.fromkeys(step.venv for step in plan.steps if step.venv and step.node in local)
     locks = {f"{Path(venv).resolve()}.lock": venv for venv in venvs}
     folders = [source.folder for source in sources(context)] if local else []
-    return locks | {f"{context.dirs.code}/.{folder}.lock": f"code/{folder}" for folder in folders}
+    locks |= {f"{context.dirs.code}/.{folder}.lock": f"code/{folder}" for folder in folders}
+    return locks | {
+        str(data_lock(Path(context.dirs.data), bench)): f"data/{bench}" for bench in _benches(plan) if local
+    }
 
 
 def _journal_start(

@@ -6,20 +6,20 @@ import contextlib
 import errno
 import os
 import secrets
-import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from milabench.devices.regular_file import read_regular
 from milabench.errors import os_reason
 from milabench.events.atomic_write import replace_file
+from milabench.events.removal import obstacle, put, remove
 from milabench.execute.locks import hold_alone, hold_base
 from milabench.workflow.base_survey import REMOVED, Policy, existing_base, survey_base
 from milabench.workflow.bundle_runs import LOCK_FILES
 from milabench.workflow.disk_use import StoredItem, Survey, united
 from milabench.workflow.options import Session
-from milabench.workflow.suites_used import forget_suites
+from milabench.workflow.suites_used import SUITES, forget_suites
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +42,13 @@ def collect_garbage(
     folder = existing_base(base)
     with hold_base(folder, "gc", say=session.note):
         survey = survey_base(folder, policy, forget=forget)
+        is_unused = still_unused(folder, survey, policy, forget)
         removed, failures = [], [f"{item.path}: {item.problem}" for item in survey.items if item.problem]
         # On a full disk, what needs room to be removed comes when there is some.
         for item in sorted(survey.unused, key=lambda item: item.saved is not None):
             item.usage  # noqa: B018  read before it is gone
             try:
-                if _remove(item, folder):
+                if _remove(item, folder, is_unused):
                     removed.append(item)
                 else:
                     failures.append(f"{item.path}: is in use")
@@ -61,8 +62,33 @@ def collect_garbage(
     return survey, Removal(removed=tuple(removed), freed=freed, failures=tuple(failures))
 
 
-def _remove(item: StoredItem, base: Path) -> bool:
+def still_unused(base: Path, survey: Survey, policy: Policy, forget: Sequence[str]) -> Callable[[StoredItem], bool]:
+    """Return what tells whether a thing is still unused: a command that has begun since has recorded what it uses."""
+    seen, unused = _version(base / SUITES), {item.path for item in survey.unused}
+
+    def is_unused(item: StoredItem) -> bool:
+        nonlocal seen, unused
+        if (version := _version(base / SUITES)) != seen:
+            seen, unused = version, {item.path for item in survey_base(base, policy, forget=forget).unused}
+        return item.path in unused
+
+    return is_unused
+
+
+def _version(file: Path) -> tuple[int, int]:
+    """Return what tells a file from one that has replaced it."""
+    try:
+        status = file.stat()
+    except OSError:
+        return 0, 0
+    return status.st_ino, status.st_mtime_ns
+
+
+def _remove(item: StoredItem, base: Path, is_unused: Callable[[StoredItem], bool]) -> bool:
     """Remove a thing; return False when somebody uses it. Raises OSError."""
+    # Asked before it is held: the answer looks at its lock.
+    if not is_unused(item):
+        return False
     with hold_alone(item.lock) as is_ours:
         if not is_ours:
             return False
@@ -71,15 +97,15 @@ def _remove(item: StoredItem, base: Path) -> bool:
                 if (item.path / name).is_file():
                     item.saved.mkdir(parents=True, exist_ok=True)
                     replace_file(item.saved / name, read_regular(item.path / name))
+        # Mounted, or exchanged for a link, since it was looked at.
+        if why := obstacle(item.path, base):
+            raise OSError(errno.EXDEV, why)
         moved = item.path if _is_moved(item.path, base) else _moved_away(item.path, base)
         for path in item.beside:
-            with contextlib.suppress(OSError):
-                path.unlink()
+            remove(path, base, is_quiet=True)
     if moved.is_dir() and not moved.is_symlink():
         _make_writable(moved)
-        shutil.rmtree(moved)
-    else:
-        moved.unlink()
+    remove(moved, base)
     return True
 
 
@@ -93,12 +119,12 @@ def _moved_away(path: Path, base: Path) -> Path:
     name = f"{path.name.lstrip('.')}-{secrets.token_hex(4)}"
     try:
         (base / REMOVED).mkdir(exist_ok=True)
-        return path.rename(base / REMOVED / name)
+        return put(path, base / REMOVED / name)
     except OSError as error:
         # A disk that is full, or a folder of the base that is a link to another disk.
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EXDEV):
             raise
-    return path.rename(path.with_name(f"{REMOVED}-{name}"))
+    return put(path, path.with_name(f"{REMOVED}-{name}"))
 
 
 def _make_writable(folder: Path) -> None:

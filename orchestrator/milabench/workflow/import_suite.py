@@ -19,6 +19,7 @@ from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import mapping_yaml
 from milabench.errors import ConfigError, UsageError, os_reason
+from milabench.events.removal import put, remove
 from milabench.facts.model import Arch, Device, Node, SystemFacts
 from milabench.plan.context import PlanContext, ResolvedBenchmark, benchmark_on, dirs_under
 from milabench.plan.method import nodes_of, why_not_placed
@@ -107,8 +108,8 @@ def _import(
                     break
                 for folder, what in wrong.items():
                     folders[folder].kept = what
-                shutil.rmtree(draft)
-            draft.rename(into)
+                remove(draft)
+            put(draft, into)
     except (OSError, shutil.Error) as error:
         why = os_reason(error) if isinstance(error, OSError) else str(error)
         raise UsageError(f"{into}: cannot be created: {why.lower()}") from None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from milabench.bench.registry import BENCHFILE, foreign_format
 from milabench.config.schema import BenchmarkConfig, PlanConfig, Suite
 from milabench.config.show import Written, mapping_yaml, plain_benchmark
+from milabench.events.removal import copy_tree, path_within, remove
 from milabench.plan.requirements import parse_requirements
 from milabench.workflow.foreign_environments import ADDED, variants
 from milabench.workflow.requirement_files import included_files, read_requirements
@@ -64,7 +65,7 @@ def write_files(draft: Path, suite: Suite, folders: Mapping[Path, ImportedFolder
     for folder in folders.values():
         target = draft / folder.place
         ignored = shutil.ignore_patterns("__pycache__", ".git")
-        shutil.copytree(folder.path, target, ignore=ignored, ignore_dangling_symlinks=True, dirs_exist_ok=True)
+        copy_tree(folder.path, target, ignored, is_added=True)
         if folder.kept:
             continue
         (target / BENCHFILE).write_text(_benchfile(folder))
@@ -72,7 +73,7 @@ def write_files(draft: Path, suite: Suite, folders: Mapping[Path, ImportedFolder
         if form.has_runner and not (target / VOIRFILE).exists():
             (target / VOIRFILE).write_text(_EMPTY_VOIRFILE)
         for lock in folder.locks:
-            (target / lock).unlink(missing_ok=True)
+            remove(path_within(target, lock))
         if folder.added:
             (target / REQUIREMENTS).write_text(_requirements(folder))
     (draft / "suite.yaml").write_text(_suite_text(suite, folders, into))

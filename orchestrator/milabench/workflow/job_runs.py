@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, MilabenchError, RecordError, Unreachable
+from milabench.events.removal import remove
 from milabench.events.run_files import MANIFEST, stems
 from milabench.events.run_writer import RunWriter, create_run
 from milabench.events.rundir import Run, open_run
@@ -139,7 +139,7 @@ def _withdraw(path: Path, writer: RunWriter, scheduler: Scheduler, error: Milabe
     # Without a manifest it is no run yet: a script could not be made.
     jobs = open_jobs(open_run(path)) if (path / MANIFEST).exists() else {}
     if not jobs:
-        shutil.rmtree(path, ignore_errors=True)
+        remove(path, path.parent, is_quiet=True)
         return
     with contextlib.suppress(Unreachable):
         scheduler.cancel(list(jobs.values()))

@@ -17,6 +17,7 @@ from milabench.config.interpolate import escaped
 from milabench.config.schema import FILE_KEYS, REDUCTIONS
 from milabench.config.tasks import verbatim
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
+from milabench.events.removal import remove
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.redaction import is_searchable, is_secret_name, mask, values_in
 from milabench.workflow.files import base_folder, write_file
@@ -102,7 +103,7 @@ def _warm_up(options: SuiteOptions, extent: Extent, settings: RunSettings, sessi
         session.error("a launch of the warm-up failed, and nothing was measured")
         report_failures(executed.path, session)
         return STEPS_FAILED, executed.path
-    shutil.rmtree(executed.path, ignore_errors=True)
+    remove(executed.path, executed.path.parent, is_quiet=True)
     return (INTERRUPTED if executed.result.interrupted else DONE), executed.path
 
 

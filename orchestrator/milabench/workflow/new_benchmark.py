@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from milabench.bench.api import PyPI
 from milabench.errors import UsageError, os_reason
+from milabench.events.removal import copy_tree, new_folder
 from milabench.workflow.files import ROOT
 from milabench.workflow.schemas import schema_file
 
@@ -168,25 +170,33 @@ def _new_folder(name: str, into: Path) -> Path:
 def _fill_template(template: Path, folder: Path, values: Mapping[str, str]) -> Path:
     """Copy a template, with a value for each of these parts of it. Raises UsageError."""
     try:
-        shutil.copytree(template, folder, ignore=shutil.ignore_patterns("__pycache__"))
-        parts = {**values, "@SCHEMA@": _schema_for(folder)}
-        for path in folder.iterdir():
-            text = path.read_text()
-            filled = re.sub("|".join(map(re.escape, parts)), lambda part: parts[part[0]], text)
-            if filled != text:
-                path.write_text(filled)
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be created: {os_reason(error)}") from None
+        with new_folder(folder) as draft:
+            copy_tree(template, draft, shutil.ignore_patterns("__pycache__"))
+            parts = {**values, "@SCHEMA@": _schema_for(folder, draft)}
+            for path in draft.iterdir():
+                text = path.read_text()
+                filled = re.sub("|".join(map(re.escape, parts)), lambda part: parts[part[0]], text)
+                if filled != text:
+                    path.write_text(filled)
+    except (OSError, shutil.Error) as error:
+        raise _not_created(folder, error) from None
     return folder
 
 
-def _schema_for(folder: Path) -> str:
+def _not_created(folder: Path, error: OSError | shutil.Error) -> UsageError:
+    # Copying a tree reports all its failures in one text of its own.
+    is_full = "No space left on device" in str(error)
+    why = "no space left on the disk" if is_full else os_reason(error).splitlines()[0][:200]
+    return UsageError(f"{folder}: cannot be created: {why}; nothing of it is left")
+
+
+def _schema_for(folder: Path, draft: Path) -> str:
     """Return the path from a new folder to the schema of suites: in the copy of what is shipped around it, else its own."""
     shipped = schema_file("suite")
     for above in folder.absolute().parents:
         if (above / shipped.relative_to(ROOT)).is_file():
             return Path(os.path.relpath(above / shipped.relative_to(ROOT), folder)).as_posix()
-    shutil.copy(shipped, folder)
+    shutil.copy(shipped, draft)
     return shipped.name
 
 
@@ -199,10 +209,13 @@ def copy_shipped(into: Path) -> list[Path]:
     for copy in copies:
         if copy.exists() or copy.is_symlink():
             raise UsageError(f"{copy} exists; choose another folder, or remove it first")
-    for name, copy in zip(SHIPPED, copies, strict=True):
-        try:
-            shutil.copytree(ROOT / name, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        except (OSError, shutil.Error) as error:
-            why = os_reason(error) if isinstance(error, OSError) else str(error)
-            raise UsageError(f"{copy}: cannot be created: {why.lower()}") from None
+    copy = into
+    try:
+        with contextlib.ExitStack() as drafts:  # all of them, or none
+            for copy in copies:
+                copy_tree(
+                    ROOT / copy.name, drafts.enter_context(new_folder(copy)), shutil.ignore_patterns("__pycache__")
+                )
+    except (OSError, shutil.Error) as error:
+        raise _not_created(copy, error) from None
     return copies

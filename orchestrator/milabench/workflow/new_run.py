@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import Unreachable
+from milabench.events.removal import remove
 from milabench.events.run_files import stems
 from milabench.events.run_writer import create_run
 from milabench.execute.interrupts import interrupts
@@ -65,7 +65,7 @@ def execute_plan(
     except Unreachable:
         # Nothing was started: such a run must not be the latest one. That of a detached one holds the reason.
         if handover is None or handover.is_held:
-            shutil.rmtree(writer.path, ignore_errors=True)
+            remove(writer.path, writer.path.parent, is_quiet=True)
         raise
     finally:
         writer.close()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING
 from milabench.bundle import archive
 from milabench.bundle.create import Manifest, RunParts, create_bundle
 from milabench.bundle.verify import Verification, verify_bundle
-from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError
+from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError, os_reason
+from milabench.events.removal import scratch_folder
 from milabench.plan.model import STEP_DIRS
 from milabench.procurement.award import beside_the_leading
 from milabench.procurement.offer_check import OfferCheck
@@ -73,7 +73,8 @@ def create_offer(
     """
     tender = read_tender(tender_file)
     offer = read_offer(offer_file, tender)
-    with tempfile.TemporaryDirectory(prefix="milabench-offer-") as scratch:
+    # Beside the archive: what a kill leaves is removed by the next, which a folder of the system's is not.
+    with _scratch_beside(output) as scratch:
         packed: dict[Path, list[RunParts]] = {}
         for bench, declared in offer.benchmarks.items():
             for path in declared.runs:
@@ -96,6 +97,16 @@ def create_offer(
         }
         parts = [part for several in packed.values() for part in several]
         return create_bundle(output, parts, version=__version__, key=key, declared=files)
+
+
+@contextmanager
+def _scratch_beside(output: Path) -> Iterator[Path]:
+    """Make a folder beside a file that is being written. Raises RecordError."""
+    try:
+        with scratch_folder(output.with_name(f".{output.name}.building")) as scratch:
+            yield scratch
+    except OSError as error:
+        raise RecordError(f"{error.filename or output}: cannot be written: {os_reason(error)}") from None
 
 
 def _parts_of(path: Path, base: Path | None, scratch: Path, where: str) -> list[RunParts]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
 from itertools import islice
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from milabench.devices.regular_file import open_regular
 from milabench.errors import DONE, INTERRUPTED, EnvironmentFailed
+from milabench.events.atomic_write import replace_file
 from milabench.events.attempts import attempts
 from milabench.events.rundir import open_run
 from milabench.events.runs_folder import recent_runs
@@ -16,7 +18,7 @@ from milabench.execute.interrupts import InterruptRequested
 from milabench.execute.locks import hold_base
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan
-from milabench.plan.prepare import ALREADY_PREPARED
+from milabench.plan.prepare import ALREADY_PREPARED, data_lock, data_mark
 from milabench.workflow.context import CommandContext, on_this_machine
 from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import ExecutedPlan
@@ -141,11 +143,25 @@ def last_durations(base: Path) -> dict[str, float]:
 
 
 def _execute(plan: Plan, context: CommandContext, retry: RetryPolicy) -> ExecutedPlan:
+    _mark_new_data(plan, context)
     locks, packages = environment_records(context)
     description = RunDescription(name="prepare", locks=locks, packages=packages)
     # The agent makes the marker when the step passes, so that a control plane that is killed loses no preparation.
     markers = {preparation.step.id: preparation.marker for preparation in preparation_steps(context)}
     return execute_plan(plan, context, description, retry=replace(retry, markers=markers))
+
+
+def _mark_new_data(plan: Plan, context: CommandContext) -> None:
+    """Mark the folders of data that are not there yet as ours, before they are made; any other stays its owner's."""
+    data, here = Path(context.dirs.data), {node.name for node in context.nodes if node.local}
+    digests = {preparation.step.id: preparation.portable for preparation in preparation_steps(context)}
+    for step in plan.steps:
+        mark = data_mark(data, step.bench)
+        with contextlib.suppress(OSError):  # without its mark it is kept
+            if step.node in here and not os.path.lexists(data / step.bench):
+                mark.parent.mkdir(parents=True, exist_ok=True)
+                data_lock(data, step.bench).touch()
+                replace_file(mark, digests.get(step.id, "").encode())
 
 
 def _failures(executed: ExecutedPlan, hint: str = "") -> list[str]:

@@ -23,6 +23,7 @@ from milabench.analysis.traces import Tracing
 from milabench.devices.regular_file import read_regular
 from milabench.errors import NothingSelected, RecordError, UsageError, os_reason
 from milabench.events.atomic_write import remove_drafts, replace_file
+from milabench.events.removal import path_within, remove
 from milabench.events.rundir import Run
 from milabench.events.values import as_mapping
 from milabench.execute.locks import take_alone
@@ -90,8 +91,8 @@ def write_site(request: ReportRequest, folder: Path, session: Session) -> None:
             _write(folder / file, page)
         pages |= dict.fromkeys(shared, "")
         for file in old.keys() - pages.keys():
-            with contextlib.suppress(OSError):  # a page that nothing leads to any more
-                (folder / file).unlink()
+            with contextlib.suppress(OSError, ValueError):  # a page that nothing leads to any more
+                remove(path_within(folder, file))
         _write_state(folder, pages)
     session.info(f"written to {folder / site.INDEX}: {counted(len(runs), 'run')}, {counted(rendered, 'new page')}")
 

@@ -17,8 +17,10 @@ from milabench.config.interpolate import escaped
 from milabench.config.read import read_tasks
 from milabench.config.schema import FILE_KEYS
 from milabench.config.tasks import WORKERS, ConfiguredTask, as_benchmark, edited, verbatim, workers_of
+from milabench.devices.regular_file import read_regular
 from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, RecordError, UsageError
 from milabench.events.model import Config, Line
+from milabench.events.removal import remove
 from milabench.events.rundir import open_run
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.redaction import is_searchable, secret_names
@@ -88,7 +90,7 @@ def run_task(options: TaskOptions, result: Path, base: Path | None, session: Ses
         raise UsageError("--metrics-policy and --command-to-execute go together; give both, or only --task-name")
     file = (options.config_file or CONFIG).absolute()
     task = task_with_command(file, section, options)
-    result.unlink(missing_ok=True)  # so that the file never holds the metrics of another run
+    clear_result(result)
     folder = base_folder(base)
     suite = SuiteOptions(config_file=write_suite(folder, file, section, task, options), base=folder)
     settings, extent = RunSettings(retry=RetryPolicy(wait=wait), as_default=False), Extent(repeat=1, run_name="driver")
@@ -101,6 +103,21 @@ def run_task(options: TaskOptions, result: Path, base: Path | None, session: Ses
     for file in (path / RESULT, result):
         write_file(file, finished.to_json())
     return finished
+
+
+def clear_result(file: Path) -> None:
+    """Remove the result of an earlier run, so that its metrics are not taken for ours. Raises UsageError for another file."""
+    if not file.is_file():  # a pipe or a device, which is written into
+        return
+    try:
+        content = read_regular(file)
+        value = json.loads(content or b"{}")
+        is_result = isinstance(value, dict) and all(isinstance(number, int | float) for number in value.values())
+    except (OSError, ValueError):
+        is_result = False
+    if not is_result:
+        raise UsageError(f"--result {file}: exists, and is no result of `milabench driver`; choose another name")
+    remove(file.resolve())
 
 
 def task_with_command(file: Path, section: str, options: TaskOptions) -> ConfiguredTask:

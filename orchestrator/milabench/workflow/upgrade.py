@@ -19,6 +19,7 @@ from milabench.errors import (
     UsageError,
 )
 from milabench.events.atomic_write import replace_file
+from milabench.events.removal import copy_tree, fresh_scratch, move
 from milabench.plan.requirements import parse_requirements
 from milabench.workflow import environments
 from milabench.workflow.all_stages import measure_suite
@@ -65,7 +66,7 @@ def mirror(files: Sequence[Path], folders: Sequence[Path], root: Path, scratch: 
     """Copy files and folders below a root to the same places below scratch; what lies beside them is linked."""
     for folder in folders:
         ignored = shutil.ignore_patterns("__pycache__", ".*")
-        shutil.copytree(folder, scratch / folder.relative_to(root), ignore=ignored, dirs_exist_ok=True)
+        copy_tree(folder, scratch / folder.relative_to(root), ignored, is_added=True)
     for file in files:
         (scratch / file.relative_to(root)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, scratch / file.relative_to(root))
@@ -121,12 +122,10 @@ def upgrade(options: SuiteOptions, python: str, session: Session, *, write: bool
 
 def _kept(scratch: str, cache: Path) -> Path:
     """Keep the records and logs of an attempt, without its environments and caches, in place of earlier ones; return where."""
-    kept = cache / FAILED
-    shutil.rmtree(kept, ignore_errors=True)
-    kept.mkdir()
+    kept = fresh_scratch(cache / FAILED)
     for path in Path(scratch, "base").iterdir():
         if path.name not in ("venv", "cache", "data", "code"):
-            shutil.move(path, kept / path.name)
+            move(path, kept / path.name)
     return kept
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -129,7 +131,7 @@ def test_a_suite_is_installed_prepared_and_run_and_every_report_names_its_capsul
     assert "nothing to do" in again.err
 
     # What was placed and is gone comes back, from the file.
-    words = Path(environ["MILABENCH_BASE"], "data", "tiny", "words")
+    (words,) = Path(environ["MILABENCH_BASE"], "cache", "capsules").glob("*/data/tiny/words")
     words.unlink()
     words.parent.rename(words.parent.with_name("elsewhere"))
     assert milabench("install", "--from", str(packed)).code == 0
@@ -309,10 +311,54 @@ def test_an_interrupted_installation_leaves_nothing_half_unpacked(
                 file.write(content.content + entry.padding)
         file.truncate(manifest.size)
     argv = [sys.executable, "-m", "milabench", "install", "--from", str(path)]
-    home = Path(environ["MILABENCH_BASE"], "cache", "capsules", f".{manifest.digest[:16]}.unpacking")
+    home = Path(
+        environ["MILABENCH_BASE"], "cache", "capsules", f".{manifest.digest[:16]}.unpacking", manifest.digest[:16]
+    )
     with started(argv, env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         until((home / "wheels" / "zeros").exists, "the large file")
         process.send_signal(number)
         said = process.communicate(timeout=CEILING_S)[1]
     assert process.returncode == 130, said
     assert left(Path(environ["MILABENCH_BASE"])) == []
+
+
+def changed(contents: tuple[Content, ...], path: str, content: bytes) -> tuple[Content, ...]:
+    """The contents, one of them replaced or added."""
+    others = [part for part in contents if part.path != path]
+    return tuple(sorted((*others, Content(path=path, content=content)), key=lambda part: part.path))
+
+
+def test_a_suite_that_moves_folders_is_found_and_moves_none(
+    milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path, contents: tuple[Content, ...]
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".bashrc").write_text("mine")
+    suite = f"{SUITE}system: {{dirs: {{data: '{home}', code: '{home}'}}}}\n".encode()
+    parts = changed(changed(contents, "suite/suite.yaml", suite), "data/.bashrc", b"theirs")
+    path = tmp_path / "evil"
+    write_capsule(path, manifest_of(parts), parts)
+    verified = only_error(milabench("capsule", "verify", str(path)), 6)
+    assert verified == f"error: {path}: suite/suite.yaml: moves folders (system.dirs), which a capsule may not: refused"
+    assert milabench("install", "--from", str(path)).code == 0
+    assert [(file.name, file.read_text()) for file in home.iterdir()] == [(".bashrc", "mine")]
+    assert milabench("capsule", "show", str(path)).out.splitlines()[-1].startswith("  It is code that will run: ")
+
+
+@pytest.mark.parametrize("name", ["sitecustomize.pyc", "sitecustomize.py", "benchmate/x.pth"])
+def test_instruments_with_more_than_theirs_are_found_and_reach_no_other_suite(
+    milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path, contents: tuple[Content, ...], name: str
+) -> None:
+    (wheel_of,) = (part for part in contents if part.path.startswith("benchmate/"))
+    assert isinstance(wheel_of.content, bytes)
+    file = io.BytesIO(wheel_of.content)
+    with zipfile.ZipFile(file, "a") as packed:
+        packed.writestr(name, b"evil")
+    parts = changed(contents, wheel_of.path, file.getvalue())
+    path = tmp_path / "evil"
+    write_capsule(path, manifest_of(parts), parts)
+    assert f"holds '{name}', no part of the instruments" in only_error(milabench("capsule", "verify", str(path)), 6)
+    assert milabench("install", "--from", str(path)).code == 4
+    base = Path(environ["MILABENCH_BASE"])
+    assert not (base / "cache" / "wheels").exists()
+    assert [file.name for file in base.glob("venv/.store/*/lib/python*/site-packages/sitecustomize*")] == []

@@ -234,3 +234,26 @@ def test_a_secret_of_the_environment_in_the_command_is_in_no_file(
     written = [path.read_text(errors="replace") for path in (tmp_path / "base").rglob("*") if path.is_file()]
     assert [text for text in written if secret in text] == []
     assert any("${oc.env:CI_TOKEN}" in text for text in written)
+
+
+def test_a_file_that_is_no_result_of_ours_is_refused_before_anything_runs(
+    driver: Callable[..., Said], here: Path
+) -> None:
+    """A task that fails must not cost a file that matters."""
+    (here / "thesis.tex").write_text("mine")
+    said = driver("--task-name", "t", "--result", "thesis.tex", cfg=section("t", "touch ran; exit 7"))
+    assert said.code == 2
+    assert "--result thesis.tex: exists, and is no result of `milabench driver`; choose another name" in said.err
+    assert ((here / "thesis.tex").read_text(), (here / "ran").exists()) == ("mine", False)
+
+
+def test_a_link_a_pipe_and_a_device_stay_what_they_are(driver: Callable[..., Said], here: Path) -> None:
+    (here / "result.json").write_text('{"t.loss": 2.0}')
+    (here / "link").symlink_to("result.json")
+    (here / "null").symlink_to("/dev/null")
+    cfg = section("t", "echo loss 1")
+    for name in ("link", "null"):
+        assert driver("--task-name", "t", "--result", name, cfg=cfg).code == 0
+        assert (here / name).is_symlink()
+    assert json.loads((here / "result.json").read_text()) == {"t.loss": 1.0}
+    assert Path("/dev/null").is_char_device()

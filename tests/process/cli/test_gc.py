@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -18,7 +19,12 @@ from typing import Any
 
 import pytest
 
-from milabench.execute.locks import hold_base
+from milabench.events.atomic_write import replace_file
+from milabench.events.removal import MARK
+from milabench.execute.locks import hold_base, hold_in_use
+from milabench.plan.prepare import data_lock, data_mark
+from milabench.workflow.base_survey import Policy, survey_base
+from milabench.workflow.garbage import still_unused
 from tests.commands import ROOT, Said
 from tests.process.cli.docker import fake_docker
 from tests.process.cli.installable import Pair
@@ -53,19 +59,28 @@ def filled(base: Path, suite: Path) -> Path:
     for folder in ("torch-0123456789abcdef", "torch-ffffffffffffffff"):
         env = base / "venv" / ".store" / folder
         (env / "bin").mkdir(parents=True)
-        (env / ".complete").write_text("{}")
+        group, _, digest = folder.rpartition("-")
+        (env / ".complete").write_text(json.dumps({"group": group, "digest": f"{digest}{digest}"}))
         (env / "library.so").write_bytes(b"x" * 50_000)
         (base / "venv" / ".store" / f"{folder}.lock").touch()
     (base / "venv" / "torch").symlink_to(".store/torch-ffffffffffffffff")
     for program in ("used-1", "unused-1"):
         (base / "code" / program).mkdir(parents=True)
-        (base / "code" / f".{program}.complete").write_text("{}")
+        (base / "code" / f".{program}.complete").write_text(json.dumps({"folder": program}))
         (base / "code" / f".{program}.lock").touch()
     for bench in ("a", "gone"):
         (base / "data" / bench / ".prepared").mkdir(parents=True)
+        mark_data(base / "data", bench)
     (base / "data" / "mine").mkdir()
     (base / "suites.json").write_text(json.dumps({"schema": 1, "suites": [{**USED, "config": str(suite)}]}))
     return base
+
+
+def mark_data(data: Path, bench: str) -> None:
+    """Mark a benchmark's data as prepared by milabench."""
+    data_mark(data, bench).parent.mkdir(exist_ok=True)
+    data_mark(data, bench).touch()
+    data_lock(data, bench).touch()
 
 
 def unused(said: Said) -> list[str]:
@@ -113,11 +128,19 @@ def test_nothing_is_removed_without_being_asked_and_then_what_nothing_refers_to(
     assert milabench("gc", "--base", str(base)).err == "gc: nothing is unused\n"
 
 
-def test_a_suite_that_is_gone_or_forgotten_refers_to_nothing(milabench: Callable[..., Said], base: Path) -> None:
+def test_a_suite_that_cannot_be_found_keeps_what_it_refers_to_until_it_is_forgotten(
+    milabench: Callable[..., Said], base: Path
+) -> None:
+    """Its disk may not be mounted just now."""
     suite = json.loads((base / "suites.json").read_text())["suites"][0]["config"]
+    before = unused(milabench("gc", "--json", "--base", str(base)))
     forgotten = unused(milabench("gc", "--json", "--forget", suite, "--base", str(base)))
     Path(suite).unlink()
-    assert unused(milabench("gc", "--json", "--base", str(base))) == forgotten
+    said = milabench("gc", "--json", "--base", str(base))
+    assert unused(said) == before
+    kept = f"{suite} cannot be found, and what it refers to is kept; --forget {suite} counts that as unused"
+    assert json.loads(said.out)["note"] == kept
+    assert unused(milabench("gc", "--json", "--forget", suite, "--base", str(base))) == forgotten
     assert {"venv/.store/torch-0123456789abcdef", "code/used-1", "data/a"} <= set(forgotten)
     said = milabench("gc", "--forget", "nope", "--base", str(base))
     hint = "your own are named by their paths"
@@ -238,7 +261,7 @@ def test_what_killed_commands_left_goes_and_what_is_being_made_stays(
     milabench: Callable[..., Said], base: Path
 ) -> None:
     old = [
-        base / ".removed" / "torch-1-abcd",
+        base / ".removed" / "torch-1-0123abcd",
         base / "code" / ".other-1.building",
         base / "cache" / "wheels" / ".benchmate-1.building",
         base / "venv" / ".store" / "killed-0123456789abcdef",
@@ -247,9 +270,14 @@ def test_what_killed_commands_left_goes_and_what_is_being_made_stays(
     fresh = base / "code" / ".now-1.building"
     for folder in (*old, fresh):
         folder.mkdir(parents=True)
+        if folder.name.endswith(".building"):
+            (folder / MARK).touch()
+    (base / "venv" / ".store" / "killed-0123456789abcdef.log").touch()
+    (base / "runs" / "run.empty" / "orchestrator.lock").touch()
     draft = base / ".0123456789abcdef.tmp"
     draft.touch()
     (base / "venv" / "dangling").symlink_to(".store/nothing-0123456789abcdef")
+    (base / "venv" / "mine").symlink_to("/mnt/not-mounted/venv")
     then = time.time() - OLD_S
     for path in (*old, draft):
         os.utime(path, (then, then))
@@ -261,21 +289,24 @@ def test_what_killed_commands_left_goes_and_what_is_being_made_stays(
     assert [item["path"] for item in left if item["kept"]] == [str(fresh)]
     assert milabench("gc", "--remove", "--base", str(base)).code == 0
     assert fresh.exists()
+    assert (base / "venv" / "mine").is_symlink()
     assert not any(path.exists() or path.is_symlink() for path in (*old, draft, base / "venv" / "dangling"))
 
 
 def test_a_capsule_is_kept_for_its_suite_and_for_its_interpreter(milabench: Callable[..., Said], base: Path) -> None:
-    capsules = [base / "cache" / "capsules" / name for name in ("suites", "python", "unused")]
-    for capsule in capsules:
+    manifests = [name.encode() for name in ("suites", "python", "unused")]
+    capsules = [base / "cache" / "capsules" / hashlib.sha256(each).hexdigest()[:16] for each in manifests]
+    for capsule, manifest in zip(capsules, manifests, strict=True):
         (capsule / "suite").mkdir(parents=True)
         (capsule / "suite" / "suite.yaml").write_text("{}")
+        (capsule / "capsule.json").write_bytes(manifest)
     record = json.loads((base / "suites.json").read_text())
     record["suites"].append({**USED, "config": str(capsules[0] / "suite" / "suite.yaml"), "environments": {}})
     (base / "suites.json").write_text(json.dumps(record))
     environment = base / "venv" / ".store" / "torch-0123456789abcdef"
     (environment / "pyvenv.cfg").write_text(f"home = {capsules[1]}/python/3.13/bin\n")
     said = milabench("gc", "--json", "--base", str(base))
-    assert [path for path in unused(said) if path.startswith("cache")] == ["cache/capsules/unused"]
+    assert [path for path in unused(said) if path.startswith("cache")] == [str(capsules[2].relative_to(base))]
 
 
 def test_a_file_with_another_name_elsewhere_is_not_counted_as_freed(
@@ -295,8 +326,8 @@ def test_an_environment_in_use_is_kept(milabench: Callable[..., Said], pair: Pai
     shell = ["dev", "a", *pair.config("a"), "--", "sh", "-c", f"touch '{inside}'; cat"]
     with started([sys.executable, "-m", "milabench", *shell], env=environ, cwd=ROOT, stdin=subprocess.PIPE) as dev:
         until(inside.exists)
-        (pair.folder / "a.yaml").unlink()
-        said = milabench("gc", "--remove", "--json")
+        forget = ("--forget", str(pair.folder / "a.yaml"))
+        said = milabench("gc", "--remove", "--json", *forget)
         (item,) = (item for item in json.loads(said.out)["items"] if item["kind"] == "environments")
         assert (said.code, item["kept"]) == (0, "a command uses it")
         dev.communicate()
@@ -473,3 +504,34 @@ def test_what_holds_files_of_another_user_is_left_whole_with_one_line(of_nobody:
     )
     assert (theirs / "file").exists()
     assert not (of_nobody / "code" / "unused-1").exists()
+
+
+def test_data_that_a_command_uses_are_kept(milabench: Callable[..., Said], base: Path) -> None:
+    with hold_in_use({str(data_lock(base / "data", "gone")): "data/gone"}):
+        assert "data/gone" not in unused(milabench("gc", "--json", "--base", str(base)))
+        assert milabench("gc", "--remove", "--base", str(base)).code == 0
+        assert (base / "data" / "gone").exists()
+    assert milabench("gc", "--remove", "--base", str(base)).code == 0
+    assert not (base / "data" / "gone").exists()
+
+
+def test_a_use_that_is_recorded_while_it_removes_is_seen(base: Path) -> None:
+    survey = survey_base(base, Policy())
+    (item,) = (item for item in survey.unused if item.path.name == "gone")
+    is_unused = still_unused(base, survey, Policy(), ())
+    assert is_unused(item)
+    record = json.loads((base / "suites.json").read_text())
+    record["suites"][0]["data"].append("gone")
+    replace_file(base / "suites.json", json.dumps(record).encode())
+    assert not is_unused(item)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk")
+def test_what_is_mounted_inside_is_left_with_all_that_it_is_mounted_in(
+    milabench: Callable[..., Said], base: Path
+) -> None:
+    with disk(base / "data" / "gone" / "shared", "1m") as shared:
+        (shared / "train.tar").write_text("mine")
+        said = milabench("gc", "--remove", "--base", str(base))
+        assert (said.code, said.err.startswith("gc: 2 removed")) == (0, True), said.err
+        assert (shared / "train.tar").read_text() == "mine"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import json
 import subprocess
 import sys
 import tarfile
@@ -20,9 +21,9 @@ from milabench.bench.api import COPY, Git, PyPI, Source, WorkingCopy
 from milabench.bench.load import folder_digest
 from milabench.errors import EnvironmentFailed
 from milabench.execute import sources
-from milabench.execute.install_session import Installed, InstallOptions, raise_failures
+from milabench.execute.install_session import OF_A_REPOSITORY, Installed, InstallOptions, raise_failures
 from milabench.execute.locks import hold_in_use
-from milabench.execute.sources import fetch_sources, is_fetched, source_folder
+from milabench.execute.sources import fetch_sources, is_fetched, source_folder, source_marker
 from tests.process.install.places import Index, Place
 from tests.processes import until
 
@@ -149,8 +150,20 @@ def test_what_an_interrupted_fetch_left_is_replaced(place: Place) -> None:
     folder = source_folder(place.dirs, source)
     folder.mkdir(parents=True)
     (folder / "half").touch()
+    source_marker(place.dirs, source).write_text(json.dumps({"folder": source.folder, "is": "unfinished"}))
     fetch(place, source)
     assert tree(folder) == {"a": b"1"}
+
+
+@pytest.mark.parametrize("options", [{}, {"force": True}])
+def test_a_folder_of_a_programs_name_that_was_not_fetched_stays(place: Place, options: dict[str, bool]) -> None:
+    source = sdist(place, {"tool-1/a": "1"})
+    folder = source_folder(place.dirs, source)
+    folder.mkdir(parents=True)
+    (folder / "thesis").write_text("mine")
+    (outcome,) = fetch(place, source, **options)
+    assert why(outcome) == f"{folder}: exists, and milabench did not make it; move it away"
+    assert tree(folder) == {"thesis": b"mine"}
 
 
 def test_a_program_that_a_run_uses_is_not_replaced_before_it_ends(place: Place) -> None:
@@ -306,3 +319,26 @@ def test_a_working_copy_of_a_folder_that_changed_meanwhile_is_not_kept(place: Pl
     (outcome,) = fetch(place, source)
     assert "changed while it was copied" in why(outcome)
     assert not is_fetched(place.dirs, source)
+
+
+def test_a_git_hook_that_installs_keeps_its_own_repository(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git tells its hooks of their repository by variables, which every command of git would take for its own."""
+    theirs, mine = tmp_path / "theirs", tmp_path / "mine"
+    for folder in (theirs, mine):
+        folder.mkdir()
+        (folder / "a").write_text(folder.name)
+        for words in ("init -q -b main", "add .", "-c user.name=a -c user.email=a@b commit -q -m a"):
+            subprocess.run(["git", *words.split()], cwd=folder, check=True)
+    index = (mine / ".git" / "index").read_bytes()
+    own = {name: str(mine / ".git" / part) for name, part in {"GIT_DIR": "", "GIT_INDEX_FILE": "index"}.items()}
+    own |= {"GIT_WORK_TREE": str(mine), "GIT_COMMON_DIR": str(mine / ".git")}
+    own |= {"GIT_OBJECT_DIRECTORY": str(mine / ".git" / "objects")}
+    (outcome,) = fetch(replace(place, environ={**place.environ, **own}), Git(str(theirs), "main"))
+    assert outcome.why == ""
+    assert (place.base / "code" / "theirs-main" / "a").read_text() == "theirs"
+    assert (mine / ".git" / "index").read_bytes() == index
+    listed = subprocess.run(["git", "rev-parse", "--local-env-vars"], capture_output=True, text=True, check=True)
+    settings = {"GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"}
+    assert set(listed.stdout.split()) - settings <= OF_A_REPOSITORY

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tarfile
+import tracemalloc
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,16 @@ from pathlib import Path
 import pytest
 
 from milabench.bundle import capsule
-from milabench.bundle.capsule import CapsuleEntry, CapsuleManifest, Content, entry_of, open_capsule, write_capsule
+from milabench.bundle.capsule import (
+    CapsuleEntry,
+    CapsuleManifest,
+    Content,
+    PackedImage,
+    PackedPython,
+    entry_of,
+    open_capsule,
+    write_capsule,
+)
 from milabench.errors import RecordError
 
 MANY = "x/" + "long/" * 40 + "name"
@@ -230,3 +240,65 @@ def test_a_suite_that_was_changed_after_it_was_unpacked_has_no_digest(tmp_path: 
     (home / "suite" / "a.yaml").write_text("a: []\n")
     with pytest.raises(RecordError, match="was changed since it was unpacked"):
         capsule.unpacked_digest(home, "suite")
+
+
+def with_parts(path: Path, *parts: Content, **changes: object) -> Path:
+    """A capsule with more files, or another manifest, written without the writer's own checks."""
+    contents = (*CONTENTS, *parts)
+    value = replace(manifest(contents), **changes)  # type: ignore[arg-type]
+    with path.open("wb") as file:
+        file.write(value.own.header + value.content + value.own.padding)
+        for entry, content in zip(value.files, contents, strict=True):
+            assert isinstance(content.content, bytes)
+            file.write(entry.header + (b"" if entry.link else content.content + entry.padding))
+        file.write(bytes(1024))
+    return path
+
+
+@pytest.mark.parametrize(
+    "name", ["code/....complete", "code/..complete", "code/.other.complete", "code/.install.sh.complete"]
+)
+def test_a_marker_that_belongs_to_no_program_of_the_capsule_is_refused(tmp_path: Path, name: str) -> None:
+    """Of `code/....complete` the program would be `code/..`, the base itself."""
+    with pytest.raises(RecordError, match="which belongs to no folder of it"):
+        unpacked(with_parts(tmp_path / "capsule", Content(path=name, content=b"{}")))
+    program = (Content(path="code/.a-1.complete", content=b"{}"), Content(path="code/a-1/main.py"))
+    unpacked(with_parts(tmp_path / "whole", *program))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"suite": "/etc/suite.yaml"},
+        {"suite": "../suite.yaml"},
+        {"suite": "install.sh"},
+        {"images": (PackedImage(engine="docker", image="mine", path="/etc/passwd"),)},
+        {"images": (PackedImage(engine="docker", image="mine", path="suite/a.yaml"),)},
+        {"pythons": (PackedPython(version="3.11", folder="/usr"),)},
+        {"pythons": (PackedPython(version="3.11", folder="../.."),)},
+    ],
+)
+def test_a_path_of_the_manifest_that_is_not_in_the_capsule_is_refused(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    with pytest.raises(RecordError, match=r"names '.*', which (is no file|belongs to no folder) of it"):
+        unpacked(with_parts(tmp_path / "capsule", **changes))
+
+
+def test_folders_that_lie_too_deep_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="lies more than 120 folders deep"):
+        unpacked(with_parts(tmp_path / "capsule", Content(path="data/" + "d/" * 2000 + "x")))
+
+
+def test_a_manifest_with_holes_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
+    info = tarfile.TarInfo(capsule.NAME)
+    info.size = 400 * 2**20
+    with (tmp_path / "capsule").open("wb") as file:
+        file.write(info.tobuf(tarfile.GNU_FORMAT, "utf-8", "strict"))
+        file.truncate(500 * 2**20)
+    tracemalloc.start()
+    with pytest.raises(RecordError, match="its manifest is not as milabench writes it"):
+        unpacked(tmp_path / "capsule")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 16 * 2**20

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
+import sys
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +20,7 @@ from click.testing import CliRunner, Result
 
 from milabench.cli import offer, verify
 from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
+from milabench.workflow.bundle_runs import bundle_runs
 from milabench.workflow.meters import import_meter
 from tests.metered_runs import LAUNCHES, metered_run, wall_csv
 from tests.offered import HASH, LOCK, offer_file, own_suite, tender_file, vendor_run
@@ -462,3 +467,35 @@ def test_an_archive_for_another_text_of_the_tender_is_said_wherever_it_is_read(
         offers.command, ["compare", str(tmp_path / "offers"), "--tender", str(tender)], standalone_mode=False
     )
     assert said in table.stderr
+
+
+def test_a_killed_creation_leaves_nothing_in_the_temporary_folder_and_the_next_removes_the_rest(
+    offered: Offered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, tender = offered()
+    (run,) = (tmp_path / "vendor").rglob("manifest.json")
+    bundle = tmp_path / "run.zip"
+    bundle_runs(bundle, None, [str(run.parent)])
+    benchmarks = {name: {"run": str(bundle)} for name in SPEEDS}
+    declared = offer_file(tmp_path / "vendor", "B", benchmarks)
+    temporary, out = tmp_path / "tmp", tmp_path / "out"
+    temporary.mkdir()
+    out.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    argv = ("create", "--tender", tender, "--offer", declared, "-o", out / "b.zip")
+    pid = os.fork()
+    if not pid:
+
+        def hook(event: str, values: tuple[object, ...]) -> None:
+            if event == "open" and f"{out}/" in str(values[0]):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(hook)
+        ran(*argv)
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
+    assert [path.name for path in out.iterdir()] == [".b.zip.building"]
+    assert list(temporary.iterdir()) == []
+    assert ran(*argv).exit_code == 0
+    assert [path.name for path in out.iterdir()] == ["b.zip"]
+    assert list(temporary.iterdir()) == []

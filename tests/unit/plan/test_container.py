@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from milabench.config.read import read_suite
 from milabench.config.schema import Suite
 from milabench.errors import ConfigError
 from milabench.facts.model import Arch, Device, Node, SystemFacts
-from milabench.plan.container import Container, Image, container_of, containerize, image_of, outermost
+from milabench.plan.container import FETCHED, Container, Image, container_of, containerize, image_of, outermost
 from milabench.plan.context import COMMAND, PlanContext, ResolvedBenchmark, dirs_under
 from milabench.plan.model import Step
 from milabench.plan.profile import PROFILES
@@ -272,3 +273,27 @@ def test_the_folder_of_a_launch_is_in_the_container_under_its_own_path(tmp_path:
     ]
     assert any(folder.startswith(f"{outer}/") for outer in mounted)
     assert not any("@{step_dir}" in word for word in step.argv)
+
+
+@pytest.mark.parametrize("image", ["--privileged", "-v=/:/host", "--pull=always"])
+def test_an_image_whose_name_is_that_of_an_option_is_refused(tmp_path: Path, image: str) -> None:
+    for bench, system in ((f"docker_image: '{image}'", "arch: cpu"), ("weight: 1", f"docker_image: '{image}'")):
+        with pytest.raises(ConfigError, match=r"is no image: it begins as an option does"):
+            chosen(tmp_path, bench, system)
+
+
+def test_an_image_file_that_milabench_did_not_fetch_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "apptainer").write_text('#!/bin/sh\necho fetched > "$3"\n')
+    (tmp_path / "apptainer").chmod(0o755)
+    image = image_of("apptainer", "r/i:1", str(tmp_path))
+    file = Path(image.file)
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    assert subprocess.run(image.fetch, env=environ, check=False).returncode == 0
+    assert (file.read_text(), Path(f"{file}{FETCHED}").exists()) == ("fetched\n", True)
+    file.write_text("older")
+    assert subprocess.run(image.fetch, env=environ, check=False).returncode == 0
+    assert file.read_text() == "fetched\n"
+    Path(f"{file}{FETCHED}").unlink()
+    file.write_text("mine")
+    assert subprocess.run(image.fetch, env=environ, check=False, stderr=subprocess.DEVNULL).returncode == 1
+    assert file.read_text() == "mine"

@@ -8,7 +8,8 @@ import pytest
 
 from milabench.errors import UsageError
 from milabench.workflow.files import ROOT, suite_file
-from milabench.workflow.new_benchmark import copy_shipped
+from milabench.workflow.new_benchmark import copy_shipped, create_benchmark
+from tests.process.cli.test_bad_places import disk
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +47,14 @@ def test_copies_of_what_is_shipped_overwrite_nothing(folder: Path) -> None:
     with pytest.raises(UsageError, match="benchmarks exists; choose another folder, or remove it first"):
         copy_shipped(folder)
     assert not (folder / "config").exists()
+
+
+@pytest.mark.parametrize("words", ["init", "new"])
+def test_on_a_full_disk_nothing_is_left_and_with_room_it_works(folder: Path, words: str) -> None:
+    made = {"init": copy_shipped, "new": lambda into: create_benchmark("mine", into)}[words]
+    with disk(folder / "disk", "24k") as small:
+        with pytest.raises(UsageError, match="no space left on the disk; nothing of it is left"):
+            made(small)
+        assert list(small.iterdir()) == []
+    (folder / "more").mkdir()
+    made(folder / "more")
