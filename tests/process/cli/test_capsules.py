@@ -331,7 +331,7 @@ def changed(contents: tuple[Content, ...], path: str, content: bytes) -> tuple[C
 def test_a_suite_that_moves_folders_is_found_and_moves_none(
     milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path, contents: tuple[Content, ...]
 ) -> None:
-    home = tmp_path / "home"
+    home = tmp_path / "somebody"
     home.mkdir()
     (home / ".bashrc").write_text("mine")
     suite = f"{SUITE}system: {{dirs: {{data: '{home}', code: '{home}'}}}}\n".encode()
