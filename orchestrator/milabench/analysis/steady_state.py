@@ -25,6 +25,8 @@ DRIFT_LIMIT = 0.01
 LEVEL = 0.05
 """How often a benchmark on stationary noise may be called unsteady, whatever the number of its launches."""
 _CHANGE_LEVEL = 0.03  # of a leftover warm-up: what it cuts off costs precision, not truth
+MOST_LEFT_OVER = 0.2
+"""Of the time of a window, that may be left over of the warm-up: more of it is ordinary work, however slow."""
 _LEAST_IMPACT = 0.005  # on the mean of the window, below which a level of its own in a part of it is ignored
 _BLOCKS = 2000  # longer series are tested as means of neighbours
 _DRIFT_BLOCKS = 200
@@ -64,17 +66,23 @@ class Steadiness:
         return self.p >= LEVEL / launches
 
 
-def steadiness(durations: Sequence[float], order: OrderStatistics | None = None) -> Steadiness:
+def steadiness(
+    durations: Sequence[float], order: OrderStatistics | None = None, most_left_over: float = MOST_LEFT_OVER
+) -> Steadiness:
     """Judge a window: where its warm-up ends, and whether what follows is steady.
 
-    A change in the first half from slow to fast is the end of a warm-up. Any other one is none: a device that slows down
-    as it gets hot begins fast. `order` is that of the durations, where it is known.
+    A change from slow to fast in the first fifth (`most_left_over`) is the end of a warm-up, where the level holds from there on.
+    Any other one is none: a device that slows down as it gets hot begins fast, and one that swings is slow again later. `order`
+    is that of the durations, where it is known.
     """
     n = len(durations)
     blocks, starts = _units(durations, order)
-    settled, p_slower = _warm_up(blocks)
+    settled, p_slower = _warm_up(blocks, most_left_over)
     rest = blocks[settled:]
     slope, p_drift = drift(rest)
+    p = min(1.0, 2 * min(p_slower, segment_p(rest), p_drift))
+    if settled and p < LEVEL:
+        return steadiness(durations, order, 0.0)
     settled_at = starts[settled] if settled else 0
     own = durations[settled_at:]
     correlation = lag1(own, near=mean(rest)) or 0.0 if rest else 0.0
@@ -84,7 +92,7 @@ def steadiness(durations: Sequence[float], order: OrderStatistics | None = None)
         drift=slope,
         lag1=correlation,
         n_effective=min(len(own), effective_n(len(own), max(correlation, 0.0))) if len(own) else 0.0,
-        p=min(1.0, 2 * min(p_slower, segment_p(rest), p_drift)),
+        p=p,
     )
 
 
@@ -101,12 +109,14 @@ def _units(durations: Sequence[float], order: OrderStatistics | None) -> tuple[S
     return blocks, range(0, len(durations), size)
 
 
-def _warm_up(blocks: Sequence[float]) -> tuple[int, float]:
+def _warm_up(blocks: Sequence[float], most_left_over: float) -> tuple[int, float]:
     """Return (how many of the first blocks are warm-up, p-value of the speed having fallen in the first half instead)."""
     settled = 0
     while (change := change_point(blocks[settled:])) is not None and settled + change.at <= len(blocks) / 2:
         if change.before < change.after:
             return settled, change.p
+        if math.fsum(blocks[: settled + change.at]) > most_left_over * math.fsum(blocks):
+            return settled, 1.0
         settled += change.at
     return settled, 1.0
 

@@ -103,6 +103,12 @@ class Throughput:
     begin_ns: int = field(default=-1, compare=False, metadata={"json": JsonKey(is_read=False)})
     doubts: tuple[str, ...] = ()
 
+    @property
+    def left_out_share(self) -> float:
+        """Of the items of the window, those that are in no total."""
+        counted = math.fsum(total.items for total in self.totals)
+        return self.left_out / (counted + self.left_out) if self.left_out else 0.0
+
 
 def launch_throughput(
     ranks: Sequence[Series],
@@ -153,6 +159,8 @@ def _counted(parts: Sequence[Part], pauses: Sequence[Pause], *, is_complete: boo
     # Seconds an item, so that a smaller last batch is not a faster one.
     durations = slowest.durations()
     steady = None if durations is None else steadiness(durations, slowest.order(durations))
+    if durations is not None and steady is not None and not slowest.is_alike(steady.settled_at):
+        steady = steadiness(durations, slowest.order(durations), 0.0)
     if steady is not None and steady.settled_at and is_complete:
         parts, slowest = [part.after(steady.settled_at) for part in parts], slowest.after(steady.settled_at)
     cycles = slowest.cycles(merged(pauses))

@@ -21,6 +21,7 @@ from milabench.analysis.sample_statistics import in_blocks
 from milabench.analysis.series import CompactSeries, GeneralSeries, RunLengths, Series
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+_ALIKE = 0.1  # items a step, of two parts of a window
 _CYCLES = 10_000  # of more steps several are one cycle: what matters in a window lasts longer than those
 
 
@@ -239,6 +240,13 @@ class Part:
             left -= min(left, len(indices))
         rest = Part(self.series, ranges, self._start_ns)
         return rest if len(rest) else self
+
+    def is_alike(self, count: int) -> bool:
+        """Return whether the first so many have as many items each as the others, but for a smaller last batch now and then."""
+        rest = self.after(count)
+        if self.items_each is not None or not 0 < count < len(self):
+            return True
+        return abs((self.items() - rest.items()) / count * len(rest) / rest.items() - 1) < _ALIKE
 
     @cached_property
     def step_order(self) -> OrderStatistics:

@@ -159,7 +159,7 @@ def window_tables(summary: Summary) -> tuple[Table, ...]:
 
 def _window_cells(processes: Sequence[ReplicateResult]) -> tuple[str, ...]:
     rates = [process.throughput for process in processes]
-    longer = [rate for rate in rates if rate.steady is not None and rate.steady.settled_at > 0]
+    longer = [rate for rate in rates if rate.left_out > 0]
     # Where a window has few steps, each holds much of it: one that is like the others is not worth naming.
     long_steps = [
         (step.lasted_s, step.at_s, process)
@@ -173,8 +173,8 @@ def _window_cells(processes: Sequence[ReplicateResult]) -> tuple[str, ...]:
     apart = [(ratio, rate) for ratio, rate in apart if not agree(ratio, 1.0)]
     warm_up = long_step = within = between = ""
     if longer:
-        most = max(longer, key=lambda rate: rate.warm_up_steps / max(1, rate.all_steps))
-        warm_up = f"{most.warm_up_steps} of {most.all_steps} steps"
+        most = max(longer, key=lambda rate: rate.left_out_share)
+        warm_up = f"{most.warm_up_steps} of {most.all_steps} steps; {most.left_out_share:.1%} of the window"
     if long_steps:
         lasted_s, at_s, process = max(long_steps, key=lambda step: step[0])
         long_step = f"{lasted_s:.3g} s, {at_s:.3g} s into the window of {launch_name(process)}"

@@ -80,11 +80,11 @@ def test_perf_is_items_over_the_wall_clock_of_the_window_gaps_included() -> None
 
 
 def test_a_first_look_is_the_whole_window_whatever_is_left_in_it() -> None:
-    """80 steps, the first 20 of them twice as slow: a short window has too few steps to say which part of it counts."""
-    events = [step(1.0 + 0.2 * k, 0.2) for k in range(20)] + [step(5.0 + 0.1 * k, 0.1) for k in range(60)]
+    """90 steps, the first 10 of them twice as slow: a short window has too few steps to say which part of it counts."""
+    events = [step(1.0 + 0.2 * k, 0.2) for k in range(10)] + [step(3.0 + 0.1 * k, 0.1) for k in range(80)]
     quick = Config(step="b", data={"measure": {"profile": "quick", "window_steps": 20, "window_s": 3}})
     found = rate([quick, window(1.0, 11.0), *events])
-    assert found.value == pytest.approx(640 / 10.0)
+    assert found.value == pytest.approx(720 / 10.0)
     assert "short" in found.doubts
     assert rate([asked(), window(1.0, 11.0), *events]).value == pytest.approx(80)
 
@@ -218,11 +218,20 @@ def test_of_steps_that_were_recorded_together_no_quantile_is_known() -> None:
 
 def test_the_steps_that_were_warm_up_are_counted() -> None:
     warm = [step(1.0 + 0.2 * k, 0.2, warmup=True) for k in range(10)]
-    left = [step(3.0 + 0.2 * k, 0.2) for k in range(20)]
-    rest = [step(7.0 + 0.1 * k, 0.1) for k in range(70)]
+    left = [step(3.0 + 0.2 * k, 0.2) for k in range(10)]
+    rest = [step(5.0 + 0.1 * k, 0.1) for k in range(90)]
     found = rate([asked(), window(3.0, 14.0), *warm, *left, *rest])
-    assert (found.warm_up_steps, found.all_steps) == (30, 100)
+    assert (found.warm_up_steps, found.all_steps) == (20, 110)
     assert found.value == pytest.approx(80)
+
+
+def test_steps_of_fewer_items_at_first_are_no_warm_up() -> None:
+    """Slower items because the batches are smaller: that is ordinary work."""
+    small = [step(3.0 + 0.1 * k, 0.1, n=4) for k in range(15)]
+    large = [step(4.5 + 0.1 * k, 0.1, n=8) for k in range(95)]
+    found = rate([asked(), window(3.0, 14.0), *small, *large])
+    assert found.left_out == 0
+    assert found.value == pytest.approx((15 * 4 + 95 * 8) / 11)
 
 
 @pytest.mark.parametrize(

@@ -142,10 +142,10 @@ def test_the_table_of_windows_says_what_is_behind_a_number(tmp_path: Path) -> No
     span = {"name": "validation", "start_ns": 10_000_000_000, "stop_ns": 12_000_000_000}
     paused = (*placed(*steps), data(task="main", pause=span), *placed((12.0, 1.5)))
     apart = placed(*steps[:40], *((8 + begin, lasted) for begin, lasted in steps[:40]))
-    # 30 of 100 steps take four times as long: that is warm-up, too, though nobody declared it.
-    slow = placed(*((0.4 * index, 0.4) for index in range(3)), warmup=True)
-    slow += placed(*((1.2 + 0.4 * index, 0.4) for index in range(30)))
-    slow += placed(*((13.2 + begin, lasted) for begin, lasted in steps))
+    # 10 of 110 steps take twice as long: that is warm-up, too, though nobody declared it.
+    slow = placed(*((0.2 * index, 0.2) for index in range(3)), warmup=True)
+    slow += placed(*((0.6 + 0.2 * index, 0.2) for index in range(10)))
+    slow += placed(*((2.6 + begin, lasted) for begin, lasted in steps))
     found = windows(
         [
             Recorded(bench="paused", events=paused),
@@ -161,7 +161,7 @@ def test_the_table_of_windows_says_what_is_behind_a_number(tmp_path: Path) -> No
     assert found["paused"]["longest step"] == "1.5 s, 10 s into the window of paused.D0"
     assert found["apart"]["rate within steps"] == "80.00 items/s"
     assert found["apart"]["between steps"] == "33.3% of the time"
-    assert found["slow"]["warm-up"] == "33 of 133 steps"
+    assert found["slow"]["warm-up"] == "13 of 113 steps; 9.1% of the window"
 
 
 def test_all_formats_have_the_windows_and_the_old_score_its_rate(tmp_path: Path) -> None:
