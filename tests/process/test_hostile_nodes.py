@@ -285,3 +285,19 @@ def test_a_node_that_sees_not_even_its_own_file_is_told(tmp_path: Path) -> None:
     shared, why = asyncio.run(work())
     assert shared == {}
     assert why["h0"].startswith("h0: does not see the file that it has made")
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_two_nodes_that_are_one_machine_do_not_wait_for_each_other(tmp_path: Path, wait: bool) -> None:
+    async def work() -> None:
+        machines = [hostile_machine(lambda message: [message.whole], name) for name in ("h0", "h1")]
+        nodes = [remote_node(machine, "hostile-twice", locks=tmp_path / "locks") for machine in machines]
+        try:
+            assert await nodes[0].lock(["cpu-x"], wait=wait, emit=lambda _: None) == ()
+            await nodes[1].lock(["cpu-x"], wait=wait, emit=lambda _: None)
+        finally:
+            await asyncio.gather(*(node.close() for node in nodes))
+            await asyncio.gather(*(machine.close() for machine in machines))
+
+    with pytest.raises(Unreachable, match=r"^h1: device cpu-x is held for h0 by this run: two nodes are one machine"):
+        asyncio.run(work())

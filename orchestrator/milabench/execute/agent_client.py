@@ -301,7 +301,8 @@ class AgentNode:
 
     `name` is the node's in the plan. A lost link is reopened for the next step. `own_values` are the names of values that the
     agent knows better than a request. `explain` asks a scheduler that may have ended the agent. `abandon` is called when a
-    signal ends the waiting for an agent that has not ended its steps.
+    signal ends the waiting for an agent that has not ended its steps. The locks of all nodes of a run
+    say its `marker`.
     """
 
     def __init__(
@@ -312,9 +313,11 @@ class AgentNode:
         own_values: Collection[str] = (),
         explain: Explain | None = None,
         abandon: Callable[[], object] = lambda: None,
+        marker: str = "",
     ) -> None:
         self.name = name
         self._abandon = abandon
+        self._marker = marker
         self._explain = explain
         self._own_values = own_values
         self._open_link = open_link
@@ -437,9 +440,17 @@ class AgentNode:
             emit(Waiting(node=self.name, holders=tuple(map(_holder, holders))))
 
         link = await self.open()
+        fields = {"devices": list(names), "wait": False}
         try:
-            fields = {"devices": list(names), "wait": wait}
-            reply = await link.request("lock", fields, within_s=None if wait else ANSWER_S, waiting=waiting)
+            reply = await link.request("lock", fields)
+            for holder in map(_holder, reply.get("holders", ())):
+                # Its lock would be waited for until the end of this run.
+                if self._marker and holder.run.partition("@")[0] == self._marker:
+                    other = holder.run.partition("@")[2] or "this machine"
+                    what = f"device {holder.name} is held for {other} by this run: two nodes are one machine"
+                    raise Unreachable(f"{self.name}: {what}; name each machine once in the system file")
+            if wait and not reply.get("ok"):
+                reply = await link.request("lock", {**fields, "wait": True}, within_s=None, waiting=waiting)
         except LostError as lost:
             raise Unreachable(f"{self.name}: {lost}") from None
         if reply.get("ok"):
@@ -619,7 +630,7 @@ def local_node(
             agent_command("sweep", run_id, "--grace", "0"), stdin=null, stdout=null, stderr=null, start_new_session=True
         )
 
-    return AgentNode(name, open_link, partial(sweep_local, run_id, grace_s=grace_s), abandon=abandon)
+    return AgentNode(name, open_link, partial(sweep_local, run_id, grace_s=grace_s), abandon=abandon, marker=run_id)
 
 
 async def _streams_of(process: subprocess.Popen[bytes]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

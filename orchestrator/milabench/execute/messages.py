@@ -197,6 +197,7 @@ class HostFacts(TypedDict, total=False):
     hostname: Word
     addresses: Annotated[list[Word], Meta(max_length=1000)]
     boot: Word
+    lock_folder: Text
     user: Word
     os: Word
     kernel: Word

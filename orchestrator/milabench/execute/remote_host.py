@@ -167,7 +167,7 @@ def remote_node(
 
     job = machine.address.job
     explain = partial(describe_job_loss, job) if job else None
-    return AgentNode(machine.name, open_link, sweep, own_values=("path",), explain=explain)
+    return AgentNode(machine.name, open_link, sweep, own_values=("path",), explain=explain, marker=marker)
 
 
 def helper_node(machine: RemoteHost, purpose: str) -> AgentNode:

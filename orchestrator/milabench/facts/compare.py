@@ -34,13 +34,16 @@ class NodeFinding:
 
 
 def compare_nodes(
-    nodes: Sequence[Node], *, base: str, bases: Mapping[str, str] | None = None
+    nodes: Sequence[Node], *, base: str, bases: Mapping[str, str] | None = None, is_allocated: bool = False
 ) -> tuple[NodeFinding, ...]:
-    """Return the findings on each node, then those between them. `base` is our folder, `bases` where a node has it elsewhere."""
+    """Return the findings on each node, then those between them. `base` is our folder, `bases` where a node has it elsewhere.
+
+    Nodes that a scheduler has `allocated` may be parts of one machine.
+    """
     findings = [
         finding for node in nodes for finding in _of_node(node, (bases or {}).get(node.name) or node.base or base)
     ]
-    return (*findings, *_differences(nodes), *_twice(nodes))
+    return (*findings, *_differences(nodes), *(() if is_allocated else _twice(nodes)))
 
 
 def _of_node(node: Node, base: str) -> Iterator[NodeFinding]:
@@ -115,12 +118,19 @@ def _text(value: Any) -> str:
 
 
 def _twice(nodes: Sequence[Node]) -> Iterator[NodeFinding]:
-    """Find entries that lead to one machine: they would measure on the same devices."""
-    first_seen: dict[tuple[str, str], Node] = {}
+    """Find entries that lead to one machine: in the way where they would measure on the same devices, and wait for each other."""
+    seen: dict[tuple[str, ...], list[Node]] = {}
     for node in nodes:
         # Cloned machines share a host name; the boot id is new with every start.
-        who = (node.hostname, _text(node.details.get("boot")))
-        if all(who) and who in first_seen:
-            says = f"is the same machine as {first_seen[who].name}: {node.hostname}"
-            yield NodeFinding(node=node.name, what="machine", state="note", says=says)
-        first_seen.setdefault(who, node)
+        who = (node.hostname, _text(node.details.get("boot")), _text(node.details.get("lock_folder")))
+        for other in seen.get(who, ()) if all(who[:2]) else ():
+            state: State = "bad" if _own_devices(node) & _own_devices(other) else "note"
+            says = f"is the same machine as {other.name}: {node.hostname}"
+            way_out = "; name each machine once in the system file" if state == "bad" else ""
+            yield NodeFinding(node=node.name, what="machine", state=state, says=says + way_out)
+            break
+        seen.setdefault(who, []).append(node)
+
+
+def _own_devices(node: Node) -> set[str]:
+    return {"cpu" if device.arch == "cpu" else device.uuid for device in node.devices} or {"cpu"}

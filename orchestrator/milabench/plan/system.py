@@ -104,11 +104,10 @@ def nodes_in(text: str, key: str) -> tuple[str, ...]:
 
 
 def is_local(entry: NodeConfig, local: Node, system: SystemConfig) -> bool:
-    """Return whether a node of the system file is this machine; behind another port than ssh's may be any (a tunnel)."""
+    """Return whether a node of the system file is this machine: behind another port than ssh's, or a jump, may be any."""
     names = {local.hostname, local.ip, "localhost", *local.details.get("addresses", ())}
-    return (entry.ip in names and entry.port == 22) or (
-        len(system.nodes) == 1 and (entry.hostname or entry.name) in names
-    )
+    is_named = entry.ip in names or (len(system.nodes) == 1 and entry.hostname in names)
+    return is_named and entry.port == 22 and not entry.proxy_jump
 
 
 def _with_devices(node: Node, gpu: GpuConfig, arch: Arch) -> Node:

@@ -40,7 +40,8 @@ def require_healthy(context: CommandContext) -> None:
     """Raise Unreachable with everything on the nodes that prevents a run, unless the options say to ignore it."""
     if not remote_nodes(context):
         return
-    bad = [finding for finding in compare_nodes(context.nodes, base=context.dirs.base) if finding.state == "bad"]
+    findings = compare_nodes(context.nodes, base=context.dirs.base, is_allocated=context.allocation is not None)
+    bad = [finding for finding in findings if finding.state == "bad"]
     if context.options.ignore_node_checks:
         for finding in bad:
             context.session.warn(str(finding))

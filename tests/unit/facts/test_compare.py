@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from milabench.facts.compare import NodeFinding, compare_nodes
@@ -60,10 +61,26 @@ def test_somebody_elses_process_on_a_device_is_in_the_way() -> None:
     assert str(found) == "a: processes: other processes use its devices: pid 7 on device 0"
 
 
-def test_two_names_of_one_machine_are_noted() -> None:
+def test_two_names_of_one_machine_are_refused_where_they_would_measure_on_the_same_devices() -> None:
     one = {"boot": "b1"}
-    found = worth_knowing(node("a", hostname="x", details=one), node("b", hostname="x", details=one))
-    assert found == [("b", "machine", "note")]
+
+    def found(*devices: str, **more: Any) -> list[tuple[str, str, str]]:
+        named = zip("ab", devices, strict=True)
+        nodes = [
+            node(name, hostname="x", devices=(replace(device(), uuid=uuid),), details=one, **more)
+            for name, uuid in named
+        ]
+        return worth_knowing(*nodes)
+
+    assert worth_knowing(node("a", hostname="x", details=one), node("b", hostname="x", details=one)) == [
+        ("b", "machine", "bad")
+    ]
+    assert found("GPU-1", "GPU-1") == [("b", "machine", "bad")]
+    assert found("GPU-1", "GPU-2") == [("b", "machine", "note")]
+    elsewhere = node("b", hostname="x", details={**one, "lock_folder": "/other"})
+    assert worth_knowing(node("a", hostname="x", details=one), elsewhere) == []
+    both = [node(name, hostname="x", details=one) for name in "ab"]
+    assert all(each.state == "ok" for each in compare_nodes(both, base="/base", is_allocated=True))
 
 
 def test_a_base_elsewhere_is_what_is_looked_at() -> None:

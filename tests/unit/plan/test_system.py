@@ -76,6 +76,24 @@ def test_nodes_that_are_not_here_are_what_the_file_says(tmp_path: Path) -> None:
     assert found.main.hostname == "host"
 
 
+@pytest.mark.parametrize(
+    ("node", "is_here"),
+    [
+        ("{ip: 127.0.0.1}", True),
+        ("{ip: 10.0.0.1}", True),
+        ("{ip: host.example.org, hostname: host}", True),
+        ("{ip: 127.0.0.1, port: 2292}", False),
+        ("{ip: 10.0.0.9, hostname: host, port: 2292}", False),
+        ("{name: host, ip: 10.0.0.9}", False),
+        ("{ip: 127.0.0.1, proxy_jump: login}", False),
+    ],
+)
+def test_a_node_behind_a_tunnel_or_of_our_name_alone_is_not_this_machine(
+    tmp_path: Path, node: str, is_here: bool
+) -> None:
+    assert facts(tmp_path, f"{{nodes: [{node}]}}").main.local is is_here
+
+
 def test_the_processors_of_this_machine_can_be_stated_too(tmp_path: Path) -> None:
     assert facts(tmp_path, "{cpu_count: 3}").main.cpu_count == 3
 

@@ -29,6 +29,7 @@ def host_facts(disks: List[str]) -> Dict[str, Any]:
         "hostname": socket.gethostname(),
         "addresses": addresses(),
         "boot": read_text("/proc/sys/kernel/random/boot_id").strip(),
+        "lock_folder": os.environ.get("MILABENCH_LOCK_DIR") or "",
         "user": user_name(),
         "os": os_name(),
         "kernel": os.uname().release,
