@@ -86,7 +86,7 @@ def batch_script(
 
 def script_options(script: str) -> list[str]:
     """Return the options that a batch script gives to sbatch."""
-    lines = script.splitlines()
+    lines = script.split("\n")  # as sbatch: U+2028 and others, in the name of a partition or a folder, end no line
     return [word for line in lines if line.startswith(_DIRECTIVE) for word in shlex.split(line[len(_DIRECTIVE) :])]
 
 

@@ -50,6 +50,13 @@ def test_a_batch_script_is_what_the_golden_file_shows(name: str, text: str, root
     assert text == golden.read_text()
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\u00a0"])
+def test_a_separator_that_ends_no_line_of_a_shell_ends_none_here(separator: str) -> None:
+    text = script(replace(SHARED, partition=f"a{separator}b"), output=f"/runs/a{separator}b/s1.out")
+    assert f"--partition=a{separator}b" in script_options(text)
+    assert f"--output=/runs/a{separator}b/s1.out" in script_options(text)
+
+
 def test_the_options_of_a_script_are_read_back_from_it() -> None:
     options = script_options(script(EVERYTHING, output="/a b/%j.out"))
     assert options[:6] == [
