@@ -280,7 +280,9 @@ def hostile_python(folder: Path, code: str) -> Path:
     (folder / "change.py").write_text(code)
     program = folder / "python"
     words = [sys.executable, __file__, str(folder / "change.py")]
-    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    # Locks of its own: it is this machine, and would be refused as one that is named twice.
+    locks = shlex.quote(str(folder / "locks"))
+    program.write_text(f'#!/bin/sh\nMILABENCH_LOCK_DIR={locks} exec {shlex.join(words)} "$@"\n')
     program.chmod(0o755)
     return program
 

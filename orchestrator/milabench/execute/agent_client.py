@@ -213,11 +213,9 @@ class AgentLink:
 
     async def _take_records(self, header: Header) -> None:
         """Pass on the records of a frame in pieces of whole lines: as many nodes as there are may send long frames."""
-        from milabench.execute.messages import InvalidMessage
+        from milabench.execute.messages import InvalidMessage, sums_of
 
-        watched = self._steps.get(
-            header.step
-        )  # none also of a step that was given up, whose last frames may still come
+        watched = self._steps.get(header.step)  # none of a step that was given up: its last frames may still come
         begun: list[bytes] = []  # of a line
         left, size, by = header.n, 0, None
         async with contextlib.AsyncExitStack() as until_here:
@@ -231,7 +229,7 @@ class AgentLink:
                 lines, newline, rest = (piece, b"", b"") if piece.endswith(b"\n") else piece.rpartition(b"\n")
                 if watched is not None and (lines or newline):
                     payload = b"".join((*begun, lines, newline))
-                    last = cast("Mapping[str, Any]", header.last or {}) if not left else {}
+                    last = cast("Mapping[str, Any]", sums_of(header)) if header.last and not left else {}
                     watched.emit(Frame(kind=cast("Any", header.k), step=header.step, payload=payload, last=last))
                 begun, size = ([rest], len(rest)) if lines or newline else ([*begun, rest], size + len(rest))
                 if size > LONG_BYTES and by is None:

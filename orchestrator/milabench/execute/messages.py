@@ -39,20 +39,20 @@ class InvalidMessage(Exception):
 class Sums(TypedDict, total=False):
     """The sums of the observations in a frame."""
 
-    task: Word
-    units: Word
+    task: Word | None
+    units: Word | None
     rank: Annotated[int, Meta(ge=0, le=2**31)]
     progress: tuple[Count, Count]
     spans: Annotated[list[Span], Meta(max_length=10_000)]
 
 
 class Header(Struct):
-    """The line before the payload of a frame, which has `n` bytes."""
+    """The line before the payload of a frame, which has `n` bytes; `last` of any shape, see `sums_of`."""
 
     k: Word
     n: Annotated[int, Meta(ge=0, le=MOST_FRAME_BYTES)]
     step: Text = ""
-    last: Sums | None = None
+    last: Any = None
 
 
 class Hello(TypedDict, total=False):
@@ -256,7 +256,16 @@ class Declared(Generic[_M]):
             raise
         except msgspec.DecodeError:
             # Half of a surrogate pair, in the name of a file or what a program says, is no JSON to msgspec alone.
-            return msgspec.convert(json.loads(payload, parse_constant=_refuse), self._type)
+            # What is no number to JSON, such as NaN, is None.
+            return msgspec.convert(json.loads(payload, parse_constant=lambda _: None), self._type)
+
+
+def sums_of(header: Header) -> Sums:
+    """Return the sums in the header of a frame; none where they are of another shape: the program has made them."""
+    try:
+        return msgspec.convert(header.last or {}, Sums)
+    except msgspec.ValidationError:
+        return {}
 
 
 def require_devices(facts: HostFacts) -> None:
@@ -265,10 +274,6 @@ def require_devices(facts: HostFacts) -> None:
         msgspec.convert(facts.get("devices", []), list[DeviceFacts])
     except msgspec.ValidationError as error:
         raise InvalidMessage(f"its facts cannot be read: devices: {error}") from None
-
-
-def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is no number")
 
 
 def _require_shallow(value: Any, left: int = MOST_DEPTH) -> None:
