@@ -88,19 +88,10 @@ class BatchSizeGuess:
         loader, self._loader = self._loader, None
         known, samples = (0, 0) if loader is None else _told_by(loader)
         sizes = list(_sizes(batch, (), 4) if known else islice(_sizes(batch, (), 4), 1))
-        full = min(known, samples or known)
-        found = next((size for size in sizes if size.length == full and size.path is not None), None) if known else None
-        best = found or (sizes[0] if sizes else None)
-        if known and found is None and (best is None or best.length != full):
-            guess = "it has no tensors" if best is None else f"its first tensor has {best.length}"
-            is_taken = best is None or known > 1
-            self._message(
-                f"batch_size: the loader says {known}, of its first batch {guess}; taken is "
-                f"{'what the loader says' if is_taken else 'the tensor'}, unless batch_size= in the voirfile says otherwise"
-            )
-            if is_taken:
-                self._size, self._samples = known, samples
-                return self.of(batch)
+        found = next((size for size in sizes if size.is_of(min(known, samples or known))), None)
+        best = found or next(iter(sizes), None)
+        if known and found is None and self._takes_loader(best, known, samples):
+            return self.of(batch)
         if best is None:
             raise BatchSizeError(f"cannot tell how many items are in a batch of type {_describe(batch)}; {_HINT}")
         if found is None and not best.is_clear:
@@ -110,6 +101,20 @@ class BatchSizeGuess:
         self._path = best.path
         self._key = best.path[0] if best.path and len(best.path) == 1 and not best.is_list else None
         return best.length
+
+    def _takes_loader(self, best: _Size | None, known: int, samples: int) -> bool:
+        """Return whether the loader's size is taken, where no tensor of its first batch that can be found again has it."""
+        if best is not None and best.length == min(known, samples or known):
+            return False
+        guess = "it has no tensors" if best is None else f"its first tensor has {best.length}"
+        is_taken = best is None or known > 1
+        self._message(
+            f"batch_size: the loader says {known}, of its first batch {guess}; taken is "
+            f"{'what the loader says' if is_taken else 'the tensor'}, unless batch_size= in the voirfile says otherwise"
+        )
+        if is_taken:
+            self._size, self._samples = known, samples
+        return is_taken
 
 
 def _told_by(loader: Any) -> tuple[int, int]:
@@ -137,6 +142,10 @@ class _Size(NamedTuple):
     """Whether there is no other way to read the batch."""
     is_list: bool = False
     """Whether it is the number of things in a list, not a dimension."""
+
+    def is_of(self, length: int) -> bool:
+        """Whether it is this length, which is above zero, and its keys lead to it in every batch."""
+        return length > 0 and self.length == length and self.path is not None
 
 
 def _sizes(value: Any, path: tuple[object, ...] | None, depth: int) -> Iterator[_Size]:

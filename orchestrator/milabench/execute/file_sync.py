@@ -16,7 +16,7 @@ from milabench.errors import Unreachable
 from milabench.events.removal import remove
 from milabench.execute.agent_bootstrap import Channel
 from milabench.execute.inventory import sha256_of
-from milabench.execute.remote_host import ASK_S, RemoteHost, answer_of, connect_all
+from milabench.execute.remote_host import ASK_S, RemoteHost, connect_all, read_answer
 from milabench.shown import visible_line
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class RemoteFiles:
     async def _answer(self, what: str, within_s: float) -> FilesAnswer:
         from milabench.execute.messages import FILES
 
-        answer = await answer_of(self._channel, FILES, self.name, what, within_s)
+        answer = await read_answer(self._channel, FILES, self.name, what, within_s)
         if not answer.get("ok"):
             raise Unreachable(f"{self.name}: {visible_line(str(answer.get('error')))}")
         return answer

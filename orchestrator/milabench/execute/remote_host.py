@@ -87,7 +87,7 @@ class RemoteHost:
         """Run an agent for a single request and return its answer. Raises Unreachable."""
         channel = await self.agent(*words)
         try:
-            return await answer_of(channel, declared, self.name, words[0], within_s)
+            return await read_answer(channel, declared, self.name, words[0], within_s)
         finally:
             channel.writer.close()
 
@@ -114,7 +114,7 @@ class RemoteHost:
             self._connection = None
 
 
-async def answer_of(channel: Channel, declared: Declared[T], name: str, asked: str, within_s: float) -> T:
+async def read_answer(channel: Channel, declared: Declared[T], name: str, asked: str, within_s: float) -> T:
     """Return the line with which an agent answers what it was asked. Raises Unreachable, for a line that is none at once."""
     from milabench.execute.messages import InvalidMessage
 
@@ -258,7 +258,7 @@ async def _link(near: RemoteHost, far: RemoteHost) -> Mapping[str, Any]:
     try:
         listening = await far.agent("link")
         try:
-            port = (await answer_of(listening, LISTENING, far.name, "link", ASK_S))["port"]
+            port = (await read_answer(listening, LISTENING, far.name, "link", ASK_S))["port"]
             answer = await near.ask(LINK, "link", "--to", far.address.host, str(port), "--seconds", str(LINK_S))
             return cast("Mapping[str, Any]", answer)
         finally:

@@ -118,10 +118,10 @@ class Commands:
         assert process.stdout is not None
         assert process.stderr is not None
         begun_s, is_late = time.monotonic(), False
-        said = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
-        output, errors = said.values()
+        written = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+        output, errors = written.values()
         with process.stdout, process.stderr, selectors.DefaultSelector() as pipes:
-            for pipe in said:
+            for pipe in written:
                 pipes.register(pipe, selectors.EVENT_READ)
             while pipes.get_map():
                 left_s = begun_s + limit_s - time.monotonic()
@@ -133,17 +133,17 @@ class Commands:
                     self._say(f"slurm: no answer of {name} yet, waiting for it for up to {left_s:.0f} s more{reason}")
                 for key, _ in pipes.select(left_s if is_late else min(left_s, SILENT_S)):
                     piece = os.read(key.fd, 1 << 16)
-                    said[key.fd] += piece
+                    written[key.fd] += piece
                     if not piece:
                         pipes.unregister(key.fd)
-                    if len(said[key.fd]) > MOST_BYTES:
+                    if len(written[key.fd]) > MOST_BYTES:
                         raise AnswerTooLong(f"{name}: its answer has more than {MOST_BYTES >> 20} MiB")
         process.wait(max(0.0, begun_s + limit_s - time.monotonic()))
         return _decoded(output), _decoded(errors)
 
 
-def _decoded(said: bytearray) -> str:
-    return said.decode(errors="backslashreplace").replace("\r\n", "\n")
+def _decoded(written: bytearray) -> str:
+    return written.decode(errors="backslashreplace").replace("\r\n", "\n")
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
