@@ -15,6 +15,7 @@ from tests.pages import ROOT, Page, pages
 RUN = [page for page in pages() if any(block.is_run for block in page.blocks)]
 SLOW = [page for page in RUN if any(block.is_slow for block in page.blocks)]
 QUICK = [page for page in RUN if page not in SLOW]
+LONG = {"docs/tutorial/first-comparison.md"}  # not in CI
 TIMEOUT_S = 300  # a ceiling, not an expectation: the longest block measures for five seconds
 
 
@@ -29,8 +30,9 @@ def test_the_commands_of_a_page_run(page: Page, tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.long
-@pytest.mark.parametrize("page", SLOW, ids=[page.name for page in SLOW])
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=page.name, marks=[pytest.mark.long] * (page.name in LONG)) for page in SLOW]
+)
 def test_the_slow_commands_of_a_page_run(page: Page, tmp_path: Path) -> None:
     execute(page, tmp_path)
 
