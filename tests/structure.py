@@ -11,7 +11,7 @@ import tokenize
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -107,8 +107,9 @@ class Module:
         return len(code - self.docstring_lines), len(comments)
 
 
-def modules(tree: Path) -> dict[str, Module]:
-    """Return the modules below a package's folder, by dotted name; linked folders are not followed twice."""
+@cache
+def modules(tree: Path) -> Mapping[str, Module]:
+    """Return, once for a process, the modules below a package's folder, by dotted name; linked folders are not followed twice."""
     by_name: dict[str, Module] = {}
     for path in sorted(tree.rglob("*.py")):
         parts = [tree.name, *path.relative_to(tree).with_suffix("").parts]

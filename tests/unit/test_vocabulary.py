@@ -61,107 +61,6 @@ PHRASES: Mapping[str, str] = {
     r"(is|are|was|were) told (by|of|to|as|at|in|with|all|so|here)": "reported, passed",
     r"by whomever": "by any process",
 }
-# Modules of milabench (or benchmate) that were renamed: path without the ending -> what it became.
-MODULES: Mapping[str, str] = {
-    "cli/reaching": "workflow/remote_nodes",
-    "cli/remembered": "workflow/saved_options",
-    "cli/carry_out": "workflow/execution",
-    "cli/finding": "workflow/run_lookup",
-    "cli/unfinished": "workflow/resume_run",
-    "cli/adopted": "workflow/run_view",
-    "cli/detaching": "workflow/detach",
-    "cli/leftovers": "workflow/orphans",
-    "cli/decision": "workflow/planning",
-    "cli/inputs": "workflow/context",
-    "cli/preparations": "workflow/preflight",
-    "cli/readiness": "workflow/preflight",
-    "cli/profiles": "workflow/report_inputs",
-    "cli/showing": "cli/plan",
-    "cli/precision": "workflow/estimate",
-    "cli/completing": "cli/options",
-    "execute/there": "execute/remote_install",
-    "execute/together": "execute/start_barrier",
-    "plan/together": "plan/group",
-    "execute/nodes": "execute/agent_client",
-    "execute/boot": "execute/agent_bootstrap",
-    "execute/machine": "execute/remote_host",
-    "execute/cluster": "execute/remote_host",
-    "execute/transfer": "execute/file_sync",
-    "execute/installed": "execute/inventory",
-    "plan/circumstances": "plan/context",
-    "analysis/standing": "analysis/run_status",
-    "analysis/outlying": "analysis/outliers",
-    "analysis/stored": "analysis/summary_io",
-    "analysis/parts": "analysis/windows",
-    "analysis/why": "analysis/system_diff",
-    "analysis/levels": "analysis/intervals",
-    "analysis/shapes": "events/json_access",
-    "history/arriving": "history/importer",
-    "events/appended": "events/tail",
-    "events/text": "events/sanitize",
-    "bundle/packing": "bundle/create",
-    "bundle/checking": "bundle/verify",
-    "config/located": "config/source_map",
-    "config/document": "config/yaml_reader",
-    "display/words": "display/base",
-    "report/words": "report/labels",
-    "report/comparing": "report/comparison_text",
-    "lazily": "lazy_imports",
-    "agreement": "rank_consensus",
-    "ops/place": "ops/device",
-    "ops/ending": "ops/errors",
-    "cases/life": "cases/lifecycle",
-    "cases/parent": "cases/runner",
-}
-# Classes, functions and methods that were renamed -> what they became. `Comparison.held` and the like are definitions too.
-DEFINITIONS: Mapping[str, str] = {
-    "Reach": "HostPool",
-    "Told": "HostReport",
-    "Desk": "RemoteFiles",
-    "Asked": "LocalProbe; Interrupted",
-    "Found": "RunHandle",
-    "Standing": "RunStatus",
-    "Remembered": "SuiteOptions, Extent",
-    "Effort": "RetryPolicy",
-    "Grown": "PlanExtension",
-    "Carried": "ExecutedPlan",
-    "Tether": "DetachHandover",
-    "Cage": "Cgroup",
-    "Account": "StepLedger",
-    "Circumstances": "PlanContext",
-    "Ready": "ResolvedBenchmark",
-    "OfDevices": "DeviceCheck",
-    "Aim": "PrecisionTarget",
-    "Arrival": "ForeignRun",
-    "Together": "BarrierEvent",
-    "Gathering": "GroupBarrier",
-    "Order": "StepRequest",
-    "KernelKills": "OomWatch",
-    "HeldLoop": "ReusableLoop",
-    "Serving": "ServerReady",
-    "carry_out": "execute_plan",
-    "carry_on": "continue_plan",
-    "remember": "save_options",
-    "recall": "load_options",
-    "chosen": "parse_checks, resolve_run, visible_subset",
-    "judged": "verdict_of",
-    "visit": "remote_paths_exist",
-    "give_definitions": "upload_definitions",
-    "require_sound": "require_healthy",
-    "told_by_nodes": "query_nodes",
-    "said_of": "format_oserror",
-    "is_here": "is_local",
-    "below": "rebase_path",
-    "going": "active_run",
-    "see": "observe",
-    "seen_by": "tee",
-    "way_out": "hint",
-    "heard_by": "routed_to",
-    "left_to": "forwarded_to",
-    "held": "deferred",
-    "late_for": "stragglers",
-    "sign_of_life": "heartbeat",
-}
 # Variables, parameters and attributes that say nothing about what they hold.
 IDENTIFIERS: Mapping[str, str] = {
     "told": "payload, output, message",
@@ -242,14 +141,6 @@ def test_no_message_or_docstring_uses_a_retired_word(tree: Path) -> None:
     assert dict(retired_texts(within)) == {}
 
 
-def test_no_module_has_a_retired_name() -> None:
-    assert retired_modules() == []
-
-
-def test_no_class_or_function_has_a_retired_name() -> None:
-    assert dict(retired_definitions(sources())) == {}
-
-
 def test_no_variable_says_nothing() -> None:
     assert dict(retired_identifiers(sources())) == {}
 
@@ -316,26 +207,8 @@ def _text_of(node: ast.AST) -> str:
     return ""
 
 
-def retired_modules() -> list[str]:
-    """Return the files whose names were retired."""
-    files = [tree / file for tree in (CONTROL_PLANE, INSTRUMENTS) for name in MODULES for file in _files_of(name)]
-    return [_relative(file) for file in files if file.exists()]
-
-
-def _files_of(module: str) -> tuple[str, str]:
-    return f"{module}.py", f"{module}/__init__.py"
-
-
 def _relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
-
-
-def retired_definitions(trees: Mapping[str, Module]) -> Iterator[tuple[str, str]]:
-    """Yield `file:line` of classes, functions and methods with a retired name, with the name."""
-    for path, module in trees.items():
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name in DEFINITIONS:
-                yield f"{path}:{node.lineno}", node.name
 
 
 def retired_identifiers(trees: Mapping[str, Module]) -> Iterator[tuple[str, str]]:
@@ -352,8 +225,6 @@ def main() -> None:
     remaining = {
         "help texts": list(help_texts_with_retired()),
         "messages and docstrings": list(retired_texts(sources())),
-        "modules": retired_modules(),
-        "classes, functions, methods": list(retired_definitions(sources())),
         "variables": list(retired_identifiers(sources())),
         "public names defined twice": [
             (name, where)
