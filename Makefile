@@ -31,8 +31,8 @@ help:
 	@echo "make release      build the distributions into dist/, try the wheel, write SBOMs (CycloneDX) and SHA256SUMS, tag the version"
 	@echo "make clean        remove $(VENV); environments and runs in $(BASE) stay"
 
-# How many tests run at once; more than there are cores, for they wait for processes too.
-AT_ONCE ?= 4
+# How many tests of processes run at once, beside those of units and of benchmate; more than there are cores, for they wait.
+AT_ONCE ?= 3
 # The slow tests make their own load; the files share nothing. E2E="e2e and not long" leaves the slowest out.
 E2E_AT_ONCE ?= 2
 E2E ?= e2e or slow
@@ -86,8 +86,10 @@ demo-cluster: $(VENV)/.installed
 demo-slurm: $(VENV)/.installed
 	@$(BIN)/python tests/slurm/demo.py --base $(BASE) --config $(CONFIG)
 
+# Units in one process: each worker of xdist would collect all of them, and handing them out costs more than most of them take.
 test: $(VENV)/.dev
-	$(RUN_PARTS) benchmate "$(PARALLEL)" . "$(PARALLEL) -m 'not e2e'"
+	$(RUN_PARTS) --together benchmate "-q -n 2 --dist worksteal" . "-q -m 'not e2e' tests/unit" \
+		. "$(PARALLEL) -m 'not e2e' --ignore=tests/unit"
 
 # As root, for root becomes an ordinary user too. `python tests/everywhere.py --help` has more.
 ONLY ?=

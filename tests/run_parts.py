@@ -2,7 +2,7 @@
 
 The last line says what is not installed and how many tests were skipped for want of it.
 
-    python tests/run_parts.py [--retries N] FOLDER 'PYTEST ARGUMENTS' [FOLDER 'PYTEST ARGUMENTS']...
+    python tests/run_parts.py [--retries N] [--together] FOLDER 'PYTEST ARGUMENTS' [FOLDER 'PYTEST ARGUMENTS']...
 
 Ends with 0 when every test passed, at first or alone, and with 1 when one failed twice, or more than N failed over all folders.
 """
@@ -10,24 +10,87 @@ Ends with 0 when every test passed, at first or alone, and with 1 when one faile
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TextIO
 from xml.etree import ElementTree
 
+from part_progress import Progress
+
+_CHILD = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); from part_progress import main; main()"
+_LOOK_S, _SAY_S = 0.2, 15.0
 PASSED, FAILED, NONE_SELECTED = 0, 1, 5  # pytest's exit codes
 
 
-def run_tests(folder: str, arguments: list[str], cache: Path) -> int:
-    """Run pytest in the folder and return its exit code; `cache` is where it notes what failed."""
-    print(f"== {folder}: pytest {shlex.join(arguments)}", flush=True)
-    command = [sys.executable, "-m", "pytest", *arguments, "-o", f"cache_dir={cache}", f"--junitxml={cache}.xml"]
-    return subprocess.run(command, cwd=folder, check=False).returncode
+@dataclass
+class Part:
+    """A folder, pytest's arguments, and the cache in which pytest notes what failed."""
+
+    folder: str
+    arguments: list[str]
+    cache: Path
+
+    def start(self, output: TextIO | None) -> subprocess.Popen[str]:
+        """Start pytest; its output goes to the file, or to ours."""
+        options = ["-o", f"cache_dir={self.cache}", f"--junitxml={self.cache}.xml"]
+        command = [sys.executable, "-c", _CHILD, str(self.progress), *self.arguments, *options]
+        return subprocess.Popen(command, cwd=self.folder, stdout=output, stderr=output, text=True)
+
+    @property
+    def progress(self) -> Path:
+        return self.cache.with_suffix(".progress")
+
+    @property
+    def title(self) -> str:
+        return f"== {self.folder}: pytest {shlex.join(self.arguments)}"
+
+
+def run_parts(parts: Sequence[Part], *, together: bool) -> list[int]:
+    """Run the parts, one after another or all at once, and return their exit codes; say how far they are meanwhile."""
+    groups = [parts] if together else [[part] for part in parts]
+    return [code for group in groups for code in _run_at_once(group)]
+
+
+def _run_at_once(parts: Sequence[Part]) -> list[int]:
+    begin, last, running = time.monotonic(), "", {}
+    with contextlib.ExitStack() as stack:
+        for part in parts:
+            output = stack.enter_context(part.cache.with_suffix(".output").open("w+"))
+            running[part.start(output)] = part, output
+        codes: dict[int, int] = {}
+        said_at = begin
+        while running:
+            time.sleep(_LOOK_S)
+            for process in [process for process in running if process.poll() is not None]:
+                part, output = running.pop(process)
+                codes[id(part)] = process.wait()
+                output.seek(0)
+                print(f"{part.title}\n{output.read()}", flush=True)
+            if time.monotonic() - said_at >= _SAY_S:
+                said_at, line = time.monotonic(), progress_line(parts, time.monotonic() - begin)
+                if line != last:
+                    print(line, flush=True)
+                last = line
+    return [codes[id(part)] for part in parts]
+
+
+def progress_line(parts: Sequence[Part], elapsed_s: float) -> str:
+    """Return how many tests of how many are done, and the time that the slowest part still takes at its rate so far."""
+    numbers = [Progress.read(part.progress) for part in parts]
+    done, total, failed = (sum(getattr(each, name) for each in numbers) for name in ("done", "total", "failed"))
+    lefts = [elapsed_s * (each.total - each.done) / each.done for each in numbers if each.done]
+    left = f", about {max(lefts) / 60:.0f} min left" if len(lefts) == len(parts) else ""
+    return f"{done} of {total} tests done, {failed} failed{left}"
 
 
 def last_failed(cache: Path) -> list[str]:
@@ -49,20 +112,26 @@ def main(words: list[str]) -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--retries", type=int, default=0, metavar="N")
+    parser.add_argument("--together", action="store_true", help="run all parts at once")
     parser.add_argument("parts", nargs="+", metavar="FOLDER ARGUMENTS")
     options = parser.parse_args(words)
     retried: list[str] = []
     has_failed = False
     missing = Counter[str]()
     with tempfile.TemporaryDirectory(prefix="pytest-cache-") as scratch:
-        for index, (folder, text) in enumerate(zip(options.parts[::2], options.parts[1::2], strict=True)):
-            arguments, cache = shlex.split(text), Path(scratch, str(index))
-            code = run_tests(folder, arguments, cache)
-            missing += not_installed(Path(f"{cache}.xml"))
-            failed = last_failed(cache)
+        parts = [
+            Part(folder, shlex.split(text), Path(scratch, str(index)))
+            for index, (folder, text) in enumerate(zip(options.parts[::2], options.parts[1::2], strict=True))
+        ]
+        codes = run_parts(parts, together=options.together)
+        for part, first_code in zip(parts, codes, strict=True):
+            code = first_code
+            missing += not_installed(Path(f"{part.cache}.xml"))
+            failed = last_failed(part.cache)
             if code == FAILED and len(retried) + len(failed) <= options.retries:
-                retried += [f"{folder}/{test}" for test in failed]
-                code = run_tests(folder, [*arguments, "-n", "0", "--last-failed"], cache)
+                retried += [f"{part.folder}/{test}" for test in failed]
+                print(part.title, flush=True)
+                code = replace(part, arguments=[*part.arguments, "-n", "0", "--last-failed"]).start(None).wait()
             elif code == FAILED and options.retries:
                 print(
                     f"not retried: {len(failed)} failed, {len(retried)} before; at most {options.retries} are retried"
