@@ -6,6 +6,7 @@ nothing that grows with the number of steps.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
@@ -299,8 +300,10 @@ class Observer:
             "start": (start_ns + offset) / 1e9,
             "stop": (end_ns + offset) / 1e9,
             "why": why,
+            "pid": os.getpid(),
         }
-        self._session.record("data", {"task": self.task, "window": window})
+        rank = {"rank": self._session.rank} if self._session.world_size > 1 else {}
+        self._session.record("data", {"task": self.task, **rank, "window": window})
         wanted = self._measure.window_steps
         progress = [observed, max(observed, wanted) if why == "complete" else wanted]
         self._session.record("data", {"task": self.task, "progress": progress})

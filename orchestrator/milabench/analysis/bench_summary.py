@@ -23,7 +23,15 @@ from milabench.analysis.serving_launches import at_best_point, curves_by_step, o
 from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.step_results import PlannedStep, SharedClocks, StepResult, overlap, validation_json
 from milabench.analysis.summary_io import rate_to_json
-from milabench.analysis.summary_model import COUNTED_OUTCOMES, BenchSummary, Failure, Flaky, ReplicateResult, Skip
+from milabench.analysis.summary_model import (
+    COUNTED_OUTCOMES,
+    BenchSummary,
+    Failure,
+    Flaky,
+    ReplicateResult,
+    Skip,
+    Validity,
+)
 from milabench.analysis.throughput import LEAST_OVERLAP, Throughput
 from milabench.analysis.windows import Window
 from milabench.events.model import OutcomeName
@@ -194,7 +202,8 @@ def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: Ru
     if summary.outcome == "passed" and summary.direction != "none":
         # Inverted for a lower-is-better metric, so that more is better in every score.
         score = perf * summary.instances if summary.direction == "higher" else summary.instances / perf
-    return replace(summary, score=score, validity="suspect" if reasons else "valid", reasons=tuple(sorted(reasons)))
+    validity: Validity = "invalid" if "inconsistent" in reasons else "suspect" if reasons else "valid"
+    return replace(summary, score=score, validity=validity, reasons=tuple(sorted(reasons)))
 
 
 def launch_doubts(rate: Throughput, launches: int, conditions: RunConditions) -> Iterable[str]:

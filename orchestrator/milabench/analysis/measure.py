@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 from typing import Any
 
+from milabench.analysis.conservation import broken_laws
 from milabench.analysis.log_child import LogChild, log_fold
 from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
 from milabench.analysis.milabench13 import RateSum
@@ -79,7 +80,7 @@ class Measurement:
     `unusable` counts the observations of all its tasks, and the requests of a sweep, that were not numbers. `is_stopped`: it had
     all that it wanted and was ended early. `serving` is the curve of a step that swept a server. `readings` are those of the
     devices of a step of such a benchmark, None of any other: they may be many. `train_rates` are all rates of the task train,
-    where milabench 1.3 recorded nothing else of its steps.
+    where milabench 1.3 recorded nothing else of its steps. `inconsistencies` are sentences that make the number invalid.
     """
 
     step: str
@@ -99,6 +100,7 @@ class Measurement:
     serving: LaunchCurve | None = None
     readings: Readings | None = None
     train_rates: RateSum | None = None
+    inconsistencies: tuple[str, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     start: Mapping[str, Any] = field(default_factory=dict)
@@ -290,6 +292,7 @@ class MeasurementFold:
     def __init__(self) -> None:
         self.builders: dict[tuple[str, int], SeriesBuilder] = {}
         self.windows: dict[str, Window] = {}
+        self.processes: dict[tuple[str, int], set[int]] = {}
         self.metrics: dict[tuple[Any, ...], Metric] = {}
         self.device_memory: dict[str, float] = {}
         self.readings = Readings()
@@ -359,9 +362,9 @@ class MeasurementFold:
             # Not `observe`: the readings are this fold's own, so that no record can come twice.
             self.readings.take(data)
         if isinstance(data.get("pause"), Mapping):
-            self._pause(data["pause"])
+            self._pause(data["pause"], whole(data.get("rank"), -1))
         if isinstance(data.get("window"), Mapping):
-            self._window(str(data.get("task", "")), data["window"])
+            self._window(str(data.get("task", "")), whole(data.get("rank"), 0), data["window"])
             self.readings.take(data)
 
     def _builder(self, key: tuple[str, int]) -> SeriesBuilder:
@@ -413,7 +416,9 @@ class MeasurementFold:
             if used is not None:
                 self.device_memory[name] = max(used, self.device_memory.get(name, 0.0))
 
-    def _window(self, task: str, data: Mapping[str, Any]) -> None:
+    def _window(self, task: str, rank: int, data: Mapping[str, Any]) -> None:
+        if (pid := whole(data.get("pid"), 0)) > 0:
+            self.processes.setdefault((task, rank), set()).add(pid)
         start, stop = whole(data.get("start_ns"), -1), whole(data.get("stop_ns"), -1)
         if 0 <= start < stop:
             window = Window(
@@ -425,10 +430,11 @@ class MeasurementFold:
             )
             self.windows[task] = self.windows[task].union(window) if task in self.windows else window
 
-    def _pause(self, data: Mapping[str, Any]) -> None:
+    def _pause(self, data: Mapping[str, Any], rank: int) -> None:
         start_ns, stop_ns = whole(data.get("start_ns"), -1), whole(data.get("stop_ns"), -1)
         if 0 <= start_ns < stop_ns:
-            self.pauses.append(Pause(one_line(str(data.get("name", "")))[:_REASON], start_ns, stop_ns))
+            name = one_line(str(data.get("name", "")))[:_REASON]
+            self.pauses.append(Pause(name, start_ns, stop_ns, rank if rank >= 0 else None))
 
     def _doubts(self, series: Sequence[Series], unusable: int) -> Iterable[str]:
         """Yield reasons for doubt: no numbers, lost records, instruments that took too large a share of what they observed."""
@@ -493,7 +499,10 @@ class MeasurementFold:
             for log in logs
             if (value := log.value) is not None
         ]
+        inconsistencies: tuple[str, ...] = ()
         if ranks:
+            processes = {rank: len(pids) for (name, rank), pids in self.processes.items() if name == task}
+            inconsistencies = tuple(broken_laws(ranks, window, self.pauses, processes))
             throughput = step_throughput(ranks, window, self.pauses, as_mapping(self.config.get("measure")))
             metrics += about_the_loop(ranks, throughput) if throughput is not None else ()
         else:
@@ -529,6 +538,7 @@ class MeasurementFold:
             serving=curve,
             readings=None if "serve" not in self.config else self.readings,
             train_rates=RateSum.of(_train_rates(series)),
+            inconsistencies=inconsistencies,
             config=self.config,
             meta=self.meta,
             start=self.start,

@@ -199,12 +199,20 @@ def step_result(
         # The journal knows that it passed; of its records, observations may be missing as well as the end.
         reasons=(*reasons, "cut-off") if outcome == "passed" and measured.end is None else reasons,
         measured=measured,
-        verdicts=tuple(verdict for _, verdict in verdicts),
-        check_reasons=tuple(reason for check, verdict in verdicts if (reason := check.reason_for(verdict))),
+        verdicts=(*(verdict for _, verdict in verdicts), *_inconsistencies(measured)),
+        check_reasons=(
+            *(reason for check, verdict in verdicts if (reason := check.reason_for(verdict))),
+            *(["inconsistent"] if measured.inconsistencies else []),
+        ),
         attempt=number,
         node="" if attempt_that_counts is None else attempt_that_counts.node,
         others=tuple(_try(run, attempt) for attempt in attempts if attempt.number != number),
     )
+
+
+def _inconsistencies(measured: Measurement) -> Iterable[Verdict]:
+    for sentence in measured.inconsistencies:
+        yield Verdict(step=measured.step, check="inconsistent", verdict="fail", numbers={}, message=sentence)
 
 
 def _records(run: Run, step: str, number: int, entry: Mapping[str, Any] | None) -> Iterable[StepEvent]:

@@ -37,11 +37,15 @@ _LONG_STEP = 0.02  # of a window; a longer step is worth naming
 
 
 class Pause(NamedTuple):
-    """Time that a benchmark declared as not part of what it measures, such as a validation; monotonic nanoseconds."""
+    """Time that a benchmark declared as not part of what it measures, such as a validation; monotonic nanoseconds.
+
+    `rank` is whose time it is, None for that of a lone process.
+    """
 
     name: str
     start_ns: int
     stop_ns: int
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -207,6 +207,17 @@ class Part:
                 common += max(0, min(begin_ns + series.host(index), span.stop_ns) - max(begin_ns, span.start_ns))
         return common
 
+    def overlapped_ns(self) -> int:
+        """Return the nanoseconds in which a step had begun before the one before it ended."""
+        indices = sorted(chain.from_iterable(self._ranges), key=self.series.t0_ns.__getitem__)
+        begins = [self.series.t0_ns[index] for index in indices]
+        return sum(over for over in map(sub, map(self._end_ns, indices), begins[1:]) if over > 0)
+
+    def items_inside(self, span: TimeSpan) -> float:
+        """Return the number of items of those that begin and end in a span."""
+        inside = self.within(span)
+        return math.fsum(self.series.n[i] for each in inside._ranges for i in each if self._end_ns(i) <= span.stop_ns)
+
     def within(self, span: TimeSpan) -> Part:
         """Return those that begin in a span."""
         t0_ns, ranges = self.series.t0_ns, []
