@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from milabench.errors import Unreachable
-from milabench.execute import agent_client
+from milabench.execute import agent_client, remote_host
 from milabench.execute.agent_client import AgentNode
 from milabench.execute.api import Frame, Outcome, Progress, Started, StepRequest
+from milabench.execute.command_channel import CommandChannel, start_command
 from milabench.execute.file_sync import RemoteFiles, storages
 from milabench.execute.remote_host import remote_node
 from milabench.plan.model import Step
@@ -316,3 +317,38 @@ def test_sums_as_an_agent_makes_them_are_shown(outcome_of: Callable[..., Outcome
     outcome_of(replacing("line", b"x\n", k="obs", last=sums), "echo", "x", seen=seen)
     (shown,) = [one.last for one in seen if isinstance(one, Frame) and one.kind == "obs"]
     assert shown == {**sums, "spans": [(-1, 5, 3.0, 0)]}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (staying("link"), "no answer to 'link' within 0.3 s"),
+        (staying("link", b'{"port": 0}\n'), "its message 'link' cannot be read: Expected `int` >= 1 - at `$.port`"),
+    ],
+)
+def test_a_link_whose_far_end_says_no_port_is_told_soon(
+    monkeypatch: pytest.MonkeyPatch, change: Change, says: str
+) -> None:
+    monkeypatch.setattr(remote_host, "LINK_ANSWER_S", 0.3)
+
+    async def work() -> Mapping[str, Mapping[str, object]]:
+        machines = [hostile_machine(change, name) for name in ("h0", "h1")]
+        try:
+            return await remote_host.link_speeds(machines)
+        finally:
+            await asyncio.gather(*(machine.close() for machine in machines))
+
+    assert asyncio.run(work()) == {"h0 -> h1": {"error": f"h1: {says}"}}
+
+
+def test_of_the_standard_error_of_a_node_only_the_end_is_kept() -> None:
+    async def work() -> tuple[str, str]:
+        process = await start_command(
+            ["/bin/sh", "-c", "head -c 20000000 /dev/zero >&2; echo >&2; echo last >&2; exit 3"]
+        )
+        channel = CommandChannel(process)
+        ended = await channel.describe_end()
+        assert len(channel._words) <= 4096
+        return ended, channel.last_stderr_line()
+
+    assert asyncio.run(work()) == ("the agent ended with exit code 3", "last")

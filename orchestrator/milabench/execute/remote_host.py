@@ -29,6 +29,7 @@ LEASE_S = 20.0
 BEAT_S = 4.0
 ASK_S = 60.0
 LINK_S = 0.3  # for one measurement of a link
+LINK_ANSWER_S = 20.0  # its ends wait for each other for at most 15 s
 
 T = TypeVar("T")
 
@@ -258,8 +259,9 @@ async def _link(near: RemoteHost, far: RemoteHost) -> Mapping[str, Any]:
     try:
         listening = await far.agent("link")
         try:
-            port = (await read_answer(listening, LISTENING, far.name, "link", ASK_S))["port"]
-            answer = await near.ask(LINK, "link", "--to", far.address.host, str(port), "--seconds", str(LINK_S))
+            port = (await read_answer(listening, LISTENING, far.name, "link", LINK_ANSWER_S))["port"]
+            words = ("link", "--to", far.address.host, str(port), "--seconds", str(LINK_S))
+            answer = await near.ask(LINK, *words, within_s=LINK_ANSWER_S)
             return cast("Mapping[str, Any]", answer)
         finally:
             listening.writer.close()
