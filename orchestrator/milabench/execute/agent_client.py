@@ -218,24 +218,29 @@ class AgentLink:
         watched = self._steps.get(header.step)  # none of a step that was given up: its last frames may still come
         begun: list[bytes] = []  # of a line
         left, size, by = header.n, 0, None
-        async with contextlib.AsyncExitStack() as until_here:
+        loop = asyncio.get_running_loop()
+        turn = _long_records.setdefault(loop, asyncio.Lock())
+        try:
             while left:
-                try:
-                    async with asyncio.timeout_at(by):
-                        piece = await self._reader.readexactly(min(left, PIECE_BYTES))
-                except TimeoutError:
-                    raise InvalidMessage(f"a record of it did not come within {LONG_S:g} s") from None
+                reading = self._reader.readexactly(min(left, PIECE_BYTES))
+                piece = await (reading if by is None else asyncio.wait_for(reading, by - loop.time()))
                 left -= len(piece)
                 lines, newline, rest = (piece, b"", b"") if piece.endswith(b"\n") else piece.rpartition(b"\n")
                 if watched is not None and (lines or newline):
-                    payload = b"".join((*begun, lines, newline))
+                    payload = b"".join((*begun, lines, newline)) if begun or newline else lines
                     last = cast("Mapping[str, Any]", sums_of(header)) if header.last and not left else {}
                     watched.emit(Frame(kind=cast("Any", header.k), step=header.step, payload=payload, last=last))
-                begun, size = ([rest], len(rest)) if lines or newline else ([*begun, rest], size + len(rest))
+                begun, size = (
+                    ([rest] * bool(rest), len(rest)) if lines or newline else ([*begun, rest], size + len(rest))
+                )
                 if size > LONG_BYTES and by is None:
-                    loop = asyncio.get_running_loop()
-                    await until_here.enter_async_context(_long_records.setdefault(loop, asyncio.Lock()))
+                    await turn.acquire()
                     by = loop.time() + LONG_S
+        except TimeoutError:
+            raise InvalidMessage(f"a record of it did not come within {LONG_S:g} s") from None
+        finally:
+            if by is not None:
+                turn.release()
         if size:
             raise InvalidMessage(f"its message '{header.k}' ends within a record")
 
