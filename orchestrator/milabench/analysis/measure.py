@@ -20,11 +20,11 @@ from milabench.analysis.series import CompactSeries, Series, SeriesBuilder
 from milabench.analysis.serving import SERVER_METRICS, ServingFold, serving_throughput
 from milabench.analysis.serving_model import POINT_METRICS, LaunchCurve
 from milabench.analysis.steady_state import agree
-from milabench.analysis.throughput import Direction, Pause, Throughput, launch_throughput
-from milabench.analysis.windows import Window
+from milabench.analysis.throughput import Direction, Pause, Throughput, launch_throughput, merged
+from milabench.analysis.windows import TimeSpan, Window
 from milabench.events import model
 from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
-from milabench.events.readings import Readings, energy_of
+from milabench.events.readings import Readings, Span, energy_of
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
 
 _MIB = 2**20
@@ -36,6 +36,10 @@ _MEMORY = ("memory_reserved_peak", "memory_allocated_peak", "device_memory_peak"
 
 # docs/explanation/methodology.md, 1.1: what the instruments may cost of the loop that they observe.
 MOST_OVERHEAD = 0.005
+
+NEVER_NS = 1 << 62
+COUNTED = "counted"
+"""The part of an energy that is of the seconds that the rate counts, and not of the whole window."""
 
 _REASON = 40  # characters of a reason that a program gives: it is a word, not a text
 
@@ -81,6 +85,7 @@ class Measurement:
     all that it wanted and was ended early. `serving` is the curve of a step that swept a server. `readings` are those of the
     devices of a step of such a benchmark, None of any other: they may be many. `train_rates` are all rates of the task train,
     where milabench 1.3 recorded nothing else of its steps. `inconsistencies` are sentences that make the number invalid.
+    `energy_by_device` are joules, by the id of a device: it may have been in use by other steps, too.
     """
 
     step: str
@@ -101,6 +106,7 @@ class Measurement:
     readings: Readings | None = None
     train_rates: RateSum | None = None
     inconsistencies: tuple[str, ...] = ()
+    energy_by_device: Mapping[str, float] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     start: Mapping[str, Any] = field(default_factory=dict)
@@ -450,16 +456,36 @@ class MeasurementFold:
         if self.cost_s > MOST_OVERHEAD * observed_s > 0:
             yield "overhead"
 
-    def _energy(self) -> Iterable[Metric]:
-        """Return the joules of all the step's devices within the window, by their counters, else by their power.
+    def _energy_by_device(self, spans: Sequence[Span | None]) -> dict[str, float]:
+        """Return the joules of each of the step's devices within some times, by its counter, else by its power.
 
-        By the boards' sensors, not at the wall; nothing unless all devices have readings.
+        By the boards' sensors, not at the wall; empty unless all devices have readings.
         """
-        devices = [energy_of(device, self.readings.window) for device in self.readings.devices.values()]
-        joules = [energy.integral_j if energy.counter_j is None else energy.counter_j for energy in devices]
-        known = [value for value in joules if value is not None]
-        if known and len(known) == len(joules):
-            yield Metric(name="energy", value=math.fsum(known), units="J", direction="lower")
+        by_device: dict[str, float] = {}
+        for device in self.readings.devices.values():
+            for energy in (energy_of(device, span) for span in spans):
+                joules = energy.integral_j if energy.counter_j is None else energy.counter_j
+                if joules is None:
+                    return {}
+                name = device.uuid or device.key
+                by_device[name] = by_device.get(name, 0.0) + joules
+        return by_device
+
+    def _counted_spans(self, throughput: Throughput | None, window: Window | None) -> list[Span]:
+        """Return the seconds that a rate counts, in unix time; empty where they have no place."""
+        if throughput is None or window is None or window.start is None or not throughput.totals:
+            return []
+        slowest = max(throughput.totals, key=lambda total: total.seconds)
+        own = merged(pause for pause in self.pauses if pause.rank in (None, slowest.rank))
+        now_ns, left_ns, spans = max(throughput.begin_ns, window.start_ns), round(slowest.seconds * 1e9), []
+        for pause in (*own, TimeSpan(NEVER_NS, NEVER_NS)):
+            lasted_ns = min(left_ns, pause.start_ns - now_ns)
+            if lasted_ns > 0:
+                begin = window.start + (now_ns - window.start_ns) / 1e9
+                spans.append((begin, begin + lasted_ns / 1e9))
+                left_ns -= lasted_ns
+            now_ns = max(now_ns, pause.stop_ns)
+        return spans
 
     def series(self) -> tuple[Series, ...]:
         """Return the observations of each task and rank of which anything can be used."""
@@ -469,13 +495,13 @@ class MeasurementFold:
         """Return the window of a task, or the one that was declared for no task."""
         return self.windows.get(task) or self.windows.get("")
 
-    def _derived_metrics(self, task: str) -> Iterable[Metric]:
+    def _derived_metrics(self, task: str, energy: Metric | None) -> Iterable[Metric]:
         """Return what is computed from samples and observations, besides the rate."""
         if self.device_memory:
             peak = max(self.device_memory.values())
             yield Metric(name="device_memory_peak", value=peak, units="MiB", direction="lower")
-        if all(metric.name != "energy" for metric in self.metrics.values()):
-            yield from self._energy()
+        if energy is not None:
+            yield energy
         yield from self._waiting(task)
 
     def _curve(self) -> LaunchCurve | None:
@@ -493,17 +519,25 @@ class MeasurementFold:
         task = main_task(item.task for item in series)
         window, ranks = self.window(task), [item for item in series if item.task == task]
         logs = self.log.series() if self.log is not None else ()
-        metrics = [*self.metrics.values(), *self._derived_metrics(task)]
+        inconsistencies: tuple[str, ...] = ()
+        throughput: Throughput | None = None
+        if ranks:
+            processes = {rank: len(pids) for (name, rank), pids in self.processes.items() if name == task}
+            inconsistencies = tuple(broken_laws(ranks, window, self.pauses, processes))
+            throughput = step_throughput(ranks, window, self.pauses, as_mapping(self.config.get("measure")))
+        spans, joules, energy = self._counted_spans(throughput, window), {}, None
+        if all(metric.name != "energy" for metric in self.metrics.values()):
+            joules = self._energy_by_device(spans or [self.readings.window])
+        if joules:
+            part = COUNTED if spans else ""
+            energy = Metric(name="energy", value=math.fsum(joules.values()), units="J", direction="lower", part=part)
+        metrics = [*self.metrics.values(), *self._derived_metrics(task, energy)]
         metrics += [
             Metric(name=log.metric.name, value=value, units=log.metric.units, direction=log.metric.direction)
             for log in logs
             if (value := log.value) is not None
         ]
-        inconsistencies: tuple[str, ...] = ()
         if ranks:
-            processes = {rank: len(pids) for (name, rank), pids in self.processes.items() if name == task}
-            inconsistencies = tuple(broken_laws(ranks, window, self.pauses, processes))
-            throughput = step_throughput(ranks, window, self.pauses, as_mapping(self.config.get("measure")))
             metrics += about_the_loop(ranks, throughput) if throughput is not None else ()
         else:
             throughput = _main_metric(metrics) or _main_log_metric(logs) or _wall_time(self.config, self.end)
@@ -539,6 +573,7 @@ class MeasurementFold:
             readings=None if "serve" not in self.config else self.readings,
             train_rates=RateSum.of(_train_rates(series)),
             inconsistencies=inconsistencies,
+            energy_by_device=joules,
             config=self.config,
             meta=self.meta,
             start=self.start,
