@@ -15,11 +15,12 @@ from milabench.errors import Unreachable
 from milabench.execute import agent_client, remote_host
 from milabench.execute.agent_client import AgentNode
 from milabench.execute.api import Frame, Outcome, Progress, Started, StepRequest
-from milabench.execute.command_channel import CommandChannel, start_command
+from milabench.execute.command_channel import LINE_BYTES, CommandChannel, end_of, start_command
 from milabench.execute.file_sync import RemoteFiles, storages
 from milabench.execute.remote_host import remote_node
 from milabench.plan.model import Step
 from tests.hostile_agent import Change, Message, dropping, hostile_machine, replacing, staying
+from tests.processes import CEILING_S
 
 
 def request(*argv: str, name: str = "s", timeout_s: float | None = None) -> StepRequest:
@@ -352,3 +353,18 @@ def test_of_the_standard_error_of_a_node_only_the_end_is_kept() -> None:
         return ended, channel.last_stderr_line()
 
     assert asyncio.run(work()) == ("the agent ended with exit code 3", "last")
+
+
+def test_a_command_is_ended_whose_output_nobody_reads() -> None:
+    async def work() -> bool:
+        process = await start_command(["yes"])
+        reader = CommandChannel(process).reader
+        while len(reader._buffer) <= LINE_BYTES:  # type: ignore[attr-defined]  # beyond twice as much nothing is read
+            await asyncio.sleep(0)
+        process.kill()
+        has_ended = await end_of(process, CEILING_S)
+        await reader.read()
+        await process.wait()
+        return has_ended
+
+    assert asyncio.run(work())

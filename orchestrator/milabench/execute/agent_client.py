@@ -40,8 +40,8 @@ REMOVAL_S = 180.0  # an agent takes up to two minutes to remove a folder
 GIVEN_UP_S = 1.0  # for an agent that was not waited for to its hello
 WORDS_S = 2.0  # after the end of its output, for an agent's own
 # After a signal: the grace of a step, and when a node that has not said how it ended is left to `cleanup`.
-INTERRUPT_GRACE_S = 3.0
-INTERRUPT_S = 3.7
+INTERRUPT_GRACE_S = 2.8
+INTERRUPT_S = 3.4
 AT_ONCE_S = 0.5
 GIVEN_UP = "the run was interrupted before its agent had started"
 NOTHING_LEFT = "no leftover processes"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from milabench.execute.ssh import TAIL_BYTES, WORDS_S, last_line
 
+LOOK_EVERY_S = 0.02
 LINE_BYTES = 1 << 16  # twice as much, and a piece that was read, may be unread
 
 
@@ -53,3 +54,12 @@ async def start_command(words: Sequence[str], environ: Mapping[str, str] | None 
         start_new_session=True,
         limit=LINE_BYTES,
     )
+
+
+async def end_of(child: asyncio.subprocess.Process, within_s: float) -> bool:
+    """Return whether a command has ended in time. Its pipes may stay open: nobody reads what a node sends without end."""
+    by = asyncio.get_running_loop().time() + within_s
+    # Process.wait() waits for the pipes too.
+    while child.returncode is None and asyncio.get_running_loop().time() < by:
+        await asyncio.sleep(LOOK_EVERY_S)
+    return child.returncode is not None

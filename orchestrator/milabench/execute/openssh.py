@@ -14,7 +14,7 @@ from pathlib import Path
 
 from milabench.errors import Unreachable
 from milabench.events.removal import remove
-from milabench.execute.command_channel import CommandChannel, start_command
+from milabench.execute.command_channel import CommandChannel, end_of, start_command
 from milabench.execute.ssh import (
     CLOSING_S,
     CONNECT_S,
@@ -83,7 +83,7 @@ class OpensshConnection:
             if child.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     child.kill()
-                await child.wait()
+                await end_of(child, CLOSING_S)
         remove(self._folder, is_quiet=True)
 
 

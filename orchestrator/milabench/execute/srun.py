@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from milabench.devices.registry import VENDORS
 from milabench.errors import Unreachable
 from milabench.events.model import Why
-from milabench.execute.command_channel import CommandChannel, start_command
+from milabench.execute.command_channel import CommandChannel, end_of, start_command
 from milabench.execute.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
 from milabench.execute.ssh import Address, last_line
 
@@ -129,6 +129,5 @@ async def _ended(child: asyncio.subprocess.Process) -> None:
     for stop in (child.terminate, child.kill):
         with contextlib.suppress(ProcessLookupError):
             stop()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(child.wait(), END_S)
+        if await end_of(child, END_S):
             return
