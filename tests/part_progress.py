@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,8 @@ class Progress:
     done: int = 0
     total: int = 0
     failed: int = 0
+    begun_s: int = 0
+    """When the first test ended, by time.monotonic(); 0 before."""
 
     @classmethod
     def read(cls, path: Path) -> Progress:
@@ -44,7 +47,8 @@ class ProgressFile:
         self._progress.failed += report.failed
         self._progress.done += report.when == "teardown"
         numbers = self._progress
-        text = f"{numbers.done} {numbers.total} {numbers.failed}"
+        numbers.begun_s = numbers.begun_s or int(time.monotonic())
+        text = f"{numbers.done} {numbers.total} {numbers.failed} {numbers.begun_s}"
         os.pwrite(self._descriptor, text.ljust(_WIDTH).encode(), 0)
 
 

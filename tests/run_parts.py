@@ -29,6 +29,7 @@ from part_progress import Progress
 
 _CHILD = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); from part_progress import main; main()"
 _LOOK_S, _SAY_S = 0.2, 15.0
+_TO_TELL = 20  # tests of a part that have ended before its rate is believed
 PASSED, FAILED, NONE_SELECTED = 0, 1, 5  # pytest's exit codes
 
 
@@ -62,13 +63,13 @@ def run_parts(parts: Sequence[Part], *, together: bool) -> list[int]:
 
 
 def _run_at_once(parts: Sequence[Part]) -> list[int]:
-    begin, last, running = time.monotonic(), "", {}
+    last, running = "", {}
     with contextlib.ExitStack() as stack:
         for part in parts:
             output = stack.enter_context(part.cache.with_suffix(".output").open("w+"))
             running[part.start(output)] = part, output
         codes: dict[int, int] = {}
-        said_at = begin
+        said_at = time.monotonic()
         while running:
             time.sleep(_LOOK_S)
             for process in [process for process in running if process.poll() is not None]:
@@ -77,18 +78,18 @@ def _run_at_once(parts: Sequence[Part]) -> list[int]:
                 output.seek(0)
                 print(f"{part.title}\n{output.read()}", flush=True)
             if time.monotonic() - said_at >= _SAY_S:
-                said_at, line = time.monotonic(), progress_line(parts, time.monotonic() - begin)
+                said_at, line = time.monotonic(), progress_line(parts, time.monotonic())
                 if line != last:
                     print(line, flush=True)
                 last = line
     return [codes[id(part)] for part in parts]
 
 
-def progress_line(parts: Sequence[Part], elapsed_s: float) -> str:
+def progress_line(parts: Sequence[Part], now_s: float) -> str:
     """Return how many tests of how many are done, and the time that the slowest part still takes at its rate so far."""
     numbers = [Progress.read(part.progress) for part in parts]
     done, total, failed = (sum(getattr(each, name) for each in numbers) for name in ("done", "total", "failed"))
-    lefts = [elapsed_s * (each.total - each.done) / each.done for each in numbers if each.done]
+    lefts = [(now_s - each.begun_s) * (each.total - each.done) / each.done for each in numbers if each.done >= _TO_TELL]
     left = f", about {max(lefts) / 60:.0f} min left" if len(lefts) == len(parts) else ""
     return f"{done} of {total} tests done, {failed} failed{left}"
 
