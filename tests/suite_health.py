@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ PAGE = ROOT / "config" / "health.json"
 RUN = "suite-health"
 NOTHING_SELECTED = 3  # exit code of milabench where no selected benchmark can run
 SHOWN = ("install", "prepare", "run")  # what takes long: its output is shown as it comes
+MISCOUNT = 0.02
 _MOST = 200  # characters of a reason
 _PATH = re.compile(r"(?<![\w.])(?:/[\w.@+-]+)+/")
 
@@ -74,6 +76,18 @@ def failing(milabench: Milabench, verb: str, together: Sequence[Sequence[str]]) 
     return found
 
 
+def miscounted(metrics: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what is wrong with the steps that a voirfile observes, beside those of the loaders and optimizers themselves.
+
+    A step of ours may be several of theirs, or a part of one: that is a whole number of them, and is not wrong.
+    """
+    for metric in metrics:
+        ratio = metric["value"] if metric["metric"] == "audit" else 1.0
+        times = max(ratio, 1 / ratio) if ratio > 0 else math.inf
+        if not math.isfinite(times) or abs(times - round(times)) > MISCOUNT * times:
+            yield f"{ratio:.3f} steps are observed for each of the program's"
+
+
 def outcomes_of(report: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return the outcome of each benchmark of a run, and why it is not a good one."""
     outcomes = {}
@@ -81,6 +95,8 @@ def outcomes_of(report: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         reasons = [f"run: {failure['why']} {failure['detail']}" for failure in bench["failures"]]
         reasons += [skip["detail"] for skip in bench["skipped"]]
         outcome = bench["outcome"] if bench["outcome"] in ("passed", "skipped") else "failed"
+        if outcome == "passed" and (miscounts := list(miscounted(bench["metrics"]))):
+            outcome, reasons = "failed", [f"count: {miscounts[0]}"]
         why = "" if outcome == "passed" else plain_reason((reasons or [f"run: {bench['outcome']}"])[0])
         outcomes[bench["bench"]] = {"outcome": outcome, "why": why}
     return outcomes
@@ -144,7 +160,8 @@ def run(arguments: argparse.Namespace) -> int:
         # Its standard output goes to a file where it is read: two pipes would have to be emptied at once.
         with tempfile.TemporaryFile("w+") as output:
             shown = None if verb in SHOWN else output
-            with subprocess.Popen(argv, stdout=shown, stderr=subprocess.PIPE, text=True, bufsize=1) as process:
+            env = {**os.environ, "MILABENCH_AUDIT": "1"}  # benchmate.loop_audit, in each program
+            with subprocess.Popen(argv, stdout=shown, stderr=subprocess.PIPE, text=True, bufsize=1, env=env) as process:
                 assert process.stderr is not None
                 errors = []
                 for line in process.stderr:

@@ -240,3 +240,16 @@ def test_a_probe_that_is_silent_in_spawned_ranks_hints_at_them(agent, tmp_path):
     assert ran.code == 1
     assert "the processes that it spawned are not under the instruments" in agent.controls("fail")[0]["detail"]
     assert "Traceback" not in ran.stderr
+
+
+def test_an_audit_counts_the_batches_and_steps_of_the_program_itself(agent, tmp_path):
+    body = """
+for epoch in range(100):
+    for x, y in loader:
+        optimizer.step()
+"""
+    ran = run(agent, tmp_path, HEAD + body, DATALOADER, env={"MILABENCH_AUDIT": "1"})
+    assert ran.code == 0
+    assert "they agree" in ran.stderr
+    (audit,) = [data for data in agent.records("data") if data.get("metric") == "audit"]
+    assert audit["value"] == 1

@@ -53,6 +53,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _usage_error(error)
     # Before the voirfile is imported: what fails there has somewhere to be recorded.
     session = use(Session(config, stop_exception=StopProgram))
+    audit = None
+    if os.environ.get("MILABENCH_AUDIT"):
+        from benchmate.loop_audit import Audit
+
+        audit = Audit(session)
     overseer = ProgramOverseer(session, config.voir_options)
     voirfile = options.get("--voirfile")
     if voirfile is not None:
@@ -79,6 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if code in (0, None):
         check_probes(session)
     was_stopped = session.stopped_because is not None
+    if audit is not None:
+        audit.report()
     session.finish()
     if code in (0, None) and session.failures:
         code = 1

@@ -10,9 +10,10 @@ from milabench.workflow.options import SuiteOptions
 
 @click.command("dev", context_settings={"ignore_unknown_options": True})
 @suite_options(selection=False, environment=True)
+@click.option("--audit", is_flag=True, help="Run one launch with a second count of its loop, and print both.")
 @click.argument("bench", shell_complete=benchmark_names)
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
-def command(options: SuiteOptions, bench: str, argv: tuple[str, ...]) -> int:
+def command(options: SuiteOptions, audit: bool, bench: str, argv: tuple[str, ...]) -> int:
     """Open a shell in a benchmark's environment; with a command, run it there and return its exit code."""
     from milabench.workflow.dev_shell import open_shell
 
@@ -22,4 +23,6 @@ def command(options: SuiteOptions, bench: str, argv: tuple[str, ...]) -> int:
         argv = tuple(rest)
         if not bench:
             raise click.UsageError("--select needs a value")
-    return open_shell(options, bench, argv, terminal_session())
+    if audit and argv:
+        raise click.UsageError("--audit runs the benchmark's own command; leave out the other")
+    return open_shell(options, bench, argv, terminal_session(), audit=audit)

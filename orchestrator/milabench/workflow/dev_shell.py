@@ -24,9 +24,12 @@ from milabench.workflow.preflight import require_installed
 OPS = ("python", "-m", "benchmate.ops")
 
 
-def open_shell(options: SuiteOptions, bench: str, argv: tuple[str, ...], session: Session) -> int:
+def open_shell(
+    options: SuiteOptions, bench: str, argv: tuple[str, ...], session: Session, *, audit: bool = False
+) -> int:
     """Run a command, by default the user's shell, in a benchmark's environment; return its exit code.
 
+    With `audit` it is the benchmark's own, with a second count of its loop beside the voirfile's.
     Raises UsageError unless `bench` selects one benchmark, EnvironmentFailed unless it is installed.
     """
     context = _with_every_benchmark(read_single_context(options, bench, session, Extent(repeat=1), "dev works in"))
@@ -36,6 +39,12 @@ def open_shell(options: SuiteOptions, bench: str, argv: tuple[str, ...], session
     for other in plan.steps[1:]:
         if step.config.get("role") and other.job == step.job:
             session.info(f"# {other.id}: run would execute beside it:\n{shlex.join(other.argv)}")
+    if audit:
+        if "benchmate.run" not in step.argv:
+            raise UsageError(
+                f"--audit: {bench} has no voirfile, so that nothing is counted from outside of its program"
+            )
+        step, argv = replace(step, env={**step.env, "MILABENCH_AUDIT": "1"}), step.argv
     return enter(step, argv, session)
 
 

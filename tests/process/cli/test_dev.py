@@ -47,6 +47,35 @@ def test_it_prints_the_command_that_run_would_use(milabench: Callable[..., Said]
     assert shlex.join([str(ROOT / "tests" / "suite" / "odd" / "main.py"), "good"]) in said.err
 
 
+def test_an_audit_runs_the_benchmarks_own_command(milabench: Callable[..., Said], tmp_path: Path) -> None:
+    folder = tmp_path / "looping"
+    folder.mkdir()
+    (folder / "benchfile.py").write_text(
+        'from milabench import Benchmark\nbenchmark = Benchmark(script="main.py", prepare=None)\n'
+    )
+    (folder / "main.py").write_text(
+        "import time\ndef batches():\n    while True: yield time.sleep(0.002)\nfor _ in batches(): pass\n"
+    )
+    (folder / "voirfile.py").write_text(
+        "from benchmate import probes\ndef instrument_program(ov):\n"
+        '    probes.iterable(ov, "__main__.batches", units="items/s", batch_size=1)\n'
+    )
+    suite = tmp_path / "suite.yaml"
+    suite.write_text("profile: quick\nlooping: {definition: looping, weight: 1.0, plan: {method: njobs, n: 1}}\n")
+    said = milabench("dev", "--use-current-env", "--config", str(suite), "looping", "--audit")
+    assert said.code == 0
+    assert "audit of train" in said.err
+    assert "loaders: 0 steps, 0 items; optimizers: 0 steps, items unknown: nothing to compare with" in said.err
+
+
+def test_an_audit_has_a_voirfile_and_no_other_command(milabench: Callable[..., Said]) -> None:
+    said = milabench("dev", *HERE, "good", "--audit", "--", "true")
+    assert (said.code, said.err) == (2, "error: --audit runs the benchmark's own command; leave out the other\n")
+    said = milabench("dev", *HERE, "good", "--audit")
+    assert said.code == 2
+    assert "good has no voirfile" in said.err
+
+
 def test_its_exit_code_is_the_commands(milabench: Callable[..., Said]) -> None:
     assert milabench("dev", *HERE, "good", "--", "sh", "-c", "exit 9").code == 9
 

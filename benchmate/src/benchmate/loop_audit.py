@@ -1,0 +1,113 @@
+"""A second, independent count of a launch: the batches and samples of torch's loaders, and the steps of its optimizers.
+
+It knows nothing of the voirfile, and so says whether what that observes is what the program did.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any, NamedTuple
+
+from benchmate.loop_observer import Observer
+from benchmate.patching import Patch, apply_when_imported
+from benchmate.ring import FLAGS, ITEMS, MILLI, PARTS, STEPS, WARM_UP, WINDOW_START, WINDOW_STOP
+from benchmate.session import Session
+
+METRIC = "audit"
+AGREE, EDGES = 0.01, 2
+"""By how much two counts of one window may differ: this share, and so many steps, for both its borders."""
+
+
+class Count(NamedTuple):
+    """What happened in a window: steps, and the items in them (None: not known)."""
+
+    what: str
+    steps: int
+    items: float | None
+
+
+class Audit:
+    """Counts what a program does with torch, beside the observers of its session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._batches: list[tuple[int, int | None]] = []
+        """When each batch was fetched with gradients on, outside of pauses, and its samples."""
+        self._steps: list[int] = []
+        loaders = "torch.utils.data.dataloader._BaseDataLoaderIter"
+        apply_when_imported(Patch(f"{loaders}._next_index", self._seeing_indices))
+        apply_when_imported(Patch(f"{loaders}.__next__", self._seeing_batches))
+        apply_when_imported(Patch("torch.optim.optimizer.register_optimizer_step_post_hook", self._seeing_steps))
+
+    def _seeing_indices(self, next_index: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def replacement(iterator: Any) -> Any:
+            indices = next_index(iterator)
+            size = len(indices) if isinstance(indices, (list, tuple)) else None
+            vars(iterator).setdefault("_audited_sizes", deque()).append(size)
+            return indices
+
+        return replacement
+
+    def _seeing_batches(self, fetch: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def replacement(iterator: Any) -> Any:
+            batch = fetch(iterator)
+            sizes = vars(iterator).get("_audited_sizes")
+            size = sizes.popleft() if sizes else None
+            if sys.modules["torch"].is_grad_enabled() and not self._session.paused_ns:
+                self._batches.append((perf_counter_ns(), size))
+            return batch
+
+        return replacement
+
+    def _seeing_steps(self, register: Callable[[Callable[..., None]], Any]) -> Callable[..., Any]:
+        register(lambda *_: self._steps.append(perf_counter_ns()))
+        return register
+
+    def report(self) -> None:
+        """Say, and record as a metric, what each observer counted in its window, and what was seen beside it."""
+        for observer in self._session.observers.values():
+            start_ns, stop_ns = (observer.ring.words[word] for word in (WINDOW_START, WINDOW_STOP))
+            if observer.task == "validation" or not 0 < start_ns < stop_ns:
+                continue
+            ours = observed(observer, start_ns, stop_ns)
+            sizes = [size for at_ns, size in self._batches if start_ns < at_ns <= stop_ns]
+            samples = None if None in sizes else float(sum(size for size in sizes if size is not None))
+            steps = sum(start_ns < at_ns <= stop_ns for at_ns in self._steps)
+            theirs = [Count("loaders", len(sizes), samples), Count("optimizers", steps, None)]
+            lines = [f"{count.what}: {count.steps} steps, {_items(count.items)}" for count in (ours, *theirs)]
+            ratios = [ratio for count in theirs if (ratio := ratio_of(ours, count)) is not None]
+            best = min(ratios, key=lambda ratio: abs(ratio - 1), default=None)
+            word = "nothing to compare with" if best is None else "they agree" if best == 1 else f"{best:.3f} of them"
+            print(
+                f"audit of {observer.task}, {(stop_ns - start_ns) / 1e9:.2f} s: {'; '.join(lines)}: {word}",
+                file=sys.stderr,
+            )
+            if best is not None:
+                self._session.metric(METRIC, best, direction="none", part=observer.task)
+
+
+def observed(observer: Observer, start_ns: int, stop_ns: int) -> Count:
+    """Return what an observer counted in its window."""
+    ring, steps, items = observer.ring, 0, 0.0
+    for number in range(max(0, ring.head - ring.capacity), ring.head):
+        slot = ring.slot(number)
+        flags = ring.words[slot + FLAGS]
+        if not flags & (PARTS | WARM_UP) and start_ns < ring.end_ns(number) <= stop_ns:
+            steps += ring.words[slot + STEPS]
+            items += ring.words[slot + ITEMS] / (1000 if flags & MILLI else 1)
+    return Count("observed", steps, items)
+
+
+def ratio_of(ours: Count, theirs: Count) -> float | None:
+    """Return our steps over theirs, 1 where both agree; None where they have none."""
+    if not theirs.steps:
+        return None
+    allowed = EDGES + AGREE * theirs.steps
+    return 1.0 if abs(ours.steps - theirs.steps) <= allowed else ours.steps / theirs.steps
+
+
+def _items(items: float | None) -> str:
+    return "items unknown" if items is None else f"{items:g} items"
