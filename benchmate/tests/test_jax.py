@@ -199,7 +199,7 @@ def test_short_steps_share_an_entry_which_waits_for_the_one_before(jax):
     in_window = [data for data in entries if not data.get("warmup")]
     # In the middle: another program may stretch an entry, and have the next ones shortened.
     assert statistics.median(data["steps"] for data in in_window) >= 64
-    assert 0.0025 < statistics.median(data["elapsed"] for data in in_window) < 0.02
+    assert 0.001 < statistics.median(data["elapsed"] for data in in_window) < 0.02
     # The ends of entries alone were waited for, and where the window began.
     assert len(waited) <= len(entries)
 
