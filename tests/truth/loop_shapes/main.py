@@ -360,7 +360,7 @@ def loader_and_optimizer():
 
 
 def larger_batches():
-    """Batches of 16, then of 32 from the 300th step of the window on."""
+    """Batches of 16, of 32 from step 700 on."""
     clock = OwnClock()
     stepping(itertools.islice(itertools.chain.from_iterable(itertools.repeat(loader())), 700), clock)
     while True:
