@@ -7,7 +7,7 @@ from time import perf_counter_ns
 import pytest
 from test_observer import Stop, go_through, measuring
 
-from benchmate.loop_audit import Count, observed, ratio_of
+from benchmate.loop_audit import Count, observed_count, ratio_of
 from benchmate.observed_loops import ObservedIterable
 from benchmate.ring import WINDOW_START, WINDOW_STOP
 
@@ -17,8 +17,8 @@ def test_the_observed_steps_are_those_of_the_window():
     with pytest.raises(Stop):
         go_through(ObservedIterable(range(100), here.observer("train", "items/s"), 2.5))
     words = here.observers["train"].ring.words
-    assert observed(here.observers["train"], words[WINDOW_START], words[WINDOW_STOP]) == Count("observed", 3, 7.5)
-    assert observed(here.observers["train"], perf_counter_ns(), perf_counter_ns()).steps == 0
+    assert observed_count(here.observers["train"], words[WINDOW_START], words[WINDOW_STOP]) == Count("observed", 3, 7.5)
+    assert observed_count(here.observers["train"], perf_counter_ns(), perf_counter_ns()).steps == 0
 
 
 @pytest.mark.parametrize(("ours", "theirs", "ratio"), [(100, 102, 1), (96, 100, 0.96), (200, 100, 2), (5, 0, None)])

@@ -72,7 +72,7 @@ class Audit:
             start_ns, stop_ns = (observer.ring.words[word] for word in (WINDOW_START, WINDOW_STOP))
             if observer.task == "validation" or not 0 < start_ns < stop_ns:
                 continue
-            ours = observed(observer, start_ns, stop_ns)
+            ours = observed_count(observer, start_ns, stop_ns)
             sizes = [size for at_ns, size in self._batches if start_ns < at_ns <= stop_ns]
             samples = None if None in sizes else float(sum(size for size in sizes if size is not None))
             steps = sum(start_ns < at_ns <= stop_ns for at_ns in self._steps)
@@ -89,7 +89,7 @@ class Audit:
                 self._session.metric(METRIC, best, direction="none", part=observer.task)
 
 
-def observed(observer: Observer, start_ns: int, stop_ns: int) -> Count:
+def observed_count(observer: Observer, start_ns: int, stop_ns: int) -> Count:
     """Return what an observer counted in its window."""
     ring, steps, items = observer.ring, 0, 0.0
     for number in range(max(0, ring.head - ring.capacity), ring.head):

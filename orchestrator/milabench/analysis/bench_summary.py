@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -227,8 +227,11 @@ def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: Ru
     if summary.outcome == "passed" and summary.direction != "none":
         # Inverted for a lower-is-better metric, so that more is better in every score.
         score = perf * summary.instances if summary.direction == "higher" else summary.instances / perf
-    validity: Validity = "invalid" if "inconsistent" in reasons else "suspect" if reasons else "valid"
-    return replace(summary, score=score, validity=validity, reasons=tuple(sorted(reasons)))
+    return replace(summary, score=score, validity=_validity(reasons), reasons=tuple(sorted(reasons)))
+
+
+def _validity(reasons: Set[str]) -> Validity:
+    return "invalid" if "inconsistent" in reasons else "suspect" if reasons else "valid"
 
 
 def launch_doubts(rate: Throughput, launches: int, conditions: RunConditions) -> Iterable[str]:

@@ -487,6 +487,16 @@ class MeasurementFold:
             now_ns = max(now_ns, pause.stop_ns)
         return spans
 
+    def _energy(self, spans: list[Span]) -> tuple[dict[str, float], Metric | None]:
+        """Return the joules of each device in the counted seconds, and their sum; nothing where the program measured its own."""
+        if any(metric.name == "energy" for metric in self.metrics.values()):
+            return {}, None
+        joules = self._energy_by_device(spans or [self.readings.window])
+        if not joules:
+            return {}, None
+        part = COUNTED if spans else ""
+        return joules, Metric(name="energy", value=math.fsum(joules.values()), units="J", direction="lower", part=part)
+
     def series(self) -> tuple[Series, ...]:
         """Return the observations of each task and rank of which anything can be used."""
         return tuple(series for builder in self.builders.values() if (series := builder.series) is not None)
@@ -525,12 +535,7 @@ class MeasurementFold:
             processes = {rank: len(pids) for (name, rank), pids in self.processes.items() if name == task}
             inconsistencies = tuple(broken_laws(ranks, window, self.pauses, processes))
             throughput = step_throughput(ranks, window, self.pauses, as_mapping(self.config.get("measure")))
-        spans, joules, energy = self._counted_spans(throughput, window), {}, None
-        if all(metric.name != "energy" for metric in self.metrics.values()):
-            joules = self._energy_by_device(spans or [self.readings.window])
-        if joules:
-            part = COUNTED if spans else ""
-            energy = Metric(name="energy", value=math.fsum(joules.values()), units="J", direction="lower", part=part)
+        joules, energy = self._energy(self._counted_spans(throughput, window))
         metrics = [*self.metrics.values(), *self._derived_metrics(task, energy)]
         metrics += [
             Metric(name=log.metric.name, value=value, units=log.metric.units, direction=log.metric.direction)

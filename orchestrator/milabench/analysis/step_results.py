@@ -200,14 +200,17 @@ def step_result(
         reasons=(*reasons, "cut-off") if outcome == "passed" and measured.end is None else reasons,
         measured=measured,
         verdicts=(*(verdict for _, verdict in verdicts), *_inconsistencies(measured)),
-        check_reasons=(
-            *(reason for check, verdict in verdicts if (reason := check.reason_for(verdict))),
-            *(["inconsistent"] if measured.inconsistencies else []),
-        ),
+        check_reasons=_check_reasons(verdicts, measured),
         attempt=number,
         node="" if attempt_that_counts is None else attempt_that_counts.node,
         others=tuple(_try(run, attempt) for attempt in attempts if attempt.number != number),
     )
+
+
+def _check_reasons(verdicts: Iterable[tuple[StepCheck, Verdict]], measured: Measurement) -> tuple[str, ...]:
+    """Return the reasons of checks and of broken laws of conservation."""
+    of_checks = (reason for check, verdict in verdicts if (reason := check.reason_for(verdict)))
+    return (*of_checks, *(("inconsistent",) if measured.inconsistencies else ()))
 
 
 def _inconsistencies(measured: Measurement) -> Iterable[Verdict]:

@@ -213,7 +213,7 @@ class AgentLink:
 
     async def _take_records(self, header: Header) -> None:
         """Pass on the records of a frame in pieces of whole lines: as many nodes as there are may send long frames."""
-        from milabench.execute.messages import InvalidMessage, sums_of
+        from milabench.execute.messages import InvalidMessage, header_sums
 
         watched = self._steps.get(header.step)  # none of a step that was given up: its last frames may still come
         begun: list[bytes] = []  # of a line
@@ -228,7 +228,7 @@ class AgentLink:
                 lines, newline, rest = (piece, b"", b"") if piece.endswith(b"\n") else piece.rpartition(b"\n")
                 if watched is not None and (lines or newline):
                     payload = b"".join((*begun, lines, newline)) if begun or newline else lines
-                    last = cast("Mapping[str, Any]", sums_of(header)) if header.last and not left else {}
+                    last = cast("Mapping[str, Any]", header_sums(header)) if header.last and not left else {}
                     watched.emit(Frame(kind=cast("Any", header.k), step=header.step, payload=payload, last=last))
                 begun, size = (
                     ([rest] * bool(rest), len(rest)) if lines or newline else ([*begun, rest], size + len(rest))

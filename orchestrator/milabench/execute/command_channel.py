@@ -57,7 +57,7 @@ async def start_command(words: Sequence[str], environ: Mapping[str, str] | None 
 
 
 async def end_of(child: asyncio.subprocess.Process, within_s: float) -> bool:
-    """Return whether a command has ended in time. Its pipes may stay open: nobody reads what a node sends without end."""
+    """Return whether a command has ended in time. Its pipes may stay open: a node that sends without end is not read."""
     by = asyncio.get_running_loop().time() + within_s
     # Process.wait() waits for the pipes too.
     while child.returncode is None and asyncio.get_running_loop().time() < by:

@@ -47,7 +47,7 @@ class Sums(TypedDict, total=False):
 
 
 class Header(Struct):
-    """The line before the payload of a frame, which has `n` bytes; `last` of any shape, see `sums_of`."""
+    """The line before the payload of a frame, which has `n` bytes; `last` of any shape, see `header_sums`."""
 
     k: Word
     n: Annotated[int, Meta(ge=0, le=MOST_FRAME_BYTES)]
@@ -260,7 +260,7 @@ class Declared(Generic[_M]):
             return msgspec.convert(json.loads(payload, parse_constant=lambda _: None), self._type)
 
 
-def sums_of(header: Header) -> Sums:
+def header_sums(header: Header) -> Sums:
     """Return the sums in the header of a frame; none where they are of another shape: the program has made them."""
     try:
         return msgspec.convert(header.last or {}, Sums)

@@ -126,8 +126,8 @@ def _twice(nodes: Sequence[Node]) -> Iterator[NodeFinding]:
         for other in seen.get(who, ()) if all(who[:2]) else ():
             state: State = "bad" if _own_devices(node) & _own_devices(other) else "note"
             says = f"is the same machine as {other.name}: {node.hostname}"
-            way_out = "; name each machine once in the system file" if state == "bad" else ""
-            yield NodeFinding(node=node.name, what="machine", state=state, says=says + way_out)
+            hint = "; name each machine once in the system file" if state == "bad" else ""
+            yield NodeFinding(node=node.name, what="machine", state=state, says=says + hint)
             break
         seen.setdefault(who, []).append(node)
 
