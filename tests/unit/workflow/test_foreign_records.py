@@ -72,7 +72,7 @@ def events() -> Iterable[Event]:
         yield data(task="main", gpudata={"0": DEVICE}, time=time)
     yield data(task="main", cpudata={"load": 0.5}, process={"rss_MiB": 9.5}, time=101.0)
     yield data(task="train", loss=1.0)
-    yield data(task="train", pause={"name": "val", "start_ns": 5 * 10**9, "stop_ns": 6 * 10**9})
+    yield data(task="train", pause={"name": "val", "start_ns": 20 * 10**9, "stop_ns": 21 * 10**9})
     yield data(metric="first_step", value=0.5, units="s", direction="lower")
     yield data(metric="acc", value=0.5, direction="higher", case="c", part="p", params={"a": 1}, rank=0, reasons=["x"])
     yield data(overhead={"host_s": 0.01, "dropped": 1})
