@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar, get_args
+from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -108,7 +108,7 @@ class StepEnd(TypedDict):
     """How a step has ended."""
 
     outcome: Literal["passed", "failed", "cancelled"]
-    why: Literal[get_args(Why)] | None  # type: ignore[valid-type]  # the words of that type
+    why: Why | None
     detail: Text | None
     reasons: Annotated[list[Word], Meta(max_length=20)]
 
