@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.commands import forked
 from tests.processes import CEILING_S
 from tests.single_records import single_records
 
@@ -187,17 +188,8 @@ class Case:
 
     def milabench(self, *argv: str) -> tuple[int, str]:
         """The exit code of a command, and what it said."""
-        done = subprocess.run(
-            [sys.executable, "-m", "milabench", *argv],
-            env=self.environ,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=CEILING_S,
-        )
-        return done.returncode, done.stdout + done.stderr
+        said = forked(argv, self.environ)
+        return said.code, said.out + said.err
 
 
 def marked(is_ours: Callable[[bytes], bool]) -> Iterator[tuple[int, str]]:

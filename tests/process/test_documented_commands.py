@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import fork_server
 from tests.pages import ROOT, Page, pages
 
 RUN = [page for page in pages() if any(block.is_run for block in page.blocks)]
@@ -43,11 +44,13 @@ def execute(page: Page, folder: Path) -> None:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     home = folder / "home"
     home.mkdir()
+    programs = folder / "programs"
+    programs.mkdir()
+    fork_server.program(programs)
     environ = {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        **fork_server.of_the_start(os.environ),
+        "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(home),
-        "LANG": "C.UTF-8",
-        "PYTHONDONTWRITEBYTECODE": "1",
         "MILABENCH_LOCK_DIR": str(folder / "locks"),  # other tests measure on this machine meanwhile
         # Nothing on the pages that is run here may need a network.
         "HTTP_PROXY": "http://127.0.0.1:9",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import Said
+from tests.commands import milabench_in
 from tests.secret_matrix import CONTROL, search, table
 from tests.ssh.hosts import Hosts
 
@@ -17,7 +17,6 @@ from tests.ssh.hosts import Hosts
 def test_no_source_of_secrets_reaches_any_sink_of_a_node(
     hosts: Hosts,
     system: Callable[[dict[str, Any]], Path],
-    milabench: Callable[..., Said],
     environ: dict[str, str],
     tmp_path: Path,
 ) -> None:
@@ -25,7 +24,7 @@ def test_no_source_of_secrets_reaches_any_sink_of_a_node(
     for number, entry in enumerate(made["system"]["nodes"]):  # type: ignore[index]
         entry["base"] = str(tmp_path / "nodes" / str(number))
     system(made)
-    counts = search(milabench, tmp_path, tmp_path / "base", environ).counts()
+    counts = search(milabench_in(environ, forks=False), tmp_path, tmp_path / "base", environ).counts()
     print("\n" + table(counts))
     assert counts.pop(CONTROL)["records"]
     assert {(source, sink): count for source, row in counts.items() for sink, count in row.items() if count} == {}

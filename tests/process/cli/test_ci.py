@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import fork_server
 from tests.ci_runner import Job, run_action, run_component
 from tests.commands import ROOT, Said
 
@@ -30,10 +31,14 @@ def workspace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=[run_action, run_component], ids=["github", "gitlab"])
-def job(request: pytest.FixtureRequest, workspace: Path, environ: dict[str, str]) -> RunJob:
+def job(request: pytest.FixtureRequest, workspace: Path, environ: dict[str, str], tmp_path: Path) -> RunJob:
     """Runs the job of either build server with the milabench that is tested, in its environment."""
     own = {name: value for name, value in environ.items() if name != "MILABENCH_BASE"}
-    own |= {"MILABENCH_USE_CURRENT_ENV": "1", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    fork_server.program(programs)
+    places = (programs, Path(sys.executable).parent, os.environ["PATH"])
+    own |= {"MILABENCH_USE_CURRENT_ENV": "1", "PATH": ":".join(map(str, places))}
 
     def run(**inputs: str) -> Job:
         given = {"package": "installed", "config": str(SUITE), "select": "good", **inputs}

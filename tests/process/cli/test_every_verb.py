@@ -14,7 +14,7 @@ import pytest
 
 from milabench.cli.verbs import COMMANDS
 from milabench.errors import INTERRUPTED, NOT_WRITTEN
-from tests.commands import ROOT, Said
+from tests.commands import ROOT, Said, forked
 from tests.examples import thinned
 from tests.process.interruptions import catches, is_noisy
 from tests.processes import started, until
@@ -116,9 +116,8 @@ def test_a_reader_that_has_gone_and_a_full_disk_are_output_that_could_not_be_wri
     lines: list[list[str]], environ: dict[str, str]
 ) -> None:
     def into(stdout: int, line: list[str]) -> tuple[int, str]:
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": subprocess.PIPE}
-        done = subprocess.run(program(line), env=environ, cwd=ROOT, check=False, **pipes)
-        return done.returncode, done.stderr.decode()
+        said = forked(line, environ, stdout=stdout)
+        return said.code, said.err
 
     def wrong(line: list[str]) -> object:
         reader, writer = os.pipe()

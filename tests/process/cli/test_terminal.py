@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import fork_server
 from tests.commands import ROOT, Said
 from tests.processes import until
 
@@ -33,21 +34,15 @@ def terminal(environ: dict[str, str]) -> Terminal:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         known = {name: text for name, text in environ.items() if name not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "milabench", *argv],
-            env={**known, "TERM": "xterm-256color", **more},
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=theirs,
-            stderr=theirs,
-        )
-        os.close(theirs)
+        streams = (os.open(os.devnull, os.O_RDONLY), theirs, os.dup(theirs))
+        command = fork_server.Command(argv, {**known, "TERM": "xterm-256color", **more}, ROOT, streams)
         shown = b""
         with contextlib.suppress(OSError):  # what reading from a terminal says when its last process has ended
             while piece := os.read(ours, 65536):
                 shown += piece
         os.close(ours)
-        process.wait()
+        command.wait()
+        command.end()
         return shown.decode().replace("\r\n", "\n")
 
     return run
@@ -56,7 +51,7 @@ def terminal(environ: dict[str, str]) -> Terminal:
 @pytest.fixture
 def recorded(milabench: Callable[..., Said], tmp_path: Path) -> Callable[..., Said]:
     """`milabench`, with one run of several benchmarks."""
-    said = milabench("run", *suite(tmp_path, **{f"benchmark-{number}": "echo fine" for number in range(8)}))
+    said = milabench("run", *suite(tmp_path, **{f"benchmark-{number}": "echo fine" for number in range(3)}))
     assert said.code == 0, said.err
     assert milabench("db", "add").code == 0
     return milabench

@@ -1,0 +1,46 @@
+"""Prints what this process was given by its start, as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+
+
+def stream(file: object) -> list[object]:
+    """How a standard stream is set up."""
+    names = ("encoding", "errors", "line_buffering", "write_through", "newlines")
+    return [getattr(file, name) for name in names]
+
+
+given = {
+    "argv": sys.argv,
+    "executable": sys.executable,
+    "flags": str(sys.flags),
+    "path": sys.path,
+    "environ": dict(os.environ),
+    "folder": os.getcwd(),  # noqa: PTH109
+    "umask": os.umask(0o22),
+    "group": os.getpgrp(),
+    "session": os.getsid(0),
+    "nice": os.nice(0),
+    "user": [os.getresuid(), os.getresgid(), os.getgroups()],
+    "signals": {str(each): str(signal.getsignal(each)) for each in signal.Signals},
+    "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+    "files": sorted(os.listdir("/proc/self/fd")),  # noqa: PTH208
+    "inherited": [number for number in range(3) if os.get_inheritable(number)],
+    "streams": [stream(sys.stdin), stream(sys.stdout), stream(sys.stderr)],
+    "input": sys.stdin.read(),
+    "limits": {
+        name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")
+    },
+    "threads": threading.active_count(),
+    "main": [__name__, __package__, __file__],
+}
+print(json.dumps(given))
+sys.stdout.flush()
+print("to err", file=sys.stderr)
+sys.exit(int(sys.argv[1]))
