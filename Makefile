@@ -38,7 +38,9 @@ E2E_AT_ONCE ?= 2
 E2E ?= e2e or slow
 # RETRY=1 runs up to three tests that failed once more, alone: real processes on a busy machine. What fails twice has failed.
 RETRY ?=
-RUN_PARTS = $(BIN)/python tests/run_parts.py $(if $(RETRY),--retries 3)
+# DURATIONS=build/durations.txt keeps the seconds of each file of tests.
+DURATIONS ?=
+RUN_PARTS = $(BIN)/python tests/run_parts.py $(if $(RETRY),--retries 3) $(if $(DURATIONS),--durations $(DURATIONS))
 PARALLEL = -q -n $(AT_ONCE) --dist worksteal
 
 # Byte code is kept next to the code, so that a benchmark does not time its own compilation.

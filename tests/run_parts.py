@@ -2,7 +2,7 @@
 
 The last line says what is not installed and how many tests were skipped for want of it.
 
-    python tests/run_parts.py [--retries N] [--together] FOLDER 'PYTEST ARGUMENTS' [FOLDER 'PYTEST ARGUMENTS']...
+    python tests/run_parts.py [OPTIONS] FOLDER 'PYTEST ARGUMENTS' [FOLDER 'PYTEST ARGUMENTS']...
 
 Ends with 0 when every test passed, at first or alone, and with 1 when one failed twice, or more than N failed over all folders.
 """
@@ -109,11 +109,24 @@ def not_installed(report: Path) -> Counter[str]:
     return Counter(re.sub(around, "", reason) for reason in reasons if "not installed" in reason)
 
 
+def durations(reports: Sequence[Path]) -> str:
+    """Return a line for each file of tests: its seconds, its number of tests and its name; the slowest first."""
+    seconds, counts = Counter[str](), Counter[str]()
+    for report in reports:
+        for case in ElementTree.parse(report).iter("testcase") if report.is_file() else ():
+            name = case.get("classname", "")
+            seconds[name] += float(case.get("time", 0))
+            counts[name] += 1
+    lines = (f"{spent:9.1f} {counts[name]:6} {name}\n" for name, spent in seconds.most_common())
+    return f"{seconds.total():9.1f} {counts.total():6} all\n{''.join(lines)}"
+
+
 def main(words: list[str]) -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--retries", type=int, default=0, metavar="N")
     parser.add_argument("--together", action="store_true", help="run all parts at once")
+    parser.add_argument("--durations", type=Path, metavar="FILE", help="write the seconds of each file of tests")
     parser.add_argument("parts", nargs="+", metavar="FOLDER ARGUMENTS")
     options = parser.parse_args(words)
     retried: list[str] = []
@@ -138,6 +151,9 @@ def main(words: list[str]) -> int:
                     f"not retried: {len(failed)} failed, {len(retried)} before; at most {options.retries} are retried"
                 )
             has_failed |= code not in (PASSED, NONE_SELECTED)
+        if options.durations:
+            options.durations.parent.mkdir(parents=True, exist_ok=True)
+            options.durations.write_text(durations([Path(f"{part.cache}.xml") for part in parts]))
     if options.retries:
         print(f"retried: {len(retried)}{''.join(f'{chr(10)}  {test}' for test in retried)}")
     if missing:

@@ -20,7 +20,7 @@ class SimulatedProcess:
     port: int = 0
 
     def __enter__(self) -> SimulatedProcess:
-        self.folder.mkdir(exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.log = self.folder / "truth.jsonl"
         command = [
             sys.executable,

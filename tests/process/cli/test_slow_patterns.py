@@ -200,7 +200,7 @@ import asyncio, sys
 import milabench
 
 async def cell():  # an event loop runs here, so the run is in a thread
-    result = milabench.run(sys.argv[1], use_current_env=True)
+    result = milabench.run(sys.argv[1], base=sys.argv[2], use_current_env=True)
     print(*(failure.detail for bench in result.summary.benchmarks for failure in bench.failures))
     await asyncio.to_thread(lambda: print(milabench.load(result.path)))
 
@@ -211,7 +211,11 @@ asyncio.run(cell())
 def test_in_a_thread_of_a_notebook_a_search_has_the_same_limit(environ: Mapping[str, str], tmp_path: Path) -> None:
     *_, file = suite(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", IN_A_NOTEBOOK, file], env=environ, capture_output=True, text=True, check=False
+        [sys.executable, "-c", IN_A_NOTEBOOK, file, str(tmp_path / "base")],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(SENTENCE)
