@@ -21,6 +21,7 @@ from milabench.analysis.sample_statistics import geometric_mean, log_stdev, medi
 from milabench.analysis.serving_curve import curve_messages
 from milabench.analysis.serving_launches import at_best_point, curves_by_step, over_launches
 from milabench.analysis.serving_model import ServingCurve
+from milabench.analysis.shared_energy import with_shared_energy
 from milabench.analysis.step_results import PlannedStep, SharedClocks, StepResult, overlap, validation_json
 from milabench.analysis.summary_io import rate_to_json
 from milabench.analysis.summary_model import (
@@ -63,7 +64,7 @@ class RunConditions:
 
 def bench_summary(name: str, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
     """Return the summary of one benchmark, from its steps."""
-    results = _with_shared_energy(results)
+    results = with_shared_energy(results, conditions.clocks)
     curves = curves_by_step(results, conditions.costs, conditions.clocks)
     serving = over_launches(results, curves, conditions.costs.currency)
     processes = at_best_point(tuple(_processes(results)), curves, serving)
@@ -166,30 +167,6 @@ def with_rate(summary: BenchSummary, instances: int) -> BenchSummary:
         spread_processes=pooled_log_stdev(by_slot),
         spread_replicates=log_stdev(launches),
     )
-
-
-def _with_shared_energy(results: Sequence[StepResult]) -> Sequence[StepResult]:
-    """Return the results with each device's joules shared out equally among the steps of a launch that used it at once."""
-    users = Counter(
-        (result.step.repeat, result.step.node, device)
-        for result in results
-        for device in result.measured.energy_by_device
-    )
-    if all(count == 1 for count in users.values()):
-        return results
-    return [_with_own_energy(result, users) for result in results]
-
-
-def _with_own_energy(result: StepResult, users: Mapping[tuple[int, str, str], int]) -> StepResult:
-    measured, step = result.measured, result.step
-    own = math.fsum(
-        joules / users[step.repeat, step.node, device] for device, joules in measured.energy_by_device.items()
-    )
-    metrics = (
-        replace(metric, value=own) if metric.name == "energy" and measured.energy_by_device else metric
-        for metric in measured.metrics
-    )
-    return replace(result, measured=replace(measured, metrics=tuple(metrics)))
 
 
 def _grouped(processes: Iterable[ReplicateResult], key: Callable[[ReplicateResult], Any]) -> list[list[float]]:

@@ -24,7 +24,7 @@ from milabench.analysis.throughput import Direction, Pause, Throughput, launch_t
 from milabench.analysis.windows import TimeSpan, Window
 from milabench.events import model
 from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
-from milabench.events.readings import Readings, Span, energy_of
+from milabench.events.readings import Readings, Span, device_joules
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
 
 _MIB = 2**20
@@ -83,9 +83,10 @@ class Measurement:
 
     `unusable` counts the observations of all its tasks, and the requests of a sweep, that were not numbers. `is_stopped`: it had
     all that it wanted and was ended early. `serving` is the curve of a step that swept a server. `readings` are those of the
-    devices of a step of such a benchmark, None of any other: they may be many. `train_rates` are all rates of the task train,
+    devices of a server or a client, None of any other step: they may be many. `train_rates` are all rates of the task train,
     where milabench 1.3 recorded nothing else of its steps. `inconsistencies` are sentences that make the number invalid.
-    `energy_by_device` are joules, by the id of a device: it may have been in use by other steps, too.
+    `energy_by_device` are joules in the `counted_spans` (unix s), else in the window, by the id of a device: it may have been in
+    use by other steps, too.
     """
 
     step: str
@@ -107,6 +108,7 @@ class Measurement:
     train_rates: RateSum | None = None
     inconsistencies: tuple[str, ...] = ()
     energy_by_device: Mapping[str, float] = field(default_factory=dict)
+    counted_spans: tuple[Span, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     start: Mapping[str, Any] = field(default_factory=dict)
@@ -292,6 +294,12 @@ def _main_log_metric(logs: Sequence[LogSeries]) -> Throughput | None:
     return None
 
 
+def energy_metric(joules: Iterable[float], *, is_counted: bool) -> Metric:
+    """Return the energy of a step, of the seconds that its rate counts or of its whole window."""
+    part = COUNTED if is_counted else ""
+    return Metric(name="energy", value=math.fsum(joules), units="J", direction="lower", part=part)
+
+
 class MeasurementFold:
     """What has been observed so far of a step."""
 
@@ -456,21 +464,6 @@ class MeasurementFold:
         if self.cost_s > MOST_OVERHEAD * observed_s > 0:
             yield "overhead"
 
-    def _energy_by_device(self, spans: Sequence[Span | None]) -> dict[str, float]:
-        """Return the joules of each of the step's devices within some times, by its counter, else by its power.
-
-        By the boards' sensors, not at the wall; empty unless all devices have readings.
-        """
-        by_device: dict[str, float] = {}
-        for device in self.readings.devices.values():
-            for energy in (energy_of(device, span) for span in spans):
-                joules = energy.integral_j if energy.counter_j is None else energy.counter_j
-                if joules is None:
-                    return {}
-                name = device.uuid or device.key
-                by_device[name] = by_device.get(name, 0.0) + joules
-        return by_device
-
     def _counted_spans(self, throughput: Throughput | None, window: Window | None) -> list[Span]:
         """Return the seconds that a rate counts, in unix time; empty where they have no place."""
         if throughput is None or window is None or window.start is None or not throughput.totals:
@@ -487,15 +480,12 @@ class MeasurementFold:
             now_ns = max(now_ns, pause.stop_ns)
         return spans
 
-    def _energy(self, spans: list[Span]) -> tuple[dict[str, float], Metric | None]:
+    def _energy(self, counted: Sequence[Span]) -> tuple[dict[str, float], Metric | None]:
         """Return the joules of each device in the counted seconds, and their sum; nothing where the program measured its own."""
         if any(metric.name == "energy" for metric in self.metrics.values()):
             return {}, None
-        joules = self._energy_by_device(spans or [self.readings.window])
-        if not joules:
-            return {}, None
-        part = COUNTED if spans else ""
-        return joules, Metric(name="energy", value=math.fsum(joules.values()), units="J", direction="lower", part=part)
+        joules = device_joules(self.readings, counted or [self.readings.window])
+        return joules, energy_metric(joules.values(), is_counted=bool(counted)) if joules else None
 
     def series(self) -> tuple[Series, ...]:
         """Return the observations of each task and rank of which anything can be used."""
@@ -535,7 +525,8 @@ class MeasurementFold:
             processes = {rank: len(pids) for (name, rank), pids in self.processes.items() if name == task}
             inconsistencies = tuple(broken_laws(ranks, window, self.pauses, processes))
             throughput = step_throughput(ranks, window, self.pauses, as_mapping(self.config.get("measure")))
-        joules, energy = self._energy(self._counted_spans(throughput, window))
+        counted = tuple(self._counted_spans(throughput, window))
+        joules, energy = self._energy(counted)
         metrics = [*self.metrics.values(), *self._derived_metrics(task, energy)]
         metrics += [
             Metric(name=log.metric.name, value=value, units=log.metric.units, direction=log.metric.direction)
@@ -575,10 +566,11 @@ class MeasurementFold:
             messages=tuple(self.messages),
             logs=logs,
             serving=curve,
-            readings=None if "serve" not in self.config else self.readings,
+            readings=self.readings if {"serve", "role"} & self.config.keys() else None,
             train_rates=RateSum.of(_train_rates(series)),
             inconsistencies=inconsistencies,
             energy_by_device=joules,
+            counted_spans=counted,
             config=self.config,
             meta=self.meta,
             start=self.start,

@@ -162,6 +162,22 @@ def energy_of(device: DeviceReadings, window: tuple[float, float] | None) -> Ene
     )
 
 
+def device_joules(readings: Readings, spans: Sequence[Span | None]) -> dict[str, float]:
+    """Return the joules of each device within some spans (unix s), by its counter, else by its power; by its id.
+
+    By the boards' sensors, not at the wall; empty unless all devices have readings.
+    """
+    by_device: dict[str, float] = {}
+    for device in readings.devices.values():
+        for energy in (energy_of(device, span) for span in spans):
+            joules = energy.integral_j if energy.counter_j is None else energy.counter_j
+            if joules is None:
+                return {}
+            name = device.uuid or device.key
+            by_device[name] = by_device.get(name, 0.0) + joules
+    return by_device
+
+
 def growth(time: Sequence[float], values: Sequence[float], window: Span | None) -> float | None:
     """Return by how much a counter grew within a window; None where its samples do not cover it."""
     return _over(time, values, window, lambda points: points[-1][1] - points[0][1])
