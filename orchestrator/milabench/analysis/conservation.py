@@ -13,20 +13,30 @@ TOLERANCE = 0.002
 
 
 def broken_laws(
-    ranks: Sequence[Series], window: Window | None, pauses: Sequence[Pause], processes: Mapping[int, int]
+    ranks: Sequence[Series], window: Window | None, pauses: Sequence[Pause], ends_ns: Mapping[int, Sequence[int]]
 ) -> Iterable[str]:
     """Yield a sentence, with the two figures, for each law that a launch breaks.
 
-    `processes` is in how many processes the steps of each rank were observed, as far as they said so.
+    `ends_ns` is when the window of a rank ended, in each of the processes that said so (monotonic).
     """
     for series in ranks:
-        if (count := processes.get(series.rank, 1)) > 1:
-            yield f"rank {series.rank}: steps of {count} processes; those of a rank come from 1"
+        ends = ends_ns.get(series.rank, ())
+        if len(ends) > 1:
+            yield f"rank {series.rank}: steps of {len(ends)} processes; those of a rank come from 1"
         part = part_of(series, window)
         spans = part.spans()
         if spans is not None:
             own = merged(pause for pause in pauses if pause.rank in (None, series.rank))
             yield from _broken_by(part, spans, own)
+            yield from _left_over(series.rank, spans, ends)
+
+
+def _left_over(rank: int, spans: Sequence[TimeSpan], ends_ns: Sequence[int]) -> Iterable[str]:
+    """Yield a sentence where steps, pauses and what is between them are not the whole window: it ends with a step."""
+    seconds = (spans[-1].stop_ns - spans[0].start_ns) / 1e9
+    left_s = (ends_ns[0] - spans[-1].stop_ns) / 1e9 if len(ends_ns) == 1 else 0.0
+    if left_s > TOLERANCE * (seconds + left_s):
+        yield f"rank {rank}: steps, pauses and the time between them are {seconds:.1f} s of a window of {seconds + left_s:.1f} s"
 
 
 def _broken_by(part: Part, spans: Sequence[TimeSpan], pauses: Sequence[TimeSpan]) -> Iterable[str]:

@@ -306,7 +306,7 @@ class MeasurementFold:
     def __init__(self) -> None:
         self.builders: dict[tuple[str, int], SeriesBuilder] = {}
         self.windows: dict[str, Window] = {}
-        self.processes: dict[tuple[str, int], set[int]] = {}
+        self.processes: dict[tuple[str, int], dict[int, int]] = {}
         self.metrics: dict[tuple[Any, ...], Metric] = {}
         self.device_memory: dict[str, float] = {}
         self.readings = Readings()
@@ -431,9 +431,9 @@ class MeasurementFold:
                 self.device_memory[name] = max(used, self.device_memory.get(name, 0.0))
 
     def _window(self, task: str, rank: int, data: Mapping[str, Any]) -> None:
-        if (pid := whole(data.get("pid"), 0)) > 0:
-            self.processes.setdefault((task, rank), set()).add(pid)
         start, stop = whole(data.get("start_ns"), -1), whole(data.get("stop_ns"), -1)
+        if (pid := whole(data.get("pid"), 0)) > 0:
+            self.processes.setdefault((task, rank), {})[pid] = stop
         if 0 <= start < stop:
             window = Window(
                 start_ns=start,
@@ -522,8 +522,8 @@ class MeasurementFold:
         inconsistencies: tuple[str, ...] = ()
         throughput: Throughput | None = None
         if ranks:
-            processes = {rank: len(pids) for (name, rank), pids in self.processes.items() if name == task}
-            inconsistencies = tuple(broken_laws(ranks, window, self.pauses, processes))
+            ends_ns = {rank: tuple(ends.values()) for (name, rank), ends in self.processes.items() if name == task}
+            inconsistencies = tuple(broken_laws(ranks, window, self.pauses, ends_ns))
             throughput = step_throughput(ranks, window, self.pauses, as_mapping(self.config.get("measure")))
         counted = tuple(self._counted_spans(throughput, window))
         joules, energy = self._energy(counted)

@@ -47,7 +47,7 @@ def _with_server(client: StepResult, server: StepResult, clocks: SharedClocks) -
     joules = device_joules(of_server, [span and (span[0] + later_s, span[1] + later_s) for span in spans])
     if bool(of_client.devices) > bool(own) or bool(of_server.devices) > bool(joules):
         return {}  # of some nothing is known
-    return {(server.step.node, device): value for device, value in joules.items()} | own
+    return {**{(server.step.node, device): value for device, value in joules.items()}, **own}
 
 
 def _with_energy(result: StepResult, used: Joules, users: Mapping[tuple[int, tuple[str, str]], int]) -> StepResult:

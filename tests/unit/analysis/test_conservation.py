@@ -42,6 +42,10 @@ BROKEN = {
         [window_of(7), window_of(8), *REGULAR],
         "rank 0: steps of 2 processes; those of a rank come from 1",
     ),
+    "a window that goes on after its last step": (
+        [window_of(7), *REGULAR[:60]],
+        "rank 0: steps, pauses and the time between them are 6.0 s of a window of 10.0 s",
+    ),
 }
 
 
