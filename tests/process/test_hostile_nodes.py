@@ -113,6 +113,24 @@ def test_no_shape_of_hello_or_reply_crashes_anything(
 
 
 @pytest.mark.parametrize(
+    "payload",
+    [
+        b"[]",
+        b"{}",
+        b'{"id": "x", "holders": []}',
+        b'{"id": 1, "holders": {}}',
+        b'{"id": 1, "holders": [7]}',
+        b'{"id": 1, "holders": ' + b"[" * 100_000,
+    ],
+)
+def test_no_shape_of_waiting_crashes_anything(outcome_of: Callable[..., Outcome], payload: bytes) -> None:
+    outcome = outcome_of(replacing("reply", payload, k="waiting"))
+    assert (outcome.name, outcome.why) == ("failed", "lost-node")
+    assert "its message 'waiting' cannot be read: " in outcome.detail
+    assert "\n" not in outcome.detail
+
+
+@pytest.mark.parametrize(
     ("header", "says"),
     [
         ({"k": "ended", "n": 100_000_000_000}, "`int` <= "),
