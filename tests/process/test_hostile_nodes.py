@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -386,3 +388,12 @@ def test_a_command_is_ended_whose_output_nobody_reads() -> None:
         return has_ended
 
     assert asyncio.run(work())
+
+
+def test_a_thousand_nodes_at_their_bounds_fit_into_600_mb() -> None:
+    """Each sends the longest record that there may be, and none its end."""
+    program = Path(__file__).parents[1] / "programs" / "thousand_nodes.py"
+    done = subprocess.run([sys.executable, program, "1000"], stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert found["lost"] == 0
+    assert 300 < found["held"] < found["grown"] < 500  # MiB; with the control plane itself 600 MB

@@ -50,7 +50,7 @@ REASONS: Mapping[Reason, str] = {
     "cut-off": "the records end before the step did",
     "dropped": "records were lost",
     "gaps": "the rate within steps is more than 5 % above that of the window, and no declared pause says why",
-    "inconsistent": "a moment counts twice or in no rate, items are of a declared pause, or a rank is several processes: it is invalid",
+    "inconsistent": "a moment counts twice or never, items are of a declared pause, a rank is several processes: it is invalid",
     "mixed": "steps of one job measured in different units, or the run was resumed although something had changed",
     "no-steady-state": "the rate still changes within the window, or it never left the warm-up",
     "nodes-differ": "replicates, or the two sides of a pair, ran on different nodes",
