@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 
 from tests.fuzz.harness import WIRE
 
-MEMORY_MIB = 600
+MEMORY_MIB = 300
 OUTPUT_MIB = 256
 EXIT_CODES = (0, 1, 2, 3, 4, 5, 6, 7, 8)
 ERRORS = (2, 3, 4, 5, 6)  # that say why in a line of standard error

@@ -76,7 +76,7 @@ def names() -> list[str]:
     text = (HERE / "loop_shapes" / "main.py").read_text()
     found = re.findall(r"^def (\w+)\((?:\w+=None|\*\*limits)?\):\n", text, re.MULTILINE)
     found += re.findall(r"^(\w+) = \w+$", text, re.MULTILINE)
-    helpers = {"validate", "jax_batches", "batches_of_lists"}
+    helpers = {"evaluate", "validate", "jax_batches", "batches_of_lists"}
     return [name for name in found if name not in helpers and importlib.util.find_spec(NEEDS.get(name, "json"))]
 
 

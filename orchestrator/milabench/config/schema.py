@@ -413,7 +413,7 @@ class NodeConfig:
     name: str = key("Name of the node; its address by default.", default="", same_as="ip")
     ip: str = key("Address or host name.")
     hostname: str = key("Name that launchers use; the address by default.", default="", same_as="ip")
-    port: Port = key("SSH port.", default=22, alias="sshport")
+    port: Port = key("SSH port; a tunnel to another machine needs another one than 22.", default=22, alias="sshport")
     user: str = key("User to log in as.", default="")
     main: bool = key("Whether it has rank 0 and everything that runs once; the first node by default.", default=False)
     gpu: GpuConfig | None = key("Its devices, where they differ from the system's.", default=None)

@@ -4,8 +4,10 @@ A step is as long as a nap, so that many programs fit on two processors.
 """
 
 import itertools
+import multiprocessing
 import os
 import queue
+import subprocess
 import sys
 import threading
 import time
@@ -172,6 +174,31 @@ def evaluation_in_a_child():
                     for _batch in evaluation:
                         work(0.002)
                 os._exit(0)
+
+
+def evaluation_in_a_spawned_child():
+    """A spawned process evaluates with a loader of its own while the parent trains."""
+    data, clock = loader(), OwnClock()
+    multiprocessing.get_context("spawn").Process(target=evaluate, daemon=True).start()
+    while True:
+        stepping(data, clock)
+
+
+def evaluate():
+    for _ in range(100):
+        validate(loader(20 * BATCH))
+
+
+def training_in_an_executed_child():
+    """Another program, which observes itself, beside the one that is measured; neither has a rank."""
+    data, clock = loader(), OwnClock()
+    program = "import benchmate, time\nfor _ in benchmate.observed(range(10**6), batch_size=16): time.sleep(0.001)"
+    with subprocess.Popen([sys.executable, "-c", program]) as child:
+        try:
+            while True:
+                stepping(data, clock)
+        finally:
+            child.kill()
 
 
 def two_processes():
