@@ -25,6 +25,7 @@ RUN = "suite-health"
 NOTHING_SELECTED = 3  # exit code of milabench where no selected benchmark can run
 SHOWN = ("install", "prepare", "run")  # what takes long: its output is shown as it comes
 MISCOUNT = 0.02
+SAMPLES = {"images/s", "samples/s", "pairs/s", "volumes/s", "molecules/s"}  # of what loaders count, too
 _MOST = 200  # characters of a reason
 _PATH = re.compile(r"(?<![\w.])(?:/[\w.@+-]+)+/")
 
@@ -86,6 +87,10 @@ def miscounted(metrics: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         times = max(ratio, 1 / ratio) if ratio > 0 else math.inf
         if not math.isfinite(times) or abs(times - round(times)) > MISCOUNT * times:
             yield f"{ratio:.3f} steps are observed for each of the program's"
+    counts_samples = any(metric["metric"] == "rate" and metric["units"] in SAMPLES for metric in metrics)
+    for metric in metrics if counts_samples else ():
+        if metric["metric"] == "audit_items" and abs(metric["value"] - 1) > MISCOUNT:
+            yield f"{metric['value']:.3f} items are counted for each sample of the program's loaders"
 
 
 def outcomes_of(report: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -16,7 +16,7 @@ from benchmate.patching import Patch, apply_when_imported
 from benchmate.ring import FLAGS, ITEMS, MILLI, PARTS, STEPS, WARM_UP, WINDOW_START, WINDOW_STOP
 from benchmate.session import Session
 
-METRIC = "audit"
+METRIC, ITEMS_METRIC = "audit", "audit_items"
 AGREE, EDGES = 0.01, 2
 """By how much two counts of one window may differ: this share, and so many steps, for both its borders."""
 
@@ -81,12 +81,16 @@ class Audit:
             ratios = [ratio for count in theirs if (ratio := ratio_of(ours, count)) is not None]
             best = min(ratios, key=lambda ratio: abs(ratio - 1), default=None)
             word = "nothing to compare with" if best is None else "they agree" if best == 1 else f"{best:.3f} of them"
+            each = items_ratio(ours, theirs[0])
+            word += "" if each in (None, 1) else f", {each:.3f} items for each of the loaders"
             print(
                 f"audit of {observer.task}, {(stop_ns - start_ns) / 1e9:.2f} s: {'; '.join(lines)}: {word}",
                 file=sys.stderr,
             )
             if best is not None:
                 self._session.metric(METRIC, best, direction="none", part=observer.task)
+            if each is not None:
+                self._session.metric(ITEMS_METRIC, each, direction="none", part=observer.task)
 
 
 def observed_count(observer: Observer, start_ns: int, stop_ns: int) -> Count:
@@ -107,6 +111,14 @@ def ratio_of(ours: Count, theirs: Count) -> float | None:
         return None
     allowed = EDGES + AGREE * theirs.steps
     return 1.0 if abs(ours.steps - theirs.steps) <= allowed else ours.steps / theirs.steps
+
+
+def items_ratio(ours: Count, theirs: Count) -> float | None:
+    """Return our items over theirs, 1 where both agree; None where either is not known."""
+    if not theirs.steps or not theirs.items or ours.items is None:
+        return None
+    allowed = theirs.items * (EDGES / theirs.steps + AGREE)
+    return 1.0 if abs(ours.items - theirs.items) <= allowed else ours.items / theirs.items
 
 
 def _items(items: float | None) -> str:

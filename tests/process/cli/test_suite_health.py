@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import ROOT, Said
-from tests.suite_health import plain_reason, shard_of, united
+from tests.suite_health import miscounted, plain_reason, shard_of, united
 
 GROUPS = {"a": "torch", "b": "trl", "c": "torch", "d": "jax", "e": "vision"}
 
@@ -39,6 +39,27 @@ def test_shards_are_united() -> None:
         "versions": {"jax": "0.10", "torch": "2.12.0, 2.13.0"},
         "benchmarks": {"a": bad, "b": good},
     }
+
+
+@pytest.mark.parametrize(
+    ("units", "audit", "items", "why"),
+    [
+        ("images/s", 1.0, 1.0, []),
+        ("images/s", 0.25, 1.0, []),  # of four loaders' batches, or optimizers' steps, one is a step
+        ("images/s", 0.958, 1.0, ["0.958 steps are observed for each of the program's"]),
+        ("images/s", 1.0, 0.375, ["0.375 items are counted for each sample of the program's loaders"]),
+        ("tokens/s", 1.0, 128.0, []),
+    ],
+)
+def test_a_count_that_the_program_does_not_share_is_told(
+    units: str, audit: float, items: float, why: list[str]
+) -> None:
+    metrics: list[dict[str, object]] = [
+        {"metric": "rate", "value": 100.0, "units": units},
+        {"metric": "audit", "value": audit, "units": ""},
+        {"metric": "audit_items", "value": items, "units": ""},
+    ]
+    assert list(miscounted(metrics)) == why
 
 
 @pytest.mark.e2e
