@@ -48,7 +48,8 @@ class InstallOptions:
     complete environments; `update` rebuilds those that are not pinned, with the newest packages. `ignore_space` begins also
     where the disk seems too small. `pip` are pip's settings; None asks pip, once, when something is to be built. `uv` is the
     program; None uses pip. `is_sealed`: nothing is asked but what `pip` and `environ` name, neither a network nor what the
-    suite says of indexes. `devices` are the kinds of accelerators that the machine has, as far as anybody knows.
+    suite says of indexes. `capsule` is the folder of the capsule that everything is from. `devices` are the kinds of
+    accelerators that the machine has, as far as anybody knows.
     """
 
     # No Path: these options are pickled for other machines, and Python 3.13 moved its classes to another module.
@@ -59,6 +60,7 @@ class InstallOptions:
     update: bool = False
     ignore_space: bool = False
     is_sealed: bool = False
+    capsule: str = ""
     devices: tuple[str, ...] = ()
     pip: Mapping[str, str] | None = None
     uv: str | None = field(default_factory=lambda: find_uv(os.environ))

@@ -41,10 +41,15 @@ def venv_link(dirs: Dirs, group: str) -> Path:
 
 
 def is_complete(dirs: Dirs, spec: VenvSpec) -> bool:
-    """Return whether the environment was built completely from this specification and can measure as it was built."""
+    """Return whether the environment was built completely from this specification and can measure as it was built.
+
+    One that holds what only a capsule vouches for is complete for the suite of that capsule alone.
+    """
     folder = store_folder(dirs, spec)
-    is_built = _read_marker(folder / COMPLETE).get("digest") == spec.digest and (folder / "bin" / "python").exists()
-    return is_built and not altered_instruments(folder)
+    marker = _read_marker(folder / COMPLETE)
+    is_built = marker.get("digest") == spec.digest and (folder / "bin" / "python").exists()
+    is_own = marker.get("capsule") in (None, Path(dirs.cache).parent.name)
+    return is_built and is_own and not altered_instruments(folder)
 
 
 def is_made(venv: Path) -> bool:

@@ -214,8 +214,18 @@ class VenvBuild:
             )
         notes += self._overridden()
         notes += self._verify()
-        _mark_complete(folder, spec, installer.name, self._shims)
+        _mark_complete(folder, spec, installer.name, self._shims, self._unchecked_capsule(python))
         return notes
+
+    def _unchecked_capsule(self, python: str) -> str:
+        """Return the name of the capsule that something here is from which no lock's hash has checked; empty for none."""
+        if not self._options.capsule:
+            return ""
+        home = Path(self._options.capsule).resolve()
+        is_checked = self._spec.is_hashed and not Path(python).resolve().is_relative_to(home)
+        # What builds an sdist is in no lock.
+        is_checked = is_checked and not any((home / "wheels").glob("*[!l]"))
+        return "" if is_checked else home.name
 
     def _install(self, requirements: str, limits: str | None, upgrade: bool, preferred: str | None) -> InstallCommand:
         """Install the requirement file; return the command that did it.
@@ -524,7 +534,7 @@ def running_python() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def _mark_complete(folder: Path, spec: VenvSpec, installer: str, shims: Sequence[str]) -> None:
+def _mark_complete(folder: Path, spec: VenvSpec, installer: str, shims: Sequence[str], capsule: str) -> None:
     """Write the marker last, and to disk before it has its name: its presence claims that everything else exists."""
     marker = {
         "digest": spec.digest,
@@ -537,6 +547,7 @@ def _mark_complete(folder: Path, spec: VenvSpec, installer: str, shims: Sequence
         "benchmate": spec.benchmate,
         "installer": installer,
         "shims": list(shims),
+        **({"capsule": capsule} if capsule else {}),
         **({"commits": dict(spec.commits)} if spec.commits else {}),
         "made": time.time(),
     }

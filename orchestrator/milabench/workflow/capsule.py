@@ -77,6 +77,7 @@ def install_from(file: Path, options: SuiteOptions, session: Session, settings: 
         force=settings.force,
         ignore_space=settings.ignore_space,
         is_sealed=True,
+        capsule=str(home),
         devices=kinds_of_devices(context.machine),
         # As a URL: a folder may have a space or a comma in its name.
         pip={"no-index": "true", "find-links": (home / "wheels").as_uri()},

@@ -30,7 +30,7 @@ from tests.process.install.places import wheel
 from tests.processes import CEILING_S, started, until
 
 from .docker import fake_docker
-from .installable import BENCHMATE, instruments
+from .installable import BENCHMATE, installable, instruments
 from .test_bad_places import disk
 
 WORDS = "import os, pathlib\nassert pathlib.Path(os.environ['MILABENCH_DIR_DATA'], 'tiny', 'words').read_text() == 'packed'\n"
@@ -362,3 +362,35 @@ def test_instruments_with_more_than_theirs_are_found_and_reach_no_other_suite(
     base = Path(environ["MILABENCH_BASE"])
     assert not (base / "cache" / "wheels").exists()
     assert [file.name for file in base.glob("venv/.store/*/lib/python*/site-packages/sitecustomize*")] == []
+
+
+@pytest.mark.slow
+def test_what_only_a_capsule_vouches_for_serves_no_other_suite(
+    milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path, contents: tuple[Content, ...]
+) -> None:
+    """A lock without hashes: the same text, and so the same digest, stands for packages of another origin."""
+    _, variables, _ = installable(tmp_path, environ["MILABENCH_BASE"])
+    environ |= variables
+    requirement = FILES | {"requirements.in": "tool==1\n"}
+    for folder, more in ((tmp_path / "theirs", {"evil.py": "evil = 1\n"}), (tmp_path / "wheels", {})):
+        folder.mkdir(exist_ok=True)
+        wheel(folder, "tool", "1", more=more)
+    evil = next((tmp_path / "theirs").glob("*.whl"))
+    parts = changed(contents, f"wheels/{evil.name}", evil.read_bytes())
+    parts = changed(parts, "suite/benchmarks/tiny/requirements.in", requirement["requirements.in"].encode())
+    path = tmp_path / "evil"
+    write_capsule(path, manifest_of(parts), parts)
+    own = tmp_path / "own"
+    own.mkdir()
+    for name, text in requirement.items():
+        (own / name).write_text(text)
+    (tmp_path / "own.yaml").write_text(SUITE.replace("benchmarks/tiny", "own"))
+
+    assert milabench("install", "--from", str(path)).code == 0
+    (environment,) = (each for each in Path(environ["MILABENCH_BASE"], "venv", ".store").iterdir() if each.is_dir())
+    assert list(environment.rglob("evil.py"))
+    said = milabench("install", "--config", str(tmp_path / "own.yaml"))
+    assert said.code == 0, said.err
+    assert [each for each in environment.parent.iterdir() if each.is_dir()] == [environment]
+    assert not list(environment.rglob("evil.py"))
+    assert "nothing to do" in milabench("install", "--from", str(path)).err  # with what is there now
