@@ -30,10 +30,8 @@ def make_digits() -> None:
     """Images of 28 x 28, each a noisy pattern of its class."""
     made = Path(os.environ["MILABENCH_DIR_DATA"]) / "mnist-patterns"
     benchmate.prepare_folder(made, {"seed": SEED, **FILES}, lambda folder: write(folder / "MNIST" / "raw"))
-    link = Path("MNIST")
-    if link.is_symlink():  # else it is somebody's own
-        link.unlink()
-    link.symlink_to(os.path.relpath(made / "MNIST"))
+    target = os.path.relpath(made / "MNIST")
+    benchmate.prepare_file(Path("MNIST"), {"link to": target}, lambda link: link.symlink_to(target))
 
 
 def write(folder: Path) -> None:

@@ -30,10 +30,13 @@ def main() -> None:
 
 def make(wanted: Recipe) -> None:
     """Make what is not there yet. An interrupted prepare continues."""
+    if wanted.folder.is_dir() and any(wanted.folder.iterdir()) and not wanted.index.is_file():
+        sys.exit(f"error: {wanted.folder}: was not made by milabench, so it stays; move it away")
     known = wanted.checksums()
     missing = [number for number in range(wanted.files) if number not in known or not wanted.path(number).is_file()]
     bytes_needed = len(missing) * wanted.bytes
     wanted.folder.mkdir(parents=True, exist_ok=True)
+    wanted.index.touch()  # before the first file: with it the folder is ours
     free = shutil.disk_usage(wanted.folder).free
     if bytes_needed > free:
         sys.exit(f"error: {wanted.folder}: {bytes_needed} bytes are to be written, and {free} are free")

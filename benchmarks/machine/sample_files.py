@@ -44,14 +44,14 @@ class Recipe:
         return file.getvalue()
 
     @property
-    def _list(self) -> Path:
+    def index(self) -> Path:
         return self.folder / "checksums.txt"
 
     def checksums(self) -> dict[int, int]:
         """The checksum of every file that was made, by its number; a line that an interruption left short is none."""
-        if not self._list.is_file():
+        if not self.index.is_file():
             return {}
-        lines = [line.split() for line in self._list.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        lines = [line.split() for line in self.index.read_text().splitlines(keepends=True) if line.endswith("\n")]
         return {int(words[0]): int(words[1]) for words in lines if len(words) == 2}
 
     def make(self, number: int) -> None:
@@ -64,7 +64,7 @@ class Recipe:
             fresh.rename(path)
         finally:
             fresh.unlink(missing_ok=True)
-        with self._list.open("a") as file:
+        with self.index.open("a") as file:
             file.write(f"{number} {zlib.crc32(data)}\n")
 
 

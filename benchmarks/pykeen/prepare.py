@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 from pathlib import Path
+
+from benchmate.prepared_data import exclusive, hidden_folder
 
 
 def main() -> None:
@@ -14,19 +15,18 @@ def main() -> None:
     args, _ = parser.parse_known_args()
     # PyKEEN takes a file that is there for whole, also what a download that was killed has left: so it downloads elsewhere.
     home = Path(os.environ["PYSTOW_HOME"])
-    partial = home.with_name(f"{home.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    os.environ["PYSTOW_HOME"] = str(partial)  # read when pykeen is imported
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with exclusive(home), hidden_folder(home) as partial:
+        os.environ["PYSTOW_HOME"] = str(partial)  # read when pykeen is imported
 
-    from pykeen.datasets import get_dataset
+        from pykeen.datasets import get_dataset
 
-    dataset = get_dataset(dataset=args.dataset)
-    for downloaded in partial.glob("pykeen/datasets/*"):
-        kept = home / downloaded.relative_to(partial)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        if not kept.exists():  # whoever put it there
-            downloaded.rename(kept)
-    shutil.rmtree(partial, ignore_errors=True)
+        dataset = get_dataset(dataset=args.dataset)
+        for downloaded in partial.glob("pykeen/datasets/*"):
+            kept = home / downloaded.relative_to(partial)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            if not os.path.lexists(kept):  # whoever put it there
+                downloaded.rename(kept)
     print(f"{args.dataset}: {dataset.training.num_triples} training triples, {dataset.num_entities} entities")
 
 

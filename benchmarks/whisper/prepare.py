@@ -28,11 +28,9 @@ def main() -> None:
     benchmate.prepare_file(args.model, {"seed": SEED, "dims": dims}, lambda path: write_model(path, dims))
     for audio in sorted(set(args.audio)):
         benchmate.prepare_file(audio, {"seed": SEED, "windows": windows}, lambda path: write_audio(path, windows))
+    program = imageio_ffmpeg.get_ffmpeg_exe()
     link = args.model.parent / "bin" / "ffmpeg"
-    link.parent.mkdir(exist_ok=True)
-    if link.is_symlink():  # else it is somebody's own
-        link.unlink()
-    link.symlink_to(imageio_ffmpeg.get_ffmpeg_exe())
+    benchmate.prepare_file(link, {"link to": program}, lambda path: path.symlink_to(program))
 
 
 def write_model(path: Path, dims: dict[str, int]) -> None:

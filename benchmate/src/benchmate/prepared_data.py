@@ -34,7 +34,7 @@ def make_folder(folder: Path, recipe: Mapping[str, object], make: Callable[[Path
         except OSError:  # there is one
             # Of another machine that was faster, where the file system has no locks; else of another recipe.
             if not _is_made_by(folder / RECIPE, text):
-                _require_ours(folder, folder / RECIPE, text)
+                require_ours(folder, folder / RECIPE, text)
                 folder.rename(work / "replaced")
                 fresh.rename(folder)
 
@@ -64,15 +64,15 @@ def _make_unless_there(path: Path, marker: Path, recipe: str, put: Callable[[Pat
         path.parent.mkdir(parents=True, exist_ok=True)
         with exclusive(path):
             if not (path.exists() and _is_made_by(marker, recipe)):
-                _require_ours(path, marker, recipe)
-                with _hidden_folder(path) as work:
+                require_ours(path, marker, recipe)
+                with hidden_folder(path) as work:
                     put(work)
                 print(f"{path}: made")
                 return
     print(f"{path}: already there")
 
 
-def _require_ours(path: Path, marker: Path, recipe: str) -> None:
+def require_ours(path: Path, marker: Path, recipe: str) -> None:
     """Exit where something that was not made here is in the way; an empty folder is nothing."""
     is_empty = path.is_dir() and not path.is_symlink() and not any(path.iterdir())
     if os.path.lexists(path) and not marker.is_file() and not is_empty:
@@ -98,7 +98,8 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _hidden_folder(path: Path) -> Iterator[Path]:
+def hidden_folder(path: Path) -> Iterator[Path]:
+    """Make a folder beside `path` to make it in, for the time of the context; `exclusive` removes one that a kill left."""
     work = Path(tempfile.mkdtemp(prefix=_prefix(path), dir=path.parent))
     try:
         yield work

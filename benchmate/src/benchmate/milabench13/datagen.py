@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmate.prepared_data import exclusive
+from benchmate.prepared_data import RECIPE, exclusive, require_ours
 
 CLASSES = 1000
 DEFAULT_SIZE = (3, 384, 384)
@@ -62,6 +62,10 @@ def generate_fakeimagenet(args: argparse.Namespace | None = None) -> None:
     root = Path(args.output, "FakeImageNet")
     root.mkdir(parents=True, exist_ok=True)
     with exclusive(root):
+        marker = root.with_name(f".{root.name}.{RECIPE}")
+        if not (root / "done").is_file():
+            require_ours(root, marker, "{}")
+        marker.write_text("{}")
         for split, count in counts.items():
             _make_split(root / split, split, count, args.image_size)
         labels = sorted({int(entry.name) for entry in root.glob("*/*/") if entry.name.isdigit()})
