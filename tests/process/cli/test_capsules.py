@@ -110,7 +110,7 @@ def left(base: Path) -> list[str]:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_a_suite_is_installed_prepared_and_run_and_every_report_names_its_capsule(
     milabench: Callable[..., Said], environ: dict[str, str], packed: Path, contents: tuple[Content, ...]
 ) -> None:
@@ -145,7 +145,7 @@ def test_a_suite_is_installed_prepared_and_run_and_every_report_names_its_capsul
     assert "suite.yaml: was changed since it was unpacked from a capsule" in said.err.splitlines()[-1]
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_two_installations_of_one_capsule_at_once_share_what_the_first_has_made(
     environ: dict[str, str], packed: Path
 ) -> None:
@@ -164,7 +164,7 @@ def test_two_installations_of_one_capsule_at_once_share_what_the_first_has_made(
     assert len([path for path in Path(environ["MILABENCH_BASE"], "venv", ".store").iterdir() if path.is_dir()]) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_an_image_that_is_gone_comes_back_from_the_file(
     milabench: Callable[..., Said], environ: dict[str, str], with_image: Path, tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_suite_beyond_a_limit_is_told_the_limit(environ: dict[str, str], tmp_p
     assert len(said.err) < 20_000
 
 
+@pytest.mark.e2e
 def test_the_largest_suite_that_is_allowed_is_checked_and_shown(environ: dict[str, str], tmp_path: Path) -> None:
     axes = "".join(f"    k{number}: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n" for number in range(4))
     file = tmp_path / "suite.yaml"

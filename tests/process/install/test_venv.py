@@ -232,6 +232,7 @@ def test_an_interrupt_ends_what_was_started_and_leaves_nothing_that_counts(
     assert not list((place.base / "venv" / ".store").glob("*/.complete"))
 
 
+@pytest.mark.e2e
 def test_without_uv_pip_gives_the_same_environment(place: Place) -> None:
     (outcome,) = place.install(place.spec(place.lock("tool==1")), uv=None)
     assert ready(outcome).is_new

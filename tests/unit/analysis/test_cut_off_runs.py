@@ -46,7 +46,7 @@ def test_a_run_whose_file_is_cut_off_at_any_byte_is_read(recorded: Path, tmp_pat
     shutil.copytree(recorded, run)
     whole = (run / name).read_bytes()
     planned = {"digits", "sft"}
-    for size in thinned(range(len(whole))):
+    for size in thinned(range(len(whole)), 11):
         (run / name).write_bytes(whole[:size])
         found = open_run(run)
         assert attempts(found.journal) is not None
@@ -79,7 +79,7 @@ def test_a_run_of_jobs_whose_file_is_cut_off_at_any_byte_is_read(submitted: Path
     run = tmp_path / submitted.name
     shutil.copytree(submitted, run)
     whole = (run / name).read_bytes()
-    for size in thinned(range(len(whole))):
+    for size in thinned(range(len(whole)), 11):
         (run / name).write_bytes(whole[:size])
         found = open_run(run)
         summary = summarise(found)
@@ -101,7 +101,7 @@ def test_only_the_scheduler_ends_a_share_that_left_steps_undone(submitted: Path,
     run = tmp_path / submitted.name
     shutil.copytree(submitted, run)
     whole = (run / name).read_bytes()
-    for size in thinned(range(len(whole))):
+    for size in thinned(range(len(whole)), 11):
         (run / name).write_bytes(whole[:size])
         found = open_run(run)
         for share in found.shares.values():
@@ -114,7 +114,7 @@ def test_what_is_cut_off_never_becomes_a_success(recorded: Path, tmp_path: Path)
     run = tmp_path / recorded.name
     shutil.copytree(recorded, run)
     journal = (run / "journal.jsonl").read_bytes()
-    for size in thinned(range(len(journal))):
+    for size in thinned(range(len(journal)), 11):
         (run / "journal.jsonl").write_bytes(journal[:size])
         (failed,) = [bench for bench in summarise(open_run(run)).benchmarks if bench.bench == "sft"]
         assert failed.outcome in ("failed", "missing")

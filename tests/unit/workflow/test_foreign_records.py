@@ -56,7 +56,7 @@ JOURNAL: tuple[dict[str, Any], ...] = (
     {"step": "digits.D0", "attempt": 2, "state": "ended", "outcome": "passed"},
 )
 REPORTED = ("report.json",)
-SAMPLE = len(thinned(range(300)))  # mutations of each kind of file
+SAMPLE = len(thinned(range(300), 10))  # mutations of each kind of file
 
 
 def events() -> Iterable[Event]:
