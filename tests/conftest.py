@@ -28,6 +28,9 @@ pytest_plugins = ["tests.ceiling"]
 # A Python that gets SIGABRT at a test's ceiling writes the stacks of all its threads.
 os.environ["PYTHONFAULTHANDLER"] = "1"
 
+# What a test writes need not outlast the machine: to wait for the disk was a seventh of the time of the unit tests.
+pytest.MonkeyPatch().setattr(os, "fsync", lambda descriptor: None)
+
 INHERITED = ("MILABENCH_", "CUDA_", "SLURM_", "VOIR", "DATA_FD", "HF_")
 
 
