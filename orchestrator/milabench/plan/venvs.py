@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
@@ -141,6 +142,12 @@ class VenvSpec:
     def is_for_cpu(self) -> bool:
         """No CUDA package may get into it."""
         return "cpu" in (self.variant, self.arch if not self.is_pinned else "")
+
+    @property
+    def cuda(self) -> int:
+        """The version of CUDA that its packages are built for; 0 where the lock names none."""
+        found = (re.fullmatch(r"nvidia-[a-z]+-cu(\d+)", pin.name) for pin in self.lock.pins)
+        return max((int(match[1]) for match in found if match), default=0)
 
     @property
     def torch_backend(self) -> str | None:

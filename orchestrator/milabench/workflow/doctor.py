@@ -27,11 +27,9 @@ from milabench.workflow.environments import environment_folders
 from milabench.workflow.files import base_folder
 from milabench.workflow.node_query import HostReport, node_addresses, node_of, query_nodes
 from milabench.workflow.options import Session, SuiteOptions
-from milabench.workflow.preflight import missing_environments, missing_preparations
+from milabench.workflow.preflight import TORCH_CUDA, driver_cuda, missing_environments, missing_preparations
 
 LOW_DISK_GIB = 5
-TORCH_CUDA = 13
-"""The CUDA for which the torch of constraints/cuda.txt is built."""
 SLURM_S = 5.0  # for each question to Slurm
 
 
@@ -87,8 +85,10 @@ def check_accelerated(node: Node, include: str = sysconfig.get_path("include")) 
     if not Path(include, "Python.h").exists():
         says = f"no Python.h in {include}: torch.compile, Triton and vLLM compile with it; install python3-dev"
         yield NodeFinding(what="headers", state="note", says=says)
-    cuda = str(node.details.get("cuda") or "").partition(".")[0]
-    if cuda.isdigit() and int(cuda) < TORCH_CUDA:
+    if off := [str(device.index) for device in node.devices if device.details.get("persistence") is False]:
+        says = f"off for {', '.join(off)}: the driver starts anew for each command, in seconds; `nvidia-smi -pm 1` keeps it"
+        yield NodeFinding(what="persistence", state="note", says=says)
+    if driver_cuda(node) < TORCH_CUDA:
         says = (
             f"{node.details.get('driver')} is made for CUDA {node.details['cuda']}; torch of constraints/cuda.txt needs"
             f" CUDA {TORCH_CUDA} and would use the processor: install a driver of 580 or later, or an older torch"

@@ -5,6 +5,7 @@ A marker file records that a prepare.py has passed with these arguments, program
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -35,6 +36,9 @@ from milabench.workflow.context import CommandContext, on_this_machine
 from milabench.workflow.files import display_path
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.remote_nodes import environment_marks, is_needed_here, remote_paths_exist, require_healthy
+
+TORCH_CUDA = 13
+"""The version of CUDA that torch of constraints/cuda.txt is for."""
 
 
 def missing_environments(context: CommandContext) -> tuple[str, ...]:
@@ -90,6 +94,36 @@ def require_installed(context: CommandContext) -> None:
     _require_none("not installed", missing_environments(context), "install", context)
 
 
+def driver_cuda(node: Node) -> float:
+    """Return the version of CUDA that the driver of a node is made for, 12.4 say; inf where nobody tells."""
+    try:
+        return float(node.details["cuda"])
+    except (KeyError, TypeError, ValueError):
+        return math.inf
+
+
+def require_drivers(context: CommandContext) -> None:
+    """Raise EnvironmentFailed where torch or JAX of an environment would use the processor, its CUDA being newer than a driver.
+
+    With `--ignore-node-checks` it is a warning.
+    """
+    oldest = min(context.nodes, key=driver_cuda)
+    if context.plan_context.current_env is not None or driver_cuda(oldest) >= TORCH_CUDA:
+        return  # without reading a lock, which takes 15 ms for each environment
+    problems = [
+        f"{oldest.name}: the driver {oldest.details.get('driver')} is made for CUDA {driver_cuda(oldest):g}, and {venv.group}"
+        f" needs CUDA {venv.cuda}: {', '.join(venv.benches)} would use the processor"
+        for venv in environments.decide_install(context).venvs
+        if venv.cuda > driver_cuda(oldest)
+    ]
+    if context.options.ignore_node_checks:
+        for problem in problems:
+            context.session.warn(problem)
+    elif problems:
+        hint = "install a driver of 580 or later, leave them out, or run all the same with --ignore-node-checks"
+        raise EnvironmentFailed("\nerror: ".join([*problems, hint]))
+
+
 def require_current_locks(context: CommandContext) -> None:
     """Raise EnvironmentFailed for the selected benchmarks whose lock was made from other requirements or constraints.
 
@@ -135,6 +169,7 @@ def lacking_preparations(context: CommandContext, plan: Plan) -> Plan:
     """
     require_healthy(context)
     require_installed(context)
+    require_drivers(context)
     at_once = on_this_machine(context)
     preparations = preparation_steps(at_once)
     marks, markers = environment_marks(context, plan), remote_markers(preparations, at_once)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from milabench.facts.model import Node
-from milabench.workflow.doctor import TORCH_CUDA, check_accelerated
+import pytest
+
+from milabench.errors import EnvironmentFailed
+from milabench.facts.model import Device, Node
+from milabench.plan.requirements import RequirementFile
+from milabench.plan.venvs import InstallPlan, VenvRequest, plan_venvs
+from milabench.workflow import environments
+from milabench.workflow.doctor import check_accelerated
+from milabench.workflow.preflight import TORCH_CUDA, require_drivers
 
 ROOT = Path(__file__).resolve().parents[3]
+LOCKS = {"sft": "torch==2.13.0\nnvidia-nccl-cu13==2.29.7\n", "flax": "jax==0.10.2\nnvidia-nccl-cu12==2.32.3\n"}
 
 
 def said(tmp_path: Path, **details: str) -> list[tuple[str, str]]:
@@ -24,6 +35,44 @@ def test_a_driver_that_is_older_than_torch_is_bad(tmp_path: Path) -> None:
     (tmp_path / "Python.h").touch()
     assert said(tmp_path, driver="555.42", cuda="12.5") == [("driver", "bad")]
     assert said(tmp_path, driver="580.65", cuda="13.0") == []
+
+
+def test_a_driver_that_starts_anew_for_each_command_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "Python.h").touch()
+    devices = tuple(
+        Device(index=index, uuid=f"{index}", name="H100", arch="cuda", memory_mib=1, details={"persistence": is_on})
+        for index, is_on in enumerate((True, False, None, False))
+    )
+    (found,) = check_accelerated(Node(devices=devices), str(tmp_path))
+    assert (found.what, found.state, found.says[:12]) == ("persistence", "note", "off for 1, 3")
+
+
+@pytest.mark.parametrize(("cuda", "stopped"), [("11.8", ["sft", "flax"]), ("12.8", ["sft"]), ("13.0", []), (None, [])])
+def test_a_run_whose_environment_the_driver_is_too_old_for_does_not_begin(
+    monkeypatch: pytest.MonkeyPatch, cuda: str | None, stopped: list[str]
+) -> None:
+    requests = [
+        VenvRequest(
+            bench=name, group=name, variant="cuda", requirements=(RequirementFile(name=name, text=text),),
+            constraints=None, pip={}, arch="cuda",
+        )
+        for name, text in LOCKS.items()
+    ]  # fmt: skip
+    venvs = plan_venvs(requests, benchmate="b", python="3.12", platform="linux-x86_64")
+    monkeypatch.setattr(environments, "decide_install", lambda _: InstallPlan(venvs=venvs, sources=()))
+    warnings: list[str] = []
+    nodes = [Node(details={"driver": "580.1", "cuda": "13.0"}), Node(name="old", details={"driver": "1", "cuda": cuda})]
+    context: Any = SimpleNamespace(
+        nodes=nodes,
+        plan_context=SimpleNamespace(current_env=None),
+        options=SimpleNamespace(ignore_node_checks=True),
+        session=SimpleNamespace(warn=warnings.append),
+    )
+    require_drivers(context)
+    assert [line.partition(": ")[2].partition(" and ")[2].partition(" needs")[0] for line in warnings] == stopped
+    context.options.ignore_node_checks = False
+    with pytest.raises(EnvironmentFailed, match=r"old: the driver 1 .* would use") if stopped else nullcontext():
+        require_drivers(context)
 
 
 def test_the_cuda_of_torch_is_that_of_its_constraints() -> None:

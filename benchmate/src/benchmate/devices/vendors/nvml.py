@@ -153,6 +153,7 @@ def _nvidia_device(nvml: Nvml, index: int) -> Dict[str, Any]:
     limit = nvml.number("nvmlDeviceGetPowerManagementLimit", device)
     default = nvml.number("nvmlDeviceGetPowerManagementDefaultLimit", device)
     mig = nvml.mode("nvmlDeviceGetMigMode", device)
+    persistence = nvml.number("nvmlDeviceGetPersistenceMode", device)
     return {
         "index": index,
         "uuid": nvml.text("nvmlDeviceGetUUID", device),
@@ -166,6 +167,7 @@ def _nvidia_device(nvml: Nvml, index: int) -> Dict[str, Any]:
         "mem_clock_max_mhz": nvml.number("nvmlDeviceGetMaxClockInfo", device, ctypes.c_uint(Nvml.MEMORY)),
         "ecc": nvml.mode("nvmlDeviceGetEccMode", device),
         "mig": mig,
+        "persistence": None if persistence is None else bool(persistence),
         "processes": nvml.processes(device),
         **({"slices": nvml.slices(device)} if mig else {}),
     }
