@@ -156,8 +156,8 @@ OUT ?= $(BASE)/gpu
 WHEELS ?= build/gpu-wheels
 GPU = build/gpu
 gpu:
-	@$(PYTHON) tests/gpu/environment.py $(GPU) $(WHEELS)
-	@GPU_WHEELS=$(abspath $(WHEELS)) $(GPU)/bin/python -m tests.gpu --part $(PART) --out $(OUT) $(if $(FROM),--from $(FROM))
+	@began=$$(date +%s); $(PYTHON) tests/gpu/environment.py $(GPU) $(WHEELS) && \
+	GPU_BEGAN=$$began GPU_WHEELS=$(abspath $(WHEELS)) $(GPU)/bin/python -m tests.gpu --part $(PART) --out $(OUT) $(if $(FROM),--from $(FROM))
 
 gpu-wheels: $(VENV)/.installed
 	@$(BIN)/python tests/gpu/wheels.py $(WHEELS)

@@ -13,6 +13,7 @@ benchmark = Benchmark(
     ),
     module="cleanrl.{algorithm}",
     requirements="../_environments/rl",
+    packages=("gym", "gymnasium", "numpy", "stable_baselines3", "tensorboard", "torch"),
     options={
         "algorithm": "ppo",
         # The mean return of the last episodes below which the training counts as wrong; null: none.

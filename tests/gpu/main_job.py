@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
@@ -36,8 +37,16 @@ def estimates(benchmark: str) -> tuple[float | None, float | None]:
     return None, None
 
 
+def communicators(text: str) -> int:
+    """Return how many communicators NCCL made in one process, at most, as its NCCL_DEBUG=INFO says."""
+    made = Counter(re.findall(r"^\S+:(\d+):\d+ \[\d+\] NCCL INFO .*Init COMPLETE", text, re.MULTILINE))
+    return max(made.values(), default=0)
+
+
 def must(said: Said, verb: str) -> None:
     """Skip where the benchmark cannot run here, and fail where the command did."""
+    if "not in the cache, and" in said.err:
+        skip(f"needs a network: {said.error.removeprefix('error: ')[:200]}")
     if said.code == NOTHING_SELECTED or "not installed in" in said.err:
         missing = re.findall(r"(?<=: )\S+(?=: not installed)", said.err)
         skip(f"not installed: {', '.join(missing)}" if missing else said.error.removeprefix("error: ")[:200])
@@ -51,7 +60,7 @@ def main(suite: str, benchmark: str) -> None:
     size = ["--size", "tiny" if is_simulated() else "device"] if suite == "standard" else []
     words = ["--use-current-env", "--config", f"config/{suite}.yaml", "--select", benchmark, *size]
     words += [word for override in SHORTER.get(benchmark, ()) for word in ("--override", override)]
-    environ = {}
+    environ = {"NCCL_DEBUG": "INFO"} if benchmark == "links" else {}
     if is_simulated():
         script = Path(os.environ.get("TMPDIR", "/tmp"), "devices.json")
         script.write_text(json.dumps(described(BUSY)))
@@ -78,6 +87,11 @@ def main(suite: str, benchmark: str) -> None:
     if trials and bench["perf"] is not None:
         # The trial times many products between two marks of the device, the rate each of them.
         number("rate / trial of bf16", bench["perf"] / trials[0], "x", at_least=0.98, at_most=1.02, timed=True)
+    if benchmark == "links" and not is_simulated():
+        runs = sorted(Path(os.environ["GPU_BASE"], "runs").glob("*/links*.std*"), key=lambda path: path.stat().st_mtime)
+        newest = [path for path in runs if path.parent == runs[-1].parent]
+        count = communicators("\n".join(path.read_text(errors="replace") for path in newest))
+        number("communicators of NCCL in a process", count, "", at_least=1, at_most=1)
     memory_gib, minutes = estimates(benchmark)
     if is_simulated():
         not_shown("the memory of a device")

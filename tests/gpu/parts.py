@@ -52,7 +52,7 @@ PART_1 = (
 )
 
 
-def _check(name: str, what: str, limit_s: float = 60, needs_simulation: bool = False) -> Program:
+def _check(name: str, what: str, limit_s: float = 120, needs_simulation: bool = False) -> Program:
     return Program(name, what, "tests.gpu.validation", limit_s, (name,), needs_simulation=needs_simulation)
 
 
@@ -61,10 +61,18 @@ PART_2 = (
     _check("idle", "one that holds memory and does nothing fails `usage` by its load"),
     _check("memory", "one that uses little memory fails `usage` by its memory"),
     _check("elsewhere", "one that works on the host fails `usage`, or `placement`"),
-    _check("foreign", "another program on the device fails `foreign`", 90),
+    _check("foreign", "another program on the device fails `foreign`"),
+    Program(
+        "container",
+        "a program in a container of docker passes `foreign` and `placement`",
+        "tests.gpu.validation",
+        150,
+        ("container",),
+        needs_accelerator="a container's processes are on none that is simulated",
+    ),
     _check("size", "`size` finds the largest batch that fits, and `auto_batch` uses it", 260),
     _check("throttle", "a device that is slowed down fails `throttle`", needs_simulation=True),
-    _check("sensor", "a lost device, and an error of the driver, warn", 90, needs_simulation=True),
+    _check("sensor", "a lost device, and an error of the driver, warn", needs_simulation=True),
     _check("readings", "readings that fail once end no watching", needs_simulation=True),
     _check("slow-driver", "slow calls of the driver are enough for the checks", needs_simulation=True),
     _check("energy", "a counter that disagrees with power warns", needs_simulation=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,10 +30,11 @@ def scripted(*readings: Any, **more: Any) -> dict[str, str]:
     return {VARIABLE: str(path)}
 
 
-def found(benchmark: str, *readings: Any) -> dict[str, tuple[str, str]]:
+def found(benchmark: str, *readings: Any, more: Sequence[str] = ()) -> dict[str, tuple[str, str]]:
     """Run a benchmark of the suite, on one device; return the verdict and message of each check."""
     slots = ("--override", "system.gpu.count=1") if is_simulated() else ()
-    said = milabench("run", *SUITE, *slots, "--select", benchmark, "--display", "none", **scripted(*readings))
+    words = (*SUITE, *slots, *more, "--select", benchmark, "--display", "none")
+    said = milabench("run", *words, **scripted(*readings))
     benches = report()["benchmarks"]
     if not benches:
         claim("the benchmark ran", holds=False, seen=said.error)
@@ -86,6 +88,21 @@ def foreign() -> None:
     if not is_simulated() and not _driver_tells_processes():
         skip("the driver tells no processes here")
     expect(checks, "foreign", "fail")
+
+
+def container() -> None:
+    """A program in a container of docker passes `foreign` and `placement`: the host names its processes by other parents."""
+    image = os.environ.get("GPU_IMAGE")
+    if not image:
+        skip("GPU_IMAGE names no image of docker with torch and benchmate")
+    if shutil.which("docker") is None:
+        skip("docker is not installed")
+    container = json.dumps({"engine": "docker", "image": image})
+    checks = found("busy", SEEN, more=("--override", f"busy.container={container}"))
+    if not _driver_tells_processes():
+        skip("the driver tells no processes here")
+    expect(checks, "foreign", "pass")
+    expect(checks, "placement", "pass")
 
 
 def _driver_tells_processes() -> bool:
@@ -167,6 +184,7 @@ PROGRAMS: dict[str, Callable[[], None]] = {
     "memory": memory,
     "elsewhere": elsewhere,
     "foreign": foreign,
+    "container": container,
     "throttle": throttle,
     "sensor": sensor,
     "readings": readings,

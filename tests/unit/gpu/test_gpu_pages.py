@@ -13,7 +13,7 @@ import yaml
 
 from tests.gpu import instruments, operators, validation
 from tests.gpu.environment import fits, unpack
-from tests.gpu.main_job import estimates
+from tests.gpu.main_job import communicators, estimates
 from tests.gpu.parts import PARTS
 from tests.gpu.results import main, measurements_section, read_parts, seen_benchmarks, with_section
 from tests.gpu.runner import PART_S
@@ -144,3 +144,13 @@ def test_results_of_a_simulation_or_of_nothing_are_refused(tmp_path: Path) -> No
     (tmp_path / "part1.jsonl").write_text("[]\n")
     with pytest.raises(SystemExit, match="is not a result of"):
         read_parts(tmp_path)
+
+
+def test_the_communicators_of_nccl_are_counted_by_process() -> None:
+    lines = (
+        "NCCL version 2.29",
+        *(f"box:{pid}:9 [0] NCCL INFO ncclCommInitRank comm 0x1 - Init COMPLETE" for pid in (1, 2)),
+    )
+    assert communicators("\n".join(lines)) == 1
+    assert communicators("\n".join((*lines, lines[-1]))) == 2
+    assert communicators("no backend but gloo") == 0
