@@ -151,8 +151,8 @@ PART_5 = (
         240,
         needs="a processor has no kernels",
     ),
-    _operator("cases", "registered cases against torch's own timer; whole GiB", 100, "the clock of a device"),
-    _operator("traces", "a step recorded and replayed", 100, "kernels of a device"),
+    _operator("cases", "registered cases against torch's own timer; whole GiB", 200, "the clock of a device"),
+    _operator("traces", "a step recorded and replayed", 200, "kernels of a device"),
     _operator("serving", "a server at rising loads", 240, "a model on a device"),
 )
 

@@ -122,6 +122,7 @@ def test_a_vendor_library_tells_the_devices(library: str) -> None:
         "mem_clock_max_mhz": 2619,
         "ecc": True,
         "mig": None,
+        "persistence": None,
         "processes": [{"pid": 42, "memory_mib": 512}],
         "driver": "555.42",
         "cuda": "12.5",
