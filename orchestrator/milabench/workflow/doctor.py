@@ -86,7 +86,7 @@ def check_accelerated(node: Node, include: str = sysconfig.get_path("include")) 
         says = f"no Python.h in {include}: torch.compile, Triton and vLLM compile with it; install python3-dev"
         yield NodeFinding(what="headers", state="note", says=says)
     if off := [str(device.index) for device in node.devices if device.details.get("persistence") is False]:
-        says = f"off for {', '.join(off)}: the driver starts anew for each command, in seconds; `nvidia-smi -pm 1` keeps it"
+        says = f"off for {', '.join(off)}: the driver starts again for each command, in seconds; `nvidia-smi -pm 1` keeps it"
         yield NodeFinding(what="persistence", state="note", says=says)
     if driver_cuda(node) < TORCH_CUDA:
         says = (

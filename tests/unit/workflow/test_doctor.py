@@ -37,7 +37,7 @@ def test_a_driver_that_is_older_than_torch_is_bad(tmp_path: Path) -> None:
     assert said(tmp_path, driver="580.65", cuda="13.0") == []
 
 
-def test_a_driver_that_starts_anew_for_each_command_is_noted(tmp_path: Path) -> None:
+def test_a_driver_that_starts_again_for_each_command_is_noted(tmp_path: Path) -> None:
     (tmp_path / "Python.h").touch()
     devices = tuple(
         Device(index=index, uuid=f"{index}", name="H100", arch="cuda", memory_mib=1, details={"persistence": is_on})
