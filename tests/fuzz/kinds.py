@@ -628,7 +628,7 @@ def schedulers(fixed: valid.Fixed) -> st.SearchStrategy[Input]:
             assert isinstance(content, bytes)
             try:
                 files[name] = as_json(mutated(draw, json.loads(content)))
-            except ValueError:
+            except (ValueError, RecursionError):
                 files[name] = scrambled(draw, content)
         return Input("scheduler", files, ((WIRE, "scheduler"),))
 

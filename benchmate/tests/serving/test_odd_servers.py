@@ -118,6 +118,11 @@ def test_all_tokens_that_were_asked_for_are_an_answer_whatever_ends_it() -> None
     assert swept(*[event()] * 3).requests(POINT)[0]["error"] == "the stream ended before the answer was complete"
 
 
+def test_an_answer_with_an_error_has_no_more_tokens_than_were_asked_for() -> None:
+    (request,) = swept(*[event()] * 6, b'data: {"error": {"message": "full"}}\n\n').requests(POINT)
+    assert (request["output_tokens"], request["error"]) == (4, "full")
+
+
 def data(text: bytes) -> list[bytes]:
     return [OK, event(), b"data: " + text + b"\n\n"]
 

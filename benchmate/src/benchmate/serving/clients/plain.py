@@ -386,6 +386,8 @@ class _Answer:
         """
         arrivals, counts = self._of_tokens()
         total = len(arrivals) if self._output_tokens is None else self._output_tokens
+        if self.error:
+            total = min(total, request.output_tokens)
         has_usage = self._output_tokens is not None or total == request.output_tokens or bool(self.error)
         if not has_usage:
             with contextlib.suppress(BenchmateError):
