@@ -445,6 +445,28 @@ def test_a_forked_child_records_for_itself_only(agent, tmp_path):
     assert len(agent.entries("train")) == 7
 
 
+@pytest.mark.parametrize(
+    "start", ["subprocess.Popen([sys.executable, '-c', child])", "context.Process(target=exec, args=(child,)).start()"]
+)
+def test_a_child_that_a_measuring_program_starts_observes_nothing(agent, tmp_path, start):
+    script = f"""
+        import multiprocessing, subprocess, sys
+        context = multiprocessing.get_context("spawn")
+        child = "import benchmate; list(benchmate.observed([[1]] * 50, batch_size=1)); open('done', 'w').close()"
+        def make_loader():
+            return [[1, 2]] * 1000
+        if __name__ == "__main__":
+            for index, batch in enumerate(make_loader()):
+                if index == 2:
+                    other = {start}
+                    import os, time
+                    while not os.path.exists("done"): time.sleep(0.01)
+    """
+    run(agent, tmp_path, script, LOADER_PROBE, cwd=tmp_path)
+    assert [entry.batch_id for entry in agent.entries()] == list(range(7))
+    assert len(agent.controls("hello")) == 1
+
+
 def test_a_running_loop_continues_unrecorded_in_a_forked_child(agent, tmp_path):
     script = """
         import os

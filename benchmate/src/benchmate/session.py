@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from benchmate.loss_recorder import LossRecorder
     from benchmate.program_rates import ProgramRates
 
+MEASURED_BY = "MILABENCH_MEASURED_BY"
+"""The variable with the id of the process that measures: what it starts inherits it, and measures nothing beside it."""
 MAX_SWALLOWED_STOPS = 100
 MAIN_THREAD_GRACE_NS = 5_000_000_000
 """In which the main thread should see that another one has the window."""
@@ -55,6 +57,9 @@ class Session:
             "local_rank": self.local_rank,
             "world_size": self.world_size,
         }
+        if self._is_a_childs(environ):
+            # What it does is not the work that its parent measures, as in a forked child.
+            sink, stop_exception = Sink(), None
         self.sink: Sink = sink if sink is not None else open_sink(environ, hello)
         self.stop_exception = stop_exception
         """The exception that ends the program when the window is complete; None in a script of its own, where none is raised."""
@@ -85,6 +90,11 @@ class Session:
         self._lock = threading.RLock()
         """Held while an observer is made, while another thread raises in the main one, and while the session finishes."""
         self._when_replaced: list[Callable[[], None]] = []
+
+    def _is_a_childs(self, environ: Mapping[str, str]) -> bool:
+        """Whether a process that has measured has spawned or executed this one, which is no rank of its job."""
+        pid = str(os.getpid())
+        return self.world_size == 1 and "RANK" not in environ and environ.get(MEASURED_BY, pid) != pid
 
     # Records
 
@@ -198,6 +208,8 @@ class Session:
         if self._first_step_sent:
             return
         self._first_step_sent = True
+        if isinstance(self.sink, AgentSink):
+            os.environ.setdefault(MEASURED_BY, str(os.getpid()))
         began_ns = process_start_ns()
         if began_ns is None:
             self.message("first_step: not available: /proc/self/stat cannot be read")
