@@ -120,7 +120,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--inputs", type=int, default=20_000)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=4)  # half of the inputs wait more than they compute
     parser.add_argument("--kind", action="append", choices=sorted(KINDS))
     parser.add_argument("--save", type=Path, default=Path("fuzz-defects"))
     options = parser.parse_args(words)
