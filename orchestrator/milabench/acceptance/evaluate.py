@@ -22,7 +22,7 @@ from milabench.analysis.json_codec import JsonKey, finite_number, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_compare import AREA
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.analysis.system_diff import differing_requests, differing_work
+from milabench.analysis.system_diff import differing_requests, differing_work, unknown_work
 
 OtherWork = Mapping[str, tuple[str, str]]
 """What of a benchmark's work is other than in the reference, by its name: for its rate, and for the points of its sweep."""
@@ -87,12 +87,16 @@ class Acceptance:
 
 
 def other_work(run: System, reference: System) -> OtherWork:
-    """Return what of the work of a run's benchmarks differs from the reference's, as far as both are known."""
+    """Return what of the work of a run's benchmarks differs from the reference's, or whose arguments are not recorded."""
     found: dict[str, tuple[str, str]] = {}
     for name, bench in run.by_name.items():
         other, both = reference.by_name.get(name), [reference, run]
         is_served = bench.serving is not None and other is not None and other.serving is not None
-        found[name] = differing_work(both, name, is_served=is_served), differing_requests(both, name)
+        unknown = unknown_work(both, name)
+        found[name] = (
+            unknown or differing_work(both, name, is_served=is_served),
+            unknown or differing_requests(both, name),
+        )
     return found
 
 

@@ -37,7 +37,7 @@ from milabench.analysis.throughput import LEAST_OVERLAP, Throughput
 from milabench.analysis.windows import Window
 from milabench.events.model import OutcomeName
 from milabench.events.reasons import Reason
-from milabench.events.values import SMALLEST_NUMBER, as_mapping, one_line, whole
+from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
 
 # A benchmark has the worst outcome of its steps.
 # Skipped is last: a benchmark of which something passed and something was left out on purpose has passed.
@@ -82,6 +82,7 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
         memory_peak_mib=max(_known(result.measured.memory_peak_mib for result in passed), default=None),
         energy_j=_total([result.measured.energy_j for result in passed]),
         first_step_s=_median(result.measured.first_step_s for result in passed),
+        wall_s=_wall_s(results),
         overlap=_overlap(results, conditions.clocks),
         serving=serving,
         weight=next(iter(_known(result.step.weight for result in results)), None),
@@ -97,6 +98,15 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
     slots = {(result.step.repeat, slot_of(result.step)) for result in results}
     instances = max(Counter(repeat for repeat, _ in slots).values(), default=0)
     return _judged(with_rate(summary, instances), results, conditions)
+
+
+def _wall_s(results: Iterable[StepResult]) -> float | None:
+    """Return the seconds of all launches, each as long as the longest of its steps; None where no step has a time."""
+    launches: dict[int, float] = {}
+    for result in results:
+        if result.measured.end is not None and (wall_s := finite_number(result.measured.end.wall_s)) is not None:
+            launches[result.step.repeat] = max(wall_s, launches.get(result.step.repeat, 0.0))
+    return math.fsum(launches.values()) if launches else None
 
 
 def _figures_of_1_3(results: Iterable[StepResult]) -> BenchFigures:

@@ -45,7 +45,8 @@ def logs(values: Iterable[float], direction: Direction) -> list[float]:
 class System:
     """What is compared: a run under the `name` it is called by, its summary, what it costs, its manifest for what differs.
 
-    `later` are further runs of the same system, each a session of its own.
+    `later` are further runs of the same system, each a session of its own. `is_checkable` is False for a report that an earlier
+    version wrote, which holds nothing of what its benchmarks were asked to do.
     """
 
     name: str
@@ -53,6 +54,7 @@ class System:
     costs: Costs = field(default_factory=Costs)
     manifest: Mapping[str, Any] = field(default_factory=dict)
     later: tuple[System, ...] = ()
+    is_checkable: bool = True
 
     @cached_property
     def sessions(self) -> tuple[System, ...]:

@@ -14,7 +14,7 @@ from milabench.analysis.energy_per_item import energies, joules_per_item
 from milabench.analysis.intervals import Interval
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean
 from milabench.analysis.summary_model import BenchSummary, Validity
-from milabench.analysis.system_diff import differing_work, sharing_records
+from milabench.analysis.system_diff import differing_work, sharing_records, unknown_work
 from milabench.analysis.two_samples import Estimate, LogMean
 
 ACROSS_HINT = " (--across compares it all the same)"
@@ -39,6 +39,8 @@ def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) ->
             why_not = f"is of other cases than {first.system}: {apart}"
         elif not across and system.later and (unlike := differing_work(system.sessions, name)):
             why_not = f"does other work in other sessions: {unlike}"
+        elif index and not across and (unknown := unknown_work([systems[0], system], name)):
+            why_not = f"may do other work than {first.system}: {unknown}{ACROSS_HINT}"
         elif index and not is_the_same[index] and (unlike := _other_work(systems[0], system, name)):
             why_not = f"does other work than {first.system}: {unlike}{ACROSS_HINT}"
         if why_not:

@@ -167,7 +167,7 @@ class BenchSummary:
     instances of a group measured, of that in which any did, 0 to 1. `validations` are the verdicts of checks, step by step.
     `ratio` is to a reference run, where there is one: > 1 means better; `reference_validity` is that of the reference's number,
     with its reasons, and `no_ratio` says why a number has none. `compute` is the use of the devices, where the operations of an
-    item are known; `serving` the curve of a server. `size` is which of its sizes it is, empty where it has none. `tags` are
+    item are known; `serving` the curve of a server. `wall_s` is the time of its launches together, in seconds. `size` is which of its sizes it is, empty where it has none. `tags` are
     those of the suite. `about` is what the benchmark stands for, in a sentence. `milabench13` are the figures of milabench 1.3,
     where the records are its own.
     """
@@ -195,6 +195,9 @@ class BenchSummary:
     memory_peak_mib: float | None = field(default=None, metadata={"json": JsonKey("memory_peak_MiB")})
     energy_j: float | None = field(default=None, metadata={"json": JsonKey("energy_J")})
     first_step_s: float | None = None
+    wall_s: float | None = field(
+        default=None, metadata={"json": JsonKey(is_omitted=lambda bench: bench.wall_s is None)}
+    )
     overlap: float | None = None
     compute: ComputeUse | None = field(
         default=None, metadata={"json": JsonKey(is_omitted=lambda bench: bench.compute is None)}
@@ -300,7 +303,8 @@ class Summary:
     plane and agents cost: `control_cpu_s`, `agent_cpu_s`, and `wall_s` of the steps. `aim` and `replicates` are how precisely
     was to be measured and how often that was decided to be (docs/explanation/methodology.md, 1.0); `ab` what an A/B run came
     to, which has no score. `jobs` are those that carried out its shares, where it was submitted to a scheduler. `expenses` is
-    what its work takes by the terms of a tender; stored summaries have none.
+    what its work takes by the terms of a tender; stored summaries have none. `manifest` is the part of its manifest that tells
+    whether another run did the same work; only what leaves the run's folder has it, such as a JSON report.
     """
 
     run: str = ""
@@ -329,6 +333,9 @@ class Summary:
     ab: AB | None = field(
         default=None,
         metadata={"json": JsonKey(write=AB.to_json, is_read=False, is_omitted=lambda summary: summary.ab is None)},
+    )
+    manifest: Mapping[str, Any] = field(
+        default_factory=dict, metadata={"json": JsonKey(is_omitted=lambda summary: not summary.manifest)}
     )
 
     @property

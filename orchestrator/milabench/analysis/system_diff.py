@@ -188,6 +188,18 @@ def size_of_bench(system: System, bench: str) -> str:
     return "/".join(sorted({size for size in sizes if size}))
 
 
+def unknown_work(systems: Sequence[System], bench: str) -> str:
+    """Say in which of some systems the arguments of a benchmark are not recorded; empty where they can be compared.
+
+    Also empty where none of them could have been: two runs of milabench 1.3, or of another program.
+    """
+    unknown = [system for system in systems if not knows_work(system, bench)]
+    if len(unknown) == len(systems) and all(session.is_checkable for each in unknown for session in each.sessions):
+        return ""
+    names = " and ".join(system.name for system in unknown)
+    return f"its arguments are not recorded in {names}" if unknown else ""
+
+
 def knows_work(system: System, bench: str) -> bool:
     """Return whether the arguments of a benchmark were recorded in all sessions of a system."""
     return all(_suite(session, bench) for session in system.sessions)
@@ -409,7 +421,8 @@ def _joined(tables: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def _run(system: System) -> dict[str, str]:
-    table = _flat({name: system.manifest[name] for name in _OF_THE_RUN if name in system.manifest})
+    known = {"version": system.summary.version, "profile": system.summary.profile, **system.manifest}
+    table = _flat({name: known[name] for name in _OF_THE_RUN if name in known})
     return {name: posixpath.basename(text) if name == "suite_file" else text for name, text in table.items()}
 
 

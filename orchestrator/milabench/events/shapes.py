@@ -181,6 +181,7 @@ _BENCH = {
     **dict.fromkeys(("perf", "score"), ABOVE_ZERO),
     **dict.fromkeys(("weight", "spread", "spread_within", "spread_devices", "spread_processes"), NOT_NEGATIVE),
     **dict.fromkeys(("spread_replicates", "overlap", "memory_peak_MiB", "energy_J", "first_step_s"), NOT_NEGATIVE),
+    "wall_s": NOT_NEGATIVE,
     "ci95": [ABOVE_ZERO],
     "validations": [{**dict.fromkeys(("step", "check", "verdict", "message"), Required(str)), "numbers": {}}],
     "metrics": [_METRIC],
@@ -200,6 +201,7 @@ SUMMARY_SHAPE: Shape = {
     "aim": _AIM,
     "replicates": _REPLICATES,
     "benchmarks": Required([_BENCH]),
+    "manifest": MANIFEST_SHAPE,
 }
 
 

@@ -27,7 +27,7 @@ from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.comparison_model import System
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.summary_model import BenchSummary, some_names
-from milabench.analysis.system_diff import difference_line, differing_suite, work_of
+from milabench.analysis.system_diff import difference_line, differing_suite, unknown_work, work_of
 from milabench.analysis.throughput import Direction
 from milabench.analysis.two_samples import ROUNDING, tail
 from milabench.errors import ConfigError, NothingSelected, Problem
@@ -116,7 +116,12 @@ def check_again(now: System, then: System, terms: RecheckTerms) -> Acceptance:
     if not numbers:
         raise NothingSelected(f"{then.name}: has no number of any benchmark; give the run that was accepted")
     today = {bench.bench: bench for bench in now.summary.benchmarks}
-    changed = {name: line for name in numbers if name in today and (line := differing_suite([then, now], name))}
+    both = [then, now]
+    changed = {
+        name: line
+        for name in numbers
+        if name in today and (line := unknown_work(both, name) or differing_suite(both, name))
+    }
     results = [_Bench(name, bench, today.get(name), terms, changed.get(name, "")) for name, bench in numbers.items()]
     ratios = [ratio for result in results if (ratio := result.ratio) is not None and not result.other_work]
     return Acceptance(

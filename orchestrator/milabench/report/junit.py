@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, CurveComparison, SystemResult
@@ -25,9 +26,9 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
             properties = ET.SubElement(suite, "properties")
             ET.SubElement(properties, "property", name="capsule", value=visible(summary.capsule))
         for bench in model.ordered(summary.benchmarks):
-            _bench(suite, summary, bench)
+            _bench(suite, suite_name(summary), bench)
             if bench.serving is not None:
-                _points(suite, summary, bench.bench, bench.serving)
+                _points(suite, suite_name(summary), bench.bench, bench.serving)
         suites.append(suite)
     return _document(suites)
 
@@ -38,11 +39,12 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
     for index in comparison.indices:
         position, name = comparison.column(index), comparison_text.index_name(index)
         suite = ET.Element("testsuite", name=visible(f"{name} compared with {comparison.systems[0].name}"))
+        group = f"{suite_name(comparison.systems[position + 1].summary)} compared"
         for row in comparison.rows:
-            _row(suite, row, row.sides[position + 1], row.contrasts[position])
+            _row(suite, row, group, row.sides[position + 1], row.contrasts[position])
         for compared in comparison.curves:
-            _curve(suite, compared, index.system)
-        case = _case(suite, "index", index.system)
+            _curve(suite, compared, group, index.system)
+        case = _case(suite, "index", group)
         text = f"{comparison_text.ratio_text(index.value)} {comparison_text.interval_text(index.ci95)} {index.verdict}"
         if index.verdict == "SLOWER":
             _add_result(case, "failure", "SLOWER", text)
@@ -69,8 +71,16 @@ def render_acceptance(acceptance: Acceptance) -> str:
     return _document([suite])
 
 
-def _bench(suite: ET.Element, summary: Summary, bench: BenchSummary) -> None:
-    case = _case(suite, bench.bench, summary.run)
+def suite_name(summary: Summary) -> str:
+    """Return the name of the suite's file, else of the run without its time: the same in every run, for a server's history."""
+    file = str(summary.options.get("config_file") or "")
+    return PurePath(file).stem or summary.run.partition(".")[0]
+
+
+def _bench(suite: ET.Element, group: str, bench: BenchSummary) -> None:
+    case = _case(suite, bench.bench, group)
+    if bench.wall_s is not None:
+        case.set("time", f"{bench.wall_s:.3f}")
     if bench.outcome == "skipped":
         _add_result(case, "skipped", "skipped", "; ".join(skip.detail for skip in bench.skipped))
     elif bench.outcome != "passed":
@@ -83,8 +93,8 @@ def _bench(suite: ET.Element, summary: Summary, bench: BenchSummary) -> None:
     _add_output(case, [f"{format_number(bench.perf)} {bench.units}, {model.validity_text(bench)}", *bench.messages])
 
 
-def _points(suite: ET.Element, summary: Summary, bench: str, curve: ServingCurve) -> None:
-    case, table = _case(suite, f"{bench} curve", summary.run), curves.points_table(bench, curve, is_brief=True)
+def _points(suite: ET.Element, group: str, bench: str, curve: ServingCurve) -> None:
+    case, table = _case(suite, f"{bench} curve", group), curves.points_table(bench, curve, is_brief=True)
     if missing := [f"{names}: {why}" for names, why in curves.point_remarks(curve, has_notes=False)]:
         _add_result(case, "failure", "points-missing", "\n".join(missing))
     points = [
@@ -95,8 +105,8 @@ def _points(suite: ET.Element, summary: Summary, bench: str, curve: ServingCurve
     _add_output(case, [*curves.curve_lines(bench, curve), *points])
 
 
-def _row(suite: ET.Element, row: ComparisonRow, side: SystemResult, contrast: Contrast | None) -> None:
-    first, case = row.sides[0], _case(suite, row.bench, side.system)
+def _row(suite: ET.Element, row: ComparisonRow, group: str, side: SystemResult, contrast: Contrast | None) -> None:
+    first, case = row.sides[0], _case(suite, row.bench, group)
     if contrast is None:
         why = side.why_not or first.why_not or "its units differ"
         is_failure = first.counts and side.outcome not in ("passed", "skipped", "absent")
@@ -108,8 +118,8 @@ def _row(suite: ET.Element, row: ComparisonRow, side: SystemResult, contrast: Co
     _add_output(case, [f"{text} {comparison_text.verdict_text(contrast)}", contrast.note])
 
 
-def _curve(suite: ET.Element, compared: CurveComparison, system: str) -> None:
-    case = _case(suite, f"{compared.bench} curve", system)
+def _curve(suite: ET.Element, compared: CurveComparison, group: str, system: str) -> None:
+    case = _case(suite, f"{compared.bench} curve", group)
     lines = [
         f"{comparison_text.metric_label(r.metric)} {r.point}".rstrip()
         + f": {comparison_text.ratio_text(r.contrast.ratio)} {comparison_text.interval_text(r.contrast.ci95)} "

@@ -42,7 +42,8 @@ def rerun_line(summary: Summary, bench: str | None = None, **changes: str | int)
         given += [word for name, value in changes.items() for word in (f"--{name}", str(value))]
     words = ["milabench", "run", *given]
     if bench is None:
-        return shlex.join(words)
+        selecting = ((name, summary.options.get(name)) for name in ("select", "exclude"))
+        return shlex.join([*words, *(word for name, value in selecting if value for word in (f"--{name}", str(value)))])
     for pair in summary.ab.pairs if summary.ab is not None and summary.options.get("ab") else ():
         bench = pair.bench if bench in (pair.a, pair.b) else bench
     # shlex quotes for the shell; these quotes are for the language of --select, inside.

@@ -49,7 +49,7 @@ _METRIC = (
     *("between_steps", "pauses", "warm_up_steps", "all_steps", "period", "long_step", "spread_within", "lag1"),
     *("doubts", "left_out", "latency", "totals", "warmup_left", "drift", "n_effective", "window"),
 )
-_MANIFEST = ("profile", "version", "locks", "programs", "validations")
+_MANIFEST = ("profile", "version", "plan_hash", "locks", "programs", "validations")
 _SUITE = (
     *("name", "group", "install_group", "install_variant", "weight", "plan", "argv", "server", "client", "serve"),
     *("command", "shell", "metrics", "voir", "num_machines", "options", "requires_capabilities", "requires_programs"),
@@ -102,7 +102,7 @@ def reference_of(run: Run, name: str) -> dict[str, Any]:
         **kept,
         "accelerators": [_only(device, _ACCELERATOR) for device in written["accelerators"]],
         "benchmarks": [_bench(bench, nodes) for bench in written["benchmarks"]],
-        "manifest": _manifest(run),
+        "manifest": work_record(run),
     }
 
 
@@ -134,9 +134,14 @@ def _bench(bench: Mapping[str, Any], nodes: Mapping[str, str]) -> dict[str, Any]
     return {**kept, "metrics": entries}
 
 
-def _manifest(run: Run) -> dict[str, Any]:
-    """Return of the manifest what benchmarks were asked to do, with paths below a base that is nobody's."""
+def work_record(run: Run) -> dict[str, Any]:
+    """Return of the manifest what benchmarks were asked to do, with paths below a base that is nobody's.
+
+    Empty for a run of milabench 1.3, which has no manifest.
+    """
     manifest = run.manifest
+    if not manifest:
+        return {}
     base = str(as_mapping(manifest.get("options")).get("base") or "")
     steps = mappings_in(as_mapping(manifest.get("plan")).get("steps"))
     kept = {

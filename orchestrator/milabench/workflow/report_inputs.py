@@ -107,7 +107,12 @@ class ReportSource:
     @property
     def system(self) -> System:
         """What is compared."""
-        return System(name=self.name, summary=self.summary, manifest=self.manifest)
+        return System(name=self.name, summary=self.summary, manifest=self.manifest, is_checkable=self.is_checkable)
+
+    @property
+    def is_checkable(self) -> bool:
+        """Whether it holds what its benchmarks were asked to do, as far as its run recorded that."""
+        return self.run is not None or bool(self.manifest) or self.summary.is_of_milabench13
 
 
 def read_profile(path: Path | None) -> WeightProfile:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from milabench.history.store import Store, open_store
 from milabench.history.trend import Trend, trends
 from milabench.workflow.files import base_folder
 from milabench.workflow.measured_runs import resolve_runs
+from milabench.workflow.references import work_record
 from milabench.workflow.summaries import summary_of
 
 # The numbers of a benchmark that have a trend, and their columns; all others are in the table of metrics.
@@ -149,5 +151,5 @@ def run_identity(run: Run) -> str:
 
 def run_rows(run: Run) -> RunRows:
     """Return the rows that a store or a table file holds of a run."""
-    summary = summary_of(run)
+    summary = replace(summary_of(run), manifest=work_record(run))
     return rows_of(summary, relative_logs(summary.to_json(), str(run.path)), run_identity(run))

@@ -117,9 +117,21 @@ def test_one_line_names_arguments_weights_versions_drivers_locks_nodes_and_profi
     )
 
 
-def test_what_a_report_alone_does_not_know_is_said() -> None:
-    found = compare_systems([system("a", bench(), manifest=manifest({"--x": 1})), system("b", bench())])
-    assert (found.differs, found.excluded) == ("arguments and locks of b are not recorded", ())
+def test_what_cannot_be_checked_is_not_compared_and_the_sentence_says_why() -> None:
+    systems = [system("a", bench(), manifest=manifest({"--x": 1})), system("b", bench(level=50.0))]
+    found = compare_systems(systems)
+    assert found.differs == "arguments and locks of b are not recorded"
+    why = "b may do other work than a: its arguments are not recorded in b (--across compares it all the same)"
+    assert found.excluded == (("digits", why),)
+    assert only(compare_systems(systems, across=True)).ratio == pytest.approx(0.5)
+
+
+def test_two_runs_that_could_record_no_arguments_are_compared_and_two_reports_that_lost_them_are_not() -> None:
+    runs = [system("a", bench()), system("b", bench(level=50.0))]
+    assert only(compare_systems(runs)).ratio == pytest.approx(0.5)
+    found = compare_systems([replace(each, is_checkable=False) for each in runs])
+    assert found.rows[0].contrasts == (None,)
+    assert "not recorded in a and b" in found.excluded[0][1]
 
 
 def weighted(name: str, x: float, y: float, weights: tuple[float | None, float | None]) -> System:
