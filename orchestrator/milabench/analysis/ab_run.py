@@ -23,6 +23,7 @@ def ab_of(manifest: Mapping[str, Any], benches: Iterable[BenchSummary]) -> AB | 
     nodes = _nodes_of_launches(manifest)
     return AB(
         suites=tuple(map(str, suites)) if isinstance(suites, list) else (),
+        differs=str(declared.get("differs") or ""),
         pairs=_of_one_family(
             [
                 _on_its_nodes(_pair(name, as_mapping(sides_of_pair), bench_of), bench_of, nodes)

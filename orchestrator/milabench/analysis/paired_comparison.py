@@ -11,6 +11,9 @@ from milabench.analysis.intervals import LEAST_LAUNCHES, Interval
 from milabench.analysis.sample_statistics import mean
 from milabench.analysis.two_samples import DEFAULT_MARGIN, ROUNDING, Estimate, Verdict, judge_family, paired_difference
 
+_WORST_FIRST: tuple[Verdict, ...] = ("SLOWER", "FASTER", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE", "EQUIVALENT")
+_MOST_NAMED = 3  # pairs of a verdict that the sentence names
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
@@ -56,6 +59,21 @@ class Pair:
     reasons: tuple[str, ...] = ()
 
     @property
+    def verdict(self) -> Verdict:
+        """Whether B is faster or slower; INCONCLUSIVE without a number."""
+        return self.result.verdict if self.result else "INCONCLUSIVE"
+
+    @property
+    def text(self) -> str:
+        """The ratio in words: `digits: B is 0.2494 x A`, and of two commands `sleep 0.2 is 0.2494 x sleep 0.05`."""
+        is_of_suites = self.a == f"{self.bench}@A"
+        a, b = ("A", f"{self.bench}: B") if is_of_suites else (self.a, self.b)
+        if self.result is None:
+            return f"{b} and {a}: {self.why}"
+        interval = "" if self.result.ci95 is None else " [{:.4f}, {:.4f}]".format(*self.result.ci95)
+        return f"{b} is {self.result.ratio:.4f} x {a}{interval}"
+
+    @property
     def noise(self) -> float | None:
         """Of an A/A pair: the smallest relative difference that counts as one; methodology.md, 1.0."""
         if not self.is_same or self.result is None or self.result.ci95 is None:
@@ -70,7 +88,7 @@ class Pair:
             "pairs": result.pairs if result else 0,
             "ratio": result.ratio if result else None,
             "ci95": list(result.ci95) if result and result.ci95 else None,
-            "verdict": result.verdict if result else "INCONCLUSIVE",
+            "verdict": self.verdict,
             "units": self.units,
             "why": self.why,
             "same_steps": self.is_same,
@@ -82,14 +100,40 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AB:
-    """What an A/B run came to: the suite of each side, and every benchmark that both have."""
+    """What an A/B run came to: the suite of each side, every benchmark that both have, and what `differs` between the sides."""
 
     suites: tuple[str, ...]
     pairs: tuple[Pair, ...]
+    differs: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the run: SLOWER where any pair is, and INCONCLUSIVE without pairs."""
+        verdicts = {pair.verdict for pair in self.pairs}
+        return next((verdict for verdict in _WORST_FIRST if verdict in verdicts), "INCONCLUSIVE")
+
+    @property
+    def sentence(self) -> str:
+        """The verdicts, the worst first, each with its pairs: `SLOWER: B 0.2494 x A (digits)`."""
+        named: dict[str, list[str]] = {verdict: [] for verdict in _WORST_FIRST}
+        for pair in self.pairs:
+            named[pair.verdict].append(pair.text)
+        clauses = [
+            f"{verdict}: {', '.join(texts[:_MOST_NAMED])}"
+            + (f" and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else "")
+            for verdict, texts in named.items()
+            if texts
+        ]
+        return "; ".join(clauses) or "INCONCLUSIVE: no benchmark is on both sides"
 
     def to_json(self) -> dict[str, Any]:
         """Return `ab` of a summary; docs/reference/protocol.md, section 6."""
-        return {"suites": list(self.suites), "pairs": [pair.to_json() for pair in self.pairs]}
+        return {
+            "verdict": self.verdict,
+            "suites": list(self.suites),
+            "differs": self.differs,
+            "pairs": [pair.to_json() for pair in self.pairs],
+        }
 
 
 def paired_ratio(

@@ -167,9 +167,9 @@ class BenchSummary:
     instances of a group measured, of that in which any did, 0 to 1. `validations` are the verdicts of checks, step by step.
     `ratio` is to a reference run, where there is one: > 1 means better; `reference_validity` is that of the reference's number,
     with its reasons, and `no_ratio` says why a number has none. `compute` is the use of the devices, where the operations of an
-    item are known; `serving` the curve of a server. `wall_s` is the time of its launches together, in seconds. `size` is which of its sizes it is, empty where it has none. `tags` are
-    those of the suite. `about` is what the benchmark stands for, in a sentence. `milabench13` are the figures of milabench 1.3,
-    where the records are its own.
+    item are known; `serving` the curve of a server. `wall_s` is the time of its launches together, in seconds. `size` is
+    which of its sizes it is, empty where it has none. `tags` are those of the suite. `about` is what the benchmark stands for, in
+    a sentence. `milabench13` are the figures of milabench 1.3, where the records are its own.
     """
 
     bench: str

@@ -174,6 +174,11 @@ def work_of(system: System, bench: str) -> Mapping[str, str]:
     return table | {name: str(value) for name, value in named if value}
 
 
+def different_values(tables: Sequence[Mapping[str, str]]) -> list[tuple[str, str]]:
+    """Return what is not the same in some tables: each name with its values, `6.0.1 / 6.0.2`."""
+    return [(name, _in_words(values)) for name, values in _unequal(tables)]
+
+
 def differing_suite(systems: Sequence[System], bench: str) -> str:
     """Name in one line what of `work_of` differs, with its values; empty where nothing does, or it is not known."""
     tables = [work_of(system, bench) for system in systems]

@@ -76,12 +76,15 @@ def _of_command(*names: str, help: str, **settings: Any) -> Callable[[Verb], Ver
     "--timeout", "timeout_s", callback=seconds_of, metavar="DURATION", help="End a launch after this time (90s, 30m)."
 )
 @_of_command("--shell", is_flag=True, help="Give each command to /bin/sh, as one line.")
+@click.option("--no-gate", is_flag=True, help="Exit with 0 also where a comparison is SLOWER.")
 @base_option
 @wait_option
 @display_option
 @collected_as("options", CommandOptions)
 @click.pass_context
-def command(ctx: click.Context, options: CommandOptions, base: Path | None, wait: bool, display: str) -> int:
+def command(
+    ctx: click.Context, options: CommandOptions, base: Path | None, wait: bool, no_gate: bool, display: str
+) -> int:
     """Measure commands: how long each takes, or a number that it prints; several are compared with the first."""
     from dataclasses import replace
 
@@ -90,7 +93,7 @@ def command(ctx: click.Context, options: CommandOptions, base: Path | None, wait
 
     session = terminal_session(display)
     options = replace(options, argv=ctx.meta.get("argv", ()))
-    path, code = measure_commands(options, base, session, wait=wait)
-    if code != INTERRUPTED and path.is_dir():
+    path, code = measure_commands(options, base, session, wait=wait, no_gate=no_gate)
+    if code != INTERRUPTED and path is not None:
         click.echo(render_report(ReportRequest(runs=(str(path),)), "brief", session, table_width(wide=False)), nl=False)
     return code

@@ -43,7 +43,7 @@ def command(options: SuiteOptions, extent: Extent, settings: RunSettings, gates:
     """Do all steps of a build server's job: doctor, install, prepare, run, report, compare, accept."""
     from milabench.workflow.all_stages import run_job
 
-    if extent.ab is not None:
-        raise click.UsageError("ci compares one suite with a baseline; `milabench run --ab` measures two")
+    if extent.ab is not None and (gates.reference is not None or gates.criteria is not None):
+        raise click.UsageError("--ab compares two suites with one another; leave out --baseline and --criteria")
     width = shared.table_width(wide=False)
     return run_job(options, extent, settings, gates, shared.terminal_session(display), click.echo, width)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Refuse what is not prepared. Default: prepare it first where that takes at most 60 s for each benchmark.",
 )
+@click.option("--no-gate", is_flag=True, help="Exit with 0 also where a comparison is SLOWER.")
 @click.option("--dry-run", is_flag=True, help="Show the plan; the same as `milabench plan run`.")
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: print JSON instead of text.")
 @shared.file_option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from milabench.events.reasons import REASONS
 from milabench.report import document, model
 from milabench.report.curves import curve_blocks
-from milabench.report.document_renderer import DocumentRenderer, ab_blocks
+from milabench.report.document_renderer import DocumentRenderer, ab_blocks, ab_statement
 from milabench.report.run_tables import compute_tables, expense_tables, milabench13_tables
 from milabench.report.system_lines import system_lines
 from milabench.report.text import document_lines, document_text
@@ -50,6 +50,7 @@ def brief_document(summary: Summary) -> document.Document:
     table = _table(summary)
     explained = {*table.headings, *("?" for bench in summary.benchmarks if model.is_reference_doubtful(bench))}
     return (
+        *ab_statement(summary),
         document.Title(text=f"{run}, profile {profile}", label=label),
         document.Properties(pairs=(("result", model.result_text(summary)), *kept)),
         *(() if summary.is_ended else (model.INCOMPLETE,)),

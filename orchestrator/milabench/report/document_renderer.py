@@ -37,6 +37,7 @@ def run_document(summary: Summary) -> document.Document:
     """Return the report as a document: system, benchmarks, score, then everything that explains them."""
     (label, run), *properties = system_lines(summary)
     return (
+        *ab_statement(summary),
         document.Title(text=run, label=label),
         document.Properties(pairs=(("result", model.result_text(summary)), *properties)),
         *(() if summary.is_ended else (model.INCOMPLETE,)),
@@ -100,6 +101,11 @@ class DocumentRenderer:
         return self.write(acceptance_document(acceptance))
 
 
+def ab_statement(summary: Summary) -> document.Document:
+    """Return the verdict of an A/B run, which its report begins with; nothing for another run."""
+    return () if summary.ab is None else (document.Statement(text=summary.ab.sentence),)
+
+
 def ab_blocks(summary: Summary) -> document.Document:
     """Return the two sides of an A/B run and their pairs; nothing for another run."""
     if summary.ab is None:
@@ -107,6 +113,7 @@ def ab_blocks(summary: Summary) -> document.Document:
     sides = zip("AB", summary.ab.suites, strict=False)
     return (
         *document.section("A and B", sides),
+        *([document.Value(name="differs", text=summary.ab.differs)] if summary.ab.differs else []),
         pair_table(summary.ab),
         document.Notes(lines=(PAIR_LEGEND,)),
     )

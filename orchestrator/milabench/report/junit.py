@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, CurveComparison, SystemResult
+from milabench.analysis.paired_comparison import Pair
 from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
@@ -29,6 +30,8 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
             _bench(suite, suite_name(summary), bench)
             if bench.serving is not None:
                 _points(suite, suite_name(summary), bench.bench, bench.serving)
+        for pair in summary.ab.pairs if summary.ab is not None else ():
+            _pair(suite, suite_name(summary), pair)
         suites.append(suite)
     return _document(suites)
 
@@ -91,6 +94,15 @@ def _bench(suite: ET.Element, group: str, bench: BenchSummary) -> None:
         of_curve = () if bench.serving is None else curves.curve_lines(bench.bench, bench.serving)
         _add_result(case, "failure", why, "\n".join((model.validity_text(bench), *of_curve)))
     _add_output(case, [f"{format_number(bench.perf)} {bench.units}, {model.validity_text(bench)}", *bench.messages])
+
+
+def _pair(suite: ET.Element, group: str, pair: Pair) -> None:
+    case, text = _case(suite, pair.bench, f"{group} A/B"), f"{pair.verdict}: {pair.text}"
+    if pair.verdict == "SLOWER":
+        _add_result(case, "failure", "SLOWER", text)
+    elif pair.result is None:
+        _add_result(case, "skipped", "INCONCLUSIVE", text)
+    _add_output(case, [text])
 
 
 def _points(suite: ET.Element, group: str, bench: str, curve: ServingCurve) -> None:

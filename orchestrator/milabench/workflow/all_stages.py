@@ -64,12 +64,15 @@ def measure_suite(
     options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session, say: Say, *, about: str = ""
 ) -> tuple[tuple[str, ...], int]:
     """Install, prepare and run; return the runs, none where preparing did not end well, and the highest exit code."""
+    sides = [replace(options, config_file=file) for file in extent.ab or (options.config_file,)]
     say("== milabench install: environments and programs")
-    install(options, session)
+    for side in sides:
+        install(side, session)
     say("== milabench prepare: data and models")
-    code = prepare(read_context(options, session))
-    if code != DONE:
-        return (), code
+    for side in sides:
+        code = prepare(read_context(side, session))
+        if code != DONE:
+            return (), code
     say(f"== milabench run{about}")
     finished = execute_runs(prepare_runs(options, extent, settings, session), session)
     return tuple(str(run) for run, _ in finished), max(code for _, code in finished)

@@ -66,8 +66,10 @@ class CommandOptions:
     timeout_s: float | None = None
 
 
-def measure_commands(options: CommandOptions, base: Path | None, session: Session, *, wait: bool) -> tuple[Path, int]:
-    """Run the commands in turn, and return the run directory and the exit code.
+def measure_commands(
+    options: CommandOptions, base: Path | None, session: Session, *, wait: bool, no_gate: bool = False
+) -> tuple[Path | None, int]:
+    """Run the commands in turn, and return the run directory, None where nothing was measured, and the exit code.
 
     Raises UsageError for options that contradict themselves, and for a command that does not exist.
     """
@@ -76,20 +78,20 @@ def measure_commands(options: CommandOptions, base: Path | None, session: Sessio
     folder = base_folder(base)
     written = SuiteOptions(config_file=_write(folder, names[0], suite), base=folder, environ=environ)
     # The next launch of a command that has failed would fail too.
-    settings = RunSettings(retry=RetryPolicy(wait=wait, max_failures=1), as_default=False)
+    settings = RunSettings(retry=RetryPolicy(wait=wait, max_failures=1), as_default=False, no_gate=no_gate)
     extent = Extent(repeat=options.launches, profile="default", run_name="bench", baseline=names[0])
     prepared = prepare_runs(written, extent, settings, session)
     if options.warmup:
-        code, path = _warm_up(written, replace(extent, repeat=options.warmup), settings, session)
+        code = _warm_up(written, replace(extent, repeat=options.warmup), settings, session)
         if code != DONE:
-            return path, code
+            return None, code
     ((path, code),) = execute_runs(prepared, session)
     if code not in (DONE, INTERRUPTED):
         report_failures(path, session)
     return path, code
 
 
-def _warm_up(options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session) -> tuple[int, Path]:
+def _warm_up(options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session) -> int:
     """Run launches that do not count; their records stay only where one failed."""
     from milabench.workflow.new_run import execute_plan
     from milabench.workflow.planning import describe_run
@@ -100,11 +102,13 @@ def _warm_up(options: SuiteOptions, extent: Extent, settings: RunSettings, sessi
     description = replace(describe_run(planned), phase="bench")
     executed = execute_plan(planned.plan, planned.request.context, description, retry=settings.retry)
     if not executed.result.all_passed and not executed.result.interrupted:
-        session.error("a launch of the warm-up failed, and nothing was measured")
+        session.error(
+            "a launch of the warm-up failed, and nothing was measured; correct the command, and give it again"
+        )
         report_failures(executed.path, session)
-        return STEPS_FAILED, executed.path
+        return STEPS_FAILED
     remove(executed.path, executed.path.parent, is_quiet=True)
-    return (INTERRUPTED if executed.result.interrupted else DONE), executed.path
+    return INTERRUPTED if executed.result.interrupted else DONE
 
 
 def commands_suite(options: CommandOptions, environ: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, Any]]:

@@ -307,7 +307,12 @@ def describe_run(
         locks = _locks_by_side([part.locks for part in parts])
         for key in ("programs", "about"):
             manifest[key] = _by_side([part.manifest[key] for part in parts])
-        manifest["ab"] = {"suites": options["ab"], "pairs": _pairs_of_sides(planned.pairs)}
+        pairs = _pairs_of_sides(planned.pairs)
+        manifest["ab"] = {
+            "suites": options["ab"],
+            "pairs": pairs,
+            "differs": differing_sides(parts, list(planned.pairs)),
+        }
     elif request.baseline and len(request.context.benches) > 1:
         manifest["ab"] = _against_baseline(request.context, request.baseline)
     return replace(
@@ -317,6 +322,27 @@ def describe_run(
         packages={venv: versions for part in parts for venv, versions in part.packages.items()},
         manifest={**manifest, "options": options},
     )
+
+
+def differing_sides(sides: Sequence[RunDescription], benches: Sequence[str]) -> str:
+    """Return what differs between the two sides of an A/B run in one line, versions of packages first."""
+    from milabench.analysis.comparison_model import System
+    from milabench.analysis.score import score
+    from milabench.analysis.summary_model import Summary
+    from milabench.analysis.system_diff import difference_line, different_values
+
+    empty = Summary(verdict="passed", benchmarks=(), score=score(()))
+    versions: list[dict[str, str]] = []
+    for side in sides:
+        known = [(name, version) for packages in side.packages.values() for name, version in packages.items()]
+        versions.append({name: ", ".join(sorted({v for n, v in known if n == name})) for name, _ in sorted(known)})
+    packages = [f"{name} {values}" for name, values in different_values(versions)]
+    systems = [
+        System(name=name, summary=empty, manifest={"suite": mask_settings(side.suite), "locks": side.locks})
+        for name, side in zip(SIDES, sides, strict=True)
+    ]
+    more = [f"{len(packages) - _NAMES} more packages"] if len(packages) > _NAMES else []
+    return "; ".join([*packages[:_NAMES], *more, difference_line(systems, benches)])
 
 
 def _pairs_of_sides(same_steps: Mapping[str, bool]) -> dict[str, dict[str, Any]]:

@@ -31,7 +31,8 @@ class RunSettings:
 
     `failed` names a run: only what did not pass in it is run; empty means the latest run. `validations` are the checks, `all`
     (the default), `none` or `name,...`. `save_sizes` is a file that the observed batch sizes are added to. `no_prepare`:
-    refuse a benchmark that is not prepared, instead of preparing it where that takes seconds. `as_default`: from now on
+    refuse a benchmark that is not prepared, instead of preparing it where that takes seconds. `no_gate`: a side that is SLOWER
+    does not change the exit code. `as_default`: from now on
     commands without --config mean this suite. `is_kept` False: the records are removed soon, and no message points to them
     or to `resume`. `submit`: the run is made as jobs of the scheduler, None: by this process.
     """
@@ -40,6 +41,7 @@ class RunSettings:
     validations: str | None = None
     save_sizes: Path | None = None
     no_prepare: bool = False
+    no_gate: bool = False
     as_default: bool = True
     is_kept: bool = True
     submit: Submission | None = None
@@ -123,7 +125,8 @@ def execute_runs(
             handover=handover,
         )
         _save_sizes(prepared.settings.save_sizes, planned, executed.path)
-        code = finish_run(executed, session, is_kept=prepared.settings.is_kept)
+        settings = prepared.settings
+        code = finish_run(executed, session, is_kept=settings.is_kept, no_gate=settings.no_gate)
         finished.append((executed.path, code))
         if code == INTERRUPTED:
             break
@@ -168,9 +171,12 @@ def prepare_request(request: Request, settings: RunSettings) -> BudgetedPlan:
     return budgeted
 
 
-def finish_run(executed: ExecutedPlan, session: Session, *, is_kept: bool = True) -> int:
-    """Write the summary of a run, report how its steps ended, all attempts considered, and return the exit code."""
-    is_whole = report_run(executed.path, session, is_kept=is_kept)
+def finish_run(executed: ExecutedPlan, session: Session, *, is_kept: bool = True, no_gate: bool = False) -> int:
+    """Write the summary of a run, report how its steps ended, all attempts considered, and return the exit code.
+
+    A benchmark that is SLOWER on side B of an A/B run counts as one that failed, unless `no_gate`.
+    """
+    is_whole = report_run(executed.path, session, is_kept=is_kept, no_gate=no_gate)
     if executed.result.is_cut and is_kept:
         session.info("run: interrupted; `milabench resume` continues it")
     if executed.result.interrupted:
@@ -178,12 +184,14 @@ def finish_run(executed: ExecutedPlan, session: Session, *, is_kept: bool = True
     return DONE if is_whole and executed.result.all_passed else STEPS_FAILED
 
 
-def report_run(path: Path, session: Session, *, is_kept: bool = True) -> bool:
+def report_run(path: Path, session: Session, *, is_kept: bool = True, no_gate: bool = False) -> bool:
     """Write the summary of a run, report how its steps ended, and return whether none of them changes the exit code."""
     summary = write_summary(path, session)
     if summary is None:
         return False
     report_result(summary, path, session, is_kept=is_kept)
+    if summary.ab is not None and summary.ab.verdict == "SLOWER" and not no_gate:
+        return False
     return bool(summary.counts) and not any(summary.counts[outcome] for outcome in CHANGE_THE_EXIT_CODE)
 
 
@@ -196,6 +204,8 @@ def report_result(summary: Summary, path: Path, session: Session, *, is_kept: bo
         for bench in ordered(summary.benchmarks):
             rate = f", {format_number(bench.perf)} {bench.units}" if bench.perf is not None else ""
             session.info(f"{bench.bench}: {validity_text(bench)}{rate}")
+    if summary.ab is not None:
+        session.info(f"A/B: {summary.ab.sentence}")
     records = f"; records in {path}; `milabench report` shows them" if is_kept else ""
     session.info(f"run: {result_text(summary)}{records}")
 

@@ -104,7 +104,7 @@ def test_several_commands_take_turns_and_each_is_compared_with_the_first(
     trace = tmp_path / "trace"
     lines = [f"echo {name} >> {trace}; sleep {seconds}" for name, seconds in (("a", 0.4), ("b", 0.1), ("c", 0.4))]
     names = ("--name", "slow", "--name", "quick", "--name", "slow-too")
-    said = bench("--shell", "--runs", "5", *names, *lines)
+    said = bench("--shell", "--runs", "5", "--no-gate", *names, *lines)
     assert said.code == 0, said.err
     turns = trace.read_text().split()
     assert [sorted(turns[start : start + 3]) for start in range(0, 15, 3)] == [["a", "b", "c"]] * 5
@@ -320,7 +320,12 @@ def test_a_warm_up_that_fails_measures_nothing_and_keeps_its_log(
     assert said.code == 1
     assert "a launch of the warm-up failed, and nothing was measured" in said.err
     assert "exit: broken" in said.err
-    assert milabench("report").code == 3, "it is no run that could be reported"
+    assert (said.out, milabench("report").code) == ("", 3), "it is no run that could be reported"
+
+
+def test_a_slower_command_is_the_first_word_and_the_exit_code(bench: Callable[..., Said]) -> None:
+    said = bench("--runs", "6", "sleep 0.05", "sleep 0.2")
+    assert (said.code, said.out.startswith("SLOWER: sleep 0.2 is 0.")) == (1, True)
 
 
 def test_an_interrupt_ends_it_and_resume_goes_on(

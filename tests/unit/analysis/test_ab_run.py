@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,17 +11,17 @@ from typing import Any
 import pytest
 
 from milabench.analysis.ab_run import launches
-from milabench.analysis.paired_comparison import AB
+from milabench.analysis.paired_comparison import AB, Pair, paired_ratio
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
 from milabench.errors import RecordError
-from milabench.report import markdown, text
+from milabench.report import brief, html, junit, markdown, text
 from tests.recorded_run import Recorded, rates, record
 
 
-def told(*, is_same: bool = False) -> dict[str, Any]:
+def told(*, is_same: bool = False, differs: str = "") -> dict[str, Any]:
     pair = {"A": "x@A", "B": "x@B", "same_steps": is_same}
-    return {"ab": {"suites": ["a.yaml", "b.yaml"], "pairs": {"x": pair}}}
+    return {"ab": {"suites": ["a.yaml", "b.yaml"], "pairs": {"x": pair}, "differs": differs}}
 
 
 def side(name: str, *values: float, units: str = "images/s", tag: str = "D0") -> list[Recorded]:
@@ -30,8 +32,8 @@ def side(name: str, *values: float, units: str = "images/s", tag: str = "D0") ->
     ]
 
 
-def summary(base: Path, *steps: Recorded, is_same: bool = False) -> Summary:
-    return summarise(record(base, *steps, manifest=told(is_same=is_same)))
+def summary(base: Path, *steps: Recorded, is_same: bool = False, differs: str = "") -> Summary:
+    return summarise(record(base, *steps, manifest=told(is_same=is_same, differs=differs)))
 
 
 def ab(base: Path, *steps: Recorded, is_same: bool = False) -> AB:
@@ -94,6 +96,40 @@ def test_an_ab_run_has_no_score_and_its_reports_name_the_suites(tmp_path: Path) 
         assert "A and B are compared in pairs, below" in page
         assert "a.yaml" in page
         assert "SLOWER" in page
+
+
+def test_the_verdict_is_the_first_line_of_every_report_and_what_differs_stands_in_it(tmp_path: Path) -> None:
+    found = summary(tmp_path, *side("A", 9, 9.1, 9), *side("B", 5, 5.1, 5), differs="pyyaml 6.0.1 / 6.0.2")
+    assert found.ab is not None
+    assert found.ab.sentence.startswith("SLOWER: x: B is 0.55")
+    assert text.render([found]).startswith(found.ab.sentence)
+    assert brief.render([found]).startswith(found.ab.sentence)
+    assert markdown.render([found]).startswith("**SLOWER: x: B is 0.55")
+    for page in (text.render([found]), html.render([found])):
+        assert "pyyaml 6.0.1 / 6.0.2" in page
+    assert "0 of 0" not in html.render([found])
+
+
+def test_a_pair_is_a_case_of_the_servers_report_that_fails_where_it_is_slower(tmp_path: Path) -> None:
+    slower = summary(tmp_path / "slower", *side("A", 9, 9.1, 9), *side("B", 5, 5.1, 5))
+    (case,) = ET.fromstring(junit.render([slower])).findall(".//testcase[@name='x']")
+    assert [failure.get("message") for failure in case.findall("failure")] == ["SLOWER"]
+    faster = summary(tmp_path / "faster", *side("A", 5, 5.1, 5), *side("B", 9, 9.1, 9))
+    (case,) = ET.fromstring(junit.render([faster])).findall(".//testcase[@name='x']")
+    assert case.findall("failure") == []
+
+
+def test_the_worst_verdict_is_that_of_the_run_and_several_commands_are_named_by_themselves() -> None:
+    quick = paired_ratio("b", {n: 1.0 + n / 1e3 for n in range(5)}, dict.fromkeys(range(5), 2.0))
+    slow = paired_ratio("c", {n: 1.0 + n / 1e3 for n in range(5)}, dict.fromkeys(range(5), 0.5))
+    pairs = (Pair(bench="b", a="a", b="b", result=quick), Pair(bench="c", a="a", b="c", result=slow))
+    found = AB(
+        suites=("a", "each of the others"), pairs=(*pairs, Pair(bench="d", a="a", b="d", result=None, why="no number"))
+    )
+    assert found.verdict == "SLOWER"
+    assert re.sub(r" \[[^]]*\]", "", found.sentence) == (
+        "SLOWER: c is 0.4990 x a; FASTER: b is 1.9960 x a; INCONCLUSIVE: d and a: no number"
+    )
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ WIDTH = 960
 _LEFT = 232
 _TOP, _ROW = 10, 24  # of drawings with a row for each name
 _LETTERS = 30  # of a label, more of which would run into the drawing
+_FASTER = 64  # width of the word above what is faster, with its distance from the line
 _NOTE = 110  # of the text that replaces a drawing
 
 
@@ -134,10 +135,11 @@ def forest(title: str, ratios: Sequence[Ratio]) -> Markup:
     scale = Scale(low=low, high=high, start=_LEFT, stop=right, is_log=True)
     bottom = top + row * len(ratios)
     drawn: list[Child] = [_band(ratio, scale, top + row * position, row) for position, ratio in enumerate(ratios)]
+    middle = min(scale(1), right - _FASTER)  # of the two words, which must not reach the next heading
     drawn += [
         axis_grid(scale, ratio_ticks(low, high), top, bottom, ratio=True),
-        label(scale(1) - 12, 14, "◀ slower", "dim", "end"),
-        label(scale(1) + 12, 14, "faster ▶", "dim"),
+        label(middle - 12, 14, "◀ slower", "dim", "end"),
+        label(middle + 12, 14, "faster ▶", "dim"),
         label(right + 96, 14, "ratio and 95 % interval", "dim whole", "middle"),
         label(right + 200, 14, "verdict", "dim"),
     ]

@@ -44,6 +44,8 @@ def sentence(summary: Summary) -> str:
     passed = sum(bench.outcome == "passed" for bench in benches)
     valid = sum(bench.validity == "valid" for bench in benches)
     devices = dict(system_lines(summary)).get("devices", "")
+    if summary.ab is not None:
+        return f"{summary.ab.sentence}. {passed} of {len(benches)} benchmarks passed, {valid} valid."
     clauses = [f"{passed} of {len(benches)} benchmarks passed, {valid} valid" + (f" on {devices}" if devices else "")]
     has_score = model.shown_score(summary) is not None
     clauses.append(f"score{'' if has_score else ':'} {model.score_line(summary)}")
@@ -89,17 +91,27 @@ def _tiles(summary: Summary) -> list[Markup]:
     marked = "shown, marked, never hidden" if doubtful else "none"
     ending = "run ended" if summary.is_ended else "CUT OFF or still going"
     is_good = summary.verdict == "passed" and summary.is_ended
+    if summary.ab is not None:
+        verdict = summary.ab.verdict
+        kind = {"SLOWER": "bad", "INCONCLUSIVE": "doubt"}.get(verdict, "good")
+        heads = [tile("B compared with A", verdict, f"{len(summary.ab.pairs)} benchmarks on both sides", kind=kind)]
+    else:
+        is_sound = is_complete and not doubtful
+        score = format_number(shown) or "none"
+        heads = [
+            tile("score", score, _score_note(summary), kind="good" if is_sound else "doubt"),
+            tile("counted in the score", f"{counted} of {planned}", covered, kind="good" if is_complete else "bad"),
+        ]
     return [
-        tile(
-            "score",
-            format_number(shown) or "none",
-            _score_note(summary),
-            kind="good" if is_complete and not doubtful else "doubt",
-        ),
-        tile("counted in the score", f"{counted} of {planned}", covered, kind="good" if is_complete else "bad"),
+        *heads,
         tile("steps that did not pass", failed, "see below" if failed else "none", kind="bad" if failed else "good"),
         tile("suspect or invalid", doubtful, marked, kind="doubt" if doubtful else "good"),
-        tile("verdict", summary.verdict, ending, kind="bad" if not is_good else "doubt" if doubtful else "good"),
+        tile(
+            "steps" if summary.ab is not None else "verdict",
+            summary.verdict,
+            ending,
+            kind="bad" if not is_good else "doubt" if doubtful else "good",
+        ),
     ]
 
 
@@ -220,6 +232,7 @@ def _pairs(ab: AB) -> list[Child]:
         for pair in ab.pairs
     ]
     sides = "; ".join(f"{side}: {suite}" for side, suite in zip("AB", ab.suites, strict=False))
+    sides += f". Differs: {ab.differs}" if ab.differs else ""
     return [
         figure("B over A, pair by pair", forest("B over A", ratios), sides),
         html_table(pair_table(ab, "A and B")),
