@@ -102,11 +102,7 @@ def _summaries(
             courses = [None if tracing is None else tracing.course(run) for run in runs]
             summaries = [summary_of(run, request.validations, own) for run, own in zip(runs, courses, strict=True)]
             traces = None if tracing is None else [tracing.of(run) for run in runs]
-    if form.name == "json" and runs:
-        from milabench.workflow.references import work_record
-
-        # Whoever compares with the report must be able to tell whether it is of the same work.
-        summaries = [replace(own, manifest=work_record(run)) for own, run in zip(summaries, runs, strict=True)]
+    summaries = _with_work(form, runs, summaries)
     summaries = _with_expenses(request, runs, summaries, session)
     profile.require_known(summaries, session)
     by_summary = [(summary, profile.weights_of([summary])) for summary in summaries]
@@ -118,6 +114,15 @@ def _summaries(
     elif runs:
         summaries = beside_references(runs, summaries, request, session, is_for_people=form.is_for_people)
     return summaries, traces
+
+
+def _with_work(form: Format, runs: Sequence[Run], summaries: list[Summary]) -> list[Summary]:
+    """Return the summaries with what their benchmarks were asked to do, where others may compare with the report."""
+    if form.name != "json" or not runs:
+        return summaries
+    from milabench.workflow.references import work_record
+
+    return [replace(summary, manifest=work_record(run)) for summary, run in zip(summaries, runs, strict=True)]
 
 
 def _report_run(base: Path, name: str, opened: ExitStack) -> Run:
