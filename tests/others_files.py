@@ -1,33 +1,40 @@
 """Random sequences of commands in a home that is full of a user's own files, which must all be there afterwards, unchanged.
 
-`python -m tests.others_files FIRST COUNT` runs the sequences of so many seeds and prints a line for each file that changed. A
-command runs in a fork of this process, which has imported everything: 200 of them take seconds. A strike ends it at one of
-its own file operations, or lets it find a full disk from there on.
+`python -m tests.others_files FIRST COUNT` runs the sequences of so many seeds and prints a line for each file that changed.
+Commands run in forks of this process, which has imported everything; a command that is killed ends its fork. A strike comes at
+one of a command's own file operations: it is killed, or finds a full disk from there on. Environments are made only with all
+examples.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import importlib
 import json
 import os
 import pkgutil
 import random
+import resource
 import shutil
 import signal
 import stat
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import milabench.cli
 import milabench.workflow
-from milabench.bundle.capsule import CapsuleManifest, Content, entry_of
+from milabench.bundle.capsule import CapsuleManifest, Content, entry_of, write_capsule
+from milabench.execute.inventory import benchmate_digest
 from milabench.plan.prepare import data_lock, data_mark
+from milabench.version import __version__
+from milabench.workflow.capsule import PLATFORM
+from tests.examples import ALL
+from tests.process.cli.installable import BENCHMATE, installable
 from tests.recorded_run import Recorded, rates, record
 
 COMMANDS = 20
@@ -117,7 +124,26 @@ def add_ours(home: Path) -> None:
         data_mark(base / "data", name).touch()
         data_lock(base / "data", name).touch()
     (base / "suites.json").write_text('{"schema": 1, "suites": []}')
-    forged(home / "evil.capsule")
+
+
+def capsule(path: Path, supplies: Path) -> None:
+    """Write a capsule that can be installed: a suite, its data, tiny wheels, the instruments."""
+    suite = {"own": SUITE["own"], "profile": "quick"}
+    files = {"suite/suite.yaml": json.dumps(suite).encode(), "data/imagenet/train.tar": b"theirs"}
+    files |= {f"suite/own/{name}": text.encode() for name, text in BENCHMARK.items()}
+    files |= {f"wheels/{wheel.name}": wheel.read_bytes() for wheel in (supplies / "wheels").iterdir()}
+    files |= {f"benchmate/{wheel.name}": wheel.read_bytes() for wheel in (supplies / "base").rglob("benchmate-*.whl")}
+    contents = tuple(Content(path=name, content=files[name]) for name in sorted(files))
+    manifest = CapsuleManifest(
+        version=__version__,
+        suite="suite/suite.yaml",
+        benchmarks=("own",),
+        platform=PLATFORM,
+        glibc="",
+        benchmate=benchmate_digest(BENCHMATE),
+        files=tuple(map(entry_of, contents)),
+    )
+    write_capsule(path, manifest, contents)
 
 
 def forged(path: Path) -> None:
@@ -137,20 +163,16 @@ def forged(path: Path) -> None:
     path.write_bytes(manifest.own.header + manifest.content + manifest.own.padding + content + bytes(1024))
 
 
-def state(home: Path) -> dict[str, object]:
-    """Return every file, folder and link below a home, links not followed."""
-    found: dict[str, object] = {}
-    for folder, folders, names in os.walk(home):
-        for name in (*folders, *names):
-            path = Path(folder, name)
-            status = path.lstat()
-            is_file = stat.S_ISREG(status.st_mode)
-            content = path.read_bytes() if is_file else path.readlink() if path.is_symlink() else None
-            found[str(path.relative_to(home))] = (stat.S_IFMT(status.st_mode), content)
-    return found
+def state(path: Path) -> object:
+    """Return the kind and the content of a file, folder or link, which is not followed; None for nothing."""
+    try:
+        kind = stat.S_IFMT(path.lstat().st_mode)
+        return kind, path.read_bytes() if kind == stat.S_IFREG else path.readlink() if kind == stat.S_IFLNK else None
+    except OSError:
+        return None
 
 
-def command(chance: random.Random, home: Path) -> list[str]:
+def command(chance: random.Random, home: Path, supplies: Path) -> list[str]:
     """Draw a command line."""
     suite = ["--config", str(home / "suite" / f"{chance.choice(SUITES)}.yaml")]
     name = next((path.name for path in (home / "work" / "runs").glob("quick.*")), "latest")
@@ -165,8 +187,9 @@ def command(chance: random.Random, home: Path) -> list[str]:
         ["report", name, "--save-reference", chance.choice(places)],
         ["bundle", name, "-o", chance.choice(("bundle.zip", records, "work"))],
         ["db", "add", name],
-        ["install", "--from", "evil.capsule"],
-        ["capsule", "verify", "evil.capsule"],
+        ["db", "query", "select * from runs"],
+        ["install", "--from", f"{supplies}/evil.capsule"],
+        ["capsule", "verify", f"{supplies}/evil.capsule"],
         ["init", chance.choice(("work", "fresh"))],
         ["new", "own", "--into", chance.choice(("work/code", "work/benchmarks", "fresh"))],
         ["driver", "--task-name", "t", "--result", chance.choice(("results.json", "work"))],
@@ -176,52 +199,65 @@ def command(chance: random.Random, home: Path) -> list[str]:
         ["prepare", "--use-current-env", "--select", "own", *suite],
         ["run", "--use-current-env", "--select", "tiny", "--display", "none", *suite],
     ]
-    return chance.choice(slower) if chance.random() < 0.04 else chance.choice(frequent)
+    slowest = [
+        ["install", "--from", f"{supplies}/good.capsule"],
+        ["install", "--select", "own", *chance.choice(([], ["--force"])), *suite],
+        ["prepare", "--select", "own", "--display", "none"],
+    ]
+    (kind,) = chance.choices((frequent, slower, slowest), (94, 4, 2 if ALL else 0))
+    return chance.choice(kind)
 
 
-def perform(argv: list[str], home: Path, strike: str, at: int) -> None:
-    """Run a command in a fork; `strike` it at the operation of that number: `kill`, `full` or nothing."""
+def perform(commands: Sequence[tuple[list[str], str, int]], home: Path) -> int:
+    """Run commands in a fork, up to one that is killed; return how many have ended.
+
+    Each has its strike and the number of the operation at which it comes: `kill`, `full` or nothing.
+    """
+    ended, said = os.pipe()
     pid = os.fork()
     if pid:
+        os.close(said)
+        with os.fdopen(ended, "rb") as reader:
+            count = len(reader.read())
         os.waitpid(pid, 0)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
-        return
-    os.setpgid(0, 0)
-    os.chdir(home)
-    os.environ.update({"HOME": str(home), "MILABENCH_BASE": str(home / "work"), "XDG_CACHE_HOME": str(home / ".cache")})
-    quiet = os.open(os.environ.get("OTHERS_FILES_LOG", os.devnull), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    for descriptor in (1, 2):
-        os.dup2(quiet, descriptor)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    count = 0
-
-    def hook(event: str, values: tuple[object, ...]) -> None:
-        nonlocal count
-        if event not in OPERATIONS or not isinstance(values[0], str | Path):
-            return
-        if not str(Path(home, values[0])).startswith(str(home)):
-            return
-        if event == "open" and not int(str(values[2])) & (os.O_WRONLY | os.O_RDWR):
-            return
-        count += 1
-        if strike == "kill" and count == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if strike == "full" and count >= at and event in ("open", "os.mkdir", "os.symlink"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), values[0])
-
-    if strike:
-        sys.addaudithook(hook)
-    sys.argv = ["milabench", *argv]
-    print("$", *argv, strike and f"# {strike} at {at}", flush=True)
+        return min(len(commands), count + 1)
     try:
-        milabench.cli.main()
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 1
-        sys.stdout.flush()
-        os._exit(code)
+        os.setpgid(0, 0)
+        os.chdir(home)
+        os.environ.update({"HOME": str(home), "MILABENCH_BASE": str(home / "work"), "XDG_CACHE_HOME": f"{home}/.cache"})
+        quiet = os.open(os.environ.get("OTHERS_FILES_LOG", os.devnull), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        for descriptor in (1, 2):
+            os.dup2(quiet, descriptor)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        now, when, count = "", 0, 0
+
+        def hook(event: str, values: tuple[object, ...]) -> None:
+            nonlocal count
+            if not now or event not in OPERATIONS or not isinstance(values[0], str | Path):
+                return
+            if not str(Path(home, values[0])).startswith(str(home)):
+                return
+            if event == "open" and not int(str(values[2])) & (os.O_WRONLY | os.O_RDWR):
+                return
+            count += 1
+            if now == "kill" and count == when:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if now == "full" and count >= when and event in ("open", "os.mkdir", "os.symlink"):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), values[0])
+
+        sys.addaudithook(hook)
+        for argv, strike, at in commands:
+            sys.argv = ["milabench", *argv]
+            print("$", *argv, strike and f"# {strike} at {at}", flush=True)
+            now, when, count = strike, at, 0
+            with contextlib.suppress(SystemExit):
+                milabench.cli.main()
+            now = ""
+            os.write(said, b".")
     finally:
-        os._exit(99)
+        os._exit(0)
 
 
 @contextlib.contextmanager
@@ -236,44 +272,64 @@ def mounted(source: Path, target: Path) -> Iterator[None]:
             subprocess.run(["umount", "-l", str(target)], check=False)
 
 
-def sequence(seed: int, repository: Path) -> list[str]:
+def sequence(seed: int, supplies: Path) -> list[str]:
     """Run one sequence; return what became of the user's files."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="milabench-others-", ignore_cleanup_errors=True) as name:
         home = Path(name, "home")
-        fill(home, repository)
-        before = state(home)
+        fill(home, supplies / "fetched")
+        before = {path: state(path) for path in home.rglob("*")}
         add_ours(home)
+        shutil.copytree(supplies / "base" / "cache" / "wheels", home / "work" / "cache" / "wheels", dirs_exist_ok=True)
         done: list[str] = []
         with mounted(home / "mounted", home / "work" / "data" / "gone" / "inner"):
-            for _ in range(COMMANDS):
-                argv, strike = command(chance, home), chance.choice(("", "", "kill", "full"))
-                done.append(" ".join(argv) + (f" # {strike}" if strike else ""))
-                perform(argv, home, strike, chance.choice((1, 2, 3, 5, 8, 13, 21, 34, 60)))
-                after = state(home)
-                if changed := [path for path, was in before.items() if after.get(path) != was]:
+            while len(done) < COMMANDS:
+                drawn: list[tuple[list[str], str, int]] = []
+                while len(done) + len(drawn) < COMMANDS and "kill" not in (each[1] for each in drawn):
+                    strike = chance.choice(("", "", "kill", "full"))
+                    drawn.append(
+                        (command(chance, home, supplies), strike, chance.choice((1, 2, 3, 5, 8, 13, 21, 34, 60)))
+                    )
+                count = perform(drawn, home)
+                done += [
+                    " ".join(argv) + (f" # {strike} at {at}" if strike else "") for argv, strike, at in drawn[:count]
+                ]
+                if changed := [path for path, was in before.items() if state(path) != was]:
                     return [f"seed {seed}: {path} changed: {'; '.join(done)}" for path in changed]
     return []
+
+
+def supply(supplies: Path) -> None:
+    """Write what all sequences use: a repository, two capsules, tiny wheels of what an environment needs."""
+    repository = supplies / "fetched"
+    repository.mkdir()
+    for file, text in BENCHMARK.items():
+        (repository / file).write_text(text)
+    repository.with_name("clash").symlink_to(repository)
+    for words in ("init -q -b main", "add .", "-c user.name=a -c user.email=a@b commit -q -m a"):
+        subprocess.run(["git", *words.split()], cwd=repository, check=True)
+    os.environ.update(installable(supplies, supplies / "base")[1])
+    capsule(supplies / "good.capsule", supplies)
+    forged(supplies / "evil.capsule")
 
 
 def main() -> None:
     """Run the sequences; print what changed."""
     first, count = map(int, sys.argv[1:])
-    began = time.process_time()
     for package in (milabench.cli, milabench.workflow):  # once, not in each fork
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
+    problems = 0
     with tempfile.TemporaryDirectory(prefix="milabench-others-") as name:
-        repository = Path(name, "fetched")
-        repository.mkdir()
-        for file, text in BENCHMARK.items():
-            (repository / file).write_text(text)
-        repository.with_name("clash").symlink_to(repository)
-        for words in ("init -q -b main", "add .", "-c user.name=a -c user.email=a@b commit -q -m a"):
-            subprocess.run(["git", *words.split()], cwd=repository, check=True)
-        problems = [line for seed in range(first, first + count) for line in sequence(seed, repository)]
-    print("\n".join(problems), end="")
-    print(f"{count} sequences, {time.process_time() - began:.1f} s of this process", file=sys.stderr)
+        supply(Path(name))
+        gc.collect()
+        gc.freeze()  # else each fork copies what its first collection touches
+        for seed in range(first, first + count):
+            lines = sequence(seed, Path(name))
+            problems += len(lines)
+            print("".join(f"{line}\n" for line in lines), end="", flush=True)
+    used = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    print(f"{count} sequences, {used:.1f} s of processors", file=sys.stderr)
     sys.exit(1 if problems else 0)
 
 
