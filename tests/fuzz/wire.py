@@ -47,6 +47,7 @@ from tests.slurm.fake_commands import FakeSlurm
 WAIT_S = 1.0  # for an answer that does not come, before the connection is cut
 START_S = 20.0  # for the first words of an agent, on a busy machine
 TICK_S = 0.1
+RECORDINGS = 5  # tries to run a step to its end within its time, on a busy machine
 COMMANDS = ("squeue", "sacct", "scontrol", "sinfo")
 TOKENS = 4
 NAME = job_name("m1", "s")
@@ -137,8 +138,12 @@ def record_messages() -> tuple[Message, ...]:
         messages.append(message)
         return [message.whole]
 
-    assert run_on_node(keep, START_S) == Outcome("passed")
-    return tuple(messages)
+    for _ in range(RECORDINGS):
+        messages.clear()
+        outcome = run_on_node(keep, START_S)
+        if outcome == Outcome("passed"):
+            return tuple(messages)
+    raise AssertionError(outcome)
 
 
 # --- model servers -------------------------------------------------------------------------------------------------
