@@ -120,7 +120,7 @@ def test_a_worker_sees_what_a_command_must_not_do(worker: Worker, statement: str
     ],
 )
 def test_a_worker_that_hangs_or_dies_is_replaced(tmp_path: Path, statement: str, defect: str) -> None:
-    worker = Worker(tmp_path / "0", tmp_path, limit_s=0.5)
+    worker = Worker(tmp_path / "0", tmp_path, limit_s=1)
     assert worker.run((STATEMENTS, statement)).defect.startswith(defect)
     assert not worker.is_alive
 
