@@ -187,7 +187,7 @@ def test_every_latency_and_the_throughput_are_those_of_the_servers_own_log(
 def test_all_requests_at_once_have_the_throughput_of_the_servers_own_log(place: Place) -> None:
     point = place.point("loadgen", "scenario=offline")
     # Two dozen connections are opened in one moment, which the first tokens wait for.
-    point.assert_is_the_servers("output_tps", "e2e_p50_ms", "e2e_p99_ms")
+    point.assert_is_the_servers("output_tps", "e2e_p50_ms")
 
 
 @pytest.mark.parametrize("name", [*CLOSED, OPEN])
@@ -225,7 +225,7 @@ def test_an_open_loop_sends_on_time_while_the_server_stands_still(place: Place, 
     # They wait for as long as the server does, and what they waited is in their time to the first token.
     answers = {request["index"]: request["at"] + request["first"] for request in due}
     assert min(answers.values()) >= begin + STALL_S
-    point.assert_is_the_servers("ttft_p99_ms", "e2e_p99_ms", "output_tps")
+    point.assert_is_the_servers("ttft_p90_ms", "e2e_p90_ms", "output_tps")
 
 
 def test_sessions_of_turns_are_replayed_alike(place: Place) -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 from milabench.analysis.intervals import LEAST_LAUNCHES, t_quantile
 from milabench.analysis.replicates import MOST_REPLICATES, processes_for, processes_for_ratio
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
+from milabench.analysis.serving_model import PointValue
 from milabench.analysis.two_samples import ROUNDING, Estimate, welch
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
@@ -78,6 +79,46 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
         if verdict == "INCONCLUSIVE"
         else "",
     )
+
+
+def decide_quantile(number: PointValue, base: PointValue | None, wanted: BoundTarget) -> BoundDecision:
+    """Check a quantile of requests, or its ratio to that of a reference, against a bound, by its one-sided bounds.
+
+    The bounds of a ratio are those of Zou and Donner (2008), on logarithms.
+    """
+    centre = number.value / (base.value if base is not None else 1.0)
+    if wanted.confidence is None:
+        return BoundDecision(verdict="PASS" if wanted.is_kept_by(centre) else "FAIL", value=centre)
+    kept = _ratio_bound(number, base, wanted.confidence, is_upper=not wanted.is_minimum)
+    missed = _ratio_bound(number, base, wanted.to_fail, is_upper=wanted.is_minimum)
+    is_kept, is_missed = (
+        (kept is not None and wanted.is_kept_by(kept)),
+        (missed is not None and not wanted.is_kept_by(missed)),
+    )
+    verdict: Verdict = "PASS" if is_kept else "FAIL" if is_missed else "INCONCLUSIVE"
+    word, bound, confidence = ("at most", kept, wanted.confidence)
+    if wanted.is_minimum != is_missed:
+        word = "at least"
+    if is_missed:
+        bound, confidence = missed, wanted.to_fail
+    return BoundDecision(
+        verdict=verdict,
+        value=centre,
+        sure="" if bound is None else f"{word} {bound:.4g} at {confidence:.3g} confidence, by order statistics",
+        bounds=None if kept is None or missed is None else (kept, missed),
+        missing="few-requests: more requests at this point, or launches" if verdict == "INCONCLUSIVE" else "",
+    )
+
+
+def _ratio_bound(number: PointValue, base: PointValue | None, confidence: float, *, is_upper: bool) -> float | None:
+    own = number.bound(confidence, is_upper=is_upper)
+    if own is None or base is None:
+        return own
+    other = base.bound(confidence, is_upper=not is_upper)
+    if other is None or min(own, other) <= 0:
+        return None
+    reach = math.hypot(math.log(own / number.value), math.log(other / base.value))
+    return number.value / base.value * math.exp(reach if is_upper else -reach)
 
 
 def _more(values: Sequence[float], base: Sequence[float], away: float, confidence: float) -> str:

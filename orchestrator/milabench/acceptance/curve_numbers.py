@@ -6,18 +6,23 @@ from dataclasses import dataclass
 
 from milabench.acceptance.criteria import ServingCriterion
 from milabench.analysis.serving_compare import AREA, AREA_UNITS
+from milabench.analysis.serving_curve import few_requests, why_no_best
 from milabench.analysis.serving_model import POINT_METRICS, PointValue, ServingCurve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveNumber:
-    """One number of a curve in `units`, `values` its launches'; or what is `missing` of it, and what there is instead."""
+    """One number of a curve in `units`, `values` its launches'; or what is `missing` of it, and what there is instead.
+
+    `quantile` is the number with its bounds, where it is a quantile of requests.
+    """
 
     value: float = 0.0
     values: tuple[float, ...] = ()
     units: str = ""
     measured: str = ""
     missing: str = ""
+    quantile: PointValue | None = None
 
 
 def curve_number(curve: ServingCurve | None, asked: ServingCriterion) -> CurveNumber:
@@ -35,6 +40,8 @@ def curve_number(curve: ServingCurve | None, asked: ServingCriterion) -> CurveNu
     if all(getattr(point, load) is None for point in curve.points):
         return CurveNumber(measured=f"no {load}", missing=f"a point with a {load}; the sweep has {_names(curve)}")
     limit = curve.slo_concurrency if load == "concurrency" else curve.slo_rate
+    if not limit and curve.has_few_requests:
+        return CurveNumber(measured="no point is shown to meet the SLO", missing=why_no_best(curve))
     return CurveNumber(value=limit or 0.0, measured="" if limit else "no point meets the SLO")
 
 
@@ -45,6 +52,8 @@ def _point_number(curve: ServingCurve, asked: ServingCriterion) -> CurveNumber:
     if point.state != "measured":
         state = f"{point.state}: {point.why}" if point.why else point.state
         return CurveNumber(measured=state, missing="a measurement of this point")
+    if asked.metric in point.few:
+        return CurveNumber(measured="-", missing=few_requests(curve, point, asked.metric))
     return _number(point.values.get(asked.metric), asked.metric, POINT_METRICS[asked.metric].units)
 
 
@@ -58,7 +67,8 @@ def _number(number: PointValue | None, metric: str, units: str) -> CurveNumber:
     values = number.launches or (number.value,)
     if units and min(values) <= 0:
         return CurveNumber(measured=f"{number.value:.6g} {units}", missing=f"a {metric} above zero in every launch")
-    return CurveNumber(value=number.value, values=values, units=units)
+    quantile = number if number.lower or number.upper else None
+    return CurveNumber(value=number.value, values=values, units=units, quantile=quantile)
 
 
 def points_of_area(curve: ServingCurve | None) -> frozenset[str]:

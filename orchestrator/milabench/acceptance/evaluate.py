@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, assert_never
 
-from milabench.acceptance.bounds import BoundDecision, BoundTarget, Verdict, decide_bound
+from milabench.acceptance.bounds import BoundDecision, BoundTarget, Verdict, decide_bound, decide_quantile
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity, ServingCriterion
 from milabench.acceptance.curve_numbers import CurveNumber, curve_number, points_of_area
 from milabench.analysis.case_sets import cases_of, differing
@@ -21,6 +22,7 @@ from milabench.analysis.energy_per_item import energies, item_of, joules_per_ite
 from milabench.analysis.json_codec import JsonKey, finite_number, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_compare import AREA
+from milabench.analysis.serving_model import PointValue
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import differing_requests, differing_work, unknown_work
 
@@ -332,13 +334,27 @@ class BenchEvaluation:
                 return self._undecided(asked, f"{found.value:.6g} {found.units}".rstrip(), missing)
         if found.units:
             values, reference_values = list(found.values), list(base.values)
-            return self._decided(bench, asked, values, reference_values, found.units, self.criteria.confidence)
+            decide = self._decide_number(found, base, bound)
+            if decide is None:
+                missing = "few-requests: enough requests in each launch, which are decided one by one"
+                return self._undecided(asked, f"{found.value:.6g} {found.units}", missing)
+            evaluation = replace(self, decide=decide)
+            return evaluation._decided(bench, asked, values, reference_values, found.units, self.criteria.confidence)
         value = found.value / base.value if bound.is_relative else found.value
         wanted = BoundTarget(value=bound.value, is_minimum=is_minimum, confidence=None, to_fail=0.0)
         verdict: Verdict = "PASS" if wanted.is_kept_by(value) else "FAIL"
         measured = f"{value:.4g} x reference" if bound.is_relative else found.measured or f"{value:.6g}"
         check = self._check(asked.name, verdict, asked.requirement, measured, value=value, where=bound.where)
         return self.trusted_on_both(bench, check, is_relative=bound.is_relative)
+
+    def _decide_number(self, found: CurveNumber, base: CurveNumber, bound: Bound) -> Decide | None:
+        """Return what judges a number of a curve; None for a quantile that a test of single launches has too few requests for."""
+        quantile, is_whole = found.quantile, self.decide is decide_bound
+        if quantile is None or (is_whole and bound.is_relative and base.quantile is None):
+            return self.decide
+        if is_whole:
+            return partial(_of_quantiles, quantile, base.quantile)
+        return self.decide if quantile.launches else None
 
     def _undecided(self, asked: _Asked, measured: str, missing: str) -> CriterionResult:
         about = {"missing": missing, "where": asked.bound.where}
@@ -389,6 +405,12 @@ class BenchEvaluation:
         return replace(
             check, verdict="INCONCLUSIVE", missing=f"a number without doubt: {doubt}; `allow` accepts reasons"
         )
+
+
+def _of_quantiles(
+    number: PointValue, base: PointValue | None, _: Sequence[float], __: Sequence[float], wanted: BoundTarget
+) -> BoundDecision:
+    return decide_quantile(number, base, wanted)
 
 
 def _failure_check(counts: Mapping[str, int], limit: float) -> CriterionResult:

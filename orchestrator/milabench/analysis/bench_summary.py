@@ -199,6 +199,7 @@ def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: Ru
         reasons |= {"cases-differ"}
     if _are_on_different_nodes(results, processes):
         reasons |= {"nodes-differ"}
+    reasons |= _doubts_of_curve(summary.serving)
     if perf is None:
         mixed = {"mixed"} if processes else set()
         # Numbers in different units have no mean; nothing below can be said of no number.
@@ -215,6 +216,10 @@ def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: Ru
         # Inverted for a lower-is-better metric, so that more is better in every score.
         score = perf * summary.instances if summary.direction == "higher" else summary.instances / perf
     return replace(summary, score=score, validity=_validity(reasons), reasons=tuple(sorted(reasons)))
+
+
+def _doubts_of_curve(curve: ServingCurve | None) -> set[Reason]:
+    return {"few-requests"} if curve is not None and curve.has_few_requests else set()
 
 
 def _validity(reasons: Set[str]) -> Validity:

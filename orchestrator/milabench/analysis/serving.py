@@ -15,13 +15,13 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any, cast, get_args
 
-from milabench.analysis.sample_statistics import quantile
-from milabench.analysis.serving_model import POINT_METRICS, LaunchCurve, LaunchPoint, PointState
+from milabench.analysis.intervals import most_bounds
+from milabench.analysis.request_quantiles import is_surely_above, quantile_of, requests_quantile
+from milabench.analysis.serving_model import POINT_METRICS, QUANTILES, LaunchCurve, LaunchPoint, PointState, PointValue
 from milabench.analysis.throughput import Throughput
 from milabench.events.reasons import Reason
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
 
-QUANTILES = (50, 90, 99)
 SERVER_METRICS = ("kv_cache", "running", "waiting")
 """What a server says of itself in its own metrics, averaged over a point."""
 OF_A_REQUEST = ("ttft", "tpot", "e2e")
@@ -39,6 +39,7 @@ _ROUNDING_US = 5000
 """The gaps of a request may be longer by so much than from its first token to its end: half of one for each of 10,000 gaps."""
 _UNPLACED_SHARE = 0.01
 """Of the tokens of a point: where more than these have no arrival of their own, nobody knows the times between tokens."""
+_CONFIDENCE = 0.95  # with which a point is shown to keep a limit, or to miss it
 _NO_RECORDS, _TORN = "nothing is recorded of it", "the records end before it does"
 
 
@@ -102,7 +103,20 @@ class _Requests:
         self.start, self.stop = min(self.start, at), max(self.stop, at + end)
         return True
 
-    def values(self, slo: Mapping[str, float]) -> dict[str, float]:
+    def samples(self) -> dict[str, Sequence[float]]:
+        """Return the times of the requests in order, ms; of the gaps, which are no sample of requests, as many as requests."""
+        samples: dict[str, Sequence[float]] = {}
+        for name in OF_A_REQUEST:
+            # One that is not known is above all others, and a quantile that touches it is not known either.
+            times = cast("array[float]", getattr(self, name))
+            samples[name] = array("d", sorted(1e3 * time for time in times if not math.isnan(time)))
+        if self.gaps and self.unplaced <= _UNPLACED_SHARE * self.output_tokens:
+            count = len(self.e2e)
+            gaps = counted_quantiles(self.gaps, ((index + 0.5) / count for index in range(count)))
+            samples["itl"] = array("d", (gap / 1e3 for gap in gaps))
+        return samples
+
+    def values(self, slo: Mapping[str, float], samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
         """Return the numbers of the point by the names of POINT_METRICS, as far as its requests have them."""
         values: dict[str, float] = {}
         window, answered = self.stop - self.start, len(self.e2e)
@@ -113,13 +127,9 @@ class _Requests:
             values["request_rate"] = answered / window
             if any(_kind(name) in OF_A_REQUEST for name in slo):
                 values["goodput"] = self._within(slo) / window
-        for name in OF_A_REQUEST:
-            # One that is not known is above all others, and a quantile that touches it is not known either.
-            known = sorted(value for value in cast("array[float]", getattr(self, name)) if not math.isnan(value))
-            values |= {f"{name}_p{q}_ms": 1e3 * quantile(known, q / 100) for q in QUANTILES if known}
-        if self.gaps and self.unplaced <= _UNPLACED_SHARE * self.output_tokens:
-            of_gaps = counted_quantiles(self.gaps, [q / 100 for q in QUANTILES])
-            values |= {f"itl_p{q}_ms": gap / 1e3 for q, gap in zip(QUANTILES, of_gaps, strict=True)}
+        for name, times in samples.items():
+            shares = [q for q in QUANTILES if len(times) >= most_bounds(q / 100)]
+            values |= {f"{name}_p{q}_ms": quantile_of(times, q / 100) for q in shares}
         if SMALLEST_NUMBER <= values.get("tpot_p90_ms", 0.0) < math.inf:
             values["user_tps"] = 1e3 / values["tpot_p90_ms"]
         if self.count:
@@ -219,21 +229,43 @@ def _kind(metric: str) -> str:
     return metric.partition("_")[0]
 
 
-def meets(values: Mapping[str, float], slo: Mapping[str, float], *, single: bool) -> bool | None:
-    """Return whether a point keeps every limit; None without a limit.
+def request_sample(metric: str) -> tuple[str, float] | None:
+    """Return what a metric is a quantile of, and the share below it: (`ttft`, 0.9) of `ttft_p90_ms`; None of any other."""
+    name, _, rest = metric.partition("_p")
+    return (name, int(rest.removesuffix("_ms")) / 100) if rest.endswith("_ms") else None
 
-    A number that is not known keeps none, but for the times between tokens where no request had two (`single`).
+
+def point_quantile(metric: str, launches: Sequence[LaunchPoint]) -> PointValue | None:
+    """Return a quantile of the requests of a point; None where they are too few, or nobody knows their times."""
+    name, q = request_sample(metric) or (metric, 0.5)
+    return requests_quantile([launch.samples.get(name, ()) for launch in launches], q)
+
+
+def meets(points: Sequence[LaunchPoint], slo: Mapping[str, float]) -> bool | None:
+    """Return whether the launches of a point show at 95 % confidence that it keeps every limit, or that it misses one.
+
+    None without a limit, and where neither is shown. Every launch has to keep what is no quantile. A number that is not known
+    keeps no limit, but for the times between tokens where no request had two.
     """
-    if not slo:
+    verdicts = [_is_within(name, points, limit) for name, limit in slo.items()]
+    if not verdicts or (None in verdicts and False not in verdicts):
         return None
-    return all(
-        _is_within(name, values[name], limit) if name in values else single and _kind(name) in ("tpot", "itl")
-        for name, limit in slo.items()
-    )
+    return all(verdicts)
 
 
-def _is_within(name: str, value: float, limit: float) -> bool:
-    return value >= limit if POINT_METRICS[name].direction == "higher" else value <= limit
+def _is_within(name: str, points: Sequence[LaunchPoint], limit: float) -> bool | None:
+    sample = request_sample(name)
+    if sample is None:
+        return all(name in point.values and point.values[name] <= limit for point in points)
+    # A request whose time nobody knows is above every limit.
+    times = [point.samples.get(sample[0], ()) for point in points]
+    if not all(times):
+        return sample[0] in ("tpot", "itl") and all(point.has_single_tokens for point in points)
+    number = point_quantile(name, points)
+    if number is None:  # few requests may show that a limit is missed, never that it is kept
+        return False if is_surely_above(times, sample[1], limit) else None
+    lower, upper = (number.bound(_CONFIDENCE, is_upper=is_upper) for is_upper in (False, True))
+    return True if upper is not None and upper <= limit else False if lower is not None and lower > limit else None
 
 
 class ServingFold:
@@ -301,7 +333,8 @@ class ServingFold:
 
     def _point(self, name: str, slo: Mapping[str, float], readings: Mapping[str, float]) -> LaunchPoint:
         end, requests = self._ends.get(name), self._requests.get(name) or _Requests()
-        values = requests.values(slo)
+        samples = requests.samples()
+        values = requests.values(slo, samples)
         start, stop = requests.start, requests.stop
         state, why = _state(end, requests)
         about = end or {}
@@ -319,10 +352,12 @@ class ServingFold:
             start=start if start < stop else finite_number(about.get("start")),
             stop=stop if start < stop else finite_number(about.get("stop")),
             values=in_order({**values, **readings}),
+            samples=samples,
+            has_single_tokens=requests.has_single_tokens,
         )
         if state != "measured" or point.is_of_client:
             return point
-        return replace(point, meets_slo=meets(values, slo, single=requests.has_single_tokens))
+        return replace(point, meets_slo=meets([point], slo))
 
     def unusable(self, curve: LaunchCurve) -> int:
         """Return how many records of requests and points could not be used, those of requests of no point of the curve too."""

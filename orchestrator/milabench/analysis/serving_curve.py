@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
-from milabench.analysis.intervals import LEAST_LAUNCHES, Interval, log_t_interval, t_quantile
+from milabench.analysis.intervals import LEAST_LAUNCHES, Interval, log_t_interval, most_bounds, t_quantile
 from milabench.analysis.job_mix import Costs, JobTask, job_mix
+from milabench.analysis.request_quantiles import is_known_quantile
 from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
-from milabench.analysis.serving import in_order
+from milabench.analysis.serving import in_order, meets, point_quantile, request_sample
 from milabench.analysis.serving_model import (
     POINT_METRICS,
     CurvePoint,
@@ -34,12 +36,12 @@ def serving_curve(launches: Sequence[Launch]) -> ServingCurve | None:
     if not curves:
         return None
     names = dict.fromkeys(point.name for curve in curves for point in curve.points)
-    points = tuple(_curve_point(name, launches) for name in names)
+    points = tuple(_curve_point(name, launches, curves[0].slo) for name in names)
     of_server = [point for point in points if not point.is_of_client]
     kept = [
         point
         for point in of_server
-        if point.meets_slo is not False and all(_has(curve, {point.name}) for curve in curves)
+        if (point.meets_slo or not curves[0].slo) and all(_has(curve, {point.name}) for curve in curves)
     ]
     with_rate = [point for point in kept if "output_tps" in point.values]
     best = max(with_rate, key=lambda point: point.values["output_tps"].value, default=None)
@@ -66,10 +68,10 @@ def _has(curve: LaunchCurve, names: set[str]) -> bool:
     return names <= {point.name for point in curve.points if point.state == "measured"}
 
 
-def _curve_point(name: str, launches: Sequence[Launch]) -> CurvePoint:
+def _curve_point(name: str, launches: Sequence[Launch], slo: Mapping[str, float]) -> CurvePoint:
     by_launch = [[point for curve in launch for point in curve.points if point.name == name] for launch in launches]
     every = [point for launch in by_launch for point in launch]
-    verdicts = [point.meets_slo for point in every if point.state == "measured" and point.meets_slo is not None]
+    values, measured = _values(by_launch), _measured(by_launch)
     is_of_client = any(point.is_of_client for point in every)
     states = {point.state for point in every}
     return CurvePoint(
@@ -82,19 +84,54 @@ def _curve_point(name: str, launches: Sequence[Launch]) -> CurvePoint:
         notes=tuple(_notes(every)),
         requests=sum(point.requests for point in every),
         errors=sum(point.errors for point in every),
-        values=_values(by_launch),
-        meets_slo=all(verdicts) if verdicts and not is_of_client else None,
+        values=values,
+        few=tuple(name for name in POINT_METRICS if name not in values and _has_few(name, measured)),
+        meets_slo=None if is_of_client or not measured else meets(measured, slo),
     )
+
+
+def _has_few(metric: str, launches: Sequence[LaunchPoint]) -> bool:
+    """Return whether launches have requests with this time, but too few for its quantile."""
+    name, q = request_sample(metric) or ("", 0.5)
+    return is_known_quantile([launch.samples.get(name, ()) for launch in launches], q)
 
 
 def _values(launches: Sequence[Sequence[LaunchPoint]]) -> dict[str, PointValue]:
     """Return the numbers of a point by the launches that measured it."""
-    measured = [[point.values for point in launch if point.state == "measured"] for launch in launches]
+    measured = [[point for point in launch if point.state == "measured"] for launch in launches]
+    together = _measured(launches)
     numbers = {
-        name: point_value([[values[name] for values in launch if name in values] for launch in measured])
+        name: point_quantile(name, together)
+        if request_sample(name)
+        else point_value([[point.values[name] for point in launch if name in point.values] for launch in measured])
         for name in POINT_METRICS
     }
+    tpot = numbers["tpot_p90_ms"]
+    numbers["user_tps"] = None if tpot is None or tpot.value < SMALLEST_NUMBER else _of_a_user(tpot)
     return {name: number for name, number in numbers.items() if number is not None}
+
+
+def _measured(launches: Sequence[Sequence[LaunchPoint]]) -> list[LaunchPoint]:
+    """Return a point for each launch that measured it, with the requests of all its instances."""
+    counted = [[point for point in launch if point.state == "measured"] for launch in launches]
+    return [replace(launch[0], samples=_merged(launch)) if launch[1:] else launch[0] for launch in counted if launch]
+
+
+def _merged(instances: Sequence[LaunchPoint]) -> dict[str, Sequence[float]]:
+    samples = dict.fromkeys(name for point in instances for name in point.samples)
+    return {name: sorted(chain.from_iterable(p.samples.get(name, ()) for p in instances)) for name in samples}
+
+
+def _of_a_user(tpot: PointValue) -> PointValue:
+    """Return tokens/s from ms per token."""
+    low, high = tpot.ci95 or (0.0, 0.0)
+    return PointValue(
+        value=1e3 / tpot.value,
+        ci95=(1e3 / high, 1e3 / low) if low >= SMALLEST_NUMBER else None,
+        launches=tuple(1e3 / own for own in tpot.launches) if min(tpot.launches, default=0.0) > 0 else (),
+        lower={level: 1e3 / bound for level, bound in tpot.upper.items()},
+        upper={level: 1e3 / bound for level, bound in tpot.lower.items() if bound >= SMALLEST_NUMBER},
+    )
 
 
 def _notes(points: Sequence[LaunchPoint]) -> Iterable[str]:
@@ -195,9 +232,24 @@ def why_no_best(curve: ServingCurve) -> str:
         return "no point was measured"
     if all(point.is_of_client for point in measured):
         return "at no point did the client keep the load"
+    if curve.has_few_requests:
+        return f"no point is shown to meet the SLO: {few_requests(curve)}"
     if curve.slo:
         return "no point meets the SLO ({})".format(", ".join(f"{name} {limit:g}" for name, limit in curve.slo.items()))
     return "no point was measured in every launch"
+
+
+def few_requests(curve: ServingCurve, at: CurvePoint | None = None, metric: str = "") -> str:
+    """Return how many requests the quantiles need for which points have too few, or one of them; empty where none has."""
+    points = curve.points if at is None else (at,)
+    names = [name for name in POINT_METRICS if any(name in point.few for point in points) and metric in ("", name)]
+    if not names:
+        return "more requests would decide it" if curve.has_few_requests else ""
+    name = next((name for name in names if name in curve.slo), names[-1])
+    _, q = request_sample(name) or ("", 0.5)
+    fewest = min(point.requests - point.errors for point in points if name in point.few)
+    needed = f"p{100 * q:g} needs {most_bounds(q)} requests at a point, in each launch if they differ"
+    return f"few-requests: {needed}; there are {fewest}"
 
 
 def curve_messages(curve: ServingCurve) -> Iterable[str]:

@@ -6,14 +6,16 @@ over the tokens of the second), TPOT the time from the first token to the last o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from milabench.analysis.intervals import Interval
+from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.throughput import Direction
 
 PointState = Literal["measured", "failed", "skipped"]
+QUANTILES = (50, 90, 99)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +28,7 @@ class ServingMetric:
 
 
 def _quantiles(name: str, label: str) -> dict[str, ServingMetric]:
-    return {f"{name}_p{q}_ms": ServingMetric(label=f"{label} p{q}", units="ms") for q in (50, 90, 99)}
+    return {f"{name}_p{q}_ms": ServingMetric(label=f"{label} p{q}", units="ms") for q in QUANTILES}
 
 
 POINT_METRICS: Mapping[str, ServingMetric] = {
@@ -79,12 +81,16 @@ class SweepPoint:
 class LaunchPoint(SweepPoint):
     """One point of a sweep in one launch.
 
-    `start` and `stop` are unix seconds. `values` are by the names of POINT_METRICS, as far as they are known.
+    `start` and `stop` are unix seconds. `values` are by the names of POINT_METRICS, as far as they are known. `samples` are
+    the times of its requests in order, ms, by `ttft`, `tpot`, `itl` and `e2e`; of ITL so many of all gaps, evenly.
+    `has_single_tokens`: no request had two, so that nothing lies between them.
     """
 
     start: float | None = None
     stop: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)
+    samples: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    has_single_tokens: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,22 +113,37 @@ class LaunchCurve:
 class PointValue:
     """A number of a point over launches: one number for each that measured it, their mean and its interval.
 
-    The mean is geometric, but arithmetic where one of the numbers is zero; no interval below three launches.
+    The mean is geometric, but arithmetic where one of the numbers is zero; no interval below three launches. A quantile is
+    that of the requests of all launches; `lower` and `upper` are its one-sided bounds by confidence (`0.95`).
     """
 
     value: float
     ci95: Interval | None = None
     launches: tuple[float, ...] = ()
+    lower: Mapping[str, float] = field(
+        default_factory=dict, metadata={"json": JsonKey(is_omitted=lambda number: not number.lower)}
+    )
+    upper: Mapping[str, float] = field(
+        default_factory=dict, metadata={"json": JsonKey(is_omitted=lambda number: not number.upper)}
+    )
+
+    def bound(self, confidence: float, *, is_upper: bool) -> float | None:
+        """Return a one-sided bound at this confidence at least, of those that are kept; None without one."""
+        bounds = self.upper if is_upper else self.lower
+        level = min((level for level in bounds if float(level) >= confidence), key=float, default=None)
+        return None if level is None else bounds[level]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint(SweepPoint):
-    """One point of a sweep over launches; it is measured if one launch measured it. `meets_slo`: all of those did.
+    """One point of a sweep over launches; it is measured if one launch measured it.
 
-    A point whose client did not keep its load in some launch has no verdict.
+    `meets_slo` is whether it is shown at 95 % confidence to keep every limit, or to miss one; None where neither is shown, and
+    where its client did not keep its load in some launch. `few` are the quantiles for which it has too few requests.
     """
 
     values: Mapping[str, PointValue] = field(default_factory=dict)
+    few: tuple[str, ...] = field(default=(), metadata={"json": JsonKey(is_omitted=lambda point: not point.few)})
 
     @property
     def is_in_area(self) -> bool:
@@ -152,3 +173,10 @@ class ServingCurve:
     slo_concurrency: float | None = None
     slo_rate: float | None = None
     currency: str = ""
+
+    @property
+    def has_few_requests(self) -> bool:
+        """Whether a limit of the SLO is on a quantile for which a point has too few requests, or no point is decided."""
+        asked = [point for point in self.points if point.is_in_area]
+        is_open = bool(self.slo) and not self.best and any(point.meets_slo is None for point in asked)
+        return is_open or any(name in point.few for point in asked for name in self.slo)

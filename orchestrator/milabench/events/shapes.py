@@ -159,7 +159,11 @@ RATE_SHAPE: Shape = {
     **dict.fromkeys(("warmup_left", "drift", "n_effective"), float),
 }
 _COUNTS = dict.fromkeys(("planned", "passed", "failed", "skipped", "missing", "cancelled"), Required(int))
-_POINT_VALUE = {"value": Required(float), "ci95": [float], "launches": [float]}
+_POINT_VALUE = {
+    "value": Required(float),
+    **{key: [float] for key in ("ci95", "launches")},
+    **{key: {str: Required(float)} for key in ("lower", "upper")},
+}
 _CURVE = {
     **dict.fromkeys(("client", "version", "best", "currency"), str),
     "seed": int,
@@ -170,7 +174,7 @@ _CURVE = {
             **dict.fromkeys(("arrivals", "state", "why"), str),
             **dict.fromkeys(("concurrency", "rate"), NOT_NEGATIVE),
             **dict.fromkeys(("requests", "errors"), int),
-            "notes": [str],
+            **{key: [str] for key in ("notes", "few")},
             "values": {str: Required(_POINT_VALUE)},
             "meets_slo": bool,
         }

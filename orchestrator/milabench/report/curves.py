@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from milabench.analysis.serving_curve import LEAST_POINTS, why_no_best
+from milabench.analysis.serving_curve import LEAST_POINTS, few_requests, why_no_best
 from milabench.analysis.serving_model import POINT_METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.analysis.summary_model import Summary
 from milabench.report.document import Document, Notes, Table, section
@@ -85,9 +85,9 @@ def times_tables(bench: str, curve: ServingCurve) -> tuple[Table, ...]:
 
 def curve_lines(bench: str, curve: ServingCurve) -> tuple[str, ...]:
     """Return which point is the best, how far the SLO is kept, the area, and that points are few."""
-    return tuple(
-        filter(None, (_best_line(bench, curve), _slo_line(curve), _area_line(curve), _few_line(len(curve.points))))
-    )
+    lines = (_best_line(bench, curve), _slo_line(curve), _area_line(curve), _few_line(len(curve.points)))
+    few = "" if not curve.best and curve.has_few_requests else few_requests(curve)  # in the first line else
+    return tuple(filter(None, (*lines, few)))
 
 
 def slo_text(curve: ServingCurve) -> str:
@@ -123,6 +123,10 @@ def _columns(curve: ServingCurve) -> tuple[_Column, ...]:
         kinds = (note.partition(":")[0] for note in point.notes)
         return ", ".join(filter(None, ("best" if point.name == curve.best else "", _state(point), *kinds)))
 
+    def kept(point: CurvePoint) -> str:
+        is_open = bool(curve.slo) and point.is_in_area
+        return "?" if point.meets_slo is None and is_open else {None: "", True: "yes", False: "no"}[point.meets_slo]
+
     money = f"{curve.currency or 'cost'}/M tokens"
     return (
         _Column(heading="point", cell=lambda point: point.name, is_brief=True, is_text=True),
@@ -136,7 +140,7 @@ def _columns(curve: ServingCurve) -> tuple[_Column, ...]:
         _Column(heading="TTFT p99", cell=_number("ttft_p99_ms"), rank=8),
         _Column(heading="TPOT p90", cell=_number("tpot_p90_ms"), rank=12, is_brief=True),
         _Column(heading="errors %", cell=_percent("error_rate"), rank=11, is_brief=True),
-        _Column(heading="SLO", cell=_kept, is_brief=True, is_text=True),
+        _Column(heading="SLO", cell=kept, is_brief=True, is_text=True),
         _Column(heading="KV cache %", cell=_percent("kv_cache"), rank=3),
         _Column(heading="batch", cell=_count("running"), rank=2),
         _Column(heading="waiting", cell=_count("waiting"), rank=1),
@@ -147,7 +151,10 @@ def _columns(curve: ServingCurve) -> tuple[_Column, ...]:
 
 
 def _number(name: str) -> Callable[[CurvePoint], str]:
-    return lambda point: format_number(point.values[name].value) if name in point.values else ""
+    def cell(point: CurvePoint) -> str:
+        return format_number(point.values[name].value) if name in point.values else "-" if name in point.few else ""
+
+    return cell
 
 
 def _percent(name: str) -> Callable[[CurvePoint], str]:
@@ -168,14 +175,12 @@ def _with_interval(name: str) -> Callable[[CurvePoint], str]:
     return cell
 
 
-def _kept(point: CurvePoint) -> str:
-    return "" if point.meets_slo is None else "yes" if point.meets_slo else "no"
-
-
 def _best_line(bench: str, curve: ServingCurve) -> str:
     if not any(point.is_in_area for point in curve.points):
         return f"best point of {bench}: none: {why_no_best(curve)}"
     if not curve.best:
+        if curve.has_few_requests:
+            return f"best point of {bench}: none: {why_no_best(curve)}"
         why = "meets the SLO" if curve.slo else "was measured in every launch"
         return f"best point of {bench}: none {why}, so that it has no number"
     best = next((point for point in curve.points if point.name == curve.best), None)
@@ -194,6 +199,7 @@ def _slo_line(curve: ServingCurve) -> str:
     if not any(point.state == "measured" for point in curve.points):
         return f"SLO: {slo_text(curve)}"
     none = "no point meets it" if any(point.meets_slo is False for point in curve.points) else "no point has a verdict"
+    none = "no point is shown to meet it" if curve.has_few_requests else none
     return f"SLO: {slo_text(curve)}; " + (f"kept at up to {', '.join(kept)}" if kept else none)
 
 

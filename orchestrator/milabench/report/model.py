@@ -46,6 +46,8 @@ def _why_no_number(bench: BenchSummary) -> str:
     if (curve := bench.serving) is None or curve.best:
         return "no rate"
     is_measured = any(point.state == "measured" for point in curve.points)
+    if curve.has_few_requests:
+        return validity_words("suspect", ("few-requests",))
     return "no point meets the SLO" if is_measured and curve.slo else "no point in every launch"
 
 

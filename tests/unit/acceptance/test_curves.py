@@ -34,7 +34,7 @@ def with_values(*launches: float, **more: Any) -> ServingCurve:
         "error_rate": PointValue(value=0.01, launches=(0.0, 0.02)),
         "goodput": PointValue(value=0.0, launches=(0.0, 0.0, 0.0)),
     }
-    return curve(replace(point(8), values=values), FAILED, **more)
+    return curve(replace(point(8), values=values, meets_slo="slo_concurrency" in more), FAILED, **more)
 
 
 def asked(serving: str, more: str = "") -> str:

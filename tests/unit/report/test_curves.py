@@ -146,7 +146,11 @@ def test_the_tables_hold_every_number_once(whole: Summary) -> None:
     times = shown["times of chat, ms"]
     assert [row["point"] for row in times] == POINTS
     quantiles = [metric.label for metric in POINT_METRICS.values() if metric.units == "ms"]
-    assert set(times[0]) == {"point", *quantiles} and all(float(row[name]) > 0 for row in times for name in quantiles)
+    assert set(times[0]) == {"point", *quantiles}
+    # Three launches of 64 requests, which differ, are too few for a p99.
+    assert all(
+        row[name] == "-" if name.endswith("p99") else float(row[name]) > 0 for row in times for name in quantiles
+    )
     first = shown["curve of chat, asked by plain 1.0, seed 1"][6]
     assert (first["KV cache %"], first["batch"]) == ("100.0", "16.0") and "waiting" not in first
 
@@ -162,7 +166,7 @@ def test_energy_and_costs_have_columns_where_they_are_known(whole: Summary) -> N
     (bench,) = whole.benchmarks
     assert bench.serving is not None
     point = replace(
-        bench.serving.points[0], values={"cost_per_mtok": PointValue(value=1.25)}, notes=("client-bound: x",)
+        bench.serving.points[0], values={"cost_per_mtok": PointValue(value=1.25)}, notes=("client-bound: x",), few=()
     )
     other = replace(point, name="scenario=offline", values={"joules_per_mtok": PointValue(value=20.0)}, meets_slo=None)
     table = points_table("chat", replace(bench.serving, points=(point, other), currency="EUR"))
