@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, median
+from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, mean, median
 
 LEAST_SEGMENT = 3  # fewer runs are outliers, not a level
 LEAST_HISTORY = 2 * LEAST_SEGMENT
@@ -22,6 +22,10 @@ LEAST_CHANGE = 0.01  # relative; nobody acts on less, as in docs/explanation/met
 _PENALTY = 3.0
 _SHORT = 10.0
 _LEAST_NOISE = 1e-4  # of a logarithm: equal values do not mean that there is no noise
+_CLAIM = 0.05
+_DRAWS, _SETTLE = 199, 20
+_LONG = 10  # runs of a level: noise of two modes hardly stays in one of them for so long
+_MOST_LEVELS = 3  # more levels are rather noise that depends on the run before
 _REACH = 3.0  # standard deviations from the median of its neighbours beyond which a value is clipped
 
 
@@ -53,6 +57,65 @@ def segments(values: Sequence[float]) -> tuple[Segment, ...]:
         if not steps or min(steps) >= math.log1p(LEAST_CHANGE):
             return tuple(segments_found)
         starts.pop(steps.index(min(steps)))
+
+
+def shown_changes(values: Sequence[float], parts: Sequence[Segment]) -> tuple[bool, ...]:
+    """Return of each change between some levels of a history whether noise alone would hardly bring it (5 %), else perhaps.
+
+    The noise has the distribution of this history, such as two modes or two digits, and its dependence on the run before. A
+    change is tested among the runs of the two levels beside it where both are long and levels are few, else among all runs.
+    """
+    logs = [math.log(value) for value in values]
+    shown = []
+    for before, after in pairwise(parts):
+        is_long = min(before.stop - before.start, after.stop - after.start) >= _LONG and len(parts) <= _MOST_LEVELS
+        window = logs[before.start : after.stop] if is_long else logs
+        # As many places as were tried, and as many windows of this length as the history has.
+        tried = (len(parts) - 1) * len(logs) / len(window)
+        shown.append(_p_of_noise(window) * tried <= _CLAIM)
+    return tuple(shown)
+
+
+def _p_of_noise(values: Sequence[float]) -> float:
+    """Return how often noise like that of a history has as clear a change as it, wherever that is.
+
+    The history is taken for one change and noise of first order: innovations, drawn again in another order, make others.
+    """
+    found, place = _clearest(values)
+    levels = mean(values[:place]), mean(values[place:])
+    rest = [value - levels[index >= place] for index, value in enumerate(values)]
+    squares = math.fsum(value * value for value in rest)
+    if not squares:
+        return 0.0
+    n = len(values)
+    linked = math.fsum(one * other for one, other in pairwise(rest)) / squares
+    # What taking the means out has removed: twice the usual correction (Kendall 1954) of two means, for the place is chosen.
+    linked = min(0.95, max(0.0, linked) + 4 * (1 + 2 * max(0.0, linked)) / n)
+    innovations = [later - linked * earlier for earlier, later in pairwise(rest)]
+    seed, hits = n, 0
+    for _ in range(_DRAWS):
+        state, drawn = 0.0, list[float]()
+        for _ in range(n + _SETTLE):
+            # Knuth's linear congruential generator (MMIX): the same answer each time.
+            seed = (seed * 6364136223846793005 + 1442695040888963407) % 2**64
+            state = linked * state + innovations[(seed >> 33) % len(innovations)]
+            drawn.append(state)
+        hits += _clearest(drawn[_SETTLE:])[0] >= found
+    return (hits + 1) / (_DRAWS + 1)
+
+
+def _clearest(values: Sequence[float]) -> tuple[float, int]:
+    """Return the largest share of the squares that one change explains, and where that is."""
+    n, total = len(values), math.fsum(values)
+    squares = math.fsum(value * value for value in values) - total * total / n
+    best, place, before = 0.0, LEAST_SEGMENT, math.fsum(values[: LEAST_SEGMENT - 1])
+    for index in range(LEAST_SEGMENT, n - LEAST_SEGMENT + 1):
+        before += values[index - 1]
+        apart = before / index - (total - before) / (n - index)
+        gain = apart * apart * index * (n - index) / n
+        if gain > best:
+            best, place = gain, index
+    return (best / squares if squares > 0 else 0.0), place
 
 
 def change_points(values: Sequence[float]) -> list[int]:

@@ -44,7 +44,8 @@ def trend_text(trend: Trend, width: int | None = None) -> str:
         interval = "" if point.interval is None else f"[{point.interval[0]:.5g}, {point.interval[1]:.5g}]"
         mark, change = "", changes.get(point.run)
         if change is not None:
-            mark = f"{change.ratio - 1:+.1%} ({change.side}): {change.before:.5g} -> {change.after:.5g}"
+            perhaps = "perhaps " if change.is_perhaps else ""
+            mark = f"{perhaps}{change.ratio - 1:+.1%} ({change.side}): {change.before:.5g} -> {change.after:.5g}"
         rows.append([point.created[:19], point.run, f"{point.value:.5g}", interval, point.validity, mark])
     size = f", size {trend.size}" if trend.size else ""
     head = f"{trend.bench}: {trend.metric}{f' in {trend.units}' if trend.units else ''}, {trend.system}{size}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from milabench.analysis.changepoints import LEAST_HISTORY, segments
+from milabench.analysis.changepoints import LEAST_HISTORY, segments, shown_changes
 from milabench.analysis.json_codec import JsonKey, to_json_value
 
 
@@ -33,7 +33,10 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelChange:
-    """The level changed with a run, by `ratio` (new over old); `side` says whether for the better."""
+    """The level changed with a run, by `ratio` (new over old); `side` says whether for the better.
+
+    `is_perhaps`: noise like that of this history might bring such a change.
+    """
 
     run: str
     created: str
@@ -41,6 +44,9 @@ class LevelChange:
     after: float
     ratio: float
     side: str
+    is_perhaps: bool = field(
+        default=False, metadata={"json": JsonKey("perhaps", is_omitted=lambda change: not change.is_perhaps)}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +101,8 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
             )
             for row in ordered
         )
-        parts = segments([point.value for point in points])
+        values = [point.value for point in points]
+        parts = segments(values)
         levels = [Level(first=points[part.start].run, runs=part.stop - part.start, level=part.level) for part in parts]
         changes = [
             LevelChange(
@@ -105,8 +112,9 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
                 after=later.level,
                 ratio=later.level / earlier.level,
                 side=_side(later.level / earlier.level, direction),
+                is_perhaps=not is_shown,
             )
-            for earlier, later in pairwise(parts)
+            for (earlier, later), is_shown in zip(pairwise(parts), shown_changes(values, parts), strict=True)
         ]
         result.append(
             Trend(

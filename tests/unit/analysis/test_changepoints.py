@@ -9,7 +9,7 @@ import random
 import pytest
 
 from milabench.analysis import changepoints
-from milabench.analysis.changepoints import Segment, change_points, partition, segments
+from milabench.analysis.changepoints import Segment, change_points, partition, segments, shown_changes
 
 # Annual flow of the Nile at Aswan, 1871 to 1970 (Cobb 1978): its level fell after 1898, the 28th value.
 NILE = [
@@ -88,3 +88,48 @@ def test_the_noise_of_a_history_does_not_count_its_steps() -> None:
     rng = random.Random(9)
     values = [rng.gauss(20 * (place // 50), 1) for place in range(200)]
     assert changepoints.noise(values) == pytest.approx(1.0, abs=0.2)
+
+
+def a_history(shape: str, rng: random.Random, n: int) -> list[float]:
+    """A history without a change, whose noise is not normal and independent; about 1 % of the level."""
+    state, values = 0.0, list[float]()
+    for _ in range(n + 20):
+        state = 0.5 * state + 0.87 * rng.gauss(0, 1)
+        by_shape = {
+            "skewed": math.exp(rng.gauss(0, 1)),
+            "dependent": state,
+            "two modes": 3.0 * (rng.random() < 0.5) + 0.2 * rng.gauss(0, 1),
+            "two digits": round(1.2 * rng.gauss(0, 1)),
+        }
+        values.append(100 * math.exp(0.01 * by_shape[shape]))
+    return values[20:]
+
+
+@pytest.mark.parametrize("shape", ["skewed", "dependent", "two modes", "two digits"])
+def test_what_other_noise_brings_is_a_change_perhaps(shape: str) -> None:
+    rng = random.Random(38)
+    changed = shown = 0
+    for _ in range(25):
+        values = a_history(shape, rng, 24)
+        parts = segments(values)
+        changed += len(parts) > 1
+        shown += any(shown_changes(values, parts))
+    assert shown <= 4, f"{changed} histories with changes"  # 5 %, 8 % of dependent noise
+
+
+@pytest.mark.parametrize("shape", ["skewed", "two modes", "two digits"])
+def test_a_step_beyond_the_noise_is_shown_whatever_the_noise_is(shape: str) -> None:
+    rng = random.Random(39)
+    values = [value * (1.12 if index >= 12 else 1) for index, value in enumerate(a_history(shape, rng, 24))]
+    parts = segments(values)
+    assert any(part.start == 12 for part in parts)
+    assert any(shown_changes(values, parts))
+
+
+def test_a_level_that_comes_and_goes_is_shown() -> None:
+    rng = random.Random(40)
+    values = [100 * math.exp(0.01 * rng.gauss(0, 1) + 0.06 * (12 <= index < 24)) for index in range(36)]
+    parts = segments(values)
+    assert ([part.start for part in parts], shown_changes(values, parts)) == ([0, 12, 24], (True, True))
+    assert shown_changes([1.0] * 6, segments([1.0] * 6)) == ()
+    assert shown_changes([1.0] * 6 + [2.0] * 6, segments([1.0] * 6 + [2.0] * 6)) == (True,)
