@@ -35,8 +35,9 @@ class ContendedCheck(Check):
     doc = (
         "foreign work on our processors and steal, together above 2 % of their time; our wait for a processor because of them "
         "above 2 % of our use; time lost for lack of memory above 2 %. Less than three readings in the window: passes, not "
-        "judged. None in a window, or a launch without one, of more than 5 s; less than three in the launch of a command "
-        "without a window; or none in the last part of the window: `sensor-lost`"
+        "judged. A launch without a window, and one without a reading, by those of the agent before and after it, as far as the "
+        "kernel's ticks tell: `resolution`. Without these, none in a window or launch of more than 5 s, less than three in the "
+        "launch of a command, or none in the last part of the window: `sensor-lost`"
     )
     severities = ("warn",)
     reason = "contended"
@@ -47,6 +48,7 @@ class ContendedCheck(Check):
         self._time = array("d")
         self._processors = 0.0
         self._launch_s = 0.0
+        self._of_agent: Mapping[str, Any] = {}
         self._counters = {name: array("d") for name in (*_OF_PROCESS, *_OF_HOST, *_PRESSURES)}
 
     def observe(self, event: StepEvent) -> None:
@@ -56,6 +58,7 @@ class ContendedCheck(Check):
             self._is_command = event.data.get("timed") is True or bool(event.data.get("metrics"))
         if isinstance(event, End):
             self._launch_s = finite_number(event.wall_s) or 0.0
+            self._of_agent = event.host
         process = event.data.get("process") if isinstance(event, Data) else None
         host = process.get("host") if isinstance(process, Mapping) else None
         time = finite_number(event.data.get("time")) if isinstance(event, Data) else None
@@ -113,12 +116,37 @@ class ContendedCheck(Check):
         window = self.context.readings.window
         is_whole_launch = self._is_command and window is None
         seconds = self._launch_s if window is None else window[1] - window[0]
+        if (is_whole_launch or not count) and (verdict := self._by_agent()) is not None:
+            return verdict
         if not count and (is_whole_launch or seconds > LONGEST_UNREAD_S):
             return self.warning("nobody read the processors", {"readings": 0})
         if is_whole_launch:
             readings = f"{count} reading{'s' if count > 1 else ''}"
             return self.warning(f"only {readings} of the processors: too few to judge", {"readings": count})
         return self.passed({"readings": count})
+
+    def _by_agent(self) -> Verdict | None:
+        """Warn or pass by the agent's readings before and after the launch, where it has them and nothing else ran beside it."""
+        names = ("processors", "seconds", "busy_s", "ours_s", "steal_s", "resolution_s")
+        known = [number for name in names if (number := finite_number(self._of_agent.get(name))) is not None]
+        if len(known) < len(names) or min(known[:2]) <= 0:
+            return None
+        processors, seconds, busy, ours, stolen, resolution = known
+        foreign, stolen = (max(0.0, each - resolution) / seconds for each in (busy - ours, stolen))
+        numbers = {
+            "readings": 2,
+            "processors": processors,
+            "foreign": foreign,
+            "stolen": stolen,
+            "share": (foreign + stolen) / processors,
+            "resolution": resolution / seconds / processors,
+            "run_delay": None,
+            "waited": None,
+            "swapped_MiB": None,
+            "pressure": {"memory": None},
+        }
+        is_contended = (foreign + stolen) / processors > MOST_FOREIGN
+        return self.warning(_message(numbers), numbers) if is_contended else self.passed(numbers)
 
     def _per_second(self, name: str, window: Span) -> float | None:
         grown = growth(self._time, self._counters[name], window)

@@ -135,6 +135,7 @@ class End(Recorded):
     """The step attempt is over; exactly one, last, also when the process was killed.
 
     `wall_s` are the seconds from just before the command was executed until its end was noticed; None where it was not started.
+    `host` is what the agent's processors did meanwhile, in seconds; empty where other steps ran, too.
     """
 
     # In the order in which the keys stand in a record.
@@ -145,6 +146,7 @@ class End(Recorded):
     why: Why | None = None
     detail: str = ""
     wall_s: float | None = None
+    host: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

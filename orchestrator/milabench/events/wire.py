@@ -98,7 +98,7 @@ def _kind(event: type[Event], pipe: Pipe) -> _Kind:
 
 # A key that is not called as its attribute, and the keys that are not written while they say nothing.
 _NAMES = {"text": "message"}
-_OMITTED = ("why", "detail")
+_OMITTED = ("why", "detail", "host")
 _KINDS: Mapping[str, _Kind] = {
     "config": _kind(model.Config, None),
     "meta": _kind(model.Meta, None),

@@ -10,7 +10,7 @@ from milabench.events.reasons import REASONS
 from milabench.report import document, model
 from milabench.report.curves import curve_blocks
 from milabench.report.document_renderer import DocumentRenderer, ab_blocks, ab_statement
-from milabench.report.run_tables import compute_tables, expense_tables, milabench13_tables
+from milabench.report.run_tables import compute_tables, expense_tables, launch_time_tables, milabench13_tables
 from milabench.report.system_lines import system_lines
 from milabench.report.text import document_lines, document_text
 from milabench.shown import cut_text
@@ -56,6 +56,7 @@ def brief_document(summary: Summary) -> document.Document:
         *(() if summary.is_ended else (model.INCOMPLETE,)),
         table,
         document.Notes(lines=(*_score(summary), "; ".join(_LEGEND[sign] for sign in _LEGEND if sign in explained))),
+        *launch_time_tables(summary),
         *curve_blocks(summary, is_brief=True),
         *milabench13_tables(summary),
         *compute_tables(summary),

@@ -61,8 +61,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(heading="fail", cell=lambda b: str(not_passed(b))),
     Column(heading="processes", cell=lambda b: str(len(b.processes))),
     Column(heading="ngpu", cell=lambda b: str(b.ngpu)),
-    Column(heading="perf", cell=lambda b: format_number(b.perf)),
-    Column(heading="units", cell=lambda b: b.units, is_text=True),
+    Column(heading="perf", cell=lambda b: format_number(b.perf and b.perf * in_milliseconds(b)[0])),
+    Column(heading="units", cell=lambda b: in_milliseconds(b)[1], is_text=True),
     Column(heading="all instances", cell=lambda b: format_number(b.score) if _has_several(b) else ""),
     Column(heading="sem %", cell=lambda b: percent_cell(b.sem)),
     Column(heading="std %", cell=lambda b: percent_cell(b.spread)),
@@ -85,6 +85,11 @@ def is_reference_doubtful(bench: BenchSummary) -> bool:
 def reference_ratio_text(bench: BenchSummary, digits: int) -> str:
     """Return the ratio to the reference, with a sign where the reference's number is not valid; empty when there is none."""
     return "" if bench.ratio is None else f"{bench.ratio:.{digits}f} {'?' if is_reference_doubtful(bench) else ' '}"
+
+
+def in_milliseconds(bench: BenchSummary) -> tuple[float, str]:
+    """Return what a benchmark's number is shown times, and its units there: seconds below one are milliseconds."""
+    return (1e3, "ms") if bench.units == "s" and (bench.perf or 1.0) < 1 else (1.0, bench.units)
 
 
 def _has_several(bench: BenchSummary) -> bool:

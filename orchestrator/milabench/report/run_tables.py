@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from milabench.analysis.paired_comparison import AB
@@ -13,7 +14,7 @@ from milabench.analysis.summary_model import Expense, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
 from milabench.report.document import Table, words_table
 from milabench.report.labels import format_number, percent_cell, percents
-from milabench.report.model import ordered
+from milabench.report.model import in_milliseconds, ordered
 
 _METRICS_ELSEWHERE = ("rate", "first_step", "steps_rate", "between_epochs", "pause")
 
@@ -146,6 +147,30 @@ def milabench13_tables(summary: Summary) -> tuple[Table, ...]:
     title = "figures of milabench 1.3: rate is the mean over all steps; perf is ours, over the time after warm-up"
     is_text = tuple(heading == "bench" for heading in headings)
     return (Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows), spare=("ngpu", "weight")),)
+
+
+def launch_time_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return the least and the longest time of the launches of commands, and how often each time between; empty without any."""
+    rows = []
+    for bench in ordered(summary.benchmarks):
+        times = [process.throughput.value for process in bench.processes if process.throughput.basis == "metric"]
+        if bench.units == "s" and len(times) > 1:
+            factor, units = in_milliseconds(bench)
+            cells = (format_number(factor * value) for value in (min(times), max(times)))
+            rows.append((bench.bench, *cells, units, histogram(times)))
+    headings = ("bench", "min", "max", "units", "min to max")
+    is_text = (True, False, False, True, True)
+    return (Table(title="times of launches", headings=headings, is_text=is_text, rows=tuple(rows)),) if rows else ()
+
+
+def histogram(values: Sequence[float], bars: int = 12) -> str:
+    """Return a bar for each part between the least and the greatest value, by how many are in it; ` ` is none."""
+    least, width = min(values), (max(values) - min(values)) / bars
+    if width <= 0:
+        return "█"
+    counts = Counter(min(bars - 1, int((value - least) / width)) for value in values)
+    most = max(counts.values())
+    return "".join(" ▁▂▃▄▅▆▇█"[math.ceil(8 * counts[bar] / most)] for bar in range(bars))
 
 
 def window_tables(summary: Summary) -> tuple[Table, ...]:

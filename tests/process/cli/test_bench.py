@@ -274,23 +274,26 @@ def test_the_first_launch_that_fails_ends_it_with_the_reason(
     assert "; None" not in said.err
 
 
-def test_a_launch_that_nobody_read_the_host_of_is_not_called_undisturbed(
+def test_short_launches_are_read_by_the_agent_and_valid_on_an_idle_machine(
     bench: Callable[..., Said], milabench: Callable[..., Said], environ: dict[str, str]
 ) -> None:
     said = bench("--runs", "2", "--", "true")
     assert said.code == 0, said.err
     (result,) = summary_of(milabench, run_of(environ))["benchmarks"]
-    assert (result["validity"], result["reasons"]) == ("suspect", ["sensor-lost"])
-    assert "sensor-lost: true: nobody read the processors" in said.out
+    assert result["reasons"] in ([], ["contended"])  # this machine may be busy
+    (verdict, _) = (verdict for verdict in result["validations"] if verdict["check"] == "contended")
+    assert verdict["numbers"]["readings"] == 2
+    assert " ms " in said.out
+    assert "min to max" in said.out
 
 
-def test_a_printed_number_of_a_launch_that_was_hardly_watched_is_not_called_undisturbed(
+def test_a_printed_number_of_a_short_launch_is_read_too(
     bench: Callable[..., Said], milabench: Callable[..., Said], environ: dict[str, str]
 ) -> None:
     said = bench("--runs", "3", "--metric", r"speed (\d+)", "--", "echo", "speed", "812")
     assert said.code == 0, said.err
     (result,) = summary_of(milabench, run_of(environ))["benchmarks"]
-    assert (result["validity"], result["reasons"]) == ("suspect", ["sensor-lost"])
+    assert result["reasons"] in ([], ["contended"])
 
 
 def test_the_report_fits_the_terminal(environ: dict[str, str]) -> None:

@@ -145,6 +145,40 @@ def test_a_launch_with_too_few_readings_of_the_host_is_not_taken_for_undisturbed
     assert check.reason_for(said) == "sensor-lost"
 
 
+def launched(**host: float | str) -> Verdict:
+    """The verdict on a launch of 0.1 s by what the agent read before and after it."""
+    check = ContendedCheck(StepContext(step="s"))
+    used = {"processors": 2, "seconds": 0.1, "busy_s": 0.02, "ours_s": 0.02, "steal_s": 0.0, "resolution_s": 0.01}
+    check.observe(Config(step="s", data={"timed": True}))
+    check.observe(End(step="s", outcome="passed", wall_s=0.1, host={**used, **host} if host else {}))
+    return check.verdict()
+
+
+@pytest.mark.parametrize(
+    ("host", "verdict", "share"),
+    [
+        ({"busy_s": 0.02}, "pass", 0.0),
+        ({"busy_s": 0.03}, "pass", 0.0),  # a tick: nobody knows whose
+        ({"busy_s": 0.01}, "pass", 0.0),
+        ({"busy_s": 0.13}, "warn", 0.5),  # the other processor
+        ({"steal_s": 0.02}, "warn", 0.05),
+        ({"busy_s": 0.033, "resolution_s": 0.0}, "warn", 0.065),
+    ],
+)
+def test_a_short_launch_is_judged_by_the_agents_own_readings(
+    host: dict[str, float], verdict: str, share: float
+) -> None:
+    said = launched(**host)
+    assert (said.verdict, said.numbers["share"]) == (verdict, pytest.approx(share))
+    reason = ContendedCheck(StepContext(step="s")).reason_for(said)
+    assert reason == (None if verdict == "pass" else "contended")
+
+
+@pytest.mark.parametrize("host", [{}, {"seconds": 0.0}, {"processors": 0}, {"busy_s": "much"}])
+def test_a_short_launch_without_readings_is_not_taken_for_undisturbed(host: dict[str, float | str]) -> None:
+    assert launched(**host).message == "nobody read the processors"
+
+
 @pytest.mark.parametrize("config", [{"timed": True}, {"metrics": {"speed": {"pattern": "(.*)"}}}])
 def test_three_readings_of_a_launch_are_enough_to_judge_it(config: dict[str, Any]) -> None:
     check = ContendedCheck(StepContext(step="s"))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import resource
 import signal
+import time
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional, Set, Tuple
+    from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple
 
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 UNKILLABLE_S = 10.0  # a process that survives SIGKILL for so long hangs in the kernel
 
 
@@ -120,6 +123,50 @@ def own_cpu_s() -> float:
     """Return the CPU seconds that this agent has used."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+def host_reading() -> Optional[Tuple[float, Dict[str, Tuple[float, float]], float]]:
+    """Return the monotonic time, of each of our processors its seconds without work and stolen ones, and our own work.
+
+    Our work is that of this agent and of the children that have ended, s. None where the kernel does not tell.
+    """
+    mine = {b"cpu%d" % number for number in os.sched_getaffinity(0)}
+    times = {}
+    for line in read_bytes("/proc/stat").splitlines():
+        name, _, fields = line.partition(b" ")
+        if name in mine:
+            # user nice system idle iowait irq softirq steal; all but work, see benchmate.monitors.processors
+            ticks = [int(field) for field in fields.split()[3:8]]
+            times[name.decode()] = (sum(ticks) * TICK_S, ticks[4] * TICK_S)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (time.monotonic(), times, own_cpu_s() + used.ru_utime + used.ru_stime) if times else None
+
+
+def host_use() -> Callable[[], Optional[Dict[str, float]]]:
+    """Begin to read the processors, and return what tells since then: how many, and their seconds in all, busy, ours, stolen.
+
+    `resolution_s` is how far the seconds may be wrong because the kernel counts ticks, at the most of 99 in 100 readings.
+    """
+    before = host_reading()
+
+    def use() -> Optional[Dict[str, float]]:
+        after = host_reading()
+        if before is None or after is None or before[1].keys() != after[1].keys():
+            return None
+        count, seconds = len(after[1]), after[0] - before[0]
+        without = sum(after[1][name][0] - before[1][name][0] for name in after[1])
+        stolen = sum(after[1][name][1] - before[1][name][1] for name in after[1])
+        return {
+            "processors": count,
+            "seconds": round(seconds, 6),
+            "busy_s": round(count * seconds - without, 6),
+            "ours_s": round(after[2] - before[2], 6),
+            "steal_s": round(stolen, 6),
+            # Two roundings to a tick of each processor, and one more of the work that is not charged before a tick ends.
+            "resolution_s": round(2.6 * TICK_S * math.sqrt(count / 4), 6),
+        }
+
+    return use
 
 
 def read_text(path: str) -> str:

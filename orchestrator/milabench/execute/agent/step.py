@@ -18,7 +18,7 @@ from .event_loop import READ_BYTES, EventLoop, NamedTimers, widen_pipe
 from .helpers import HelperProcesses
 from .orphans import container_name
 from .outcome import OomWatch, StepLedger, StepOutcome
-from .procfs import UNKILLABLE_S, Process, describe_processes, holders_of, own_cpu_s, read_process
+from .procfs import UNKILLABLE_S, Process, describe_processes, holders_of, host_use, own_cpu_s, read_process
 from .protocol import RUN_MARKER, STEP_MARKER, Outbox, StepFrames, format_oserror
 from .ring import StepRings
 from .service import Service
@@ -26,7 +26,7 @@ from .streams import Listener, ObservationConnection, Output, Source
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Protocol, Sequence, Set
+    from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set
 
     class StepGroups(Protocol):
         """What a step needs of the groups that its agent keeps."""
@@ -129,6 +129,9 @@ class RunningStep:
         self._killed_since = 0.0
         self._cpu_before = own_cpu_s()
         self._oom_watch = OomWatch()
+        self._host_use: Optional[Callable[[], Optional[Dict[str, float]]]] = None
+        self._host_used: Optional[Dict[str, float]] = None
+        self.is_alone = False  # no other step has run beside it on this agent: all work of our children is its
         os.mkdir(folder, 0o700)
         self.sink = os.path.join(folder, "sink")
         self._listener = Listener(self, self.sink)
@@ -184,6 +187,7 @@ class RunningStep:
 
     def _execute(self, command: List[str]) -> int:
         """Start a command of the step and listen to it; return its pid. Raises what Popen does."""
+        self._host_use = host_use()
         process = subprocess.Popen(
             command,
             cwd=self._cwd,
@@ -405,6 +409,8 @@ class RunningStep:
                 return
         elif executed_ns := struct.unpack_from("q", self._executed)[0]:
             self._wall_s = (noticed_ns - executed_ns) / 1e9
+        if self.is_alone and self._host_use is not None:
+            self._host_used = self._host_use()
         if self._removal and 128 < code < 128 + signal.NSIG:
             code = 128 - code  # as engines report that a signal ended the program
         self.ledger.return_code = code
@@ -544,6 +550,7 @@ class RunningStep:
                 "outcome": outcome.outcome,
                 **why,
                 **({} if self._wall_s is None else {"wall_s": round(self._wall_s, 6)}),
+                **({} if self._host_used is None else {"host": self._host_used}),
                 **({"reasons": reasons} if reasons else {}),
             },
         )

@@ -300,6 +300,8 @@ class Agent:
             raise ValueError("step %s has no command" % request["step"])
         step = RunningStep(self, request, os.path.join(self.folder, str(next(self._numbers))))
         self.steps[step.id] = step
+        for other in self.steps.values():
+            other.is_alone = len(self.steps) == 1
         reply = step.start()
         if not step.is_before_command:  # which the monitor has to find
             self.groups.watch(step.group)

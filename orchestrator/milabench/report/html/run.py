@@ -21,6 +21,7 @@ from milabench.report.run_tables import (
     PAIR_LEGEND,
     compute_tables,
     expense_tables,
+    launch_time_tables,
     metric_tables,
     milabench13_tables,
     node_tables,
@@ -183,7 +184,10 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
     return [
         *children,
         *map(html_table, milabench13_tables(summary)),
-        *map(html_table, (*compute_tables(summary), *window_tables(summary), *node_tables(summary))),
+        *map(
+            html_table,
+            (*launch_time_tables(summary), *compute_tables(summary), *window_tables(summary), *node_tables(summary)),
+        ),
     ]
 
 
