@@ -29,6 +29,7 @@ _TIMES: Final = tuple(f"{what}_p{share}_ms" for what in ("ttft", "tpot", "itl", 
 SLO_NAMES: Final = (*_TIMES, "error_rate")
 """What an SLO may limit: numbers of a point, by their names in reports."""
 _ABOVE_ZERO: Final = Number(above=0)
+_DECLARED: Final = ("expert_routing", "acceptance_length")
 POINTS: Final = ("concurrency", "rate", "scenario")
 MOST_REQUESTS: Final = 1_000_000
 """Of one point: its prompts are in memory before its first request is sent."""
@@ -170,6 +171,14 @@ class ServeConfig:
     on_server_exit: Literal["stop", "restart"] = key(
         "What to do when the server ends in the middle: skip the other points, or start it again.", default="stop"
     )
+    expert_routing: str = key(
+        "How the server of a mixture of experts routes tokens, such as uniform_random; part of the compared work.",
+        default="",
+    )
+    acceptance_length: Annotated[float, Number(at_least=0)] = key(
+        "Tokens a step that speculative decoding is set to accept; part of the compared work. 0: none is declared.",
+        default=0.0,
+    )
     seed: Annotated[int, Whole(at_least=0)] = key("Decides prompts, lengths and arrivals.", default=1)
     request_options: Annotated[Mapping[str, Any], RequestOptions(item=Kind())] = key(
         "More keys of the body of each request; null leaves out one that is there else.", default={}
@@ -190,4 +199,6 @@ class ServeConfig:
         """Return every key with its value, as the suite has it, tuples as lists; a name that is not given is the model's."""
         values = {declared.name: getattr(self, declared.name) for declared in fields(self)}
         values.update({name: list(values[name]) for name in POINTS})
+        # Of runs from before these keys nothing is known to differ where they say nothing.
+        values = {name: value for name, value in values.items() if value or name not in _DECLARED}
         return {**values, **{name: values[name] or self.model for name in ("served_model", "tokenizer")}}

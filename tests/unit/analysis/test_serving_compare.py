@@ -220,6 +220,17 @@ def test_sessions_are_the_sample_where_a_side_has_several() -> None:
     ]
 
 
+@pytest.mark.parametrize(("key", "value"), [("acceptance_length", 3.2), ("expert_routing", "uniform_random")])
+def test_routing_and_accepted_tokens_are_part_of_the_work(key: str, value: object) -> None:
+    plain, stated = ({"serve": {"input_tokens": 128, **more}} for more in ({}, {key: value}))
+    systems = [server(name, curve(point(4)), suite=suite) for name, suite in (("old", plain), ("new", stated))]
+    (found,) = compare_systems(systems).curves
+    assert found.ratios == ()
+    assert any(f"serve.{key} none / {value}" in why for _, why in found.apart), found.apart
+    same = [server(name, curve(point(4)), suite=stated) for name in ("old", "new")]
+    assert compare_systems(same).curves[0].ratios
+
+
 def test_other_requests_are_not_compared_unless_across() -> None:
     def asked(name: str, **serve: Any) -> System:
         return server(name, curve(point(4)), suite={"serve": {"input_tokens": 128, "rate": [1], **serve}})

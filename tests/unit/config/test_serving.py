@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from milabench.analysis.intervals import most_bounds
 from milabench.analysis.serving_model import POINT_METRICS
 from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig
-from milabench.config.serving import SLO_NAMES
+from milabench.config.serving import SLO_NAMES, ServeConfig
 from milabench.config.show import explain, to_yaml
 from milabench.errors import ConfigError
 
+ROOT = Path(__file__).resolve().parents[3]
 SERVER = "server: {argv: {--port: '@port'}, ready: {port: '@port'}}"
 
 
@@ -277,3 +280,18 @@ def test_what_is_shown_reads_back_the_same(suites: Suites) -> None:
 def test_a_size_that_is_not_chosen_is_checked_key_by_key(suites: Suites) -> None:
     sized = f"definition: x, {SERVER}, sizes: {{device: {{}}, tiny: {{serve: {{requests: 8, slo: {{x: 1}}}}}}}}"
     assert "a.sizes.tiny.serve.slo: unknown key 'x'" in suites.error("{model: /m, rate: 1}", sized)
+
+
+def test_routing_and_acceptance_are_written_only_where_they_are_declared() -> None:
+    assert not {"expert_routing", "acceptance_length"} & set(ServeConfig().to_json())
+    stated = ServeConfig(expert_routing="uniform_random", acceptance_length=3.2).to_json()
+    assert (stated["expert_routing"], stated["acceptance_length"]) == ("uniform_random", 3.2)
+
+
+@pytest.mark.parametrize("file", ["config/serving.yaml", "config/suite/serving.yaml"])
+def test_shipped_sweeps_have_as_many_requests_as_their_quantiles_need(file: str) -> None:
+    text = (ROOT / file).read_text()
+    limits = [int(share) for share in re.findall(r"_p(\d\d)_ms", re.sub(r"#.*", "", text))]
+    counts = [int(count) for count in re.findall(r"requests: (\d+)", re.sub(r"#.*", "", text))]
+    assert limits and counts
+    assert min(counts) >= most_bounds(max(limits) / 100)
