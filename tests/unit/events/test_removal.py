@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from milabench.bundle.archive import create_whole
+from milabench.errors import RecordError
 from milabench.events import removal
 from milabench.events.atomic_write import write_output
 from milabench.events.removal import MARK, new_folder, obstacle, path_within, put, remove, scratch_folder
@@ -134,6 +136,8 @@ def test_what_is_written_for_a_user_replaces_no_record_of_a_run(tmp_path: Path, 
     for path in (tmp_path / name, tmp_path / "link"):
         with pytest.raises(PermissionError, match="is a record of a run"):
             write_output(path, b"report")
+        with pytest.raises(RecordError, match="is a record of a run"), create_whole(path, "a bundle"):
+            pass
     assert (tmp_path / name).read_text() == "record"
     write_output(tmp_path / "report.html", b"report")
 

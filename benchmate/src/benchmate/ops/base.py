@@ -74,6 +74,8 @@ def write_whole(path: str, text: str) -> None:
             target.write_text(text, encoding="utf-8")
             return
         target = target.resolve()
+        if target.exists() and all((target.parent / name).is_file() for name in ("manifest.json", "journal.jsonl")):
+            raise OpsError(f"-o {path}: is a record of a run; choose another name")
         draft = target.with_name(f".{os.urandom(8).hex()}.tmp")
         try:
             with draft.open("x", encoding="utf-8") as file:
