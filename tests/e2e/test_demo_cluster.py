@@ -54,7 +54,7 @@ def test_the_suite_is_run_over_the_machines_and_reported_by_node(tmp_path: Path)
     verbs = [line.removeprefix("== milabench ") for line in shown.stdout.splitlines() if line.startswith("== mila")]
     assert verbs == ["nodes check", "install", "prepare", "run", "report"]
     by_node = shown.stdout.partition("\nby node\n")[2].splitlines()
-    assert [word.strip() for word in by_node[0].split("|")][:3] == ["bench", "n0", "n1"]
+    assert [word.strip() for word in by_node[0].split("|")][:3] == ["bench", "node", "n"]
 
 
 @pytest.mark.usefixtures("nothing_stays")

@@ -9,6 +9,7 @@ from typing import Any
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, CurveRatio, SystemResult
+from milabench.analysis.node_comparison import node_comparison
 from milabench.analysis.serving_model import POINT_METRICS, ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
@@ -29,6 +30,7 @@ FIELDS = (
 )
 
 
+OF_A_NODE = ("node", "x_first_node", "x_low", "x_high", "verdict")
 OF_A_POINT = ("point", "metric", "meets_slo")
 
 
@@ -42,7 +44,32 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
     rows = bench_rows(summaries)
     curves = [(summary, bench, bench.serving) for summary, bench in benches if bench.serving is not None]
     rows += [row for curve in curves for row in _of_points(*curve)]
-    return _table((*FIELDS, *(OF_A_POINT if curves else ())), rows)
+    of_nodes = [row for summary in summaries for row in _of_nodes(summary)]
+    return _table((*FIELDS, *(OF_A_POINT if curves else ()), *(OF_A_NODE if of_nodes else ())), [*rows, *of_nodes])
+
+
+def _of_nodes(summary: Summary) -> Iterator[dict[str, Any]]:
+    """Yield a row for each node of a benchmark that ran on several by itself."""
+    for row in node_comparison(summary):
+        for side, contrast in zip(row.sides, (None, *row.contrasts), strict=True):
+            low, high = side.ci95 or (None, None)
+            about: dict[str, Any] = {
+                "run": summary.run,
+                "profile": summary.profile,
+                "bench": row.bench,
+                "outcome": side.outcome,
+            }
+            about |= {
+                "processes": len(side.values),
+                "perf": side.value,
+                "units": side.units,
+                "direction": side.direction,
+            }
+            about |= {"ci95_low": low, "ci95_high": high, "validity": side.validity, "node": side.system}
+            if contrast is not None:
+                low, high = contrast.ci95 or (None, None)
+                about |= {"x_first_node": contrast.ratio, "x_low": low, "x_high": high, "verdict": contrast.verdict}
+            yield about
 
 
 def bench_rows(summaries: Sequence[Summary]) -> list[dict[str, Any]]:

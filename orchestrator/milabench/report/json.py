@@ -11,6 +11,7 @@ from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, CurveComparison, Index, System
 from milabench.analysis.job_mix import JobMix
 from milabench.analysis.json_codec import schema_of_type, to_json_value
+from milabench.analysis.node_comparison import node_comparison
 from milabench.analysis.summary_model import SCHEMA, Failure, Summary
 from milabench.analysis.system_diff import Difference, Differences
 from milabench.analysis.traces import RunTraces
@@ -22,7 +23,10 @@ REPORT_ID, COMPARISON_ID = "urn:milabench:schema:report", "urn:milabench:schema:
 
 def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
     """Return one run as its object; several as `{"schema", "runs": [...]}`."""
-    objects = [summary.to_json() for summary in summaries]
+    objects = [
+        {**summary.to_json(), **({"by_node": to_json_value(rows)} if (rows := node_comparison(summary)) else {})}
+        for summary in summaries
+    ]
     value = objects[0] if len(objects) == 1 else {"schema": SCHEMA, "runs": objects}
     return json.dumps({"$schema": REPORT_ID, **value}, indent=2, allow_nan=False) + "\n"
 
@@ -31,7 +35,11 @@ def report_schema() -> dict[str, Any]:
     """Return the JSON Schema of what `render` returns, and of summary.json, without its head."""
     run = schema_of_type(Summary)
     run |= {
-        "properties": {"schema": {"const": SCHEMA}, **run["properties"]},
+        "properties": {
+            "schema": {"const": SCHEMA},
+            **run["properties"],
+            "by_node": schema_of_type(tuple[ComparisonRow, ...]),
+        },
         "required": ["schema", *run["required"]],
     }
     runs = {"schema": {"const": SCHEMA}, "runs": {"type": "array", "items": {"$ref": "#/$defs/run"}}}

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from milabench.analysis.node_comparison import node_comparison
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.sample_statistics import median
 from milabench.analysis.serving_model import POINT_METRICS
@@ -20,25 +21,20 @@ _METRICS_ELSEWHERE = ("rate", "first_step", "steps_rate", "between_epochs", "pau
 
 
 def node_tables(summary: Summary) -> tuple[Table, ...]:
-    """Return the rates on each node, the median over its processes; empty for a run of one node."""
-    rates: dict[str, dict[str, list[float]]] = {}
-    for bench in ordered(summary.benchmarks):
-        for process in bench.processes:
-            node, slash, _ = process.slot.partition("/")
-            if slash:
-                rates.setdefault(bench.bench, {}).setdefault(node, []).append(process.throughput.value)
-    nodes = sorted({node for by_node in rates.values() for node in by_node})
-    if len(nodes) < 2:
-        return ()
-    units = {bench.bench: bench.units for bench in summary.benchmarks}
+    """Return what each node reached, and its ratio to the first one with interval and verdict; empty for a run of one node."""
     rows = []
-    for name, by_node in rates.items():
-        medians = {node: median(rates_of_node) for node, rates_of_node in by_node.items()}
-        least, most = min(medians.values()), max(medians.values())
-        cells = [format_number(medians.get(node)) for node in nodes]
-        rows.append((name, *cells, units[name], percent_cell((most - least) / most if most > 0 else None)))
-    is_text = (True, *(False for _ in nodes), True, False)
-    return (Table(title="by node", headings=("bench", *nodes, "units", "apart %"), is_text=is_text, rows=tuple(rows)),)
+    for row in node_comparison(summary):
+        for side, contrast in zip(row.sides, (None, *row.contrasts), strict=True):
+            ratio = interval = verdict = ""
+            if contrast is not None:
+                ratio = f"{contrast.ratio:.4f}"
+                interval = "" if contrast.ci95 is None else f"[{contrast.ci95[0]:.4f}, {contrast.ci95[1]:.4f}]"
+                verdict = contrast.verdict
+            cells = (side.system, str(len(side.values)), format_number(side.value), side.units)
+            rows.append((row.bench, *cells, ratio, interval, verdict))
+    headings = ("bench", "node", "n", "perf", "units", "x first node", "95 % interval", "verdict")
+    is_text = (True, True, False, False, True, False, True, True)
+    return (Table(title="by node", headings=headings, is_text=is_text, rows=tuple(rows)),) if rows else ()
 
 
 EXPENSES_TITLE = "energy, cost, carbon"
