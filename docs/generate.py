@@ -36,7 +36,8 @@ SAME_EVERYWHERE = """\
 ## The same everywhere
 
 - **RUN** is a run directory (a path), the name of a run below the base (`night`, the newest of that name, or
-  `night.2026-11-20_11-43-28`), `latest`, or `latest~1` for the run before the latest. A run that is called so comes first.
+  `night.2026-11-20_11-43-28`), `latest`, `latest~1` for the run before the latest, or `NAME~1` for the one before the
+  last of a name. A run that is called so comes first.
   `compare`, `report --reference` and `accept --reference` take the file of a JSON report, or a bundle of one run, too. Runs
   are arguments; `--run RUN`, several times where several are taken, is the same. Without any, most commands take the latest run.
 - **Tables** on a terminal fit it: long values are shortened, then the least important columns are left out, and the line

@@ -140,6 +140,13 @@ def test_subcommands_have_their_own_help(tmp_path):
     assert command(tmp_path, "run_batch", "-f", "nowhere").returncode == 2
 
 
+def test_the_commands_of_its_own_folder_work_too(tmp_path):
+    environ = {**os.environ, "PYTHONPATH": command(tmp_path, "alias").stdout.strip()}
+    words = [sys.executable, "-m", "python.pytorch.run_benchmark", "--version"]
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{benchmate.__version__}\n"), done.stderr
+
+
 def test_old_imports_and_commands_work_when_asked_for(tmp_path):
     folder = command(tmp_path, "alias").stdout.strip()
     code = (

@@ -14,17 +14,17 @@ import click
 
 from milabench.cli.front_page import OPTIONS
 
-MOST_SHOWN = 10  # options of a verb that `--help` shows whole
+MOST_SHOWN = 12  # options of a verb that `--help` shows whole
 # Options that few people need, of every verb or of one; `--help` of a verb with many options leaves them to `--help-all`.
 RARE = frozenset(
     (
         # which suite, on what
-        *("--system", "--max-benchmarks", "--size", "--arch", "--exclude", "--use-current-env", "--display"),
+        *("--max-benchmarks", "--arch", "--exclude", "--use-current-env", "--display"),
         *("--engine", "--slurm-arg", "--submit", "--max-jobs", "--array", "--distribute"),
         *("--accept-new-host-keys", "--ignore-node-checks", "--ask-nodes"),
         # how a run is made
         *("--precision", "--budget", "--ab", "--seed", "--wait", "--max-retries", "--maxfail", "--sizer-save"),
-        *("--validations", "--no-prepare", "run --json"),
+        *("--validations", "--no-prepare", "run --json", "--no-gate"),
         # other commands
         *("--frozen", "--weights", "--costs", "--score", "--from-db", "--db", "--per", "--across", "--run"),
         *("--kvstore", "--dtype", "--epochs", "--data-set", "--metrics-policy", "--framework", "--metrics-suffix"),

@@ -66,6 +66,9 @@ OPTIONS: Final[Mapping[str, Mapping[str, Spelling]]] = {
         "--filter-failures": _IGNORED,  # what failed counts as such and no number hides it
         "--consolidate": Spelling(instead="name all runs: `milabench report RUN RUN`"),
     },
+    "compare": {
+        "--last": Spelling(instead="`milabench compare latest~1 latest` compares the last two runs"),
+    },
 }
 _DISPLAYS: Final = {"long": "auto", "short": "auto", "no": "plain"}
 

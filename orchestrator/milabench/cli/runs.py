@@ -55,8 +55,11 @@ def runs_table(handles: Sequence[RunHandle], width: int | None = None) -> str:
     for handle in handles:
         began, ended = handle.status.began, handle.status.ended
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(began)) if began is not None else ""
+        is_over = not handle.is_active
+        ended = ended if is_over else time.time()  # nothing may have been written since it began
         took = duration(ended - began) if began is not None and ended is not None else ""
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in handle.status.counts.items())
+        words = {} if is_over else {"missing": "to do"}
+        counts = ", ".join(f"{count} {words.get(outcome, outcome)}" for outcome, count in handle.status.counts.items())
         state = f"{handle.state_text}, detached" if handle.is_detached else handle.state_text
         rows.append([handle.run.name, state, at, took, counts, ", ".join(handle.status.benches)])
     headings = ["run", "verdict", "began", "took", "steps", "benchmarks"]

@@ -140,11 +140,15 @@ def edited(
     return replace(task, command=command, num_gpus=task.num_gpus if num_gpus is None else num_gpus)
 
 
+# Of a shell: a word in quotes, a command in its place, or all up to what ends a word, a quoted line or a subshell.
+_VALUE: Final = r"""("[^"]*"|'[^']*'|\$\([^)]*\)|[^\s;&|()"']+)"""
+
+
 def _options(*names: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\S)(--(?:{'|'.join(names)})(?:[ \t]+|=))([^\s;&|]+)")
+    return re.compile(rf"(?<!\S)(--(?:{'|'.join(names)})(?:[ \t]+|=)){_VALUE}")
 
 
-_GPUS: Final = re.compile(r"(?<!\S)(--(?:gpus|num[_-]gpus)(?:[ \t]+|=))(\d+(?:,\d+)*)(?=[\s;&|]|\Z)[ \t]*")
+_GPUS: Final = re.compile(r"""(?<!\S)(--(?:gpus|num[_-]gpus)(?:[ \t]+|=))(\d+(?:,\d+)*)(?=[\s;&|()"'`]|\Z)[ \t]*""")
 _OPTIONS: Final = {
     "epochs": _options("epochs", "num-epochs", "num_epochs"),
     "kvstore": _options("kvstore", "kv-store", "kv_store"),

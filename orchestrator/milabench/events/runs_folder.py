@@ -14,6 +14,7 @@ from milabench.events.rundir import ReadManifest, Run, open_run, read_alone
 _STAMP = re.compile(r"\.(?P<time>\d{4}-\d\d-\d\d_\d\d[-:]\d\d[-:]\d\d(?:[.:]\d+)?)(?:_(?P<again>\d+))?$")
 
 _LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
+_EARLIER = re.compile(r"(?P<name>.+)~(?P<before>\d{1,9})", re.DOTALL)
 
 
 def latest_run(base: Path, phase: str = "run") -> Run:
@@ -43,7 +44,7 @@ def runs_before_latest(word: str) -> int | None:
 
 
 def find_run(base: Path, name: str | Path, read_manifest: ReadManifest = read_alone) -> Run:
-    """Return the run at a path, the newest below `base` with this name or directory name, or that of `latest`, `latest~1`.
+    """Return the run at a path, the newest below `base` with this name or directory name, or that of `latest~1`, `NAME~1`.
 
     In a path to `runs` of any base, the run's name will do too.
 
@@ -75,12 +76,21 @@ def find_run(base: Path, name: str | Path, read_manifest: ReadManifest = read_al
 
 
 def _newest_called(wanted: str, folders: Sequence[Path]) -> Path | None:
-    """Return the last of the folders, oldest first, with this name: that of the folder, or that which the run was given."""
+    """Return the last of the folders, oldest first, with this name: that of the folder, or that which the run was given.
+
+    `NAME~N` is the run N before the last of this name.
+    """
+    named = next(_called(wanted, folders), None)
+    if named is None and (match := _EARLIER.fullmatch(wanted)) is not None:
+        named = next(islice(_called(match["name"], folders), int(match["before"]), None), None)
+    return named
+
+
+def _called(wanted: str, folders: Sequence[Path]) -> Iterator[Path]:
     for folder in reversed(folders):
         given = _STAMP.sub("", folder.name)
         if wanted in (folder.name, given, unquote(given, errors="surrogateescape")):
-            return folder
-    return None
+            yield folder
 
 
 def _run_folders(base: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.errors import EnvironmentFailed, RecordError, os_reason
+from milabench.errors import RecordError, UsageError, os_reason
 from milabench.events.atomic_write import draft_of, require_no_record
 from milabench.shown import visible
 
@@ -135,14 +135,14 @@ _OWN = tuple(name for name in METRICS if name != "place_in_run")
 def write(path: Path, runs: Iterable[RunRows]) -> int:
     """Write the file and say how many rows it has.
 
-    A benchmark without any metric has one row, so that a failure is not left out. Raises EnvironmentFailed without pyarrow,
+    A benchmark without any metric has one row, so that a failure is not left out. Raises UsageError without pyarrow,
     RecordError when the file cannot be written.
     """
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise EnvironmentFailed(
+        raise UsageError(
             "Parquet files need the package pyarrow; install it with `pip install 'milabench[parquet]'`"
         ) from None
     kinds = {"TEXT": pa.string(), "INTEGER": pa.int64(), "DOUBLE PRECISION": pa.float64()}

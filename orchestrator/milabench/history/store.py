@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 from urllib.parse import quote
 
 from milabench.devices.regular_file import open_regular
-from milabench.errors import EnvironmentFailed, NothingSelected, RecordError, Unreachable, UsageError, os_reason
+from milabench.errors import NothingSelected, RecordError, Unreachable, UsageError, os_reason
 from milabench.history.rows import TABLES, Row, RunRows
 
 SCHEMA = 1
@@ -107,7 +107,7 @@ def open_store(place: str, *, is_writing: bool) -> Iterator[Store]:
     """Open the store at a path or a PostgreSQL URL; writing creates it.
 
     Raises NothingSelected when there is none to read, RecordError when it is none, Unreachable for a server that does not
-    answer, EnvironmentFailed without its driver.
+    answer, UsageError without its driver.
     """
     store = _open_server(place, is_writing) if is_url(place) else _open_file(Path(place), is_writing)
     try:
@@ -159,7 +159,7 @@ def _open_server(url: str, is_writing: bool) -> Store:
     try:
         import psycopg
     except ImportError:
-        raise EnvironmentFailed(
+        raise UsageError(
             "a PostgreSQL store needs the driver psycopg; install it with `pip install 'milabench[postgresql]'`"
         ) from None
     name = without_password(url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -22,6 +23,9 @@ from milabench.redaction import secret_names
 
 ALREADY_PREPARED = "already prepared"
 MARKERS = ".prepared"
+SETTINGS = "MILABENCH_CONFIG"
+"""The variable in which a program finds the settings of its benchmark, as JSON."""
+_NOT_OF_DATA = frozenset({"voir", "weight", "tags", "max_duration", "validation", "validations", "enabled", "system"})
 OWN_DATA = ".milabench"
 """The folder beside the data of benchmarks that says which of them milabench made, and who uses them."""
 
@@ -112,7 +116,9 @@ def prepare_digest(
     return digest(
         {
             "argv": [anywhere(word) for word in step.argv],
-            "env": {name: anywhere(value) for name, value in step.env.items() if not value.startswith("@")},
+            "env": {
+                name: anywhere(_decisive(name, value)) for name, value in step.env.items() if not value.startswith("@")
+            },
             "cwd": anywhere(step.cwd),
             "options": step.config.get("options", {}),
             **({"serve": read} if read else {}),
@@ -121,6 +127,17 @@ def prepare_digest(
             "source": source,
         }
     )
+
+
+def _decisive(name: str, value: str) -> str:
+    """Return of a variable what reaches the data: of the settings of a benchmark not how it is measured, judged and placed."""
+    try:
+        settings = json.loads(value) if name == SETTINGS else None
+    except ValueError:
+        return value
+    if not isinstance(settings, dict):
+        return value
+    return json.dumps({key: settings[key] for key in sorted(settings) if key not in _NOT_OF_DATA})
 
 
 def marker_name(bench: str, prepared: str) -> str:

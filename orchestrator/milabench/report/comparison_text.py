@@ -105,7 +105,7 @@ def ratio_table(comparison: Comparison, *, is_whole: bool = False, is_compact: b
             )
         )
     headings, is_text = zip(*columns, strict=True)
-    spare = ("p (Holm)", "scaling", "launches", "sessions", *names[1:-1], "95 % interval", "units")
+    spare = ("p (Holm)", "scaling", "launches", "sessions", *names[1:-1], "units", names[0], names[-1])
     table = Table(title="benchmarks", headings=headings, is_text=is_text, rows=tuple(rows), spare=spare)
     return table.without_empty(("system", "sessions", "scaling"))[0]
 

@@ -264,7 +264,10 @@ def score_line(summary: Summary) -> str:
     if score.value is None:
         return f"none ({', '.join(filter(None, (weights, f'relative to {score.reference}')))}; {covers})"
     if score.is_compat:
-        caveat = "compat: the score of milabench 1.3, which depends on units and hides failures"
+        caveat = (
+            "compat: the score of milabench 1.3, which depends on units and hides failures; benchmarks of the suite that are not "
+            "in the run are left out, and count 0 there"
+        )
         return f"{format_number(score.value)} ({'; '.join(filter(None, (caveat, weights, covers)))})"
     interval = "" if score.ci95 is None else f" [{format_number(score.ci95[0])}, {format_number(score.ci95[1])}]"
     mean = "weighted geometric mean" if score.is_weighted else "unweighted geometric mean, all weights are zero"

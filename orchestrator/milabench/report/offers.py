@@ -251,7 +251,7 @@ _MEANS: Final = {
 
 
 def offers_workbook(table: OfferTable) -> bytes:
-    """Return the workbook: all offers, the terms, and a worksheet of the score for each offer. Raises EnvironmentFailed."""
+    """Return the workbook: all offers, the terms, and a worksheet of the score for each offer. Raises UsageError."""
     names = sheet_names(["offers", "terms", *(side.offer.name for side in table.sides)])
     terms, places = _terms_sheet(names[1], table.tender)
     worksheets = [

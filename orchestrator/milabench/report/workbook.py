@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from milabench.errors import EnvironmentFailed
+from milabench.errors import UsageError
 from milabench.shown import visible
 
 # What Excel refuses in the name of a sheet or as one, and how long that may be.
@@ -76,11 +76,11 @@ def sheet_names(names: Iterable[str]) -> list[str]:
 
 
 def workbook_bytes(sheets: Sequence[Sheet]) -> bytes:
-    """Return the file; the same sheets give the same bytes. Raises EnvironmentFailed without XlsxWriter."""
+    """Return the file; the same sheets give the same bytes. Raises UsageError without XlsxWriter."""
     try:
         import xlsxwriter
     except ImportError:
-        raise EnvironmentFailed(
+        raise UsageError(
             "workbooks need the package XlsxWriter; install it with `pip install 'milabench[xlsx]'`"
         ) from None
     written = io.BytesIO()

@@ -19,7 +19,7 @@ _HEADS = (
 
 
 def render(summaries: Sequence[Summary]) -> bytes:
-    """Return the workbook: a sheet for each run, then all of their numbers as CSV has them. Raises EnvironmentFailed."""
+    """Return the workbook: a sheet for each run, then all of their numbers as CSV has them. Raises UsageError."""
     names = sheet_names([summary.run or "run" for summary in summaries])
     sheets = [_sheet(name, summary) for name, summary in zip(names, summaries, strict=True)]
     (last,) = sheet_names([*names, "all numbers"])[-1:]

@@ -81,7 +81,9 @@ def check_files(files: Sequence[Path], options: SuiteOptions, session: Session) 
                 suite, suite_dirs(options, suite)
             ):
                 raise ConfigError(problems)
-            if suite.benchmarks and not any(bench.enabled for bench in suite.benchmarks.values()):
+            if not suite.benchmarks:
+                session.warn(f"{path}: holds no benchmark, so that nothing of it can be run")
+            elif not any(bench.enabled for bench in suite.benchmarks.values()):
                 session.info(
                     f"{path}: every benchmark is disabled; `milabench run --select NAME` runs one all the same"
                 )

@@ -22,6 +22,7 @@ from milabench.execute.inventory import (
 )
 from milabench.plan.context import COMMAND
 from milabench.plan.model import SkippedBench
+from milabench.plan.pin import BACKENDS
 from milabench.workflow.files import ROOT
 
 if TYPE_CHECKING:
@@ -260,7 +261,10 @@ def requirements_name(variant: str) -> str:
 def _how_to_add(variant: str) -> str:
     """Return a hint how to create a variant's requirement file."""
     name = requirements_name(variant)
-    return f"write {name}, empty where nothing is needed" if name.endswith(".in") else "write it with `milabench pin`"
+    if name.endswith(".in"):
+        return f"write {name}, empty where nothing is needed"
+    is_written = variant in (*BACKENDS, "cuda")
+    return "write it with `milabench pin`" if is_written else f"copy a lock of it to {name}, and change versions there"
 
 
 def warn_of_unknown_requirements(context: SuiteContext) -> None:

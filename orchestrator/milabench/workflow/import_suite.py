@@ -92,7 +92,7 @@ def _import(
     folders = _folders(suite, place)
     if not folders:
         raise UsageError(f"{source}: holds no benchmark of milabench 1.3")
-    if inside := next((path for path in folders if into.absolute().is_relative_to(path)), None):
+    if inside := next((path for path in folders if into.resolve().is_relative_to(path.resolve())), None):
         raise UsageError(f"{into} is inside {inside}, which is to be copied there; choose another folder")
     systems = _systems(suite)
     before = _foreign_steps(folders, systems)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 from tests import fork_server
 from tests.ci_runner import Job, run_action, run_component
 from tests.commands import ROOT, Said
+from tests.pages import pages
 
 pytestmark = pytest.mark.slow
 SUITE = ROOT / "tests" / "suite" / "odd.yaml"
@@ -119,6 +121,45 @@ def test_what_a_benchmark_prints_is_no_command_to_a_runner(workspace: Path, envi
     commands = [number for number, line in enumerate(lines) if line.startswith("::")]
     assert all(begin <= number <= end for number in commands)
     assert len(token) >= 32
+
+
+PROGRAM = "import random; print('speed', random.gauss({speed}, 0.1))\n"
+
+
+def test_the_script_of_the_page_is_red_for_the_slow_commit_and_green_for_the_other(
+    workspace: Path, environ: dict[str, str], tmp_path: Path
+) -> None:
+    (script,) = [
+        block.text
+        for page in pages()
+        if page.name.endswith("use-in-ci.md")
+        for block in page.blocks
+        if "worktree" in block.text
+    ]
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    fork_server.program(programs)
+    who = {f"GIT_{role}_{what}": "ci@localhost" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    own = {**environ, **who, "PATH": f"{programs}:{os.environ['PATH']}"}
+
+    def sh(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(words, cwd=workspace, env=own, capture_output=True, text=True, check=False)
+
+    def commit(speed: float, message: str) -> str:
+        (workspace / "program.py").write_text(PROGRAM.format(speed=speed))
+        sh("git", "add", "program.py")
+        sh("git", "commit", "--quiet", "--allow-empty", "-m", message)
+        return sh("git", "rev-parse", "HEAD").stdout.strip()
+
+    sh("git", "init", "--quiet")
+    base, slow, same = commit(100, "base"), commit(90, "ten percent slower"), commit(100, "as fast")
+    (workspace / "gate.sh").write_text(script)
+    red = sh("sh", "gate.sh", base, slow)
+    assert (red.returncode, red.stdout.startswith("SLOWER: ")) == (1, True), red.stderr
+    [case] = ET.parse(workspace / "gate.xml").getroot().findall(".//failure/..")
+    assert case.get("classname", "").endswith(" A/B")
+    green = sh("sh", "gate.sh", base, same)
+    assert (green.returncode, "SLOWER" in green.stdout) == (0, False), green.stderr
 
 
 def ci(milabench: Callable[..., Said], folder: Path, *more: str) -> Said:

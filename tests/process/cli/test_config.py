@@ -152,6 +152,12 @@ def test_check_passes_what_is_in_order(milabench: Milabench) -> None:
     assert said.err.endswith("files are valid\n")
 
 
+def test_a_file_without_benchmarks_is_said_to_hold_none(milabench: Callable[..., Said], tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("profile: quick\n")
+    said = milabench("config", "check", str(tmp_path / "empty.yaml"))
+    assert (said.code, "empty.yaml: holds no benchmark" in said.err) == (0, True)
+
+
 def test_more_jobs_can_be_allowed(milabench: Milabench, tmp_path: Path) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text("m: {matrix: {x: [1, 2, 3]}, job: {name: 'm{x}', definition: x}}")

@@ -77,6 +77,7 @@ def test_a_dry_run_takes_them(milabench: Milabench, suite: tuple[str, ...]) -> N
         (("run", "--resume"), "--resume is an option of milabench 1.3; here `milabench resume` continues a run"),
         (("run", "--capabilities"), "--capabilities needs a value"),
         (("report", "--price", "3"), "--price is an option of milabench 1.3; here give `costs: {price: ...}`"),
+        (("compare", "base/runs", "--last", "2"), "`milabench compare latest~1 latest` compares the last two runs"),
         (("summary", "x"), "no command 'summary'; `milabench report --json` does here what it does in milabench 1.3"),
         (("tools", "shell", "--select", "x"), "; `milabench dev` does here what `tools shell` does in milabench 1.3"),
         (("tools", "new", "x"), "; `milabench new` does here what `tools new` does"),

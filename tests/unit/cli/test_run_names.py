@@ -10,7 +10,13 @@ from urllib.parse import unquote
 import click
 import pytest
 
+from milabench.analysis.run_status import run_status
+from milabench.cli.runs import runs_table
 from milabench.cli.verbs import COMMANDS, verbs
+from milabench.errors import NothingSelected
+from milabench.events.runs_folder import find_run
+from milabench.execute.locks import Orchestrator
+from milabench.workflow.run_lookup import RunHandle
 from tests.commands import Said
 from tests.recorded_run import Recorded, rates, record
 
@@ -73,6 +79,20 @@ def test_a_run_is_named_by_word_or_name(
     milabench: Milabench, base: Path, argv: tuple[str, ...], names: list[str]
 ) -> None:
     assert reported(milabench, base, *argv) == names
+
+
+def test_a_number_behind_a_name_is_an_earlier_run_of_it(tmp_path: Path) -> None:
+    paths = [record(tmp_path, Recorded(events=rates(100.0)), name="node").path for _ in range(3)]
+    assert [find_run(tmp_path, word).path for word in ("node", "node~1", "node~2")] == paths[::-1]
+    with pytest.raises(NothingSelected, match="node~3"):
+        find_run(tmp_path, "node~3")
+
+
+def test_a_run_in_progress_has_steps_to_do_and_the_time_since_it_began(tmp_path: Path) -> None:
+    run = record(tmp_path, Recorded(events=rates(100.0), outcome=None), is_ended=False)
+    holder = Orchestrator(pid=1, pid_start=1, boot="b", host="h", user="u", marker="m", since=0.0)
+    table = runs_table([RunHandle(run=run, status=run_status(run), holder=holder)])
+    assert ("1 to do" in table, "missing" in table, " 0.0 s" in table) == (True, False, False)
 
 
 def test_a_variable_names_runs_where_the_command_line_does_not(

@@ -220,6 +220,11 @@ def test_options_are_replaced_whatever_their_value_and_spelling_is() -> None:
     changed = edited(with_command(command), epochs=3, kvstore="device", dtype="float32")
     assert changed.command == "t --num-epochs 3 --kv-store device --dtype=float32 && date"
     assert edited(with_command("t --epochs 20 x"), epochs=3).command == "t --epochs 3 x"
+    assert edited(with_command("(t --epochs 20) > log"), epochs=3).command == "(t --epochs 3) > log"
+    assert edited(with_command("t --epochs $(cat n) x"), epochs=3).command == "t --epochs 3 x"
+    assert edited(with_command("bash -c 't --gpus 8'"), num_gpus=2).command == "bash -c 't --gpus 2'"
+    assert edited(with_command('bash -c "t --gpus 8"'), num_gpus=2).command == 'bash -c "t --gpus 2"'
+    assert edited(with_command('t --dtype "float16"'), dtype="float32").command == "t --dtype float32"
 
 
 def test_an_option_that_the_command_does_not_have_is_an_error() -> None:

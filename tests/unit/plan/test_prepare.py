@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,6 +83,17 @@ def test_everything_that_shapes_the_data_changes_the_digest(made: Step) -> None:
         prepare_digest(swept(made, trace="/data/words"), FILES),
     }
     assert len(digests) == 9
+
+
+def test_how_a_benchmark_of_milabench_1_3_is_measured_and_judged_does_not_prepare_it_again(made: Step) -> None:
+    def of(**settings: object) -> str:
+        return prepare_digest(replace(made, env={**made.env, "MILABENCH_CONFIG": json.dumps(settings)}), FILES)
+
+    known = {"argv": {"--n": 1}, "weight": 1.0, "voir": {"options": {"stop": 60}}, "system": {"arch": "cpu"}}
+    other = {"weight": 2.0, "voir": {"options": {"stop": 5}}, "tags": ["a"], "max_duration": 9, "validation": {}}
+    assert of(**known) == of(**{**known, **other, "system": {"arch": "cuda"}})
+    assert of(**known) != of(**{**known, "argv": {"--n": 2}})
+    assert prepare_digest(replace(made, env={"MILABENCH_CONFIG": "no JSON"}), FILES)
 
 
 def test_the_load_of_a_sweep_does_not_change_the_digest(made: Step) -> None:
