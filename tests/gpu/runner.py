@@ -259,6 +259,9 @@ def run_part(
                 simulated = {SIMULATED: "1"} if machine.is_simulated or program.needs_simulation else {SIMULATED: "0"}
                 env = {**environ, **simulated, BASE: str(results.base)}
                 found = run_program(program, min(program.limit_s, left_s), env, Path(log.name))
+                if found["reason"].startswith("was ended") and left_s < program.limit_s:
+                    why = f"the time of this part was over after {found['seconds']:.0f} s; give FROM to begin with this program"
+                    found |= {"outcome": "skipped", "reason": why}
                 if program.needs_simulation:
                     found["not_shown"].insert(
                         0, "a real device that does this: nothing is changed in the machine's settings"

@@ -64,10 +64,13 @@ def test_what_does_not_fit_or_cannot_be_shown_is_skipped_with_the_reason(tmp_pat
     run_part([said("met", devices=2)], Results(tmp_path, 1, one), one)
     run_part([said("met", needs_accelerator="it has kernels")], Results(tmp_path, 2, SIMULATED), SIMULATED)
     run_part([said("met")], Results(tmp_path, 3, one), one, part_s=1)
-    reasons = [lines_of(tmp_path, part)[1]["reason"] for part in (1, 2, 3)]
+    run_part([said("hangs")], Results(tmp_path, 4, one), one, part_s=6)
+    reasons = [lines_of(tmp_path, part)[1]["reason"] for part in (1, 2, 3, 4)]
     assert reasons[0] == "needs 2 accelerators; here is 1"
     assert reasons[1] == "needs an accelerator: it has kernels"
     assert reasons[2].startswith("no time was left in this part")
+    assert reasons[3].startswith("the time of this part was over after 6 s")
+    assert [lines_of(tmp_path, part)[1]["outcome"] for part in (1, 2, 3, 4)] == ["skipped"] * 4
 
 
 def test_a_part_that_is_cut_off_leaves_what_it_had(tmp_path: Path) -> None:
