@@ -20,8 +20,6 @@ from tests import fork_server
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = shlex.quote(sys.executable)
 """This Python, as a word of a line for the shell."""
-OF_A_BUSY_HOST = {"contended", "stalled"}
-"""Reasons that a test's run may have for what else this machine does."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ NEEDS = {
 LATE = {"accumulation", "gan", "optimizer_made_again", "halves", "lightning", "lightning_limited", "trainer", "keras"}
 MOST_STEPS = 20  # before a refusal
 REFUSED_AFTER = {"validation_in_a_step": 100}  # nothing is wrong before that step
-OF_THE_HOST = {"short", "contended", "stalled", "overhead"}
+OF_THE_HOST = {"short"}
 MAX_S = 90  # a program that is not ended waits so long
 
 

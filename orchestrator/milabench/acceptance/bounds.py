@@ -12,6 +12,7 @@ from milabench.analysis.replicates import MOST_REPLICATES, processes_for, proces
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
 from milabench.analysis.serving_model import PointValue
 from milabench.analysis.two_samples import ROUNDING, Estimate, welch
+from milabench.analysis.uncertainty import NO_ALLOWANCE, Allowance, launches_for
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 _ALIKE = ", all launches alike: too few digits to see a spread"
@@ -21,13 +22,15 @@ _ALIKE = ", all launches alike: too few digits to see a spread"
 class BoundTarget:
     """A number to reach (`is_minimum`) or to stay below.
 
-    `confidence` is that with which it must be kept, None when the measured value decides; `to_fail` that for a FAIL.
+    `confidence` is that with which it must be kept, None when the measured value decides; `to_fail` that for a FAIL. `allowance`
+    is what the number's uncertainty has besides the scatter of launches.
     """
 
     value: float
     is_minimum: bool
     confidence: float | None
     to_fail: float
+    allowance: Allowance = NO_ALLOWANCE
 
     def is_kept_by(self, value: float) -> bool:
         """Return whether one number keeps the bound; the last bits of logarithms and back decide nothing."""
@@ -64,8 +67,10 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
         return BoundDecision(verdict="INCONCLUSIVE", value=centre, missing=missing)
     estimate = _estimate(values, base)
     towards = -1 if wanted.is_minimum else 1
-    kept = math.exp(estimate.d + towards * _reach(estimate, wanted.confidence))
-    missed = math.exp(estimate.d - towards * _reach(estimate, wanted.to_fail))
+    below, above = wanted.allowance
+    to_keep, to_miss = (below, above) if wanted.is_minimum else (above, below)
+    kept = math.exp(estimate.d + towards * (_reach(estimate, wanted.confidence) + to_keep))
+    missed = math.exp(estimate.d - towards * (_reach(estimate, wanted.to_fail) + to_miss))
     words = ("at least", "at most") if wanted.is_minimum else ("at most", "at least")
     verdict: Verdict = "PASS" if wanted.is_kept_by(kept) else "INCONCLUSIVE" if wanted.is_kept_by(missed) else "FAIL"
     is_failed = verdict == "FAIL"
@@ -75,9 +80,7 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
         value=centre,
         sure=f"{word} {bound:.4g} at {confidence:.3g} confidence, n={len(values)}{_ALIKE if estimate.error <= ROUNDING else ''}",
         bounds=(kept, missed),
-        missing=_more(values, base, abs(estimate.d - math.log(wanted.value)), wanted.confidence)
-        if verdict == "INCONCLUSIVE"
-        else "",
+        missing=_more(values, base, estimate.d - math.log(wanted.value), wanted) if verdict == "INCONCLUSIVE" else "",
     )
 
 
@@ -121,10 +124,14 @@ def _ratio_bound(number: PointValue, base: PointValue | None, confidence: float,
     return number.value / base.value * math.exp(reach if is_upper else -reach)
 
 
-def _more(values: Sequence[float], base: Sequence[float], away: float, confidence: float) -> str:
+def _more(values: Sequence[float], base: Sequence[float], away: float, wanted: BoundTarget) -> str:
     """Return how many replicates would decide, if they went on as these did."""
     # A one-sided bound at confidence c is an end of the two-sided interval at 2 c - 1.
-    precision, level = math.expm1(away), 2 * confidence - 1
+    shifted = wanted.allowance.one_sided
+    allowed = shifted.below if away > 0 else shifted.above
+    precision, level = math.expm1(abs(away) - allowed), 2 * (wanted.confidence or 0.0) - 1
+    if precision <= 0 < allowed:
+        return "a calmer run: what disturbances may have cost reaches over the bound"
     if precision <= 0:
         return "nothing that replicates could give: it is exactly the bound"
     if base:
@@ -132,8 +139,9 @@ def _more(values: Sequence[float], base: Sequence[float], away: float, confidenc
         needed, sides = processes_for_ratio(spread, precision, level=level), " on both sides"
     else:
         needed, sides = processes_for(log_stdev(values) or 0.0, precision, level=level), ""
+    needed = min(MOST_REPLICATES, max(needed, LEAST_LAUNCHES, launches_for(abs(away) - allowed)))
     most = "more than" if needed >= MOST_REPLICATES else "about"
-    return f"replicates: {most} {max(needed, LEAST_LAUNCHES)}{sides} would decide if they are like these"
+    return f"replicates: {most} {needed}{sides} would decide if they are like these"
 
 
 def _estimate(values: Sequence[float], base: Sequence[float]) -> Estimate:

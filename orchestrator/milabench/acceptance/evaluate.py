@@ -25,6 +25,7 @@ from milabench.analysis.serving_compare import AREA
 from milabench.analysis.serving_model import PointValue
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import differing_requests, differing_work, unknown_work
+from milabench.analysis.uncertainty import NO_ALLOWANCE, Allowance
 
 OtherWork = Mapping[str, tuple[str, str]]
 """What of a benchmark's work is other than in the reference, by its name: for its rate, and for the points of its sweep."""
@@ -307,7 +308,12 @@ class BenchEvaluation:
             return self._undecided(asked, f"in {units or 'no units'}", f"the same units: {bound.units} is asked for")
         # There is one peak for all replicates, so no spread from which a confidence could follow.
         confidence = None if quantity == "memory_peak" else self.criteria.confidence
-        return self._decided(bench, asked, values, base, units, confidence)
+        allowance = self._allowance(bench, is_relative=bool(base)) if quantity in ("rate", "system") else NO_ALLOWANCE
+        return self._decided(bench, asked, values, base, units, confidence, allowance)
+
+    def _allowance(self, bench: BenchSummary, *, is_relative: bool) -> Allowance:
+        own = bench.allowance
+        return own.over(self.reference.allowance) if is_relative and self.reference is not None else own
 
     def _of_curve(
         self, bench: BenchSummary, one: ServingCriterion, bound: Bound, *, is_minimum: bool
@@ -368,12 +374,17 @@ class BenchEvaluation:
         base: Sequence[float],
         units: str,
         confidence: float | None,
+        allowance: Allowance = NO_ALLOWANCE,
     ) -> CriterionResult:
         """Judge the launches' numbers, or their ratio to those of the reference."""
         # Bonferroni's correction, for failing only: see the head of this module.
         to_fail = 1 - (1 - (confidence or 0.0)) / max(1, self.claims)
         wanted = BoundTarget(
-            value=asked.bound.value, is_minimum=asked.is_minimum, confidence=confidence, to_fail=to_fail
+            value=asked.bound.value,
+            is_minimum=asked.is_minimum,
+            confidence=confidence,
+            to_fail=to_fail,
+            allowance=allowance,
         )
         decision = self.decide(values, base, wanted)
         shown = f"{decision.value:.4g} x reference" if base else f"{decision.value:.6g} {units}"

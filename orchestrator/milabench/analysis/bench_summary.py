@@ -17,7 +17,7 @@ from milabench.analysis.intervals import log_t_interval
 from milabench.analysis.job_mix import Costs
 from milabench.analysis.measure import Measurement, Metric
 from milabench.analysis.milabench13 import BenchFigures, StepFigures
-from milabench.analysis.sample_statistics import geometric_mean, log_stdev, median, pooled_log_stdev
+from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, median, pooled_log_stdev
 from milabench.analysis.serving_curve import curve_messages
 from milabench.analysis.serving_launches import at_best_point, curves_by_step, over_launches
 from milabench.analysis.serving_model import ServingCurve
@@ -34,6 +34,7 @@ from milabench.analysis.summary_model import (
     Validity,
 )
 from milabench.analysis.throughput import LEAST_OVERLAP, Throughput
+from milabench.analysis.uncertainty import CONFIDENCE, MeasuredLaunch, Uncertainty, uncertainty_of
 from milabench.analysis.windows import Window
 from milabench.events.model import OutcomeName
 from milabench.events.reasons import Reason
@@ -51,7 +52,8 @@ class RunConditions:
 
     `is_short`: measured with the quick profile, so that its numbers are only indications. `is_mixed`: the run was resumed
     although suite, system or environments had changed. `costs` are those of the system, as far as they are declared.
-    `is_of_milabench13`: the records are those of milabench 1.3.
+    `is_of_milabench13`: the records are those of milabench 1.3. `precision` is the uncertainty asked for, relative, None where
+    none was; `confidence` that of `uncertainty_of`.
     """
 
     is_short: bool = False
@@ -60,6 +62,8 @@ class RunConditions:
     clocks: SharedClocks = field(default_factory=dict)
     costs: Costs = field(default_factory=Costs)
     is_of_milabench13: bool = False
+    precision: float | None = None
+    confidence: float = CONFIDENCE
 
 
 def bench_summary(name: str, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
@@ -97,7 +101,7 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
     )
     slots = {(result.step.repeat, slot_of(result.step)) for result in results}
     instances = max(Counter(repeat for repeat, _ in slots).values(), default=0)
-    return _judged(with_rate(summary, instances), results, conditions)
+    return _judged(with_rate(summary, instances, conditions.confidence), results, conditions)
 
 
 def _wall_s(results: Iterable[StepResult]) -> float | None:
@@ -145,10 +149,11 @@ def skipped_bench(name: str, why: str, weight: float | None, tags: tuple[str, ..
     )
 
 
-def with_rate(summary: BenchSummary, instances: int) -> BenchSummary:
+def with_rate(summary: BenchSummary, instances: int, confidence: float = CONFIDENCE) -> BenchSummary:
     """Return the summary with perf, its interval and spreads on every level; docs/explanation/methodology.md, 1.0.
 
-    Replicates in different units have no common number. At most so many `instances` ran concurrently.
+    Replicates in different units have no common number. At most so many `instances` ran concurrently. `confidence` is that of
+    `uncertainty_of`.
     """
     if not summary.processes:
         return summary
@@ -171,11 +176,34 @@ def with_rate(summary: BenchSummary, instances: int) -> BenchSummary:
     return replace(
         summary,
         perf=geometric_mean(rates),
+        uncertainty=_uncertainty(alike, confidence),
         ci95=log_t_interval(launches),
         spread=log_stdev(rates),
         spread_devices=log_stdev([geometric_mean(members) for members in by_slot]),
         spread_processes=pooled_log_stdev(by_slot),
         spread_replicates=log_stdev(launches),
+    )
+
+
+def _uncertainty(processes: Sequence[ReplicateResult], confidence: float) -> Uncertainty:
+    """Return how far the mean of these replicates may be off; what was measured beside the windows is a mean over them."""
+    members: dict[int, list[Throughput]] = {}
+    for process in processes:
+        members.setdefault(process.repeat, []).append(process.throughput)
+    launches = [
+        MeasuredLaunch(
+            rate=math.log(geometric_mean([each.value for each in own])),
+            profiles=tuple(each.profile for each in own if each.profile is not None),
+        )
+        for _, own in sorted(members.items())
+    ]
+    names = {name for process in processes for name in process.throughput.effects}
+    return uncertainty_of(
+        geometric_mean([process.throughput.value for process in processes]),
+        launches,
+        {name: mean([process.throughput.effects.get(name, 0.0) for process in processes]) for name in names},
+        is_lower_better=processes[0].throughput.direction == "lower",
+        confidence=confidence,
     )
 
 
@@ -192,9 +220,7 @@ def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: Ru
     processes, perf, overlapped = summary.processes, summary.perf, summary.overlap
     passed = [result for result in results if result.outcome == "passed"]
     reasons: set[str] = {reason for result in passed for reason in result.reasons}
-    reasons |= {
-        doubt for process in processes for doubt in launch_doubts(process.throughput, len(processes), conditions)
-    }
+    reasons |= {doubt for process in processes for doubt in process.throughput.doubts}
     if len({cases_of(summary.metrics, p.steps) for p in processes if p.throughput.basis == "metric"}) > 1:
         reasons |= {"cases-differ"}
     if _are_on_different_nodes(results, processes):
@@ -215,23 +241,21 @@ def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: Ru
     if summary.outcome == "passed" and summary.direction != "none":
         # Inverted for a lower-is-better metric, so that more is better in every score.
         score = perf * summary.instances if summary.direction == "higher" else summary.instances / perf
-    return replace(summary, score=score, validity=_validity(reasons), reasons=tuple(sorted(reasons)))
+    known = summary.uncertainty
+    uncertainty = None if known is None else replace(known, asked=conditions.precision)
+    validity = _validity(reasons, uncertainty)
+    return replace(summary, score=score, uncertainty=uncertainty, validity=validity, reasons=tuple(sorted(reasons)))
 
 
 def _doubts_of_curve(curve: ServingCurve | None) -> set[Reason]:
     return {"few-requests"} if curve is not None and curve.has_few_requests else set()
 
 
-def _validity(reasons: Set[str]) -> Validity:
-    return "invalid" if "inconsistent" in reasons else "suspect" if reasons else "valid"
-
-
-def launch_doubts(rate: Throughput, launches: int, conditions: RunConditions) -> Iterable[str]:
-    """Yield why a rate, one of so many, is suspect. A short window says nothing about steadiness, and is marked as short."""
-    yield from rate.doubts
-    is_short = conditions.is_short or "short" in rate.doubts
-    if rate.steady is not None and not is_short and not rate.steady.is_steady(launches):
-        yield "no-steady-state"
+def _validity(reasons: Set[str], uncertainty: Uncertainty | None) -> Validity:
+    """Return `imprecise` only where nothing worse is known: of a suspect number nobody knows the uncertainty."""
+    if reasons:
+        return "invalid" if "inconsistent" in reasons else "suspect"
+    return "valid" if uncertainty is None or uncertainty.is_enough else "imprecise"
 
 
 def _failures(results: Iterable[StepResult]) -> Iterable[Failure]:

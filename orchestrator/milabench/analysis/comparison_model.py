@@ -29,6 +29,7 @@ from milabench.analysis.two_samples import (
     log_mean_of,
     mann_whitney_p,
 )
+from milabench.analysis.uncertainty import NO_ALLOWANCE, Allowance, least_error
 from milabench.events.values import as_mapping, mappings_in
 
 Per = Literal["system", "instance"]
@@ -165,11 +166,20 @@ class SystemResult:
         return list(map(geometric_mean, self.by_session)) if len(self.sessions) > 1 else list(self.values)
 
 
-def log_level(sessions: Sequence[Sequence[float]], direction: Direction) -> LogMean | None:
-    """Return the `log_mean` of what the launches of each session reached."""
-    if sum(map(len, sessions)) < LEAST_LAUNCHES:
+def log_level(
+    sessions: Sequence[Sequence[float]], direction: Direction, allowance: Allowance = NO_ALLOWANCE
+) -> LogMean | None:
+    """Return the `log_mean` of what the launches of each session reached; a scatter of nearly nothing is taken for luck."""
+    count = sum(map(len, sessions))
+    if count < LEAST_LAUNCHES:
         return None
-    return log_mean_of([logs(launches, direction) for launches in sessions])
+    level = log_mean_of([logs(launches, direction) for launches in sessions])
+    below, above = reversed(allowance) if direction == "lower" else allowance
+    floor = least_error(count) ** 2
+    within = max(level.within[0], floor), level.within[1]
+    return replace(
+        level, variance=max(level.variance, floor), within=within, allowance=Allowance(below, above).one_sided
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

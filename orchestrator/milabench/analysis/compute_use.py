@@ -52,7 +52,7 @@ def _doubted(bench: BenchSummary) -> BenchSummary:
     if use is None or not ((use.mfu or 0.0) > 1 or (use.mfu_measured or 0.0) > _FAR_ABOVE):
         return bench
     doubt: Reason = "above-peak"
-    validity = "suspect" if bench.validity == "valid" else bench.validity
+    validity = "suspect" if bench.validity in ("valid", "imprecise") else bench.validity
     return replace(bench, validity=validity, reasons=tuple(sorted({*bench.reasons, doubt})))
 
 

@@ -62,7 +62,16 @@ def _for_other_devices(first: SystemResult, other: SystemResult, d: float) -> In
 def estimate_of(first: SystemResult, other: SystemResult) -> Estimate:
     """Return the logarithm of the ratio of two sides of three launches each or more."""
     assert first.log_mean is not None and other.log_mean is not None
-    return difference(first.log_mean, other.log_mean)
+    estimate, step = difference(first.log_mean, other.log_mean), _rounding([*first.values, *other.values])
+    # A uniform error of one step (JCGM 100, F.2.2.1) on both sides; launches that were rounded alike do not make it smaller.
+    return replace(estimate, error=math.hypot(estimate.error, step / math.sqrt(6))) if step else estimate
+
+
+def _rounding(values: Sequence[float]) -> float:
+    """Return the last digit of numbers that were printed with two, as a share of the least of them; 0 for more digits."""
+    steps = [10.0 ** (math.floor(math.log10(value)) - 1) for value in values]
+    is_printed = all(math.isclose(value, step * round(value / step)) for value, step in zip(values, steps, strict=True))
+    return max(step / value for value, step in zip(values, steps, strict=True)) if is_printed else 0.0
 
 
 def with_verdicts(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:

@@ -34,9 +34,6 @@ _BYTES = {"B": 1.0, "bytes": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**1
 # other programs' memory included; what the processes held on the host.
 _MEMORY = ("memory_reserved_peak", "memory_allocated_peak", "device_memory_peak", "host_memory_peak")
 
-# docs/explanation/methodology.md, 1.1: what the instruments may cost of the loop that they observe.
-MOST_OVERHEAD = 0.005
-
 NEVER_NS = 1 << 62
 COUNTED = "counted"
 """The part of an energy that is of the seconds that the rate counts, and not of the whole window."""
@@ -450,19 +447,23 @@ class MeasurementFold:
             name = one_line(str(data.get("name", "")))[:_REASON]
             self.pauses.append(Pause(name, start_ns, stop_ns, rank if rank >= 0 else None))
 
-    def _doubts(self, series: Sequence[Series], unusable: int) -> Iterable[str]:
-        """Yield reasons for doubt: no numbers, lost records, instruments that took too large a share of what they observed."""
+    def _doubts(self, unusable: int) -> Iterable[str]:
+        """Yield reasons for doubt: observations that are no numbers, lost records."""
         if unusable:
             yield "nonfinite"
         if self.dropped or self.serving.has_lost:
             yield "dropped"
+
+    def _observing(self, series: Sequence[Series]) -> float:
+        """Return the share of the loops' time that recording took.
+
+        The ranks of a job run at once, the tasks of a rank in turn: the costliest process against the longest rank.
+        """
         by_rank: dict[int, list[float]] = {}
         for ranked in series:
             by_rank.setdefault(ranked.rank, []).append(_seconds(ranked))
         observed_s = max(map(math.fsum, by_rank.values()), default=0.0)
-        # The ranks of a job run at once, the tasks of a rank in turn: the costliest process against the longest rank.
-        if self.cost_s > MOST_OVERHEAD * observed_s > 0:
-            yield "overhead"
+        return min(0.9, self.cost_s / observed_s) if observed_s > 0 else 0.0
 
     def _counted_spans(self, throughput: Throughput | None, window: Window | None) -> list[Span]:
         """Return the seconds that a rate counts, in unix time; empty where they have no place."""
@@ -549,7 +550,11 @@ class MeasurementFold:
             share = unusable / (unusable + usable)
             metrics.append(Metric(name="nonfinite", value=share, direction="lower"))
         if throughput is not None:
-            throughput = replace(throughput, doubts=(*throughput.doubts, *self._doubts(series, unusable)))
+            throughput = replace(
+                throughput,
+                doubts=(*throughput.doubts, *self._doubts(unusable)),
+                effects={**throughput.effects, "observing": self._observing(series)},
+            )
         return Measurement(
             step=step,
             task=task,

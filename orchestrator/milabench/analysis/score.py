@@ -79,8 +79,8 @@ def counted_entries(entries: Sequence[ScoreEntry]) -> tuple[list[tuple[ScoreEntr
 def log_index_estimate(counted: Sequence[tuple[ScoreEntry, float]]) -> Estimate | None:
     """Return the logarithm of the index with its error, after Satterthwaite (docs/explanation/methodology.md, 1.4).
 
-    Of single sessions V = sum w^2 (s_A^2/n_A + s_B^2/n_B) / (sum w)^2. None unless there is a benchmark and the variances of all
-    are known.
+    Of single sessions V = sum w^2 (s_A^2/n_A + s_B^2/n_B) / (sum w)^2. What disturbances may have cost are deviations too. None
+    unless there is a benchmark and the variances of all are known.
     """
     total = math.fsum(weight for _, weight in counted)
     levels = [entry.levels for entry, _ in counted if entry.levels is not None]
@@ -89,7 +89,8 @@ def log_index_estimate(counted: Sequence[tuple[ScoreEntry, float]]) -> Estimate 
     shares = [weight / total for _, weight in counted]
     parts = [part for side in zip(*levels, strict=True) for part in weighted_variances(side, shares)]
     centre = math.fsum(weight * math.log(entry.value or 1.0) for entry, weight in counted) / total
-    return Estimate.of_variances(centre, parts)
+    disturbed = [share * side.disturbed for share, level in zip(shares, levels, strict=True) for side in level]
+    return Estimate.of_variances(centre, [*parts, *((each**2, math.inf) for each in disturbed if each)])
 
 
 def weights_that_turn(logs: Sequence[float], weights: Sequence[float]) -> float | None:

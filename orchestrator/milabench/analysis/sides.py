@@ -15,11 +15,13 @@ from milabench.analysis.intervals import Interval
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean
 from milabench.analysis.summary_model import BenchSummary, Validity
 from milabench.analysis.system_diff import differing_work, sharing_records, unknown_work
+from milabench.analysis.throughput import Direction
 from milabench.analysis.two_samples import Estimate, LogMean
+from milabench.analysis.uncertainty import Allowance
 
 ACROSS_HINT = " (--across compares it all the same)"
 _WORST_FIRST = ("failed", "cancelled", "missing", "skipped", "passed")
-_WORST_VALIDITY: tuple[Validity | None, ...] = ("invalid", "suspect", None, "valid")
+_WORST_VALIDITY: tuple[Validity | None, ...] = ("invalid", "suspect", None, "imprecise", "valid")
 
 
 def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) -> list[SystemResult]:
@@ -87,14 +89,14 @@ def _measured_side(
     values, direction = tuple(chain(*sessions)), first.direction
     means = values if len(sessions) == 1 else tuple(map(geometric_mean, sessions))
     value = geometric_mean(means) if means else None
-    log_mean = log_level(by_session, direction)
+    log_mean = log_level(by_session, direction, _mean_allowance(benches))
     return SystemResult(
         system=system,
         outcome=min((bench.outcome for bench in benches), key=_WORST_FIRST.index),
         units=first.units,
         direction=direction,
         value=value,
-        ci95=None if value is None or log_mean is None else _interval(value, log_mean),
+        ci95=None if value is None or log_mean is None else _interval(value, log_mean, direction),
         values=values,
         sessions=tuple(map(len, sessions)),
         weight=first.weight,
@@ -117,9 +119,15 @@ def _measured_side(
     )
 
 
-def _interval(value: float, level: LogMean) -> Interval:
+def _interval(value: float, level: LogMean, direction: Direction) -> Interval:
     """Return the interval of a side's value; that of a lower-is-better metric has the same variance."""
-    return Estimate.of_variances(math.log(value), [(level.variance, level.freedom)]).ratio_interval()
+    allowance = level.allowance if direction != "lower" else Allowance(*reversed(level.allowance))
+    return Estimate.of_variances(math.log(value), [(level.variance, level.freedom)], allowance).ratio_interval()
+
+
+def _mean_allowance(benches: Sequence[BenchSummary]) -> Allowance:
+    allowances = [bench.allowance for bench in benches]
+    return Allowance(mean([each.below for each in allowances]), mean([each.above for each in allowances]))
 
 
 def _known(combined: Callable[[list[float]], float], benches: Sequence[BenchSummary], name: str) -> float | None:

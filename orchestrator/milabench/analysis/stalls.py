@@ -1,25 +1,24 @@
 """Where a loop stood still within its window: steps far longer than the others, told from a rhythm such as a checkpoint.
 
 A frozen process, a device that throttles for a second, a disk that does not answer: one step holds what sixty should, and the
-mean says nothing about it. What a few such steps add cannot be known from one window: as many could have fallen into it, or
-none. So k of them that add e1..ek seconds leave the window's time uncertain by about sqrt(e1^2 + ... + ek^2).
+mean says nothing about it. What such steps cost is a component of the number's `uncertainty`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from milabench.analysis.order_statistics import OrderStatistics, order_statistics
 from milabench.analysis.sample_statistics import MAD_TO_SD, median
 
-MOST_UNCERTAIN = 0.007
-"""Of the window's time. By simulation (tests/perf/verdicts.py) one stall of 2 % is then always seen."""
+_PART_MATTERS = 0.007  # of the window's time, in the longest step of a rhythm, above which whole periods are counted
 _FAR = 6.0  # standard deviations, by the median absolute deviation, beyond which a step is not one of the others
 _LEAST_EXCESS = 0.1  # of the median: where all steps take the same time, the clock's noise is no deviation
 _LEAST_RHYTHM = 3  # of two intervals it cannot be said that they are alike by intent
+_LEAST_PERIOD = 4  # steps; what comes more often is a slow part of the window, some steps of which are less slow
 _JITTER = 0.02  # of a period, or one step: a checkpoint every so many seconds falls now before, now after a step
 _ALIKE = 3.0  # how many times as long as the shortest the longest of a rhythm may be
 _AT_ONCE = 1_000  # durations
@@ -37,11 +36,16 @@ class Stall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rhythm:
-    """Long steps at regular places: where each begins, and the shares of the time of the longest and of all of them."""
+    """Long steps at regular places, and the shares of the time of the longest and of all of them."""
 
-    starts: tuple[int, ...]
+    events: tuple[Stall, ...]
     share: float
     share_of_all: float
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Where each begins."""
+        return tuple(event.start for event in self.events)
 
     @property
     def period(self) -> float:
@@ -50,21 +54,15 @@ class Rhythm:
 
     def whole_periods(self) -> tuple[int, int] | None:
         """Return the steps from the first to the last, whole periods; None where a part of one changes nothing."""
-        return (self.starts[0], self.starts[-1]) if self.share > MOST_UNCERTAIN else None
+        return (self.starts[0], self.starts[-1]) if self.share > _PART_MATTERS else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stalls:
-    """The stalls of a window in order, how uncertain they leave its time (relative), and the rhythm beside them."""
+    """The stalls of a window in order, and the rhythm beside them."""
 
     events: tuple[Stall, ...] = ()
-    uncertainty: float = 0.0
     rhythm: Rhythm | None = None
-
-    @property
-    def is_stalled(self) -> bool:
-        """Whether the time of the window cannot be believed because of them."""
-        return self.uncertainty > MOST_UNCERTAIN
 
 
 def stalls(
@@ -83,17 +81,20 @@ def stalls(
     if not excess:
         return Stalls()
     events = [
-        Stall(start=run.start, stop=run.stop, excess=math.fsum(excess[index] for index in run)) for run in _runs(excess)
+        Stall(start=run.start, stop=run.stop, excess=math.fsum(excess.get(index, 0.0) for index in run))
+        for run in _runs(excess)
     ]
-    total = math.fsum(cycles)
     regular = _regular(events)
     single = [event for event in events if event not in regular]
-    usual = median([event.excess for event in regular]) if regular else 0.0
-    unexpected = [event.excess for event in single] + [event.excess - usual for event in regular]
+    if not regular:
+        return Stalls(events=tuple(single))
+    # One that took far longer than the others of the rhythm has a stall in it.
+    usual = median([event.excess for event in regular])
+    longer = [event for event in regular if event.excess > 2 * usual]
+    single += [replace(event, excess=event.excess - usual) for event in longer]
+    rhythm = [replace(event, excess=usual) if event in longer else event for event in regular]
     return Stalls(
-        events=tuple(single),
-        uncertainty=math.hypot(*unexpected) / total if unexpected else 0.0,
-        rhythm=_rhythm(regular, total) if regular else None,
+        events=tuple(sorted(single, key=lambda event: event.start)), rhythm=_rhythm(rhythm, math.fsum(cycles))
     )
 
 
@@ -116,10 +117,10 @@ def _excess(durations: Sequence[float], order: OrderStatistics | None = None) ->
 
 
 def _runs(indices: Mapping[int, float]) -> list[range]:
-    """Return the runs of neighbours among indices that rise."""
+    """Return the runs of neighbours, or of next neighbours, among indices that rise."""
     runs: list[range] = []
     for index in indices:
-        if runs and index == runs[-1].stop:
+        if runs and index <= runs[-1].stop + 1:
             runs[-1] = range(runs[-1].start, index + 1)
         else:
             runs.append(range(index, index + 1))
@@ -133,7 +134,11 @@ def _regular(events: Sequence[Stall]) -> Sequence[Stall]:
         alike = [event for event in events if most / _ALIKE <= event.excess <= most]
         distances = [later.start - earlier.start for earlier, later in pairwise(alike)]
         mean = math.fsum(distances) / max(1, len(distances))
-        if len(alike) >= _LEAST_RHYTHM and all(abs(d - mean) <= max(1, _JITTER * mean) for d in distances):
+        if (
+            len(alike) >= _LEAST_RHYTHM
+            and mean >= _LEAST_PERIOD
+            and all(abs(d - mean) <= max(1, _JITTER * mean) for d in distances)
+        ):
             return alike
     return []
 
@@ -141,7 +146,7 @@ def _regular(events: Sequence[Stall]) -> Sequence[Stall]:
 def _rhythm(regular: Sequence[Stall], total: float) -> Rhythm:
     excess = [event.excess for event in regular]
     return Rhythm(
-        starts=tuple(event.start for event in regular),
+        events=tuple(regular),
         share=max(excess) / total,
         share_of_all=math.fsum(excess) / total,
     )

@@ -190,6 +190,10 @@ def step_result(
         outcome, why, detail = "failed", "invalid", f"none of its {measured.unusable} observations is a number"
     has_records = bool(measured.start or measured.end)
     verdicts = [(check, check.verdict()) for check in step_checks] if has_records else []
+    slowed = max((finite_number(verdict.numbers.get("slowed")) or 0.0 for _, verdict in verdicts), default=0.0)
+    if measured.throughput is not None and slowed:
+        effects = {**measured.throughput.effects, "others": slowed}
+        measured = replace(measured, throughput=replace(measured.throughput, effects=effects))
     return StepResult(
         step=planned,
         outcome=outcome,

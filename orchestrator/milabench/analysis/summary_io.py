@@ -108,7 +108,7 @@ def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
         # Observations still in warm-up, the drift over the others, and how many independent values those are worth.
         steady = rate.steady
         encoded |= {"warmup_left": steady.settled_at, "drift": steady.drift, "n_effective": steady.n_effective}
-        encoded["window"] = {"n": steady.n, "lag1": steady.lag1, "p": steady.p}
+        encoded["window"] = {"n": steady.n, "lag1": steady.lag1}
     return encoded
 
 
@@ -122,8 +122,6 @@ def _process_from_json(rate: Mapping[str, Any]) -> ReplicateResult:
             drift=float(rate["drift"]),
             lag1=float(window["lag1"]),
             n_effective=float(rate["n_effective"]),
-            # Earlier versions wrote a verdict.
-            p=float(window["p"]) if "p" in window else float(bool(window.get("steady"))),
         )
         throughput = replace(throughput, steady=steady)
     return ReplicateResult(

@@ -19,12 +19,13 @@ from milabench.analysis.score import Score
 from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.step_results import SupersededAttempt
 from milabench.analysis.throughput import Direction, Throughput
+from milabench.analysis.uncertainty import NO_ALLOWANCE, Allowance, Uncertainty
 from milabench.events.attempts import with_node
 from milabench.events.model import OutcomeName
 from milabench.events.values import mappings_in, strict
 
 SCHEMA = 1
-Validity = Literal["valid", "suspect", "invalid"]
+Validity = Literal["valid", "imprecise", "suspect", "invalid"]
 _WITH_RATIO = {"json": JsonKey(is_read=False, is_omitted=lambda bench: bench.ratio is None)}
 _WITH_AIM = {"json": JsonKey(is_omitted=lambda summary: not summary.aim)}
 _WITH_CAPSULE = {"json": JsonKey(is_omitted=lambda summary: not summary.capsule)}
@@ -186,6 +187,9 @@ class BenchSummary:
     perf: float | None = None
     units: str = ""
     direction: Direction = field(default="higher", metadata={"json": JsonKey(fallback="none")})
+    uncertainty: Uncertainty | None = field(
+        default=None, metadata={"json": JsonKey(is_omitted=lambda bench: bench.uncertainty is None)}
+    )
     ci95: Interval | None = None
     spread: float | None = None
     spread_within: float | None = None
@@ -233,6 +237,20 @@ class BenchSummary:
         return [LaunchRate(each.slot, each.repeat, each.throughput.value) for each in self.processes]
 
     @property
+    def interval(self) -> Interval | None:
+        """The interval that holds its number at 95 %; of a summary by an earlier version that of the launches alone."""
+        known = self.uncertainty
+        if known is None:
+            return self.ci95
+        return None if known.low is None or known.high is None else (known.low, known.high)
+
+    @property
+    def allowance(self) -> Allowance:
+        """What the uncertainty of its number has besides the scatter of launches."""
+        known, value = self.uncertainty, self.perf
+        return NO_ALLOWANCE if known is None or value is None else known.beyond_launches(value)
+
+    @property
     def sem(self) -> float | None:
         """Relative standard error of the mean over replicates; None below three of them.
 
@@ -260,8 +278,13 @@ class BenchSummary:
         return dict(to_json_value(self))
 
 
-def validity_words(validity: Validity | None, reasons: Sequence[str]) -> str:
-    """Return whether a number is trustworthy, with every reason against it: `suspect(short)`; empty without a number."""
+def validity_words(validity: Validity | None, reasons: Sequence[str], uncertainty: Uncertainty | None = None) -> str:
+    """Return whether a number is trustworthy, with every reason against it: `suspect(short)`; empty without a number.
+
+    Of an imprecise one it is how imprecise it is, by what, and what was asked for.
+    """
+    if validity == "imprecise" and uncertainty is not None:
+        return f"imprecise({uncertainty.words})"
     return f"{validity or ''}({', '.join(reasons)})" if reasons else validity or ""
 
 

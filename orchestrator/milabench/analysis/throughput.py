@@ -15,7 +15,8 @@ from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import variation_and_lag1
 from milabench.analysis.series import Series
 from milabench.analysis.stalls import Stalls, stalls
-from milabench.analysis.steady_state import Steadiness, agree, steadiness
+from milabench.analysis.steady_state import AGREEMENT, Steadiness, steadiness
+from milabench.analysis.uncertainty import WindowProfile, window_profile
 from milabench.analysis.windows import Part, TimeSpan, Window, latency, later_half, part_of
 from milabench.events.reasons import Reason
 from milabench.events.values import finite_number
@@ -30,7 +31,7 @@ Basis = Literal["ratio-of-totals", "compat", "metric", "warm-up"]
 LEAST_OVERLAP = 0.95
 """Of the time in which any rank or instance measured, that in which all did."""
 MOST_BETWEEN_STEPS = 0.05
-"""By how much the rate within steps may be above perf without a doubt."""
+"""By how much the rate within steps may be above perf before the time between them counts as uncertain."""
 # A window holds what the profile asks for; where the records do not say what that was, what profile `default` does.
 LEAST_STEPS, LEAST_S = 60, 30.0
 _LONG_STEP = 0.02  # of a window; a longer step is worth naming
@@ -83,7 +84,9 @@ class Throughput:
     warm-up is not in the number; `left_out` are its items, in no total, but in the energy of the window. `warm_up_steps` of the
     `all_steps` of the slowest rank came before what counts. `period` is how many steps lie between regular long ones, where the
     window was cut to whole periods of them; `long_step` the longest step where it holds more than 2 % of the window.
-    `begin_ns` is when the first step that counts began, monotonic, -1 where unknown; `doubts` are reasons to suspect the number.
+    `begin_ns` is when the first step that counts began, monotonic, -1 where unknown; `profile` is that of the slowest rank's
+    window, and `effects` are sizes of what else may have moved the number: see `uncertainty_of`. `doubts` are reasons to suspect
+    the number.
     """
 
     value: float
@@ -105,6 +108,8 @@ class Throughput:
     period: float | None = None
     long_step: LongStep | None = None
     begin_ns: int = field(default=-1, compare=False, metadata={"json": JsonKey(is_read=False)})
+    profile: WindowProfile | None = field(default=None, compare=False, metadata={"json": JsonKey(is_read=False)})
+    effects: Mapping[str, float] = field(default_factory=dict, compare=False, metadata={"json": JsonKey(is_read=False)})
     doubts: tuple[str, ...] = ()
 
     @property
@@ -128,21 +133,27 @@ def launch_throughput(
     parts = [part for series in ranks if len(part := part_of(series, window))]
     if not parts:
         halves = [part for series in ranks if len(part := later_half(series))]
-        return _with_doubts(_combined(halves, pauses, "warm-up"), "no-steady-state", "short")
+        return _with_doubts(_combined(halves, pauses, "warm-up"), "short")
     is_complete = _is_complete(parts, window, measure or {})
     counted = _counted(parts, pauses, is_complete=is_complete)
     throughput = _combined(counted.parts, pauses, "ratio-of-totals")
     if throughput is None:
         return None
     left_out = math.fsum([*(part.items() for part in parts), *(-part.items() for part in counted.parts)])
-    throughput = replace(throughput, steady=counted.steady, left_out=left_out, period=counted.period)
-    step_rate = throughput.steps_rate or 0.0
+    faster = math.log(throughput.steps_rate / throughput.value) if throughput.steps_rate else 0.0
+    clocks = max(map(_clocks_apart, counted.parts))
+    throughput = replace(
+        throughput,
+        steady=counted.steady,
+        left_out=left_out,
+        period=counted.period,
+        profile=counted.profile,
+        effects={"gaps": faster if faster > MOST_BETWEEN_STEPS else 0.0, "clocks": clocks},
+    )
     doubts: Mapping[Reason, bool] = {
         "short": not is_complete,
         "overlap": _overlap(parts) < LEAST_OVERLAP,
-        "stalled": counted.is_stalled,
-        "clocks-disagree": not all(map(_clocks_agree, counted.parts)),
-        "gaps": step_rate > (1 + MOST_BETWEEN_STEPS) * throughput.value,
+        "clocks-disagree": clocks > AGREEMENT,
     }
     return _with_doubts(throughput, *(reason for reason, holds in doubts.items() if holds))
 
@@ -153,7 +164,7 @@ class _Counted:
 
     parts: Sequence[Part]
     steady: Steadiness | None = None
-    is_stalled: bool = False
+    profile: WindowProfile | None = None
     period: float | None = None
 
 
@@ -169,14 +180,13 @@ def _counted(parts: Sequence[Part], pauses: Sequence[Pause], *, is_complete: boo
         parts, slowest = [part.after(steady.settled_at) for part in parts], slowest.after(steady.settled_at)
     cycles = slowest.cycles(merged(pauses))
     standing = Stalls() if cycles is None else stalls(cycles.ns, cycles.items)
+    profile = None if cycles is None else window_profile(cycles.ns, cycles.items, standing)
     rhythm = standing.rhythm
     whole = rhythm.whole_periods() if rhythm is not None and is_complete else None
     if whole is not None and cycles is not None:
         span = TimeSpan(*(cycles.begins_ns[number] for number in whole))
         parts = [part for each in parts if len(part := each.within(span))]
-    return _Counted(
-        parts=parts, steady=steady, is_stalled=standing.is_stalled, period=rhythm.period if rhythm and whole else None
-    )
+    return _Counted(parts=parts, steady=steady, profile=profile, period=rhythm.period if rhythm and whole else None)
 
 
 def _with_doubts(throughput: Throughput | None, *doubts: Reason) -> Throughput | None:
@@ -310,13 +320,14 @@ def _overlap(parts: Sequence[Part]) -> float:
     return max(0, min(stops) - max(starts)) / max(1, max(stops) - min(starts))
 
 
-def _clocks_agree(part: Part) -> bool:
-    """Return whether the device's clock and the host's say the same of the same time, to 0.5 %.
+def _clocks_apart(part: Part) -> float:
+    """Return by which share the device's clock and the host's differ over the same time.
 
     A device still works on an epoch when the host has left it, so on its clock the gap between two may be part of a step.
     """
     seconds, spans = part.seconds(), part.spans()
     if spans is None:
-        return True
+        return 0.0
     wall_s, busy_s = sum(span.stop_ns - span.start_ns for span in spans) / 1e9, part.host_ns() / 1e9
-    return busy_s <= seconds <= wall_s or agree(seconds, busy_s) or agree(seconds, wall_s)
+    outside_s = max(busy_s - seconds, seconds - wall_s, 0.0)
+    return outside_s / max(seconds, busy_s if seconds < busy_s else wall_s)

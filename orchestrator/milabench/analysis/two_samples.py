@@ -12,8 +12,9 @@ from functools import lru_cache
 from operator import mul
 from typing import Literal
 
-from milabench.analysis.intervals import Interval, t_quantile, t_tail
+from milabench.analysis.intervals import Interval, normal_quantile, t_quantile, t_tail
 from milabench.analysis.sample_statistics import mean, median, stdev
+from milabench.analysis.uncertainty import NO_ALLOWANCE, Allowance
 
 Verdict = Literal["FASTER", "SLOWER", "EQUIVALENT", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE"]
 # Differences below one per cent are never called faster or slower; docs/explanation/methodology.md, 1.0.
@@ -25,14 +26,20 @@ _MOST_LOG = 700.0  # its exponential is about the largest float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A difference with its standard error and the degrees of freedom that it stands on."""
+    """A difference with its standard error and the degrees of freedom that it stands on.
+
+    `allowance` is by how much it may be off besides: disturbances that one side shows and the other does not.
+    """
 
     d: float
     error: float
     freedom: float
+    allowance: Allowance = NO_ALLOWANCE
 
     @classmethod
-    def of_variances(cls, d: float, parts: Sequence[tuple[float, float]]) -> Estimate:
+    def of_variances(
+        cls, d: float, parts: Sequence[tuple[float, float]], allowance: Allowance = NO_ALLOWANCE
+    ) -> Estimate:
         """Return a difference whose variance is the sum of these, each with its degrees of freedom; after Satterthwaite.
 
         What is known without a sample has infinitely many.
@@ -40,12 +47,12 @@ class Estimate:
         variance = math.fsum(part for part, _ in parts)
         spread = math.fsum(part**2 / degrees for part, degrees in parts)
         freedom = variance**2 / spread if spread else math.fsum(degrees for _, degrees in parts)
-        return cls(d=d, error=math.sqrt(variance), freedom=freedom)
+        return cls(d=d, error=math.sqrt(variance), freedom=freedom, allowance=allowance)
 
     def interval(self, level: float = 0.95) -> Interval:
-        """Return d -+ t error."""
+        """Return d -+ t error, with the allowance on both sides."""
         half = t_quantile((1 + level) / 2, self.freedom) * self.error if self.error else 0.0
-        return self.d - half, self.d + half
+        return self.d - half - self.allowance.below, self.d + half + self.allowance.above
 
     def ratio_interval(self, level: float = 0.95) -> Interval:
         """Return the interval of exp d: that of the ratio whose logarithm this is."""
@@ -64,7 +71,7 @@ class LogMean:
     """The mean of the logarithms of one side, the variance of that mean, and the degrees of freedom that it stands on.
 
     `by_session` are the means of its sessions, None of one without a launch. `within` is the variance by the launches alone, with
-    its degrees of freedom.
+    its degrees of freedom. `allowance` is by how much disturbances may have moved the mean besides.
     """
 
     mean: float
@@ -72,6 +79,12 @@ class LogMean:
     freedom: float
     by_session: tuple[float | None, ...] = ()
     within: tuple[float, float] = (0.0, 0.0)
+    allowance: Allowance = NO_ALLOWANCE
+
+    @property
+    def disturbed(self) -> float:
+        """The allowance as a deviation, for means over benchmarks: one that reaches it in 95 of 100 cases."""
+        return max(self.allowance) / normal_quantile(0.975)
 
 
 def log_mean_of(sessions: Sequence[Sequence[float]]) -> LogMean:
@@ -127,7 +140,8 @@ def _variance_of_sessions(means: Sequence[float], within: Sequence[tuple[float, 
 
 def difference(a: LogMean, b: LogMean) -> Estimate:
     """Return the mean of b less the mean of a, with unequal variances and degrees of freedom after Satterthwaite."""
-    return Estimate.of_variances(b.mean - a.mean, [(side.variance, side.freedom) for side in (a, b)])
+    variances = [(side.variance, side.freedom) for side in (a, b)]
+    return Estimate.of_variances(b.mean - a.mean, variances, b.allowance.over(a.allowance))
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> Estimate:
@@ -235,7 +249,7 @@ def judge_family(estimates: Sequence[Estimate | None], margins: Sequence[float])
     Where there is no estimate there is no claim: it has no verdict, and makes the others' no stricter.
     """
     claims = [(e, margin) for e, margin in zip(estimates, margins, strict=True) if e is not None]
-    tails = [tails_of(abs(e.d) - math.log1p(margin), e.error, e.freedom) for e, margin in claims]
+    tails = [_tails_beside(e, math.log1p(margin)) for e, margin in claims]
     # A difference beyond the margin is claimed of either sign; 0.05 is reached where the 95 % interval lies wholly beyond it,
     # and of the other tail, for equivalence, where the 90 % interval lies wholly within it.
     p_difference = [min(1.0, 2 * beyond) for beyond, _ in tails]
@@ -261,6 +275,13 @@ def judge_family(estimates: Sequence[Estimate | None], margins: Sequence[float])
             )
         )
     return judged
+
+
+def _tails_beside(e: Estimate, margin: float) -> tuple[float, float]:
+    """Return the p-values of the difference being within a margin, and beyond it, the allowance always against the claim."""
+    towards, away = e.allowance if e.d > 0 else reversed(e.allowance)
+    beyond, within = tails_of(abs(e.d) - towards - margin, e.error, e.freedom)
+    return beyond, within if not (towards or away) else tails_of(abs(e.d) + away - margin, e.error, e.freedom)[1]
 
 
 def verdict_of(d: float, error: float, freedom: float, *, p_difference: float, p_equivalence: float) -> Verdict:

@@ -40,7 +40,7 @@ class ContendedCheck(Check):
         "launch of a command, or none in the last part of the window: `sensor-lost`"
     )
     severities = ("warn",)
-    reason = "contended"
+    reason = "sensor-lost"
     _is_command = False  # its number is the time of its launch, or in its lines: nothing else judges it
 
     def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
@@ -102,6 +102,8 @@ class ContendedCheck(Check):
             "own": own,
             "run_delay": delay,
             "waited": waited,
+            # What others may have cost, as a share of the rate: a bound, for a program need not use all its processors.
+            "slowed": max(share, (waited or 0.0) / max(1.0, own), used["memory"] or 0.0),
             "swapped_MiB": None if swapped is None else swapped * (window[1] - window[0]) / 2**20,
             "pressure": {name: used[name] for name in _PRESSURES},
         }
@@ -140,6 +142,7 @@ class ContendedCheck(Check):
             "stolen": stolen,
             "share": (foreign + stolen) / processors,
             "resolution": resolution / seconds / processors,
+            "slowed": (foreign + stolen) / processors,
             "run_delay": None,
             "waited": None,
             "swapped_MiB": None,
@@ -153,9 +156,8 @@ class ContendedCheck(Check):
         return None if grown is None else max(0.0, grown) / (window[1] - window[0])
 
     def reason_for(self, verdict: Verdict) -> str | None:
-        """Return `sensor-lost` where nothing is known of a part of the window."""
-        reason = super().reason_for(verdict)
-        return reason if reason is None or "share" in verdict.numbers else "sensor-lost"
+        """Return `sensor-lost` where nothing is known of a part of the window; what others took has a size."""
+        return None if "slowed" in verdict.numbers else super().reason_for(verdict)
 
 
 def _message(numbers: Mapping[str, Any]) -> str:

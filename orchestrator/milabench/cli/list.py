@@ -89,7 +89,10 @@ def reference_json(name: str) -> dict[str, Any]:
         "created": summary.created,
         "version": summary.version,
         "profile": summary.profile,
-        "benchmarks": {bench.bench: validity_words(bench.validity, bench.reasons) for bench in summary.benchmarks},
+        "benchmarks": {
+            bench.bench: validity_words(bench.validity, bench.reasons, bench.uncertainty)
+            for bench in summary.benchmarks
+        },
     }
 
 

@@ -397,7 +397,7 @@ def plan_options(function: Verb) -> Verb:
             callback=fraction_of,
             metavar="PERCENT",
             help="Run a pilot of five replicates, then each benchmark as often as a 95% interval of this half-width needs. "
-            "Default with the profile rigorous: 1%.",
+            "Default with the profile rigorous: 2%.",
         ),
         click.option(
             "--budget",

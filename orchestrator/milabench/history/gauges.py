@@ -132,7 +132,7 @@ def _of_bench(bench: BenchSummary) -> Iterator[Gauge]:
         "milabench.replicates", "", "1", "Launches that the number stands on.", labels, float(bench.replicates)
     )
     unit = base_unit(bench.units)
-    low, high = bench.ci95 or (None, None)
+    low, high = bench.interval or (None, None)
     for name, text, value in (
         ("perf", "Rate of one instance", bench.perf),
         ("perf_low", "Lower bound of the 95 % interval of the rate of one instance", low),

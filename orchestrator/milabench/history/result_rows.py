@@ -75,7 +75,9 @@ def system_description(summary: Summary, submitter: str = "") -> str:
 
 
 def _result(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
-    errors = "; ".join((*([bench.validity] if bench.validity not in (None, "valid") else []), *bench.reasons))
+    errors = "; ".join(
+        (*([bench.validity] if bench.validity not in (None, "valid", "imprecise") else []), *bench.reasons)
+    )
     return {
         "Model": bench.bench,
         "Result": bench.score,

@@ -99,7 +99,7 @@ def _created(name: str) -> str:
 
 
 def _result(run: str, bench: BenchSummary) -> Row:
-    low, high = bench.ci95 or (None, None)
+    low, high = bench.interval or (None, None)
     own = {"run": run, "ci95_low": low, "ci95_high": high, "reasons": ", ".join(bench.reasons)}
     own |= {outcome: bench.counts.get(outcome, 0) for outcome in ("planned", "passed", "failed")}
     # All other columns are called as the fields of a summary.

@@ -124,8 +124,9 @@ def _main_rate(side: SystemResult, bench: str, source: str) -> UncertainValue:
         return UncertainValue(value=side.value, units=side.units, deviations=None)
     is_of_sessions = len(side.sessions) > 1 and spread.variance > spread.within[0]
     own_source = f"{source}:sessions" if is_of_sessions else f"{source}:{bench}:rate"
-    deviation = Deviation(math.sqrt(spread.variance), spread.freedom, own_source)
-    return UncertainValue(value=side.value, units=side.units, deviations=(deviation,) if deviation.sd else ())
+    moved = Deviation(spread.disturbed, math.inf, f"{source}:{bench}:disturbances")
+    deviations = (Deviation(math.sqrt(spread.variance), spread.freedom, own_source), moved)
+    return UncertainValue(value=side.value, units=side.units, deviations=tuple(each for each in deviations if each.sd))
 
 
 def _other_metrics(

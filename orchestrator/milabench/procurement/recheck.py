@@ -30,6 +30,7 @@ from milabench.analysis.summary_model import BenchSummary, some_names
 from milabench.analysis.system_diff import difference_line, differing_suite, unknown_work, work_of
 from milabench.analysis.throughput import Direction
 from milabench.analysis.two_samples import ROUNDING, tail
+from milabench.analysis.uncertainty import NO_ALLOWANCE, Allowance
 from milabench.errors import ConfigError, NothingSelected, Problem
 from milabench.procurement.uncertainty import UncertainValue, combine
 
@@ -68,11 +69,13 @@ def recheck_ratio(
     limit: float = 0.9,
     direction: Direction = "higher",
     level: float = 0.95,
+    allowance: Allowance = NO_ALLOWANCE,
 ) -> RecheckRatio:
     """Return the recheck of one benchmark, of all of which each has to reach the limit: a mean over them decides nothing.
 
     `installed` is a constant where it was agreed. The ratio is of geometric means, as in `compare`: a run compared with itself is
-    exactly 1. The variances of both means of logarithms add up, with degrees of freedom after Satterthwaite.
+    exactly 1. The variances of both means of logarithms add up, with degrees of freedom after Satterthwaite. `allowance` is what
+    disturbances that only one of both shows may have cost.
     """
     if not now or any(not 0 < value < math.inf for value in now) or direction == "none":
         what = f"expected numbers above zero whose direction is known, got {list(now)} against {installed.value:g}"
@@ -83,7 +86,8 @@ def recheck_ratio(
     both = combine(ratio, [(today, sign), (installed, -sign)]).log_estimate
     if both is None:
         return RecheckRatio(name=name, ratio=ratio, limit=limit)
-    away = both.d - math.log(limit)
+    both = replace(both, allowance=allowance)
+    away = both.d - allowance.below - math.log(limit)
     away = away if abs(away) > ROUNDING else 0.0
     lower, upper = both.ratio_interval(2 * level - 1)
     return RecheckRatio(
@@ -193,7 +197,12 @@ class _Bench:
         if not values or differing(cases_of(self.then.metrics), cases_of(self.now.metrics)):
             return None
         installed = UncertainValue.of_launches(replicate_values(self.then, "system"), self.then.units, self.name)
-        return recheck_ratio(self.name, installed, values, limit=self.terms.limit, direction=self.then.direction)
+        moved = self.now.allowance.one_sided.over(self.then.allowance.one_sided)
+        if self.then.direction == "lower":
+            moved = Allowance(*reversed(moved))
+        return recheck_ratio(
+            self.name, installed, values, limit=self.terms.limit, direction=self.then.direction, allowance=moved
+        )
 
     def checks(self) -> Sequence[CriterionResult]:
         criteria = BenchCriteria(name=self.name, allow=tuple(self.terms.allow.get(self.name, ())))

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 # How many characters of a terminal's line it fits, and what a benchmark stands for gets of them at least.
 WIDTH = 100
 LEAST_ABOUT = 12
-_KEPT = ("bench", "perf", "units", "sem %")
-_OPTIONAL = ("fail", "sem %", "x reference", "stands for")
+_KEPT = ("bench", "perf", "±", "units")
+_OPTIONAL = ("fail", "±", "x reference", "stands for")
 # What a terminal can do without, the least important first.
-_SPARE = ("stands for", "n", "sem %")
+_SPARE = ("stands for", "n")
 _WORDS = {str(reason): text for reason, text in REASONS.items()}
 # Also of a check's reason, where one message does not stand for all.
 _IN_GENERAL = {**_WORDS, "sensor-lost": "the machine was read too seldom to judge, or a sensor stopped answering"}
@@ -33,7 +33,7 @@ _LEFT_OUT = ("profile", "created", "memory", "os", "software", "harness")
 _LEGEND = {
     "n": "n: processes",
     "perf": "perf: of one instance",
-    "sem %": "sem %: its standard error",
+    "±": "±: half of its 95 % interval",
     "?": "?: the reference is suspect",
 }
 # Where a sentence on a benchmark says what it is, before it says how.
@@ -133,7 +133,7 @@ def doubts(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _of_bench(bench: BenchSummary) -> dict[str, str]:
-    """Return the reasons of one benchmark in words, and what else its checks saw."""
+    """Return the reasons of one benchmark in words, why it is imprecise, and what else its checks saw."""
     seen: dict[str, dict[str, None]] = {}
     for check in bench.validations:
         if check["verdict"] != "pass":
@@ -146,7 +146,8 @@ def _of_bench(bench: BenchSummary) -> dict[str, str]:
     left = {check: "; ".join(texts) for check, texts in seen.items()}
     if len(unsaid) == 1 and left:  # it is called otherwise than the check that gave it
         words[unsaid[0]], left = "; ".join(left.values()), {}
-    return {reason: text or _IN_GENERAL.get(reason, "") for reason, text in words.items()} | left
+    imprecise = {"imprecise": bench.uncertainty.words} if bench.validity == "imprecise" and bench.uncertainty else {}
+    return imprecise | {reason: text or _IN_GENERAL.get(reason, "") for reason, text in words.items()} | left
 
 
 _RENDERER = DocumentRenderer(write=document_text, lines=document_lines, document=brief_document)

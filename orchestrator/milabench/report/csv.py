@@ -25,7 +25,19 @@ _SAME_AS_JSON = (
 )
 _COUNTS = ("planned", "passed", "failed", "skipped", "missing", "cancelled")
 FIELDS = (
-    *("run", "profile", *_SAME_AS_JSON, "ci95_low", "ci95_high", "sem", "spread", "mde", "icc"),
+    *(
+        "run",
+        "profile",
+        *_SAME_AS_JSON,
+        "ci95_low",
+        "ci95_high",
+        "uncertainty",
+        "largest",
+        "sem",
+        "spread",
+        "mde",
+        "icc",
+    ),
     *(*_COUNTS, "reasons", "failures", "capsule"),
 )
 
@@ -88,13 +100,15 @@ def _table(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 def _row(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
     values = bench.to_json()
-    low, high = bench.ci95 or (None, None)
+    low, high = bench.interval or (None, None)
     return {
         "run": summary.run,
         "profile": summary.profile,
         **{name: values[name] for name in _SAME_AS_JSON},
         "ci95_low": low,
         "ci95_high": high,
+        "uncertainty": None if bench.uncertainty is None else bench.uncertainty.expanded,
+        "largest": bench.uncertainty.components[0].name if bench.uncertainty and bench.uncertainty.components else None,
         **{name: getattr(bench, name) for name in ("sem", "spread", "mde", "icc")},
         **{name: bench.counts.get(name, 0) for name in _COUNTS},
         "reasons": " ".join(bench.reasons),

@@ -19,6 +19,7 @@ from milabench.report.run_tables import (
     milabench13_tables,
     node_tables,
     pair_table,
+    uncertainty_tables,
     window_tables,
 )
 from milabench.report.system_lines import system_lines
@@ -53,6 +54,7 @@ def run_document(summary: Summary) -> document.Document:
         *expense_tables([("", summary)]),
         *launch_time_tables(summary),
         *window_tables(summary),
+        *uncertainty_tables(summary),
         *ab_blocks(summary),
         *node_tables(summary),
         *document.section(model.JOBS_TITLE, model.unfinished_jobs(summary)),

@@ -38,7 +38,7 @@ def validity_text(bench: BenchSummary) -> str:
     flaky = ", flaky" if bench.flaky else ""
     if bench.validity is None:
         return f"{_why_no_number(bench)}{flaky}"
-    return validity_words(bench.validity, bench.reasons) + flaky
+    return validity_words(bench.validity, bench.reasons, bench.uncertainty) + flaky
 
 
 def _why_no_number(bench: BenchSummary) -> str:
@@ -56,15 +56,20 @@ def not_passed(bench: BenchSummary) -> int:
     return sum(bench.counts.get(outcome, 0) for outcome in ("failed", "cancelled", "missing"))
 
 
+def half_width(bench: BenchSummary) -> str:
+    """Return `± 4.1 %`: half of the interval in which the undisturbed number lies; empty where none was computed."""
+    return "" if bench.uncertainty is None else bench.uncertainty.half_width
+
+
 COLUMNS: tuple[Column, ...] = (
     Column(heading="bench", cell=lambda b: b.bench, is_text=True),
     Column(heading="fail", cell=lambda b: str(not_passed(b))),
     Column(heading="processes", cell=lambda b: str(len(b.processes))),
     Column(heading="ngpu", cell=lambda b: str(b.ngpu)),
     Column(heading="perf", cell=lambda b: format_number(b.perf and b.perf * in_milliseconds(b)[0])),
+    Column(heading="±", cell=half_width),
     Column(heading="units", cell=lambda b: in_milliseconds(b)[1], is_text=True),
     Column(heading="all instances", cell=lambda b: format_number(b.score) if _has_several(b) else ""),
-    Column(heading="sem %", cell=lambda b: percent_cell(b.sem)),
     Column(heading="std %", cell=lambda b: percent_cell(b.spread)),
     Column(heading="within %", cell=lambda b: percent_cell(b.spread_within)),
     Column(heading="mde %", cell=lambda b: percent_cell(b.mde)),
@@ -78,13 +83,17 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def is_reference_doubtful(bench: BenchSummary) -> bool:
-    """Return whether a benchmark is compared with a number of the reference that is not valid."""
-    return bench.ratio is not None and bench.reference_validity != "valid"
+    """Return whether a benchmark is compared with a number of the reference whose uncertainty nobody knows."""
+    return bench.ratio is not None and bench.reference_validity.partition("(")[0] not in ("valid", "imprecise")
 
 
 def reference_ratio_text(bench: BenchSummary, digits: int) -> str:
     """Return the ratio to the reference, with a sign where the reference's number is not valid; empty when there is none."""
-    return "" if bench.ratio is None else f"{bench.ratio:.{digits}f} {'?' if is_reference_doubtful(bench) else ' '}"
+    if bench.ratio is None:
+        return ""
+    low, high = bench.ratio_ci95 or (None, None)
+    half = "" if low is None or high is None else f" ± {percents((high - low) / (2 * bench.ratio))}"
+    return f"{bench.ratio:.{digits}f}{half} {'?' if is_reference_doubtful(bench) else ' '}"
 
 
 def in_milliseconds(bench: BenchSummary) -> tuple[float, str]:
@@ -108,18 +117,19 @@ OPTIONAL = ("all instances", "mde %", "x reference", "reference's validity")
 LEGEND = (
     "fail: steps that did not pass; perf: rate of one instance (a device, a job), geometric mean over processes, in units;"
     " all instances: what those that ran concurrently reached, in units",
-    "sem %: over launches (from 3 on); std %: over processes; within %: between the steps of a process",
+    "±: half of the 95 % interval that holds the undisturbed number; std %: over processes; within %: between the steps of a"
+    " process",
     "mde %: the difference that two runs like this one would find in 80 of 100 cases",
 )
 SPARE = (
     *("weight", "first step s", "peak memory MiB", "ngpu", "within %", "std %", "processes", "mde %", "fail"),
-    *("reference's validity", "all instances", "sem %"),
+    *("reference's validity", "all instances"),
 )
 """Columns that a narrow terminal can do without, the least important first."""
 
 REFERENCE_LEGEND = (
     "x reference: perf over the reference's, of all instances; > 1 means better; lower-is-better metrics are inverted;"
-    " ?: the reference's number is not valid"
+    " ?: the reference's number is suspect"
 )
 
 
@@ -307,7 +317,10 @@ def next_line(summary: Summary) -> str:
         return f"`{rerun_line(summary, profile='default')}`: for valid numbers"
     if launches and launches < LEAST_LAUNCHES:
         return f"`{rerun_line(summary, repeat=LEAST_LAUNCHES)}`: how far launches differ"
-    if any("contended" in bench.reasons for bench in summary.benchmarks):
+    imprecise = [
+        bench.uncertainty for bench in summary.benchmarks if bench.validity == "imprecise" and bench.uncertainty
+    ]
+    if any(each.components[0].name == "others" for each in imprecise if each.components):
         return f"`{rerun_line(summary)}`: again, on an idle machine"
     if summary.ab is None and summary.score.reference is None:
         return other
@@ -320,7 +333,7 @@ def replicate_lines(summary: Summary) -> list[tuple[str, str]]:
         return []
     if not summary.replicates:
         return [(aim_text(summary.aim), "not decided yet: the pilot is not over; `milabench resume` goes on")]
-    reached = {bench.bench: bench.ci95 for bench in summary.benchmarks}
+    reached = {bench.bench: bench.interval for bench in summary.benchmarks}
     if summary.ab is not None:
         reached = {pair.bench: pair.result.ci95 for pair in summary.ab.pairs if pair.result is not None}
     rows = []

@@ -217,6 +217,18 @@ def launch_name(process: ReplicateResult) -> str:
     return process.steps[0] + (f" and {others} more" if others else "")
 
 
+def uncertainty_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return what the uncertainty of each number is made of, the largest component first; empty where none is known."""
+    rows = [
+        (bench.bench, each.name, "?" if each.size is None else percents(each.size), each.how)
+        for bench in ordered(summary.benchmarks)
+        for each in (bench.uncertainty.components if bench.uncertainty is not None else ())
+    ]
+    headings, is_text = ("bench", "component", "size", "how it was got"), (True, True, False, True)
+    table = Table(title="uncertainty", headings=headings, is_text=is_text, rows=tuple(rows))
+    return (table,) if rows else ()
+
+
 def metric_tables(summary: Summary) -> tuple[Table, ...]:
     """Return all metrics but the rate and those of a curve, the median over processes; empty without other metrics."""
     rows = []

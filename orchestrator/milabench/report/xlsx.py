@@ -56,7 +56,7 @@ def _sheet(name: str, summary: Summary) -> Sheet:
 
 
 def _row(bench: BenchSummary, at: int, *, is_weighted: bool) -> tuple[Cell, ...]:
-    low, high = bench.ci95 or (None, None)
+    low, high = bench.interval or (None, None)
     product = None if bench.perf is None else bench.perf * bench.instances
     whole: Cell = bench.score
     if bench.score is not None and product is not None and math.isclose(product, bench.score):
@@ -66,6 +66,12 @@ def _row(bench: BenchSummary, at: int, *, is_weighted: bool) -> tuple[Cell, ...]
         counts = (bench.weight or 0.0) if is_weighted else 1.0
         part = Formula(text=f"M{at}*LN(L{at})", value=counts * math.log(bench.ratio))
     return (
-        *(bench.bench, bench.outcome, validity_words(bench.validity, bench.reasons), bench.units, bench.direction),
+        *(
+            bench.bench,
+            bench.outcome,
+            validity_words(bench.validity, bench.reasons, bench.uncertainty),
+            bench.units,
+            bench.direction,
+        ),
         *(bench.weight, bench.perf, bench.instances, whole, low, high, bench.ratio, counts, part),
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from milabench.analysis.replicates import PILOT_LAUNCHES, PrecisionTarget, Replicates
+from milabench.analysis.replicates import PILOT_LAUNCHES, PRECISIONS, PrecisionTarget, Replicates
 from milabench.config.matrix import runs
 from milabench.config.schema import Suite, SystemConfig
 from milabench.errors import NothingSelected, UsageError
@@ -22,7 +22,6 @@ from milabench.workflow.options import Extent, Session, SuiteOptions
 from milabench.workflow.run_records import RunDescription
 
 LEAST_PAIRS = 5
-PRECISION_OF_RIGOROUS = 0.01
 # Of why nothing can run: so many reasons, benchmarks of each and characters of one.
 _REASONS, _NAMES, _REASON_LENGTH = 5, 5, 300
 
@@ -131,7 +130,7 @@ def with_target(request: Request, extent: Extent, *, is_part: bool) -> Request:
         raise UsageError("--failed runs a part, from which no precision follows; leave out --precision and --budget")
     is_rigorous = request.context.plan_context.profile.name == "rigorous"
     if precision is None and is_rigorous and extent.repeat is None and not is_part:
-        precision = PRECISION_OF_RIGOROUS
+        precision = PRECISIONS["rigorous"]
     if precision is None and extent.budget_s is None:
         return request
     targeted = replace(request, target=PrecisionTarget(precision=precision, budget_s=extent.budget_s))

@@ -198,12 +198,12 @@ def report_run(path: Path, session: Session, *, is_kept: bool = True, no_gate: b
 def report_result(summary: Summary, path: Path, session: Session, *, is_kept: bool = True) -> None:
     """Report how a run ended, and where its records are; unless it was a first look, each number and whether it is valid."""
     from milabench.report.labels import format_number
-    from milabench.report.model import ordered, result_text, validity_text
+    from milabench.report.model import half_width, ordered, result_text, validity_text
 
     if summary.profile != "quick":
         for bench in ordered(summary.benchmarks):
-            rate = f", {format_number(bench.perf)} {bench.units}" if bench.perf is not None else ""
-            session.info(f"{bench.bench}: {validity_text(bench)}{rate}")
+            rate = "" if bench.perf is None else f"{format_number(bench.perf)} {half_width(bench)} {bench.units}, "
+            session.info(f"{bench.bench}: {rate}{validity_text(bench)}")
     if summary.ab is not None:
         session.info(f"A/B: {summary.ab.sentence}")
     records = f"; records in {path}; `milabench report` shows them" if is_kept else ""

@@ -224,8 +224,8 @@ def reference_warnings(tender: Tender, reference: System | None) -> list[str]:
     if reference is None:
         return []
     return [
-        f"warning: reference {reference.name}: {bench.bench} is {validity_words(bench.validity, bench.reasons)}: "
-        "measure it again before offers are compared with it"
+        f"warning: reference {reference.name}: {bench.bench} is "
+        f"{validity_words(bench.validity, bench.reasons, bench.uncertainty)}: measure it again before offers are compared with it"
         for bench in reference.summary.benchmarks
         if bench.bench in tender.benchmarks and bench.validity not in ("valid", None)
     ]

@@ -57,9 +57,10 @@ def minimum(bound: str, more: str = "") -> str:
 
 def test_an_absolute_minimum_passes_by_its_lower_bound_and_fails_by_its_upper_one(tmp_path: Path) -> None:
     found = run(tmp_path, 798, 800, 802)
-    # t_{.95,2} = 2.92, s = 0.0025: the one-sided bounds are 800 exp(-+0.00421)
+    # t_{.95,2} = 2.92, s = 0.0025: the one-sided bounds are 800 exp(-+0.00421), and modes that three launches may miss, 0.011,
+    # are more than the 0.0062 of their scatter at 95 % by 0.0048.
     assert held(found, minimum("790 images/s")).verdict == "PASS"
-    assert only(held(found, minimum("790 images/s")), "minimum").bounds == pytest.approx((796.63, 803.37), abs=0.02)
+    assert only(held(found, minimum("790 images/s")), "minimum").bounds == pytest.approx((792.83, 807.23), abs=0.02)
     assert held(found, minimum("810 images/s")).verdict == "FAIL"
     undecided = held(found, minimum("801 images/s"))
     assert undecided.verdict == "INCONCLUSIVE"
@@ -164,7 +165,7 @@ def test_a_launch_of_which_one_instance_failed_is_no_replicate(tmp_path: Path) -
     steps += [step for repeat in range(3, 6) for step in launch(repeat, 900.0 + repeat, 0.0)]
     (bench,) = summarise(record(tmp_path, *steps)).benchmarks
     assert replicate_values(bench, "rate") == [pytest.approx(math.sqrt((900 + each) * 400)) for each in range(3)]
-    found = held(summarise(record(tmp_path / "again", *steps)), minimum("610 images/s", ", failure_rate: 0.5"))
+    found = held(summarise(record(tmp_path / "again", *steps)), minimum("1000 images/s", ", failure_rate: 0.5"))
     assert only(found, "minimum").verdict == "FAIL"
 
 

@@ -82,7 +82,7 @@ def told(found: Measurement) -> Any:
         "doubts": rate.doubts,
         "latency": dict(rate.latency),
         "totals": [(one.rank, one.items, one.seconds, one.steps) for one in rate.totals],
-        "steady": None if steady is None else (steady.n, steady.settled_at, steady.is_steady()),
+        "steady": None if steady is None else (steady.n, steady.settled_at),
         "drift": None if steady is None else steady.drift,
         "wait": found.metric("data_wait"),
         "ends": [round(one, 6) for series in found.series for one in map(series.middle, range(len(series.lasted)))],

@@ -226,17 +226,16 @@ def test_a_program_that_never_left_its_warm_up_shows_its_later_half_marked_as_su
 
 
 @pytest.mark.parametrize(
-    ("costs", "doubts"),
+    ("costs", "doubts", "share"),
     [
-        ([{"host_s": 0.004, "dropped": 0}], ()),
-        ([{"host_s": 0.006, "dropped": 0}], ("overhead",)),
-        ([{"host_s": 0.004, "dropped": 0}] * 2, ()),  # of two ranks, side by side
-        ([{"host_s": 0.0, "dropped": 3}], ("dropped",)),
-        ([{"host_s": None}], ()),
+        ([{"host_s": 0.006, "dropped": 0}], (), 0.006),
+        ([{"host_s": 0.004, "dropped": 0}] * 2, (), 0.004),  # of two ranks, side by side
+        ([{"host_s": 0.0, "dropped": 3}], ("dropped",), 0.0),
+        ([{"host_s": None}], (), 0.0),
     ],
 )
 def test_what_observing_cost_and_lost_is_held_against_the_number(
-    costs: list[dict[str, Any]], doubts: tuple[str, ...]
+    costs: list[dict[str, Any]], doubts: tuple[str, ...], share: float
 ) -> None:
     events = [
         *complete_window(),
@@ -246,4 +245,4 @@ def test_what_observing_cost_and_lost_is_held_against_the_number(
     ]
     rate = measure("s", events).throughput
     assert rate is not None
-    assert rate.doubts == doubts
+    assert (rate.doubts, rate.effects["observing"]) == (doubts, pytest.approx(share))

@@ -71,7 +71,7 @@ def test_time_between_epochs_is_in_the_number_and_named(tmp_path: Path, between:
     events, by_its_own_clock = launch(cycles)
     bench = judged(tmp_path, events)
     assert bench.perf == pytest.approx(by_its_own_clock, rel=0.005)
-    assert (bench.validity, "gaps" in bench.reasons) == ("suspect", True)
+    assert bench.validity == "imprecise"
 
 
 @pytest.mark.parametrize(
@@ -98,16 +98,20 @@ def test_a_system_is_not_accepted_by_windows_of_two_steps(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("frozen", [3.0, 8.0, 10.0])
-def test_a_process_that_stood_still_in_its_window_is_never_valid(tmp_path: Path, frozen: float) -> None:
+def test_a_process_that_stood_still_has_its_calm_rate_in_the_interval(tmp_path: Path, frozen: float) -> None:
     """It was 9 to 33 % slow, and `valid` in 95 of 100 cases."""
     calm = noise(300, 0.1, seed=2)
     cycles = [*calm[:120], (frozen + 0.1, 0.0), *calm[120:]]
     bench = judged(tmp_path, launch(cycles)[0], launch(noise(310, 0.1, seed=3))[0], launch(noise(310, 0.1, seed=4))[0])
-    assert (bench.validity, "stalled" in bench.reasons) == ("suspect", True)
+    assert bench.uncertainty is not None and bench.uncertainty.high is not None and bench.perf is not None
+    calm_rate = 8 * len(calm) / math.fsum(lasted for lasted, _ in calm)
+    assert bench.uncertainty.high > calm_rate > bench.perf
+    # 3 s of 33, in one of three launches, are 3 %.
+    assert (bench.validity, bench.uncertainty.components[0].name) == ("valid" if frozen < 5 else "imprecise", "stalls")
 
 
 @pytest.mark.slow
-def test_more_launches_of_noise_are_not_more_suspect(tmp_path: Path) -> None:
+def test_more_launches_of_noise_are_not_less_precise(tmp_path: Path) -> None:
     """One of ten launches was called unsteady in 14 to 86 % of benchmarks."""
     runs = [
         [launch(noise(310, 0.1, seed=100 * trial + n, correlation=0.9))[0] for n in range(10)] for trial in range(20)

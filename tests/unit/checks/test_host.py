@@ -170,8 +170,9 @@ def test_a_short_launch_is_judged_by_the_agents_own_readings(
 ) -> None:
     said = launched(**host)
     assert (said.verdict, said.numbers["share"]) == (verdict, pytest.approx(share))
-    reason = ContendedCheck(StepContext(step="s")).reason_for(said)
-    assert reason == (None if verdict == "pass" else "contended")
+    # What others took has a size: it is a component of the number's uncertainty, and no reason to suspect it.
+    assert ContendedCheck(StepContext(step="s")).reason_for(said) is None
+    assert said.numbers["slowed"] == said.numbers["share"]
 
 
 @pytest.mark.parametrize("host", [{}, {"seconds": 0.0}, {"processors": 0}, {"busy_s": "much"}])

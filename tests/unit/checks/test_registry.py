@@ -48,7 +48,7 @@ def test_a_check_says_what_it_looks_at_and_what_its_verdict_may_be(check: type[C
         ("usage", "warn", "validation"),
         ("placement", "warn", "validation"),
         ("loss", "warn", "validation"),
-        ("contended", "warn", "contended"),
+        ("contended", "warn", "sensor-lost"),
         ("throttle", "pass", None),
     ],
 )

@@ -97,7 +97,7 @@ def test_the_stated_confidence_holds_within_two_points(metric: str, launches: in
 def test_nodes_that_differ_are_in_no_interval_of_launches_on_one_of_them() -> None:
     one = TENDER.replace("nodes: 64", "nodes: 1").replace("nodes: 128", "nodes: 1").replace("nodes: 32", "nodes: 1")
     plan = RehearsalPlan(ratios=(1.5,), nodes=16, tenders=40, metric="index")
-    assert share(rehearsal(RunNoise(launches=0.002, nodes=0.02), plan, text=one), COVERAGE, OF_BENCHMARKS) < 0.3
+    assert share(rehearsal(RunNoise(launches=0.002, nodes=0.02), plan, text=one), COVERAGE, OF_BENCHMARKS) < 0.4
     assert share(rehearsal(RunNoise(launches=0.002), plan, text=one), COVERAGE, OF_BENCHMARKS) > 0.9
 
 
@@ -109,7 +109,9 @@ def test_without_noise_everything_is_right_and_bad_nodes_are_found() -> None:
     assert (share(found, VERDICTS, RIGHT), share(found, VERDICTS, NONE)) == (1, 0)
     assert (share(found, GOOD, PASSED), share(found, BAD, FAILED)) == (1, 1)
     assert (share(found, FLEET, FOUND), share(found, FLEET, BLAMED)) == (1, 0)
-    assert COVERAGE not in found.groups  # nothing varies, so no interval is stated
+    assert (
+        share(found, COVERAGE, OF_BENCHMARKS) == 1
+    )  # nothing varies: intervals are those of the least error of a side
 
 
 def test_a_mean_over_all_nodes_does_not_see_two_bad_ones_among_sixteen() -> None:

@@ -79,7 +79,7 @@ def test_a_precision_starts_with_a_pilot(expand: Expand) -> None:
 
 
 def test_the_rigorous_profile_has_a_precision_unless_the_repeats_are_given(expand: Expand) -> None:
-    assert expand(profile="rigorous")[0].target == PrecisionTarget(precision=0.01, budget_s=None)
+    assert expand(profile="rigorous")[0].target == PrecisionTarget(precision=0.02, budget_s=None)
     assert expand(profile="rigorous", repeat=3)[0].target is None
 
 

@@ -26,6 +26,7 @@ from milabench.report.run_tables import (
     milabench13_tables,
     node_tables,
     pair_table,
+    uncertainty_tables,
     window_tables,
 )
 from milabench.report.system_lines import system_lines
@@ -33,10 +34,17 @@ from milabench.report.system_lines import system_lines
 _OPEN_UP_TO = 2  # benchmarks, whose details are open from the beginning
 # The columns that stand first; the others come after them.
 _FIRST = (
-    *("bench", "validity", "perf", "units", "95 % interval", "x reference", "reference's validity"),
+    *("bench", "validity", "perf", "±", "units", "95 % interval", "x reference", "reference's validity"),
     *("processes", "ngpu"),
 )
-_KINDS = {"valid": "good", "suspect": "doubt", "invalid": "bad", "skipped": "none", "no rate": "doubt"}
+_KINDS = {
+    "valid": "good",
+    "imprecise": "doubt",
+    "suspect": "doubt",
+    "invalid": "bad",
+    "skipped": "none",
+    "no rate": "doubt",
+}
 
 
 def sentence(summary: Summary) -> str:
@@ -51,7 +59,7 @@ def sentence(summary: Summary) -> str:
     has_score = model.shown_score(summary) is not None
     clauses.append(f"score{'' if has_score else ':'} {model.score_line(summary)}")
     counts = Counter(bench.validity for bench in benches)
-    clauses += [f"{counts[word]} {word}" for word in ("suspect", "invalid") if word in counts]
+    clauses += [f"{counts[word]} {word}" for word in ("imprecise", "suspect", "invalid") if word in counts]
     if not summary.is_ended:
         clauses.append("the run is incomplete or still running: this is what is known so far")
     if summary.profile == "quick":
@@ -131,10 +139,16 @@ def _alerts(summary: Summary) -> list[Child]:
         for bench in model.ordered(summary.benchmarks)
         if bench.validity in ("suspect", "invalid")
     ]
+    imprecise = [
+        (bench.bench, bench.uncertainty.words)
+        for bench in model.ordered(summary.benchmarks)
+        if bench.validity == "imprecise" and bench.uncertainty is not None
+    ]
     return [
         alert("Jobs that have not done their part", "bad", model.unfinished_jobs(summary)),
         alert("Failures", "bad", model.failures(summary)),
         alert("Suspect numbers", "doubt", _together(doubts), len(doubts)),
+        alert("Imprecise numbers", "doubt", imprecise),
         alert("Skipped, on purpose", "none", model.skips(summary)),
         alert("Passed at a later attempt", "doubt", model.flaky(summary)),
     ]
@@ -167,7 +181,7 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
     shown = {0: links, 1: [state_badge(bench) for bench in benches]}
     table = replace(table, title="benchmarks")
     children: list[Child] = [html_table(table, shown=shown, states=[state(b) for b in benches], is_alone=True)]
-    extra = "devices %: between the means of devices; 95 % interval: of perf over launches, in units, from 3 on"
+    extra = "devices %: between the means of devices; 95 % interval: holds the undisturbed perf, in units, from 3 launches on"
     of_reference = (model.REFERENCE_LEGEND,) if summary.score.reference else ()
     text = ". ".join((*model.LEGEND, extra, *of_reference)) + "."
     unknown = [heading for heading in empty if heading not in model.OPTIONAL]
@@ -186,7 +200,13 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
         *map(html_table, milabench13_tables(summary)),
         *map(
             html_table,
-            (*launch_time_tables(summary), *compute_tables(summary), *window_tables(summary), *node_tables(summary)),
+            (
+                *launch_time_tables(summary),
+                *compute_tables(summary),
+                *window_tables(summary),
+                *uncertainty_tables(summary),
+                *node_tables(summary),
+            ),
         ),
     ]
 
@@ -219,7 +239,7 @@ def expense_content(named: Sequence[tuple[str, Summary]]) -> list[Child]:
 
 
 def _interval(bench: BenchSummary) -> str:
-    return "" if bench.ci95 is None else f"{format_number(bench.ci95[0])} … {format_number(bench.ci95[1])}"
+    return "" if bench.interval is None else " … ".join(map(format_number, bench.interval))
 
 
 _MORE = (
@@ -251,7 +271,8 @@ def _spread(summary: Summary) -> Child:
         if perf is None or len(bench.processes) < 2:
             continue
         values = tuple(100 * (process.throughput.value / perf - 1) for process in bench.processes)
-        interval = None if bench.ci95 is None else (100 * (bench.ci95[0] / perf - 1), 100 * (bench.ci95[1] / perf - 1))
+        low, high = bench.interval or (None, None)
+        interval = None if low is None or high is None else (100 * (low / perf - 1), 100 * (high / perf - 1))
         size = f"n = {len(values)}" + (f", sd {100 * bench.spread:.2f} %" if bench.spread is not None else "")
         rows.append(Dots(label=bench.bench, values=values, interval=interval, centre=0.0, note=size))
     if not rows:
@@ -260,7 +281,7 @@ def _spread(summary: Summary) -> Child:
             "Run with --repeat 3 or more."
         )
     alone = [bench.bench for bench in summary.benchmarks if bench.perf is not None and len(bench.processes) == 1]
-    text = "Dots: processes (launches on devices). Whisker: 95 % interval of the mean over launches, from 3 on."
+    text = "Dots: processes (launches on devices). Whisker: 95 % interval that holds the undisturbed number, from 3 launches on."
     text += f" One process only, and not shown: {', '.join(alone)}." if alone else ""
     drawing = dots("processes around the mean of their benchmark", rows, units="% from the mean", is_relative=True)
     return figure("Every process, relative to the mean of its benchmark", drawing, text)

@@ -1,0 +1,312 @@
+"""How far a number may be off: the components of its uncertainty, and the interval that holds the undisturbed rate.
+
+After the Guide to the Expression of Uncertainty in Measurement (JCGM 100:2008): each cause of an error has a size, and together
+the sizes make one interval at 95 %. Launches scatter to both sides. Disturbances only slow a program down: what they may have
+cost reaches upwards alone, and is added as it is, because its sign is known. The rules, with the reason of each constant:
+docs/explanation/methodology.md, 1.1. What the interval covers: `python tests/perf/verdicts.py`.
+
+Sizes are differences of natural logarithms of rates until they are shown: small ones are shares, 0.01 is 1 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from milabench.analysis.intervals import LEAST_LAUNCHES, normal_quantile, t_quantile
+from milabench.analysis.sample_statistics import mean, stdev
+from milabench.analysis.stalls import Stalls
+
+CONFIDENCE = 0.95
+CONFIDENCE_OF_STOPPED = 0.975
+"""Of Student's t where launches are added until they are precise enough: they stop sooner where they agree by chance."""
+_STRETCHES = 20  # of a window: a disturbance that lasts for less of it than half a stretch hardly moves its mean
+_LEAST_STEPS = 12  # in a window: stretches of two steps, of which the fastest third are two
+_QUIET = 0.35  # of the stretches, the fastest, whose spread is the noise: disturbances of 60 % of a window leave so many alone
+_FASTEST = 3  # of 20 stretches are the level without disturbances: one alone is fast by chance
+_NOISE = 2.0  # times the noise's variance, up to which the stretches show nothing but noise
+_REACH = 1.05  # a disturbance is known to 5 %: some of the fastest stretches have a part of it
+_FEW, _MANY = 6.0, 14.0  # long steps of a window: so few are no property of the program, so many are
+_UNSEEN = 0.055  # over n: n launches may miss a mode of share 1 - 0.05 ** (1 / n); by simulation with modes 3 % apart
+_LEAST_FOR_UNSEEN = 5
+_UNSEEN_IN_RATIO = 0.035  # the same for a verdict, which has a margin of 1 % besides: 0.02 has 9 % false ones
+_ORDER = 0.05  # significance of a trend over launches, below which they are not taken as exchangeable
+_LEAST_SIZE = 0.0005  # below which a component is not worth a line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowProfile:
+    """What a window shows of disturbances: logarithms of the time an item took in each of its stretches, without long steps.
+
+    `stalls` are the shares of the window's time that single long steps took beyond the others: those that are no property of the
+    program, as far as their number tells.
+    """
+
+    stretches: tuple[float, ...]
+    stalls: tuple[float, ...] = ()
+
+    @property
+    def stalled(self) -> float:
+        """By how much the rate would be higher without the stalls."""
+        return -math.log1p(-math.fsum(self.stalls))
+
+    @property
+    def slowed(self) -> float:
+        """By how much the fastest stretches are faster than the mean of all, as far as that is more than noise."""
+        n, ordered = len(self.stretches), sorted(self.stretches)
+        quiet = max(2, round(_QUIET * n))
+        # The expected distance of the first and the last of them in deviations (Blom 1958).
+        span = normal_quantile((quiet - 0.375) / (n + 0.25)) - normal_quantile(0.625 / (n + 0.25))
+        return _above_fastest(self.stretches, ((ordered[quiet - 1] - ordered[0]) / span) ** 2)
+
+
+def window_profile(cycles: Sequence[float], items: Sequence[float] | None, standing: Stalls) -> WindowProfile | None:
+    """Return the profile of a window from the times of its steps, the `items` of each where they differ, and its stalls.
+
+    None for a window that is too short to have one. A rhythm, such as a checkpoint, is the program's: its time is spread evenly.
+    """
+    n, rest = len(cycles), list(map(float, cycles))
+    if n < _LEAST_STEPS:
+        return None
+    total, excess = math.fsum(cycles), [event.excess for event in standing.events]
+    disturbing = 1 - _share_of_program(excess)
+    rhythm = standing.rhythm.events if standing.rhythm is not None else ()
+    for share, events in ((disturbing, standing.events), (1.0, rhythm)):
+        for event in events:
+            for index in range(event.start, event.stop):
+                rest[index] -= share * event.excess / (event.stop - event.start)
+    count = min(_STRETCHES, n // 2)
+    bounds = list(pairwise(n * index // count for index in range(count + 1)))
+    done = [float(stop - start) if items is None else math.fsum(items[start:stop]) for start, stop in bounds]
+    times = [math.fsum(rest[start:stop]) for start, stop in bounds]
+    if min(*done, *times) <= 0:
+        return None
+    return WindowProfile(
+        stretches=tuple(math.log(time / number) for time, number in zip(times, done, strict=True)),
+        stalls=tuple(disturbing * each / total for each in excess if disturbing),
+    )
+
+
+def _share_of_program(excess: Sequence[float]) -> float:
+    """Return how far so many long steps are a property of the program, 0 to 1, by how many of equal length they amount to."""
+    squares = math.fsum(each * each for each in excess)
+    effective = math.fsum(excess) ** 2 / squares if squares else _FEW
+    return min(1.0, max(0.0, (effective - _FEW) / (_MANY - _FEW)))
+
+
+def _above_fastest(stretches: Sequence[float], noise: float) -> float:
+    """Return how far the mean time of stretches is above the fastest of them, less the part that their `noise` explains.
+
+    The factor is the garrote of Breiman (1995), squared: a soft threshold, and no verdict.
+    """
+    variance = stdev(stretches) ** 2
+    if variance <= _NOISE * noise:
+        return 0.0
+    fastest = sorted(stretches)[: max(1, round(len(stretches) * _FASTEST / _STRETCHES))]
+    above = math.log(mean([math.exp(each) for each in stretches])) - mean(fastest)
+    return above * (1 - (_NOISE * noise / variance) ** 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredLaunch:
+    """One launch: the logarithm of its rate, and the profiles of the windows of its instances, none where there are no steps."""
+
+    rate: float
+    profiles: tuple[WindowProfile, ...] = ()
+
+    @property
+    def stalled(self) -> float:
+        """By how much its rate would be higher without stalls."""
+        return mean([profile.stalled for profile in self.profiles]) if self.profiles else 0.0
+
+    @property
+    def slowed(self) -> float:
+        """By how much its rate would be higher without slow stretches."""
+        return mean([profile.slowed for profile in self.profiles]) if self.profiles else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """One cause of uncertainty: its name, its size as a share of the number (None: not known), and how that was got."""
+
+    name: str
+    size: float | None
+    how: str
+
+
+class Allowance(NamedTuple):
+    """By how much an interval reaches further down and up than the scatter of launches makes it, as logarithms."""
+
+    below: float = 0.0
+    above: float = 0.0
+
+    def over(self, base: Allowance) -> Allowance:
+        """Return that of the ratio of two numbers: what is on one side only for both, such as a slow beginning, cancels."""
+        floor, base_floor = min(self), min(base)
+        both, up = math.hypot(floor, base_floor), (self.above - floor) - (base.above - base_floor)
+        down = (self.below - floor) - (base.below - base_floor)
+        return Allowance(both + max(0.0, down) + max(0.0, -up), both + max(0.0, up) + max(0.0, -down))
+
+    @property
+    def one_sided(self) -> Allowance:
+        """What it has on one side only."""
+        return Allowance(self.below - min(self), self.above - min(self))
+
+
+NO_ALLOWANCE = Allowance()
+
+
+def launches_for(distance: float) -> int:
+    """Return the number of launches from which on modes that they did not meet are no further off than a distance above 0."""
+    return math.ceil(min(1e9, _UNSEEN / distance))
+
+
+def least_error(launches: int) -> float:
+    """Return the standard error of the mean of so many launches below which it is an accident: modes that they did not meet."""
+    return _UNSEEN_IN_RATIO / max(_LEAST_FOR_UNSEEN, launches) / 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncertainty:
+    """How far a number may be off: half the length of its interval as a share of it, at a confidence, and what it is made of.
+
+    `low` and `high` are the ends of the interval in the number's units; all are None where fewer than three launches tell
+    nothing of how much launches differ. `asked` is what it should be at most, None where nothing was asked. The components are in
+    order of their size.
+    """
+
+    expanded: float | None
+    confidence: float = CONFIDENCE
+    low: float | None = None
+    high: float | None = None
+    asked: float | None = None
+    components: tuple[Component, ...] = ()
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the number is as precise as was asked for."""
+        return self.asked is None or (self.expanded is not None and self.expanded <= self.asked)
+
+    def beyond_launches(self, value: float) -> Allowance:
+        """Return by how much, as logarithms, its interval reaches further than the scatter of the launches of the number."""
+        if self.low is None or self.high is None:
+            return NO_ALLOWANCE
+        sizes = [each.size for each in self.components if each.name == "launches"]
+        scatter = math.log1p(sizes[0] or 0.0) if sizes else 0.0
+        return Allowance(
+            max(0.0, math.log(value / self.low) - scatter), max(0.0, math.log(self.high / value) - scatter)
+        )
+
+    @property
+    def half_width(self) -> str:
+        """`± 4.1 %`, and `± ?` where it is not known."""
+        return "± ?" if self.expanded is None else f"± {_percent(self.expanded)}"
+
+    @property
+    def words(self) -> str:
+        """`± 38 % by launches; 5 % asked`: how much, which component is the largest, and what was asked for."""
+        asked = "" if self.asked is None else f"; {_percent(self.asked)} asked"
+        first = self.components[0] if self.components else None
+        why = "" if first is None else f", {first.how}" if first.size is None else f" by {first.name}"
+        return f"{self.half_width}{why}{asked}"
+
+
+def _percent(fraction: float) -> str:
+    """Return `38 %`, `4.1 %`, `0.25 %`."""
+    return f"{100 * fraction:.{0 if fraction >= 0.995 else 2}{'f' if fraction >= 0.995 else 'g'}} %"
+
+
+def uncertainty_of(
+    value: float,
+    launches: Sequence[MeasuredLaunch],
+    effects: Mapping[str, float] | None = None,
+    *,
+    is_lower_better: bool = False,
+    confidence: float = CONFIDENCE,
+) -> Uncertainty:
+    """Return the uncertainty of the geometric mean of launches, `value`.
+
+    `effects` are sizes that are measured beside the windows: `others` (the share of the processors that others took or that we
+    waited for), `observing`, `gaps` and `clocks`. `confidence` is that of Student's t.
+    """
+    n, effects = len(launches), effects or {}
+    if n < LEAST_LAUNCHES:
+        how = f"{LEAST_LAUNCHES} launches are needed"
+        return Uncertainty(expanded=None, components=(Component(name="launches", size=None, how=how),))
+    rates = [launch.rate for launch in launches]
+    corrected = [launch.rate + launch.stalled + launch.slowed for launch in launches]
+    t = t_quantile((1 + confidence) / 2, n - 1)
+    scatter = t * min(stdev(rates), stdev(corrected)) / math.sqrt(n)
+    stalled, slowed = mean([launch.stalled for launch in launches]), mean([launch.slowed for launch in launches])
+    pattern, trend, slowing = _common(launches)
+    shares = [share for launch in launches for profile in launch.profiles for share in profile.stalls]
+    chance = 2 * _share_of_program(shares) * math.hypot(*shares) / n if shares else 0.0
+    others, gaps = -math.log1p(-min(0.9, effects.get("others", 0.0))), effects.get("gaps", 0.0)
+    observing, clocks = effects.get("observing", 0.0), effects.get("clocks", 0.0)
+    order, unseen = _order(rates), _UNSEEN / max(_LEAST_FOR_UNSEEN, n)
+    shift = _REACH * max(slowed + stalled, pattern + stalled, trend + stalled, others, gaps)
+    below = max(math.hypot(scatter, chance, clocks) + slowing + order, unseen)
+    above = max(math.hypot(scatter, clocks) + shift + observing + order, unseen)
+    sizes = {
+        "launches": (scatter, f"Student's t of the scatter of {n} fresh processes"),
+        "order": (order, "launches got faster or slower one after another"),
+        "stalls": (stalled, "single steps far longer than the others"),
+        "slow stretches": (slowed, "parts of the windows slower than the fastest"),
+        "pattern": (pattern, "parts slower than others in the windows of all launches alike"),
+        "drift": (trend, "second half of the windows against the first"),
+        "rare steps": (chance, "long steps that come by chance"),
+        "others": (others, "processor time that others used, or that we waited for: a bound"),
+        "gaps": (gaps, "time between steps that no declared pause explains"),
+        "observing": (observing, "time that recording took, measured"),
+        "clocks": (clocks, "difference of the device's clock and the host's"),
+        "unseen modes": (unseen, f"modes of 3 % that {n} launches may not have met"),
+    }
+    components = [
+        Component(name=name, size=math.expm1(size), how=how)
+        for name, (size, how) in sizes.items()
+        if size >= _LEAST_SIZE or name == "launches"
+    ]
+    if is_lower_better:
+        below, above = above, below
+    low, high = value * math.exp(-below), value * math.exp(above)
+    return Uncertainty(
+        expanded=(high - low) / (2 * value),
+        low=low,
+        high=high,
+        components=tuple(sorted(components, key=lambda component: -(component.size or 0.0))),
+    )
+
+
+def _common(launches: Sequence[MeasuredLaunch]) -> tuple[float, float, float]:
+    """Return what the windows of all launches share and their scatter cannot show: a pattern, a trend, and how far it slows down.
+
+    The trend is in always: whether it is noise is not asked. A program that slows down in all windows may go on to, or may have
+    been as fast as it began, so that it reaches both ways.
+    """
+    profiles = [profile for launch in launches for profile in launch.profiles]
+    if not profiles or not all(launch.profiles for launch in launches):
+        return 0.0, 0.0, 0.0
+    count = min(len(profile.stretches) for profile in profiles)
+    rows = [[each - mean(profile.stretches) for each in profile.stretches[:count]] for profile in profiles]
+    columns = list(zip(*rows, strict=True))
+    noise = mean([stdev(column) ** 2 for column in columns]) / len(rows)
+    trends = [mean(row[-(count // 2) :]) - mean(row[: count // 2]) for row in rows]
+    trend = math.hypot(mean(trends), stdev(trends) / math.sqrt(len(rows)))
+    return _above_fastest([mean(column) for column in columns], noise), trend, max(0.0, mean(trends))
+
+
+def _order(rates: Sequence[float]) -> float:
+    """Return half of what a line through the launches in their order rises, where Mann and Kendall's test finds a trend."""
+    n = len(rates)
+    pairs = [(j - i, rates[j] - rates[i]) for j in range(n) for i in range(j)]
+    concordance = sum((rise > 0) - (rise < 0) for _, rise in pairs)
+    z = max(0, abs(concordance) - 1) / math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    if math.erfc(z / math.sqrt(2)) >= _ORDER:
+        return 0.0
+    middle = (n - 1) / 2
+    squares = math.fsum((index - middle) ** 2 for index in range(n))
+    slope = math.fsum((index - middle) * rate for index, rate in enumerate(rates)) / squares
+    return abs(slope) * middle

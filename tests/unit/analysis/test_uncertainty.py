@@ -1,0 +1,107 @@
+"""The uncertainty of a number: its components by hand, and a small part of what `tests/perf/verdicts.py` simulates."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from milabench.analysis.stalls import stalls
+from milabench.analysis.uncertainty import (
+    Allowance,
+    MeasuredLaunch,
+    Uncertainty,
+    WindowProfile,
+    uncertainty_of,
+    window_profile,
+)
+from tests.perf.verdicts import Cell, coverage_of, verdicts_of
+
+CALM = WindowProfile(stretches=(0.0,) * 20)
+
+
+def sizes(found: Uncertainty) -> dict[str, float | None]:
+    return {component.name: component.size for component in found.components}
+
+
+def test_the_worked_example_of_the_page_is_what_the_code_computes() -> None:
+    """docs/explanation/what-valid-means.md: 1000, 990 and 1010 items/s, and a step that took 6 % of the last window."""
+    frozen = WindowProfile(stretches=CALM.stretches, stalls=(0.06,))
+    launches = [
+        MeasuredLaunch(rate=math.log(rate), profiles=(profile,))
+        for rate, profile in ((1000, CALM), (990, CALM), (1010, frozen))
+    ]
+    found = uncertainty_of(1000.0, launches)
+    assert (found.low, found.high) == (pytest.approx(975, abs=1), pytest.approx(1047, abs=1))
+    assert found.expanded == pytest.approx(0.036, abs=0.0005)
+    assert sizes(found)["launches"] == pytest.approx(0.025, abs=0.0005)
+    assert sizes(found)["stalls"] == pytest.approx(0.0208, abs=0.0005)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_below_three_launches_nothing_is_known(count: int) -> None:
+    found = uncertainty_of(100.0, [MeasuredLaunch(rate=1.0, profiles=(CALM,))] * count)
+    assert (found.expanded, found.low, found.high, found.half_width) == (None, None, None, "± ?")
+    assert sizes(found) == {"launches": None}
+
+
+def test_launches_that_agree_exactly_may_still_have_missed_a_mode() -> None:
+    found = uncertainty_of(100.0, [MeasuredLaunch(rate=1.0)] * 3)
+    assert found.expanded == pytest.approx(0.011, abs=1e-4)
+    assert found.components[0].name == "unseen modes"
+
+
+def test_what_others_took_reaches_upwards_and_of_seconds_downwards() -> None:
+    launches = [MeasuredLaunch(rate=math.log(100.0))] * 3
+    rate = uncertainty_of(100.0, launches, {"others": 0.2})
+    seconds = uncertainty_of(100.0, launches, {"others": 0.2}, is_lower_better=True)
+    assert rate.high is not None and rate.low is not None and rate.high > 125 and rate.low > 98
+    assert seconds.high is not None and seconds.low is not None and seconds.low < 80 and seconds.high < 102
+    assert rate.components[0].name == "others"
+
+
+def test_launches_that_rise_one_after_another_are_not_exchangeable() -> None:
+    rising = [MeasuredLaunch(rate=0.01 * index) for index in range(6)]
+    shuffled = [rising[index] for index in (3, 0, 5, 1, 4, 2)]
+    assert sizes(uncertainty_of(100.0, rising))["order"] == pytest.approx(math.expm1(0.025))
+    assert "order" not in sizes(uncertainty_of(100.0, shuffled))
+
+
+def test_a_checkpoint_is_the_programs_and_a_freeze_is_not() -> None:
+    seconds = [0.1 + (0.4 if index % 10 == 5 else 0.0) for index in range(200)]
+    calm = window_profile(seconds, None, stalls(seconds))
+    seconds[42] += 3.0
+    frozen = window_profile(seconds, None, stalls(seconds))
+    assert calm is not None and frozen is not None
+    assert (calm.stalled, calm.slowed) == (0.0, pytest.approx(0.0, abs=1e-9))
+    assert frozen.stalls == (pytest.approx(3.0 / sum(seconds)),)
+
+
+def test_what_both_sides_of_a_ratio_show_cancels() -> None:
+    slow, calm = Allowance(0.01, 0.11), Allowance(0.01, 0.01)
+    both = math.hypot(0.01, 0.01)
+    assert slow.over(slow) == pytest.approx((both, both))
+    assert slow.over(calm) == pytest.approx((both, both + 0.1))
+    assert calm.over(slow) == pytest.approx((both + 0.1, both))
+
+
+@pytest.mark.parametrize(
+    ("cell", "least"),
+    [
+        (Cell(3, 60, "normal", 0.01, 0, 0.5), 0.9),
+        (Cell(3, 60, "normal", 0.005, 0, 0.5, "stalls", 1), 0.9),
+        (Cell(3, 60, "normal", 0.005, 0, 0.5, "begins", 3), 0.9),
+        (Cell(5, 60, "normal", 0.005, 0, 0.5, "load", 5), 0.85),
+    ],
+    ids=str,
+)
+def test_the_interval_holds_the_undisturbed_rate(cell: Cell, least: float) -> None:
+    assert coverage_of(cell, 20, random.Random(3)).share >= least
+
+
+@pytest.mark.parametrize("digits", [0, 2])
+def test_equal_systems_of_two_modes_are_not_called_faster(digits: int) -> None:
+    rng, cell = random.Random(4), Cell(3, 0, "two", 0.003, 0, 0)
+    families = [verdicts_of(rng, cell, 1.0, digits, 10) for _ in range(12)]
+    assert sum(any(word in ("FASTER", "SLOWER") for word in words) for words in families) <= 1
