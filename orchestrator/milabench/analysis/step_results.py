@@ -190,10 +190,7 @@ def step_result(
         outcome, why, detail = "failed", "invalid", f"none of its {measured.unusable} observations is a number"
     has_records = bool(measured.start or measured.end)
     verdicts = [(check, check.verdict()) for check in step_checks] if has_records else []
-    slowed = max((finite_number(verdict.numbers.get("slowed")) or 0.0 for _, verdict in verdicts), default=0.0)
-    if measured.throughput is not None and slowed:
-        effects = {**measured.throughput.effects, "others": slowed}
-        measured = replace(measured, throughput=replace(measured.throughput, effects=effects))
+    measured = _with_others(measured, (verdict for _, verdict in verdicts))
     return StepResult(
         step=planned,
         outcome=outcome,
@@ -209,6 +206,15 @@ def step_result(
         node="" if attempt_that_counts is None else attempt_that_counts.node,
         others=tuple(_try(run, attempt) for attempt in attempts if attempt.number != number),
     )
+
+
+def _with_others(measured: Measurement, verdicts: Iterable[Verdict]) -> Measurement:
+    """Return the measurement with what others may have cost its rate, by the checks."""
+    slowed = max((finite_number(verdict.numbers.get("slowed")) or 0.0 for verdict in verdicts), default=0.0)
+    if measured.throughput is None or not slowed:
+        return measured
+    effects = {**measured.throughput.effects, "others": slowed}
+    return replace(measured, throughput=replace(measured.throughput, effects=effects))
 
 
 def _check_reasons(verdicts: Iterable[tuple[StepCheck, Verdict]], measured: Measurement) -> tuple[str, ...]:
