@@ -107,7 +107,7 @@ def require_drivers(context: CommandContext) -> None:
 
     With `--ignore-node-checks` it is a warning.
     """
-    oldest = min(context.nodes, key=driver_cuda)
+    oldest = min(context.nodes, key=driver_cuda, default=Node())
     if context.plan_context.current_env is not None or driver_cuda(oldest) >= TORCH_CUDA:
         return  # without reading a lock, which takes 15 ms for each environment
     problems = [
