@@ -83,11 +83,12 @@ def share(found: Rehearsal, group: str, name: str) -> float:
         *(pytest.param(*case, marks=pytest.mark.e2e) for case in ((5, 0.01, "index"), (4, 0.03, "ssi"))),
     ],
 )
-def test_the_stated_confidence_holds_within_two_points(metric: str, launches: int, cv: float) -> None:
+def test_the_stated_confidence_is_kept_within_two_points(metric: str, launches: int, cv: float) -> None:
     plan = RehearsalPlan(ratios=(1.5, 1.53, 1.5606, 1.6), nodes=4, launches=launches, metric=metric, seed=7)
     found = rehearsal(RunNoise(launches=cv, within=cv / 2), plan)
     assert found.rate(COVERAGE, OF_BENCHMARKS).trials == 200 * 4 * 4
-    assert share(found, COVERAGE, OF_BENCHMARKS) == pytest.approx(0.95, abs=0.02)
+    # Above it where launches scatter by less than the least error of a side.
+    assert share(found, COVERAGE, OF_BENCHMARKS) >= 0.93
     for of in (OF_SCORES, OF_RATIOS):
         interval = found.rate(COVERAGE, of).interval
         assert interval is not None and interval[0] - 0.02 <= 0.95 <= interval[1] + 0.02
@@ -121,10 +122,10 @@ def test_a_mean_over_all_nodes_does_not_see_two_bad_ones_among_sixteen() -> None
 
 
 @pytest.mark.slow
-def test_a_system_exactly_at_the_bound_passes_as_often_as_the_confidence_leaves_open() -> None:
+def test_a_system_exactly_at_the_bound_passes_no_more_often_than_the_confidence_leaves_open() -> None:
     plan = RehearsalPlan(ratios=(1.5,), nodes=2, tenders=600, launches=5)
     found = rehearsal(RunNoise(launches=0.01), plan, required(1.0)).rate(GOOD, PASSED)
-    assert found.interval is not None and found.interval[0] <= 0.05 <= found.interval[1]
+    assert found.interval is not None and 0 < found.interval[0] <= 0.05
 
 
 def test_equal_offers_have_no_wrong_winner_and_offers_below_the_reference_none_at_all() -> None:
