@@ -112,7 +112,8 @@ def test_the_index_and_the_job_mix_have_the_sessions_in_their_intervals() -> Non
     single = compare_systems([of_levels("a", (100,)), of_levels("b", (110,))])
     (_, mix), (_, narrow) = found.job_mix, single.job_mix
     assert mix.time_ci95 is not None and narrow.time_ci95 is not None
-    assert mix.time_ci95[1] - mix.time_ci95[0] > 5 * (narrow.time_ci95[1] - narrow.time_ci95[0])
+    # Not more: launches of one session that agree by chance have the error of modes that they did not meet.
+    assert mix.time_ci95[1] - mix.time_ci95[0] > 2.5 * (narrow.time_ci95[1] - narrow.time_ci95[0])
 
 
 def of_benchmarks(name: str, levels: Sequence[Sequence[float]]) -> System:
