@@ -169,6 +169,15 @@ def test_what_is_wrong_with_a_request_for_images_is_one_line(tmp_path, env, line
     assert (done.returncode, done.stderr) == (1, line + "\n")
 
 
+def test_images_of_somebody_else_are_left_as_they_are(tmp_path):
+    images = tmp_path / "FakeImageNet"
+    images.mkdir()
+    (images / "train.tar").write_text("mine")
+    done = prepare(tmp_path, "--batch-size", "1", "--batch-count", "1", "--device-count", "1")
+    assert done.returncode == 1 and str(images) in done.stderr
+    assert [(path.name, path.read_text()) for path in images.iterdir()] == [("train.tar", "mine")]
+
+
 def test_the_arguments_of_a_program_may_come_with_a_namespace(monkeypatch):
     args = datagen.fakeimagenet_args(["--batch-size", "7", "--epochs", "3", "--val", "0.5"])
     assert (args.batch_size, args.batch_count, args.val, args.test) == (7, 60, [0.5], 0.1)
