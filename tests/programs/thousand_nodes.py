@@ -58,12 +58,18 @@ def peak_mib() -> float:
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
 
 
+async def end_never() -> str:
+    """Wait for the end of a program that goes on."""
+    await asyncio.Event().wait()
+    return ""
+
+
 async def main(nodes: int) -> None:
     loop = asyncio.get_running_loop()
     before, floods, links = peak_mib(), [], []
     for _ in range(nodes):
         reader = asyncio.StreamReader(limit=agent_client.LINE_BYTES)
-        link = AgentLink(reader, cast("Any", Silence()), loop.create_future().__await__)  # type: ignore[arg-type]
+        link = AgentLink(reader, cast("Any", Silence()), end_never)
         link._steps["s"] = agent_client._Watched(lambda _: None, loop.create_future())
         floods.append(Flood(reader))
         links.append(link)

@@ -57,7 +57,7 @@ class Session:
             "local_rank": self.local_rank,
             "world_size": self.world_size,
         }
-        if self._is_a_childs(environ):
+        if self._is_of_a_child(environ):
             # What it does is not the work that its parent measures, as in a forked child.
             sink, stop_exception = Sink(), None
         self.sink: Sink = sink if sink is not None else open_sink(environ, hello)
@@ -91,7 +91,7 @@ class Session:
         """Held while an observer is made, while another thread raises in the main one, and while the session finishes."""
         self._when_replaced: list[Callable[[], None]] = []
 
-    def _is_a_childs(self, environ: Mapping[str, str]) -> bool:
+    def _is_of_a_child(self, environ: Mapping[str, str]) -> bool:
         """Whether a process that has measured has spawned or executed this one, which is no rank of its job."""
         pid = str(os.getpid())
         return self.world_size == 1 and "RANK" not in environ and environ.get(MEASURED_BY, pid) != pid

@@ -94,16 +94,11 @@ def decide_quantile(number: PointValue, base: PointValue | None, wanted: BoundTa
         return BoundDecision(verdict="PASS" if wanted.is_kept_by(centre) else "FAIL", value=centre)
     kept = _ratio_bound(number, base, wanted.confidence, is_upper=not wanted.is_minimum)
     missed = _ratio_bound(number, base, wanted.to_fail, is_upper=wanted.is_minimum)
-    is_kept, is_missed = (
-        (kept is not None and wanted.is_kept_by(kept)),
-        (missed is not None and not wanted.is_kept_by(missed)),
-    )
+    is_kept = kept is not None and wanted.is_kept_by(kept)
+    is_missed = missed is not None and not wanted.is_kept_by(missed)
     verdict: Verdict = "PASS" if is_kept else "FAIL" if is_missed else "INCONCLUSIVE"
-    word, bound, confidence = ("at most", kept, wanted.confidence)
-    if wanted.is_minimum != is_missed:
-        word = "at least"
-    if is_missed:
-        bound, confidence = missed, wanted.to_fail
+    bound, confidence = (missed, wanted.to_fail) if is_missed else (kept, wanted.confidence)
+    word = "at most" if wanted.is_minimum == is_missed else "at least"
     return BoundDecision(
         verdict=verdict,
         value=centre,
