@@ -11,9 +11,8 @@ from milabench.analysis.intervals import LEAST_LAUNCHES, normal_quantile, t_tail
 from milabench.analysis.sample_statistics import log_stdev
 
 PILOT_LAUNCHES = 5
-PRECISION = 0.05
-PRECISIONS: Mapping[str, float | None] = {"quick": None, "rigorous": 0.02}
-"""The uncertainty that a profile asks of each number, relative, where it is not `PRECISION`. A first look asks nothing."""
+PRECISIONS: Mapping[str, float | None] = {"quick": None, "default": 0.05, "rigorous": 0.02}
+"""The uncertainty that a profile asks of each number, relative; a first look asks nothing."""
 MOST_REPLICATES = 10_000  # nobody runs so many; a spread that asks for more is a fault, not a spread
 
 

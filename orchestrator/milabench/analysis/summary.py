@@ -11,7 +11,7 @@ from milabench.analysis.bench_summary import RunConditions, bench_summary, skipp
 from milabench.analysis.compute_use import with_compute_use
 from milabench.analysis.job_mix import costs_of
 from milabench.analysis.measure import Measurement
-from milabench.analysis.replicates import PRECISION, PRECISIONS
+from milabench.analysis.replicates import PRECISIONS
 from milabench.analysis.score import Score, ScoreEntry, score
 from milabench.analysis.step_results import ChecksOf, CourseOf, StepResult, planned_steps, step_result, unchecked
 from milabench.analysis.summary_model import BenchSummary, JobSummary, Summary
@@ -37,7 +37,7 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
         by_bench.setdefault(result.step.bench, []).append(result)
     aim = _numbers(run.manifest.get("aim"))
     conditions = RunConditions(
-        precision=aim.get("precision") or PRECISIONS.get(profile, PRECISION),
+        precision=aim.get("precision") or PRECISIONS.get(profile, PRECISIONS["default"]),
         is_short=profile == "quick",
         is_mixed=any(entry.get("run") == "mixed" for entry in run.journal),
         has_accelerators=as_mapping(run.manifest.get("system")).get("arch") != "cpu",

@@ -26,6 +26,8 @@ from milabench.events.values import mappings_in, strict
 
 SCHEMA = 1
 Validity = Literal["valid", "imprecise", "suspect", "invalid"]
+SOUND: tuple[Validity, ...] = ("valid", "imprecise")
+"""Words for a number whose uncertainty is known, whether it is small enough or not."""
 _WITH_RATIO = {"json": JsonKey(is_read=False, is_omitted=lambda bench: bench.ratio is None)}
 _WITH_AIM = {"json": JsonKey(is_omitted=lambda summary: not summary.aim)}
 _WITH_CAPSULE = {"json": JsonKey(is_omitted=lambda summary: not summary.capsule)}
@@ -243,6 +245,11 @@ class BenchSummary:
         if known is None:
             return self.ci95
         return None if known.low is None or known.high is None else (known.low, known.high)
+
+    @property
+    def imprecision(self) -> Uncertainty | None:
+        """The uncertainty of a number that is only not as precise as was asked for; None for any other."""
+        return self.uncertainty if self.validity == "imprecise" else None
 
     @property
     def allowance(self) -> Allowance:

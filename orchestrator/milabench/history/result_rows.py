@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from milabench.analysis.summary_model import BenchSummary, Summary
+from milabench.analysis.summary_model import SOUND, BenchSummary, Summary
 from milabench.events.values import as_mapping
 from milabench.shown import csv_cell
 
@@ -75,9 +75,8 @@ def system_description(summary: Summary, submitter: str = "") -> str:
 
 
 def _result(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
-    errors = "; ".join(
-        (*([bench.validity] if bench.validity not in (None, "valid", "imprecise") else []), *bench.reasons)
-    )
+    word = bench.validity if bench.validity not in SOUND else None
+    errors = "; ".join((*([word] if word else []), *bench.reasons))
     return {
         "Model": bench.bench,
         "Result": bench.score,

@@ -146,7 +146,7 @@ def _of_bench(bench: BenchSummary) -> dict[str, str]:
     left = {check: "; ".join(texts) for check, texts in seen.items()}
     if len(unsaid) == 1 and left:  # it is called otherwise than the check that gave it
         words[unsaid[0]], left = "; ".join(left.values()), {}
-    imprecise = {"imprecise": bench.uncertainty.words} if bench.validity == "imprecise" and bench.uncertainty else {}
+    imprecise = {} if bench.imprecision is None else {"imprecise": bench.imprecision.words}
     return imprecise | {reason: text or _IN_GENERAL.get(reason, "") for reason, text in words.items()} | left
 
 

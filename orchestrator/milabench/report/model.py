@@ -10,6 +10,7 @@ from typing import Any
 from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.serving_curve import curve_messages
 from milabench.analysis.summary_model import (
+    SOUND,
     BenchSummary,
     Failure,
     Summary,
@@ -84,7 +85,7 @@ COLUMNS: tuple[Column, ...] = (
 
 def is_reference_doubtful(bench: BenchSummary) -> bool:
     """Return whether a benchmark is compared with a number of the reference whose uncertainty nobody knows."""
-    return bench.ratio is not None and bench.reference_validity.partition("(")[0] not in ("valid", "imprecise")
+    return bench.ratio is not None and bench.reference_validity.partition("(")[0] not in SOUND
 
 
 def reference_ratio_text(bench: BenchSummary, digits: int) -> str:
@@ -317,10 +318,8 @@ def next_line(summary: Summary) -> str:
         return f"`{rerun_line(summary, profile='default')}`: for valid numbers"
     if launches and launches < LEAST_LAUNCHES:
         return f"`{rerun_line(summary, repeat=LEAST_LAUNCHES)}`: how far launches differ"
-    imprecise = [
-        bench.uncertainty for bench in summary.benchmarks if bench.validity == "imprecise" and bench.uncertainty
-    ]
-    if any(each.components[0].name == "others" for each in imprecise if each.components):
+    imprecise = [bench.imprecision.components for bench in summary.benchmarks if bench.imprecision is not None]
+    if any(components and components[0].name == "others" for components in imprecise):
         return f"`{rerun_line(summary)}`: again, on an idle machine"
     if summary.ab is None and summary.score.reference is None:
         return other

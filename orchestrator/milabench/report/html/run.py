@@ -140,9 +140,9 @@ def _alerts(summary: Summary) -> list[Child]:
         if bench.validity in ("suspect", "invalid")
     ]
     imprecise = [
-        (bench.bench, bench.uncertainty.words)
+        (bench.bench, bench.imprecision.words)
         for bench in model.ordered(summary.benchmarks)
-        if bench.validity == "imprecise" and bench.uncertainty is not None
+        if bench.imprecision is not None
     ]
     return [
         alert("Jobs that have not done their part", "bad", model.unfinished_jobs(summary)),
