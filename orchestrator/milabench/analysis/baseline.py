@@ -17,6 +17,7 @@ from milabench.analysis.intervals import t_quantile
 from milabench.analysis.json_codec import JsonKey, from_json_value, to_json_value
 from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, median, median_absolute_deviation
 from milabench.analysis.summary_model import BenchSummary, Summary
+from milabench.analysis.system_diff import arguments_in, own_arguments
 from milabench.errors import RecordError
 from milabench.events.values import as_mapping, finite_number, mappings_in
 
@@ -55,18 +56,21 @@ class Sample:
     units: str
     direction: str
     size: str = ""
+    asked: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """What places like these achieve: median, and standard deviation of logarithms from their median absolute deviation.
 
-    `values` are the places' names with their numbers, so that anybody can recompute the others.
+    `values` are the places' names with their numbers, so that anybody can recompute the others; `asked` is what the benchmark
+    was asked to do, as `arguments_in` returns it.
     """
 
     bench: str = "None"
     metric: str = "None"
     size: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda expected: not expected.size)})
+    asked: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda expected: not expected.asked)})
     units: str = ""
     direction: str = field(default="none", metadata={"json": JsonKey(followed_by=("n",))})
     median: float
@@ -159,9 +163,11 @@ def samples(summary: Summary) -> tuple[Sample, ...]:
             first_units, _, by_location = groups.setdefault((bench.bench, metric), (units, direction, {}))
             if units == first_units and value > 0:
                 by_location.setdefault(location, []).append(value)
-    size_of = {bench.bench: bench.size for bench in summary.benchmarks}
+    work_of = {bench.bench: (bench.size, arguments_in(summary.manifest, bench.bench)) for bench in summary.benchmarks}
     return tuple(
-        Sample(summary.run, bench_name, metric, location, geometric_mean(values), units, direction, size_of[bench_name])
+        Sample(
+            summary.run, bench_name, metric, location, geometric_mean(values), units, direction, *work_of[bench_name]
+        )
         for (bench_name, metric), (units, direction, by_location) in groups.items()
         for location, values in by_location.items()
     )
@@ -186,18 +192,18 @@ def _numbers(summary: Summary, bench: BenchSummary) -> Iterable[tuple[str, Measu
 
 
 def baseline(summaries: Sequence[Summary]) -> Baseline:
-    """Return the baseline of the places of these runs, each size by itself.
+    """Return the baseline of the places of these runs, each size and each set of arguments by itself.
 
     One that is in several runs counts once, with the mean of its numbers.
     """
-    groups: dict[tuple[str, str, str, str], tuple[str, dict[str, list[float]]]] = {}
+    groups: dict[tuple[str, str, str, str, str], tuple[str, dict[str, list[float]]]] = {}
     for summary in summaries:
         for sample in samples(summary):
-            key = (sample.bench, sample.metric, sample.size, sample.units)
+            key = (sample.bench, sample.metric, sample.size, sample.asked, sample.units)
             _, by_location = groups.setdefault(key, (sample.direction, {}))
             by_location.setdefault(str(sample.location), []).append(sample.value)
     expected = []
-    for (bench, metric, size, units), (direction, by_location) in sorted(groups.items()):
+    for (bench, metric, size, asked, units), (direction, by_location) in sorted(groups.items()):
         values = {name: geometric_mean(members) for name, members in sorted(by_location.items())}
         middle, spread = robust([math.log(value) for value in values.values()])
         expected.append(
@@ -205,6 +211,7 @@ def baseline(summaries: Sequence[Summary]) -> Baseline:
                 bench=bench,
                 metric=metric,
                 size=size,
+                asked=asked,
                 units=units,
                 direction=direction,
                 median=math.exp(middle),
@@ -232,15 +239,18 @@ def outliers(
     summaries: Iterable[Summary], reference: Baseline, *, level: float = LEVEL, floor: float = FLOOR
 ) -> Findings:
     """Return the nodes and devices of runs that are outliers of a baseline, the worst first, and what could not be judged."""
-    expected_of = {(expected.bench, expected.metric, expected.size): expected for expected in reference.expected}
+    expected_of: dict[tuple[str, str, str], list[Expected]] = {}
+    for one in reference.expected:
+        expected_of.setdefault((one.bench, one.metric, one.size), []).append(one)
     fallen: list[Outlier] = []
     unjudged: dict[str, None] = {}
     suspects: list[str] = []
     judged = 0
     for summary in summaries:
         for sample in samples(summary):
-            expected = expected_of.get((sample.bench, sample.metric, sample.size))
-            why = _not_comparable(sample, expected)
+            of_size = expected_of.get((sample.bench, sample.metric, sample.size), [])
+            expected = next((one for one in of_size if one.asked == sample.asked), None)
+            why = _not_comparable(sample, expected, of_size)
             if why or expected is None:
                 unjudged[f"{sample.bench} {sample.metric}: {why}"] = None
                 continue
@@ -251,7 +261,7 @@ def outliers(
                 fallen.append(_outlier(sample, expected, away, limit, floor, level))
         suspects += _suspects(summary)
         for bench in summary.benchmarks:
-            fallen += _failed(summary, bench, expected_of.get((bench.bench, "rate", bench.size)))
+            fallen += _failed(summary, bench, next(iter(expected_of.get((bench.bench, "rate", bench.size), [])), None))
         absent = {bench for bench, _, _ in expected_of} - {bench.bench for bench in summary.benchmarks}
         unjudged |= dict.fromkeys(f"{bench}: {summary.run} did not run it" for bench in sorted(absent))
     fallen.sort(key=lambda outlier: (outlier.side != "failed", -abs(outlier.deviation or 0.0)))
@@ -282,7 +292,16 @@ def baseline_from_json(value: Mapping[str, Any], where: str) -> Baseline:
         raise RecordError(f"{where}: is no baseline: {error}; create it again") from None
 
 
-def _not_comparable(sample: Sample, expected: Expected | None) -> str:
+def _not_comparable(sample: Sample, expected: Expected | None, of_size: Sequence[Expected]) -> str:
+    if expected is None and of_size:
+        asked, other = sample.asked, of_size[0].asked
+        if not (asked and other):
+            return (
+                f"may do other work than the baseline: its arguments are not recorded in {'it' if asked else 'the run'}"
+            )
+        return (
+            f"does other work than the baseline: {own_arguments(asked, [other])}, there {own_arguments(other, [asked])}"
+        )
     if expected is None:
         return f"is not in the baseline at the size {sample.size}" if sample.size else "is not in the baseline"
     if expected.units != sample.units:

@@ -5,6 +5,7 @@ Nearness: a benchmark's own arguments, then its environment and its devices, the
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,10 @@ from typing import Any, Literal, get_args
 
 from milabench.analysis.comparison_model import ComparisonRow, System
 from milabench.analysis.host_load import busy_text
+from milabench.analysis.score import Score
+from milabench.analysis.summary_model import Summary
 from milabench.events.values import as_mapping, mappings_in
+from milabench.events.wire import parse_object
 
 Area = Literal["benchmark", "environment", "device", "machine", "run"]
 _NEAREST_FIRST: tuple[Area, ...] = get_args(Area)
@@ -203,6 +207,20 @@ def unknown_work(systems: Sequence[System], bench: str) -> str:
         return ""
     names = " and ".join(system.name for system in unknown)
     return f"its arguments are not recorded in {names}" if unknown else ""
+
+
+def arguments_in(manifest: Mapping[str, Any], bench: str) -> str:
+    """Return what a benchmark was asked to do by a manifest, as JSON text of its leaves; empty where it does not say."""
+    system = System(name="", summary=Summary(verdict="passed", benchmarks=(), score=Score()), manifest=manifest)
+    return json.dumps(_work(system, bench, _WORK), sort_keys=True) if _suite(system, bench) else ""
+
+
+def own_arguments(asked: str, beside: Sequence[str]) -> str:
+    """Name of the arguments of a benchmark those that are other ones `beside`, each of them as `arguments_in` returns it."""
+    if asked and all(beside):
+        tables = [parse_object(text.encode()) for text in (asked, *beside)]
+        return _named((name, values[:1]) for name, values in _unequal(tables))
+    return "arguments not recorded" if any(beside) and not asked else ""
 
 
 def knows_work(system: System, bench: str) -> bool:

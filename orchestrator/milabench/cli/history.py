@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -30,12 +31,16 @@ def command(
     if as_json:
         click.echo(json.dumps({"schema": 1, "trends": [trend.to_json() for trend in trends]}, indent=1))
     else:
-        click.echo("\n\n".join(trend_text(trend, table_width(wide)) for trend in trends))
+        click.echo("\n\n".join(trend_text(trend, trends, table_width(wide)) for trend in trends))
 
 
-def trend_text(trend: Trend, width: int | None = None) -> str:
-    """Return a system's runs, a line each, with a note where the level changed; fitted to a terminal's width."""
+def trend_text(trend: Trend, beside: Sequence[Trend] = (), width: int | None = None) -> str:
+    """Return a system's runs, a line each, with a note where the level changed; fitted to a terminal's width.
+
+    `beside` are all trends that are shown: the head of each names those of its arguments that are not the same in all.
+    """
     from milabench.analysis.changepoints import LEAST_HISTORY
+    from milabench.analysis.system_diff import own_arguments
     from milabench.report.text_table import text_table
 
     changes = {change.run: change for change in trend.changes}
@@ -48,7 +53,9 @@ def trend_text(trend: Trend, width: int | None = None) -> str:
             mark = f"{perhaps}{change.ratio - 1:+.1%} ({change.side}): {change.before:.5g} -> {change.after:.5g}"
         rows.append([point.created[:19], point.run, f"{point.value:.5g}", interval, point.validity, mark])
     size = f", size {trend.size}" if trend.size else ""
-    head = f"{trend.bench}: {trend.metric}{f' in {trend.units}' if trend.units else ''}, {trend.system}{size}"
+    asked = own_arguments(trend.asked, [other.asked for other in beside])
+    units = f" in {trend.units}" if trend.units else ""
+    head = f"{trend.bench}: {trend.metric}{units}, {trend.system}{size}{f', {asked}' if asked else ''}"
     headings = ["created", "run", trend.metric, "95 % interval", "validity", "level changes"]
     is_text, spare = [True, True, False, True, True, True], ("95 % interval", "run", "validity")
     lines = [head, *text_table(headings, rows, is_text, spare=spare, width=width)]

@@ -51,12 +51,16 @@ class LevelChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """The history of one benchmark's number, of one size on one system; its fields are the JSON of `history --json`."""
+    """The history of one benchmark's number, of one size on one system; its fields are the JSON of `history --json`.
+
+    `asked` is what it was asked to do, as JSON text; empty where the runs do not say.
+    """
 
     bench: str
     metric: str
     system: str
     size: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda trend: not trend.size)})
+    asked: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda trend: not trend.asked)})
     units: str
     direction: str
     points: tuple[Point, ...]
@@ -75,20 +79,20 @@ class Trend:
 
 
 def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: int | None = None) -> tuple[Trend, ...]:
-    """Return the trend of each system, size and unit, over all runs or the `last` ones.
+    """Return the trend of each system, size, work and unit, over all runs or the `last` ones.
 
-    Rows have run, created, host, device, size, value, units, direction, low, high, validity, outcome.
+    Rows have run, created, host, device, size, asked, value, units, direction, low, high, validity, outcome.
 
     Numbers that are invalid, not above zero, or of a benchmark that did not pass, whose processes are not those of the other
     runs, are left out.
     """
-    groups: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str, str, str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         is_whole = row["validity"] != "invalid" and row["outcome"] == "passed"
         if is_whole and row["value"] is not None and row["value"] > 0:
             groups.setdefault(_series(row), []).append(row)
     result = []
-    for (system, size, units, direction), members in sorted(groups.items()):
+    for (system, size, asked, units, direction), members in sorted(groups.items()):
         # Names begin with the time only by habit; they decide between runs of the same second.
         ordered = sorted(members, key=lambda row: (row["created"] or "", row["run"]))[-(last or len(members)) :]
         points = tuple(
@@ -122,6 +126,7 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
                 metric=metric,
                 system=system,
                 size=size,
+                asked=asked,
                 units=units,
                 direction=direction,
                 points=points,
@@ -132,10 +137,10 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
     return tuple(result)
 
 
-def _series(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """Return what all points of a trend share: system, size, units and direction."""
+def _series(row: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
+    """Return what all points of a trend share: system, size, what was asked for, units and direction."""
     system = ", ".join(part for part in (row["host"], row["device"]) if part) or "unknown system"
-    return system, row.get("size") or "", row["units"] or "", row["direction"] or "none"
+    return system, row.get("size") or "", row.get("asked") or "", row["units"] or "", row["direction"] or "none"
 
 
 def _side(ratio: float, direction: str) -> str:

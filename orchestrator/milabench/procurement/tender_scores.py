@@ -368,20 +368,24 @@ def _row(
 
 
 def _by_nodes(metric: str, row: ScoredBenchmark) -> ScoredBenchmark:
-    """Return a row without its figure where the metric counts nodes, and that figure is of others than it takes it to be of.
+    """Return a row without its figure where that is of other nodes than the metric takes it to be of.
 
-    Else whoever measures on fewer nodes has the same figure of one instance, and the more copies of it on all nodes; and by a
-    metric of single nodes, without U, whoever measures on more has the higher one.
+    By a ratio to the reference that does not count nodes, whoever measures on more has the higher one; and of a figure of one
+    instance, whoever measures on fewer nodes has the more copies on all nodes.
     """
     needs = METRICS[metric].needs
-    if row.figure is None or row.is_declared or "machine.nodes" not in needs:
+    if row.figure is None or row.is_declared:
         return row
+    counts_machine = "machine.nodes" in needs
     nodes, reference_nodes = row.nodes or 1, row.reference_nodes or 1
-    if "nodes" not in needs and nodes != reference_nodes:
+    here, there = row.figure.instances, 1 if row.reference is None else row.reference.instances
+    taken, reference_taken = nodes, reference_nodes
+    if not counts_machine:  # then a figure of one instance is of the nodes that this one takes
+        taken, reference_taken = max(1, nodes / here), max(1, reference_nodes / there)
+    if "reference" in needs and "nodes" not in needs and taken != reference_taken:
         what = f"was run on {nodes:g} nodes, the reference on {reference_nodes:g}: {metric} needs as many"
         return replace(row, why_not=what)
-    here, there = row.figure.instances, 1 if row.reference is None else row.reference.instances
-    if here == there:
+    if here == there or not counts_machine:
         return row
     beside = f", of {there} on the reference" if row.reference is not None and row.reference.launches else ""
     formula = row.figure.formula if row.figure.formula.isidentifier() else f"({row.figure.formula})"

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from milabench.analysis.baseline import LEAST_PLACES, Baseline, Findings, baseline, baseline_from_json, outliers
+from milabench.analysis.summary_model import Summary
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.wire import parse_object
 from milabench.workflow.files import read_file, write_file
 from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.options import Session
+from milabench.workflow.references import work_record
 from milabench.workflow.summaries import summary_of
 
 
 def compute_baseline(names: Sequence[str], base: Path | None, output: Path, session: Session) -> Baseline:
     """Compute the baseline of runs and write it to a file. Raises NothingSelected and RecordError."""
-    expected = baseline([summary_of(run) for run in resolve_runs(base, names)])
+    expected = baseline(_summaries(names, base))
     if not expected.expected:
         raise NothingSelected(f"{', '.join(expected.runs)}: no benchmark passed with a number; nothing can be expected")
     write_file(output, json.dumps(expected.to_json(), indent=1) + "\n")
@@ -43,4 +46,9 @@ def find_outliers(names: Sequence[str], base: Path | None, reference: Path, *, l
         expected = baseline_from_json(parse_object(content), str(reference))
     except ValueError as error:
         raise RecordError(f"{reference}: is not a baseline: {error}") from None
-    return outliers([summary_of(run) for run in resolve_runs(base, names)], expected, level=level, floor=floor)
+    return outliers(_summaries(names, base), expected, level=level, floor=floor)
+
+
+def _summaries(names: Sequence[str], base: Path | None) -> list[Summary]:
+    """Return the summaries of runs, each with what its benchmarks were asked to do."""
+    return [replace(summary_of(run), manifest=work_record(run)) for run in resolve_runs(base, names)]

@@ -10,6 +10,7 @@ from typing import Any
 
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
+from milabench.analysis.system_diff import arguments_in
 from milabench.bundle.create import relative_logs
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import NothingSelected, RecordError, os_reason
@@ -17,7 +18,7 @@ from milabench.events.run_files import MANIFEST
 from milabench.events.rundir import Run
 from milabench.events.runs_folder import runs_before_latest
 from milabench.events.shapes import RESULT_ROW_SHAPE, require_shape
-from milabench.events.values import mappings_in
+from milabench.events.values import as_mapping, mappings_in
 from milabench.events.wire import parse_object
 from milabench.history import STORE
 from milabench.history.rows import Row, RunRows
@@ -113,7 +114,7 @@ def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, Any]]:
         own = {"low": None, "high": None, "units": _UNITS.get(metric, ""), "direction": direction}
     found = [{**dict(zip(columns, row, strict=True)), **own} for row in rows]
     for row in found:
-        row["size"] = _size_of(str(row.pop("summary")), bench)
+        row["size"], row["asked"] = _work_of(str(row.pop("summary")), bench)
     try:
         require_shape({"rows": found}, _ROWS)
     except ValueError as error:
@@ -121,13 +122,14 @@ def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, Any]]:
     return found
 
 
-def _size_of(summary: str, bench: str) -> str:
-    """Return the size that a benchmark had in a run, from its summary as the store holds it; empty where it had none."""
+def _work_of(stored: str, bench: str) -> tuple[str, str]:
+    """Return the size of a benchmark in a run, and what it was asked to do, from the summary that the store holds; else empty."""
     try:
-        benches = mappings_in(parse_object(summary.encode()).get("benchmarks"))
+        summary = parse_object(stored.encode())
     except ValueError:
-        return ""
-    return next((str(known.get("size") or "") for known in benches if known.get("bench") == bench), "")
+        return "", ""
+    known = next((one for one in mappings_in(summary.get("benchmarks")) if one.get("bench") == bench), {})
+    return str(known.get("size") or ""), arguments_in(as_mapping(summary.get("manifest")), bench)
 
 
 def run_identity(run: Run) -> str:

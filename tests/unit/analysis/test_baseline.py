@@ -126,6 +126,21 @@ def test_a_suspect_number_counts_and_is_told(fleet: list[Summary], tmp_path: Pat
     assert baseline(fleet).suspects == ()
 
 
+def test_other_arguments_than_those_of_the_baseline_are_not_judged(fleet: list[Summary]) -> None:
+    def asking(run: Summary, size: str) -> Summary:
+        return replace(run, manifest={"suite": {"digits": {"argv": {"--size": size}}}})
+
+    made = baseline([asking(run, "1") for run in fleet])
+    read = baseline_from_json(json.loads(json.dumps(made.to_json())), "b.json")
+    assert outliers([asking(fleet[0], "1")], read).judged == 2
+    assert outliers([asking(fleet[0], "2")], read).unjudged == (
+        "digits rate: does other work than the baseline: --size 2, there --size 1",
+    )
+    assert outliers([fleet[0]], read).unjudged == (
+        "digits rate: may do other work than the baseline: its arguments are not recorded in the run",
+    )
+
+
 def test_each_size_has_its_own_expectation(fleet: list[Summary], tmp_path: Path) -> None:
     def of_size(run: Summary, size: str) -> Summary:
         return replace(run, benchmarks=tuple(replace(bench, size=size) for bench in run.benchmarks))

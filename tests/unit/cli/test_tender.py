@@ -419,6 +419,24 @@ def test_ssni_compares_runs_on_as_many_nodes(tmp_path: Path, invoke: Invoke, pub
     )
 
 
+@pytest.mark.parametrize(
+    ("metric", "formula"), [("index", "rate"), ("specspeed", "1e6 / rate"), ("specrate", "1e6 / rate")]
+)
+def test_a_ratio_to_the_reference_is_of_as_many_nodes(
+    tmp_path: Path, invoke: Invoke, metric: str, formula: str
+) -> None:
+    runs = {nodes: instances_on(tmp_path, f"n{nodes}", nodes) for nodes in (1, 2)}
+    bench = {"figure_of_merit": formula, **({"units": "s"} if "/" in formula else {})}
+    asked = {"metric": metric, "reference": {"run": runs[1]}, "benchmarks": {"weather": bench}}
+    offers = [declared(f"{nodes}", 16, weather={"run": run}) for nodes, run in runs.items()]
+    single, double = scores(invoke, asked, *offers)
+    assert single["score"]["value"] == pytest.approx(1.0)
+    assert (double["score"], double["why_not"]) == (
+        None,
+        f"weather was run on 2 nodes, the reference on 1: {metric} needs as many",
+    )
+
+
 def test_a_figure_without_units_is_better_as_its_metric_is(tmp_path: Path, invoke: Invoke) -> None:
     runs = [made(tmp_path, name, level, "digits") for name, level in (("ref", 100.0), ("new", 250.0))]
     asked = {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from milabench.cli.history import trend_text
 from milabench.history.trend import trends
 
 
@@ -45,3 +47,14 @@ def test_each_size_is_a_series_of_its_own() -> None:
         "tiny",
         None,
     ]
+
+
+def test_other_arguments_are_a_series_of_their_own_and_the_head_names_them() -> None:
+    asked = [json.dumps({"argv.--size": size, "argv.--seed": "1"}) for size in ("1", "2")]
+    found = trends("digits", "rate", [row(place, asked=asked[place % 2]) for place in range(4)])
+    assert [trend_text(trend, found).splitlines()[0] for trend in found] == [
+        "digits: rate in items/s, box, H100, --size 1",
+        "digits: rate in items/s, box, H100, --size 2",
+    ]
+    unknown, known = trends("digits", "rate", [row(0, asked=""), row(1, asked=asked[0])])
+    assert trend_text(unknown, (unknown, known)).splitlines()[0].endswith(", arguments not recorded")
