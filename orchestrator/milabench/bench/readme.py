@@ -21,6 +21,11 @@ _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _SENTENCE = re.compile(r".+?[.!?](?=\s+[A-Z0-9\"'(]|\s*$)")
 
 
+def stands_for(what: str, folder: object) -> str:
+    """Return what a benchmark stands for: what its suite says, else the first sentence of its README, where it has one."""
+    return what or (first_sentence(folder) if isinstance(folder, Path) else "")
+
+
 def first_sentence(folder: Path) -> str:
     """Return the first sentence below the heading of a folder's README.md as plain text; empty where there is none."""
     try:

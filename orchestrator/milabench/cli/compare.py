@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import click
@@ -55,7 +56,7 @@ margin_option = click.option(
 )
 @runs_argument(required=True)
 @base_option
-@format_options
+@functools.partial(format_options, has_workbook=True)
 @click.option("--why", is_flag=True, help="List the differences between the systems, the likeliest causes first.")
 @margin_option
 @click.option(
@@ -100,6 +101,12 @@ def command(
         raise UsageError(f"--metric {metric} needs the tender that says how: give it with --tender procurement.yaml")
     from milabench.workflow.report_runs import compare_runs, comparison_exit_code
 
+    if destination.is_workbook:
+        from milabench.report.xlsx import render_comparison
+
+        compared = compare_runs(request, terminal_session())
+        destination.write(render_comparison(compared.comparison))
+        return comparison_exit_code(compared.comparison)
     compared = compare_runs(request, terminal_session(), destination.format)
     width = table_width(wide) if destination.output is None else None
     destination.write_pieces(compared.pieces(destination.format, width))
@@ -115,6 +122,10 @@ def _score(request: CompareRequest, destination: Destination, wide: bool, tender
     for option in ("why", "weights", "costs", "validations", "per"):
         if is_on_command_line(option):
             raise UsageError(f"--{option} is of comparisons without --tender; leave one of the two out")
+    if destination.is_workbook:
+        raise UsageError(
+            "a workbook of offers is written by `milabench offers compare`; leave out --tender, or choose another format"
+        )
     names = [name for name in request.runs if isinstance(name, str)]
     scores = compare_by_tender(
         tender,

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from milabench.bench.readme import first_sentence
+from milabench.bench.readme import stands_for
 from milabench.cli.options import json_option, suite_options, table_width, wide_option
 from milabench.execute.shims import shims_of
+from milabench.execute.sizes import size_text
+from milabench.shown import cut_text
 from milabench.workflow.context import read_suite_only, selected_benchmarks
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig
+
+WIDTH = 100
+"""Characters of a line where no terminal says how many it fits."""
+_LEAST_ABOUT = 12
+_MIB = 2**20
 
 
 @click.command("list")
@@ -51,29 +58,51 @@ def command(options: SuiteOptions, references: bool, wide: bool, as_json: bool) 
     if as_json:
         click.echo(json.dumps({"schema": 1, "benchmarks": rows}, indent=1))
     else:
-        click.echo(benchmarks_table(rows, table_width(wide)))
+        click.echo(benchmarks_table(rows, None if wide else table_width(wide) or WIDTH))
 
 
 def benchmarks_table(benches: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
-    """Return a line for each benchmark, fitted to a terminal's width."""
+    """Return a line for each benchmark, fitted to a width: what it stands for, its minutes and disk; None: every column."""
     from milabench.report.text_table import text_table
 
-    headings = ["name", "enabled", "plan", "weight", "environment", "tags", "stands for"]
-    rows = [
-        [
-            bench["name"],
-            "yes" if bench["enabled"] else "no",
-            bench["plan"],
-            f"{bench['weight']:g}",
-            bench["install_group"] + "".join(f" ({shim} by a shim)" for shim in bench["shims"]),
-            " ".join(bench["tags"]),
-            bench["about"],
-        ]
-        for bench in benches
+    # Heading, cell, and whether it is text; the last five only where every column is asked for.
+    columns: list[tuple[str, Callable[[Mapping[str, Any]], str], bool]] = [
+        ("name", lambda bench: bench["name"], True),
+        ("stands for", lambda bench: bench["about"], True),
+        ("minutes", lambda bench: "" if bench["minutes"] is None else f"{bench['minutes']:g}", False),
+        ("disk", lambda bench: _disk(bench["data_MiB"]), False),
+        ("enabled", lambda bench: "yes" if bench["enabled"] else "no", True),
+        ("plan", lambda bench: bench["plan"], True),
+        ("weight", lambda bench: f"{bench['weight']:g}", False),
+        ("environment", _environment, True),
+        ("tags", lambda bench: " ".join(bench["tags"]), True),
     ]
-    is_text = [True, True, True, False, True, True, True]
-    spare = ("environment", "tags", "weight", "plan", "stands for")
-    return "\n".join(text_table(headings, rows, is_text, spare=spare, width=width))
+    if width is not None:
+        columns = columns[: 4 if all(bench["enabled"] for bench in benches) else 5]
+    rows = [[cell(bench) for _, cell, _ in columns] for bench in benches]
+    headings, is_text = [heading for heading, _, _ in columns], [is_text for _, _, is_text in columns]
+    if width is not None:
+        others = sum(max(map(len, cells)) + 3 for at, cells in enumerate(zip(headings, *rows, strict=True)) if at != 1)
+        rows = [[row[0], cut_text(row[1], max(_LEAST_ABOUT, width - others)), *row[2:]] for row in rows]
+    # Of the benchmarks of a group one may say what its environment takes.
+    environments = sorted(
+        {bench["install_group"]: _environment(bench) for bench in sorted(benches, key=_environment)}.values()
+    )
+    legend = f"minutes: of one launch, profile default; disk: of its data; environments: {', '.join(environments)}"
+    lines = text_table(headings, rows, is_text, spare=("disk", "minutes"), width=width)
+    return "\n".join(
+        [*lines, "", *textwrap.wrap(legend, width or WIDTH, break_long_words=False, break_on_hyphens=False)]
+    )
+
+
+def _disk(mib: int | None) -> str:
+    return "" if mib is None else size_text(mib * _MIB)
+
+
+def _environment(bench: Mapping[str, Any]) -> str:
+    """Return the environment of a benchmark with its disk, where that is known, and what stands in for what it lacks."""
+    notes = [*filter(None, (_disk(bench["environment_MiB"]),)), *(f"{shim} by a shim" for shim in bench["shims"])]
+    return f"{bench['install_group']} ({', '.join(notes)})" if notes else str(bench["install_group"])
 
 
 def reference_json(name: str) -> dict[str, Any]:
@@ -128,5 +157,8 @@ def bench_json(bench: BenchmarkConfig) -> dict[str, Any]:
         "install_group": bench.install_group,
         "tags": list(bench.tags),
         "num_machines": bench.num_machines,
-        "about": first_sentence(bench.definition) if isinstance(bench.definition, Path) else "",
+        "about": stands_for(bench.describe.what, bench.definition),
+        "minutes": bench.resources.minutes,
+        "data_MiB": bench.resources.data_mib,
+        "environment_MiB": bench.resources.environment.disk_mib,
     }

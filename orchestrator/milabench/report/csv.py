@@ -158,6 +158,11 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
 
     Where there are curves, two more columns name the point and the metric of their ratios, which come last.
     """
+    return _table(*comparison_rows(comparison))
+
+
+def comparison_rows(comparison: Comparison) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
+    """Return the columns and the rows of a comparison."""
     excluded = dict(comparison.excluded)
     rows = [
         {**_compared(row, side, contrast), "excluded": excluded.get(row.bench, "")}
@@ -185,7 +190,7 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
         for curves in comparison.curves
         for ratio in curves.ratios
     ]
-    return _table((*COMPARED, *(("point", "metric") if comparison.curves else ())), rows)
+    return (*COMPARED, *(("point", "metric") if comparison.curves else ())), rows
 
 
 def render_acceptance(acceptance: Acceptance) -> str:

@@ -1,4 +1,4 @@
-"""Reports on runs as a workbook (report/workbook.py): what a person will check is a formula, the rest are numbers."""
+"""Reports and comparisons as a workbook (report/workbook.py): what a person will check is a formula, the rest are numbers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from milabench.analysis.comparison_model import Comparison
 from milabench.analysis.summary_model import BenchSummary, Summary, validity_words
 from milabench.report import csv
 from milabench.report.model import ordered
@@ -23,14 +24,23 @@ def render(summaries: Sequence[Summary]) -> bytes:
     names = sheet_names([summary.run or "run" for summary in summaries])
     sheets = [_sheet(name, summary) for name, summary in zip(names, summaries, strict=True)]
     (last,) = sheet_names([*names, "all numbers"])[-1:]
-    return workbook_bytes([*sheets, _numbers(last, csv.bench_rows(summaries))])
+    return workbook_bytes([*sheets, _numbers(Sheet(name=last), csv.FIELDS, csv.bench_rows(summaries))])
 
 
-def _numbers(name: str, rows: Sequence[Mapping[str, Any]]) -> Sheet:
-    sheet = Sheet(name=name)
-    sheet.add(*csv.FIELDS, is_head=True)
+def render_comparison(comparison: Comparison) -> bytes:
+    """Return the comparison as a workbook: what it comes to, then its numbers as CSV has them. Raises UsageError."""
+    sheet = Sheet(name="comparison")
+    for line in (comparison.sentence, comparison.differs and f"differs: {comparison.differs}", *comparison.warnings):
+        if line:
+            sheet.add(line)
+    sheet.add()
+    return workbook_bytes([_numbers(sheet, *csv.comparison_rows(comparison))])
+
+
+def _numbers(sheet: Sheet, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Sheet:
+    sheet.add(*columns, is_head=True)
     for row in rows:
-        sheet.add(*(row.get(field) for field in csv.FIELDS))
+        sheet.add(*(row.get(column) for column in columns))
     return sheet
 
 

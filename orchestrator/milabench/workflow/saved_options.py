@@ -13,7 +13,7 @@ from typing import Any
 
 from milabench.analysis.replicates import PrecisionTarget
 from milabench.bench.load import folder_digest
-from milabench.bench.readme import first_sentence
+from milabench.bench.readme import stands_for
 from milabench.errors import RecordError
 from milabench.events.rundir import Run
 from milabench.plan.context import COMMAND
@@ -49,7 +49,7 @@ def save_options(context: CommandContext) -> dict[str, Any]:
             "environ": {name: os.environ[name] for name in settings_overrides(os.environ)},
         },
         "programs": program_digests(context),
-        "about": readme_sentences(context),
+        "about": sentences(context),
         **capsule_entry(context.suite_file),
     }
 
@@ -133,11 +133,11 @@ def is_undecided(run: Run) -> bool:
     return target is not None and target.precision is not None and "replicates" not in run.manifest
 
 
-def readme_sentences(context: CommandContext) -> dict[str, str]:
-    """Return what each benchmark stands for, in the words of its README, where that says it."""
+def sentences(context: CommandContext) -> dict[str, str]:
+    """Return what each benchmark stands for, where its suite or its README says it."""
     # A command without a definition has no folder of its own.
     lines = {
-        bench.config.name: first_sentence(Path(bench.folder))
+        bench.config.name: stands_for(bench.config.describe.what, Path(bench.folder))
         for bench in context.benches
         if bench.config.definition is not None
     }

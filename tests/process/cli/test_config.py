@@ -233,6 +233,9 @@ def test_a_row_of_the_list_has_what_the_documentation_says(milabench: Milabench)
     assert row == {
         "name": "jobs",
         "about": "",  # its folder has no README
+        "minutes": None,
+        "data_MiB": None,
+        "environment_MiB": None,
         "enabled": True,
         "plan": "njobs x 2",
         "weight": 1.0,

@@ -8,6 +8,7 @@ import openpyxl
 import pytest
 from click.testing import CliRunner
 
+from milabench.cli.compare import command as compare
 from milabench.cli.report import command as report
 from milabench.report.workbook import Formula, Sheet, column, sheet_names, workbook_bytes
 from tests.drawn_runs import HOSTILE, system
@@ -61,6 +62,21 @@ def test_a_report_of_runs_recomputes_to_its_own_numbers(tmp_path: Path) -> None:
     assert HOSTILE in names and "index" in names
     row = next(cell.row for cell in second["A"] if cell.value == "index")
     assert book.of(second.title, f"B{row}") == pytest.approx(1.0)  # of the reference beside itself
+
+
+def test_a_comparison_is_a_workbook_of_its_numbers(tmp_path: Path) -> None:
+    old, new = (str(system(tmp_path, name, faster).path) for name, faster in (("old", 1.0), ("new", 1.2)))
+    target = tmp_path / "compare.xlsx"
+    done = CliRunner().invoke(compare, [old, new, "-o", str(target)], standalone_mode=False)
+    assert done.exception is None and done.return_value in (0, 1), done.output
+    page = openpyxl.load_workbook(target)["comparison"]
+    heads = next(row for row in page.iter_rows(values_only=True) if "ratio" in row)
+    rows = [
+        dict(zip(heads, row, strict=True)) for row in page.iter_rows(values_only=True) if row[0] in (HOSTILE, "(index)")
+    ]
+    assert "(index)" in {row["bench"] for row in rows} and all(isinstance(row["ratio"], float) for row in rows[-1:])
+    done = CliRunner().invoke(compare, [old, new, "--tender", "t.yaml", "-o", str(target)], standalone_mode=False)
+    assert "`milabench offers compare`" in str(done.exception)
 
 
 @pytest.mark.parametrize(
