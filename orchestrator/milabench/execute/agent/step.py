@@ -22,11 +22,12 @@ from .procfs import UNKILLABLE_S, Process, describe_processes, holders_of, host_
 from .protocol import RUN_MARKER, STEP_MARKER, Outbox, StepFrames, format_oserror
 from .ring import StepRings
 from .service import Service
+from .spawn import spawn
 from .streams import Listener, ObservationConnection, Output, Source
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set
+    from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
 
     class StepGroups(Protocol):
         """What a step needs of the groups that its agent keeps."""
@@ -62,6 +63,9 @@ if TYPE_CHECKING:
 
         def before_exec(self) -> None:
             """Prepare the child, after fork."""
+
+        def spawn_limits(self) -> Optional[Tuple[int, int]]:
+            """Return the limits on open files of a child that is spawned, not forked; None where it has to be forked."""
 
         def make_step_dir(self, step: str, path: str) -> None:
             """Make the folder of a launch. Raises OSError."""
@@ -119,6 +123,7 @@ class RunningStep:
         self._executed = mmap.mmap(-1, 8)
         self._next: List[str] = []  # the command, while what is to run before it runs
         self._cwd: Optional[str] = None
+        self._is_timed = bool((request.get("config") or {}).get("timed"))
         self._wall_s: Optional[float] = None
         self._removal: List[str] = []  # the engine's command that removes its container, where it is in one
         self._is_removing = False
@@ -188,6 +193,13 @@ class RunningStep:
     def _execute(self, command: List[str]) -> int:
         """Start a command of the step and listen to it; return its pid. Raises what Popen does."""
         self._host_use = host_use()
+        if self._is_timed and (limits := self.host.spawn_limits()):
+            spawned = spawn(command, self._cwd, self._env, self.host.locks.descriptors(), limits)
+            if spawned is not None:
+                pid, output, errors, began_ns = spawned
+                struct.pack_into("q", self._executed, 0, began_ns)
+                self._listen(output, errors)
+                return pid
         process = subprocess.Popen(
             command,
             cwd=self._cwd,
@@ -202,12 +214,16 @@ class RunningStep:
         process.returncode = 0  # we reap it ourselves: keep its destructor from asking
         assert process.stdout is not None
         assert process.stderr is not None
-        for stream, name in ((process.stdout, "stdout"), (process.stderr, "stderr")):
-            fd = os.dup(stream.fileno())
-            stream.close()
+        copies = [os.dup(stream.fileno()) for stream in (process.stdout, process.stderr)]
+        process.stdout.close()
+        process.stderr.close()
+        self._listen(*copies)
+        return process.pid
+
+    def _listen(self, output: int, errors: int) -> None:
+        for fd, name in ((output, "stdout"), (errors, "stderr")):
             widen_pipe(fd, READ_BYTES)
             self._outputs.append(Output(self, fd, name))
-        return process.pid
 
     def _before_exec(self) -> None:
         self.host.before_exec()

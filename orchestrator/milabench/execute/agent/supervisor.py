@@ -28,7 +28,7 @@ from .step_dir import StepDir
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
+    from typing import Any, Dict, List, Optional, Tuple
 
     from .event_loop import Timer
 
@@ -241,6 +241,13 @@ class Agent:
         resource.setrlimit(resource.RLIMIT_NOFILE, self._file_limits)
         if self._cgroup is not None:
             self._cgroup.enter()
+
+    def spawn_limits(self) -> Optional[Tuple[int, int]]:
+        """Return the limits on open files of a child that is spawned, not forked; None where it has to be forked.
+
+        It does not die with us: the guard ends it, or the sweep of whoever started us.
+        """
+        return self._file_limits if self._cgroup is None else None
 
     # -- requests
 
