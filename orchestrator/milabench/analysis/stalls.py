@@ -48,30 +48,39 @@ class Rhythm:
         return tuple(event.start for event in self.events)
 
     @property
+    def is_short(self) -> bool:
+        """Whether it is too short to be cut to whole periods: the ends of one or two epochs."""
+        return len(self.events) < _LEAST_RHYTHM
+
+    @property
     def period(self) -> float:
         """Steps from one to the next, on average."""
         return (self.starts[-1] - self.starts[0]) / (len(self.starts) - 1)
 
     def whole_periods(self) -> tuple[int, int] | None:
         """Return the steps from the first to the last, whole periods; None where a part of one changes nothing."""
-        return (self.starts[0], self.starts[-1]) if self.share > _PART_MATTERS else None
+        return (self.starts[0], self.starts[-1]) if self.share > _PART_MATTERS and not self.is_short else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stalls:
-    """The stalls of a window in order, and the rhythm beside them."""
+    """The stalls of a window in order, the rhythm beside them, and all long steps that are the program's."""
 
     events: tuple[Stall, ...] = ()
     rhythm: Rhythm | None = None
+    regular: tuple[Stall, ...] = ()
 
 
 def stalls(
-    cycles: Sequence[float], items: Sequence[float] | None = None, order: OrderStatistics | None = None
+    cycles: Sequence[float],
+    items: Sequence[float] | None = None,
+    order: OrderStatistics | None = None,
+    epochs: Sequence[int] = (),
 ) -> Stalls:
     """Find the stalls of a window: `cycles` from the begin of each step to that of the next, `items` of each where they differ.
 
     A step is long only when it is long for its items, too: a large batch is no stall. `order` is that of the cycles, where it is
-    known.
+    known. `epochs` are the steps with which an epoch begins: where these are long, that is known rhythm, however unlike they are.
     """
     excess = _excess(cycles, order)
     if items is not None and excess:
@@ -84,18 +93,32 @@ def stalls(
         Stall(start=run.start, stop=run.stop, excess=math.fsum(excess.get(index, 0.0) for index in run))
         for run in _runs(excess)
     ]
-    regular = _regular(events)
-    single = [event for event in events if event not in regular]
-    if not regular:
-        return Stalls(events=tuple(single))
-    # One that took far longer than the others of the rhythm has a stall in it.
-    usual = median([event.excess for event in regular])
-    longer = [event for event in regular if event.excess > 2 * usual]
-    single += [replace(event, excess=event.excess - usual) for event in longer]
-    rhythm = [replace(event, excess=usual) if event in longer else event for event in regular]
+    known = _of_epochs(events, epochs, len(cycles))
+    others = [event for event in events if event not in known]
+    regular = _regular(others)
+    single = [event for event in others if event not in regular]
+    rhythms = []
+    for alike in filter(None, (known, regular)):
+        # One that took far longer than the others of the rhythm has a stall in it.
+        usual = median([event.excess for event in alike])
+        longer = [event for event in alike if event.excess > 2 * usual]
+        single += [replace(event, excess=event.excess - usual) for event in longer]
+        rhythm = [replace(event, excess=usual) if event in longer else event for event in alike]
+        rhythms.append(_rhythm(rhythm, math.fsum(cycles)))
     return Stalls(
-        events=tuple(sorted(single, key=lambda event: event.start)), rhythm=_rhythm(rhythm, math.fsum(cycles))
+        events=tuple(sorted(single, key=lambda event: event.start)),
+        rhythm=max(rhythms, key=lambda rhythm: rhythm.share_of_all, default=None),
+        regular=tuple(event for rhythm in rhythms for event in rhythm.events),
     )
+
+
+def _of_epochs(events: Sequence[Stall], epochs: Sequence[int], count: int) -> Sequence[Stall]:
+    """Return the stalls in which an epoch begins; none where most epochs of these steps begin without one, or last a few."""
+    if len(epochs) * _LEAST_PERIOD > count:
+        return []
+    begins = set(epochs)
+    known = [event for event in events if not begins.isdisjoint(range(event.start, event.stop))]
+    return known if 2 * len(known) >= len(epochs) else []
 
 
 def _excess(durations: Sequence[float], order: OrderStatistics | None = None) -> dict[int, float]:

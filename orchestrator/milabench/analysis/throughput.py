@@ -140,7 +140,9 @@ def launch_throughput(
     if throughput is None:
         return None
     left_out = math.fsum([*(part.items() for part in parts), *(-part.items() for part in counted.parts)])
-    faster = math.log(throughput.steps_rate / throughput.value) if throughput.steps_rate else 0.0
+    # Between epochs a program validates or starts its workers: of these gaps only a part of a period is uncertain.
+    explained = -math.log1p(-counted.epoch_gaps) - counted.part_of_period
+    faster = math.log(throughput.steps_rate / throughput.value) - explained if throughput.steps_rate else 0.0
     clocks = max(map(_clocks_apart, counted.parts))
     throughput = replace(
         throughput,
@@ -160,12 +162,18 @@ def launch_throughput(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Counted:
-    """What counts of each rank's window, and what was seen on the slowest one."""
+    """What counts of each rank's window, and what was seen on the slowest one.
+
+    `epoch_gaps` is the share of its time between epochs; `part_of_period` by how much one end of an epoch more or less would
+    change the rate, where the window holds too few to be cut to whole periods.
+    """
 
     parts: Sequence[Part]
     steady: Steadiness | None = None
     profile: WindowProfile | None = None
     period: float | None = None
+    epoch_gaps: float = 0.0
+    part_of_period: float = 0.0
 
 
 def _counted(parts: Sequence[Part], pauses: Sequence[Pause], *, is_complete: bool) -> _Counted:
@@ -178,15 +186,36 @@ def _counted(parts: Sequence[Part], pauses: Sequence[Pause], *, is_complete: boo
         steady = steadiness(durations, slowest.order(durations), 0.0)
     if steady is not None and steady.settled_at and is_complete:
         parts, slowest = [part.after(steady.settled_at) for part in parts], slowest.after(steady.settled_at)
+    return replace(_in_whole_periods(parts, slowest, pauses, is_complete=is_complete), steady=steady)
+
+
+def _in_whole_periods(parts: Sequence[Part], slowest: Part, pauses: Sequence[Pause], *, is_complete: bool) -> _Counted:
+    """Leave out of a complete window what is more than whole periods of a rhythm."""
     cycles = slowest.cycles(merged(pauses))
-    standing = Stalls() if cycles is None else stalls(cycles.ns, cycles.items)
+    standing = Stalls() if cycles is None else stalls(cycles.ns, cycles.items, epochs=cycles.epochs)
     profile = None if cycles is None else window_profile(cycles.ns, cycles.items, standing)
     rhythm = standing.rhythm
     whole = rhythm.whole_periods() if rhythm is not None and is_complete else None
     if whole is not None and cycles is not None:
         span = TimeSpan(*(cycles.begins_ns[number] for number in whole))
-        parts = [part for each in parts if len(part := each.within(span))]
-    return _Counted(parts=parts, steady=steady, profile=profile, period=rhythm.period if rhythm and whole else None)
+        parts, slowest = [part for each in parts if len(part := each.within(span))], slowest.within(span)
+    return _Counted(
+        parts=parts,
+        profile=profile,
+        period=rhythm.period if rhythm and whole else None,
+        epoch_gaps=_gaps_share(slowest, pauses),
+        part_of_period=-math.log1p(-rhythm.share) if rhythm is not None and rhythm.is_short else 0.0,
+    )
+
+
+def _gaps_share(part: Part, pauses: Sequence[Pause]) -> float:
+    """Return the share of a part's time that lies between epochs, without pauses."""
+    gaps = part.epoch_gaps()
+    if not gaps:
+        return 0.0
+    both = merged([*gaps, *pauses])  # what is in one of the two, less the pauses
+    gaps_ns = sum(span.stop_ns - span.start_ns for span in both) - sum(s.stop_ns - s.start_ns for s in merged(pauses))
+    return min(0.9, gaps_ns / 1e9 / _wall(part, pauses).seconds)
 
 
 def _with_doubts(throughput: Throughput | None, *doubts: Reason) -> Throughput | None:

@@ -73,8 +73,7 @@ def window_profile(cycles: Sequence[float], items: Sequence[float] | None, stand
         return None
     total, excess = math.fsum(cycles), [event.excess for event in standing.events]
     disturbing = 1 - _share_of_program(excess)
-    rhythm = standing.rhythm.events if standing.rhythm is not None else ()
-    for share, events in ((disturbing, standing.events), (1.0, rhythm)):
+    for share, events in ((disturbing, standing.events), (1.0, standing.regular)):
         for event in events:
             for index in range(event.start, event.stop):
                 rest[index] -= share * event.excess / (event.stop - event.start)

@@ -82,13 +82,14 @@ class Cycles:
     """Times from the end of one step to that of the next, in ns, or of `size` steps where there are very many.
 
     A gap belongs to the step after it, as in `Part.spans`. `begins_ns` is when each began; `items` what was done in each, None
-    where every step does as much.
+    where every step does as much. `epochs` are the numbers of those with which an epoch begins.
     """
 
     size: int
     ns: list[int] = field(default_factory=list)
     begins_ns: list[int] = field(default_factory=list)
     items: list[float] | None = None
+    epochs: list[int] = field(default_factory=list)
 
 
 class Part:
@@ -175,6 +176,7 @@ class Part:
             return None
         size = math.ceil(len(self) / _CYCLES) or 1
         cycles = Cycles(size=size, items=None if self.items_each is not None else [])
+        epochs = self._epoch_begins()
         for indices, span in zip(self._ranges, spans, strict=True):
             starts = range(indices.start, indices.stop, size)
             bounds = [span.start_ns, *(self._end_ns(start - 1) for start in starts[1:]), span.stop_ns]
@@ -186,12 +188,24 @@ class Part:
                 while index < len(own) and bounds[index] < pause.stop_ns:
                     own[index] -= max(0, min(bounds[index + 1], pause.stop_ns) - max(bounds[index], pause.start_ns))
                     index += 1
+            cycles.epochs.extend(len(cycles.ns) + (at - indices.start) // size for at in epochs if at in indices)
             cycles.ns.extend(own)
             cycles.begins_ns.extend(bounds[:-1])
             if cycles.items is not None:
                 stops = [*starts[1:], indices.stop]
                 cycles.items.extend(math.fsum(self.series.n[i:j]) for i, j in zip(starts, stops, strict=True))
         return cycles
+
+    def epoch_gaps(self) -> list[TimeSpan]:
+        """Return the times between the end of an epoch and the begin of the next."""
+        begins = (index for index in self._epoch_begins() if any(index in indices for indices in self._ranges))
+        gaps = (TimeSpan(self._end_ns(index - 1), self.series.t0_ns[index]) for index in begins)
+        return [gap for gap in gaps if gap.start_ns < gap.stop_ns]
+
+    def _epoch_begins(self) -> list[int]:
+        """Return the indices in the series of the entries that follow the end of an epoch."""
+        ends = (indices for indices, is_end in self.series.epoch_end.runs() if is_end)
+        return [index + 1 for indices in ends for index in indices]
 
     def overlap_ns(self, span: TimeSpan) -> int:
         """Return the nanoseconds that the steps themselves have in common with a span."""

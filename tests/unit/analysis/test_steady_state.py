@@ -200,7 +200,8 @@ def test_a_gap_between_epochs_is_in_the_number_and_named() -> None:
     assert gapped.value == pytest.approx(800 / (math.fsum(values) + 0.5))
     assert gapped.steps_rate == pytest.approx(800 / math.fsum(values))
     assert gapped.doubts == ()
-    assert gapped.effects["gaps"] == pytest.approx(math.log1p(0.5 / math.fsum(values)))
+    # One end of an epoch in a window: by its whole share.
+    assert gapped.effects["gaps"] == pytest.approx(math.log1p(0.5 / math.fsum(values)), rel=0.01)
 
 
 def test_a_device_may_fill_the_gap_between_epochs_with_what_the_host_has_queued() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -274,3 +275,54 @@ def test_compact_records_come_to_the_same_as_general_ones(tmp_path: Path) -> Non
     wall_s = (12 * 1.0 + 11 * 0.05) - 0.2 - 0.03
     assert single.value == pytest.approx(960 / wall_s)
     assert math.isclose(single.totals[0].step_seconds, 12.0 - 0.2, rel_tol=1e-9)
+
+
+def loader_launch(seed: int, epoch: int, *, is_known: bool = True, frozen_at: int = -1) -> Throughput:
+    """700 steps of 50 ms in epochs; each end takes a validation of 0.3 to 1.5 s, and workers that start in 0.1 to 0.3 s."""
+    chance, now, events = random.Random(seed), 0.0, []
+    for index in range(700):
+        lasted_s = 0.05 * chance.gauss(1, 0.02) + (3.0 if index == frozen_at else 0.0)
+        if index and (index + 37) % epoch == 0:
+            now += chance.uniform(0.3, 1.5)
+            lasted_s += chance.uniform(0.1, 0.3)
+        is_end = is_known and (index + 38) % epoch == 0
+        events.append(step(now, lasted_s, **({"epoch_end": True} if is_end else {})))
+        now += lasted_s
+    return rate([asked(steps=60), window(0.0, now), *events])
+
+
+@pytest.mark.parametrize("epoch", [100, 300, 500])
+@pytest.mark.parametrize("seed", range(3))
+def test_known_ends_of_epochs_are_a_rhythm_however_unlike_and_few_they_are(epoch: int, seed: int) -> None:
+    found = loader_launch(seed, epoch)
+    assert found.profile is not None
+    assert (found.profile.stalled, found.profile.slowed, found.effects["gaps"]) == (0, 0, 0)
+    other = loader_launch(seed, epoch, is_known=False)
+    assert other.profile is not None
+    assert max(other.profile.stalled, other.effects["gaps"]) > 0.01
+
+
+def test_a_freeze_between_known_ends_of_epochs_is_a_stall() -> None:
+    found = loader_launch(1, 100, frozen_at=333)
+    assert found.profile is not None
+    assert found.profile.stalled == pytest.approx(3.0 / 43, rel=0.2)
+    assert found.period == 100
+
+
+def test_one_end_of_an_epoch_that_holds_much_of_a_window_leaves_its_share_uncertain() -> None:
+    """Whether the window holds one such end or none is chance: 2 s of 12."""
+    events = epochs(2, 50, gap_s=2.0)
+    found = rate([asked(steps=60), window(0.0, 13.0), *events])
+    assert found.effects["gaps"] == pytest.approx(-math.log1p(-2 / 12), rel=1e-6)
+
+
+def test_a_long_step_where_epochs_of_a_few_steps_end_is_a_stall() -> None:
+    """A loop that is called again and again has an end every few steps, of which nearly all take no time."""
+    events, now = [], 0.0
+    for index in range(600):
+        lasted_s = 0.05 + (3.0 if index in (100, 350) else 0.0)
+        events.append(step(now, lasted_s, **({"epoch_end": True} if index % 5 == 4 else {})))
+        now += lasted_s
+    found = rate([asked(steps=60), window(0.0, now), *events])
+    assert found.profile is not None
+    assert found.profile.stalled == pytest.approx(-math.log1p(-6 / 36), rel=0.01)
