@@ -142,7 +142,10 @@ class _ReaderInTime(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int | None:
-        self._connection.settimeout(max(1e-3, self._deadline - time.monotonic()))
+        left = self._deadline - time.monotonic()
+        if left <= 0:  # what is always there to be read would never run into the timeout of a read
+            raise TimeoutError(f"no whole answer within {ANSWER_S:g} s")
+        self._connection.settimeout(left)
         return self._raw.readinto(buffer)
 
     def close(self) -> None:
