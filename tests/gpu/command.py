@@ -33,10 +33,13 @@ class Said:
 def milabench(verb: str, *words: str, timeout_s: float | None = None, **environ: str) -> Said:
     """Give one command; what it says is shown, too."""
     base = os.environ.get(BASE) or os.environ.get("TMPDIR", "/tmp")
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("MILABENCH_")}
+    is_ours = (
+        "MILABENCH_LOCK_DIR",
+    )  # who else uses the devices is found there: a command that finds them held says so
+    kept = {name: text for name, text in os.environ.items() if name in is_ours or not name.startswith("MILABENCH_")}
     wheels = os.environ.get("GPU_WHEELS")
     cache = {"XDG_CACHE_HOME": f"{wheels}/cache"} if wheels else {}
-    env = {**kept, "MILABENCH_BASE": base, "MILABENCH_WAIT": "1", **cache, **environ}
+    env = {**kept, "MILABENCH_BASE": base, **cache, **environ}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "milabench", verb, *words],
         cwd=ROOT,
