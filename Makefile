@@ -80,7 +80,7 @@ quickstart: ready
 # How long it takes says `run` before it begins; how each number is judged says its end.
 qualify: ready
 	@echo "== milabench run --profile default: leave the machine alone meanwhile"
-	@$(MILABENCH) run --config $(CONFIG) --base $(BASE) --profile default --run-name qualify
+	@$(MILABENCH) run --config $(CONFIG) --base $(BASE) --profile default --budget 20m --run-name qualify
 
 demo-cluster: $(VENV)/.installed
 	@$(BIN)/python tests/ssh/demo_cluster.py --base $(BASE) --config $(CLUSTER)

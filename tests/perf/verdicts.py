@@ -21,19 +21,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median, stdev
 
-from milabench.analysis.bench_summary import with_rate
+from milabench.analysis.bench_summary import undisturbed, with_rate
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import System
-from milabench.analysis.intervals import t_quantile
+from milabench.analysis.intervals import LEAST_LAUNCHES, t_quantile
+from milabench.analysis.replicates import MOST_LAUNCHES
 from milabench.analysis.score import Score
 from milabench.analysis.series import CompactSeries
 from milabench.analysis.summary_model import BenchSummary, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput, launch_throughput
 from milabench.analysis.uncertainty import CONFIDENCE, CONFIDENCE_OF_STOPPED
 from milabench.analysis.windows import Window
+from milabench.workflow.estimate import imprecise_benches
 
 STEP_NS = 10_000_000
-PRECISION, MOST_LAUNCHES = 0.05, 10
+PRECISION = 0.05
 Durations = list[float]
 
 
@@ -232,7 +234,7 @@ def measured(steps: Sequence[float]) -> Throughput:
 
 def launch(rng: random.Random, cell: Cell, trial: Trial) -> Throughput:
     """Return what the analysis makes of one launch of a cell; the undisturbed rate is 100 items/s."""
-    slowed = rng.uniform(0, 0.2) if cell.what == "contended" else 0.0
+    slowed = rng.uniform(0, 0.2) if cell.what == "contended" and trial.index < cell.hit else 0.0
     steps = window(rng, cell, level(rng, cell) + math.log1p(-slowed * rng.random()))
     if trial.index < cell.hit:
         steps = disturbed(steps, cell.what, rng, trial)
@@ -242,15 +244,23 @@ def launch(rng: random.Random, cell: Cell, trial: Trial) -> Throughput:
     return replace(throughput, effects={**throughput.effects, "others": others})
 
 
-def bench(launches: Sequence[Throughput], confidence: float = CONFIDENCE, name: str = "cell") -> BenchSummary:
+def bench(
+    launches: Sequence[Throughput],
+    confidence: float = CONFIDENCE,
+    name: str = "cell",
+    most_others: float | None = None,
+) -> BenchSummary:
     """Return the benchmark of these launches, with its number and its uncertainty."""
     processes = tuple(
         ReplicateResult(steps=(f"{name}.R{index}",), slot="", repeat=index, throughput=each)
         for index, each in enumerate(launches)
     )
     counts = {"planned": len(launches), "passed": len(launches)}
+    processes = undisturbed(processes, most_others)
     summary = BenchSummary(bench=name, outcome="passed", counts=counts, processes=processes, validity="valid")
-    return with_rate(summary, 1, confidence)
+    summary = with_rate(summary, 1, confidence)
+    assert summary.uncertainty is not None
+    return replace(summary, uncertainty=replace(summary.uncertainty, asked=PRECISION))
 
 
 def bounds(summary: BenchSummary) -> tuple[float, float]:
@@ -312,25 +322,30 @@ def cell_rows(trials: int, rng: random.Random) -> Iterator[str]:
     yield from totals
 
 
-def stopped(cell: Cell, trials: int, rng: random.Random) -> tuple[float, float]:
-    """Return (coverage, mean number of launches) where launches are added until they are precise, or ten."""
-    hits = count = 0
+def stopped(cell: Cell, trials: int, rng: random.Random) -> tuple[float, float, float]:
+    """Return (coverage, mean number of launches, share that is precise) where what is imprecise is measured on."""
+    hits = count = precise = 0
     for _ in range(trials):
         phase, launches = rng.uniform(0.3, 0.45), list[Throughput]()
         while True:
             launches.append(launch(rng, cell, Trial(phase, len(launches), MOST_LAUNCHES)))
-            if len(launches) < 3:
+            if len(launches) < LEAST_LAUNCHES:
                 continue
-            low, high = bounds(bench(launches, CONFIDENCE_OF_STOPPED))
-            if len(launches) == MOST_LAUNCHES or (high - low) / 2 <= PRECISION:
+            known = bench(launches, CONFIDENCE_OF_STOPPED, most_others=PRECISION)
+            run = Summary(verdict="passed", benchmarks=(known,), score=Score())
+            if len(launches) == MOST_LAUNCHES or not imprecise_benches(run, PRECISION):
                 break
+        low, high = bounds(known)
         hits, count = hits + (low <= 1 <= high), count + len(launches)
-    return hits / trials, count / trials
+        precise += known.uncertainty is not None and known.uncertainty.is_enough
+    return hits / trials, count / trials, precise / trials
 
 
 def sequential_rows(trials: int, rng: random.Random) -> Iterator[str]:
     """Yield the table of the stopping rule, line by line."""
     yield f"launches added until precise to {PRECISION:.0%}, {MOST_LAUNCHES} at most (Student's t at {CONFIDENCE_OF_STOPPED:.1%})"
+    yield "  n steps         launches wander AR(1)         disturbance   covers launches  precise"
+    rows = list[float]()
     cells = [Cell(3, 60, "normal", sd, 0, 0.5) for sd in (0.01, 0.03, 0.05, 0.07, 0.1, 0.15)]
     cells += [
         Cell(3, 60, "heavy", 0.05, 0, 0.5),
@@ -338,9 +353,13 @@ def sequential_rows(trials: int, rng: random.Random) -> Iterator[str]:
         Cell(3, 60, "normal", 0.05, 0.02, 0.5),
     ]
     cells += [Cell(3, 60, "normal", 0.02, 0, 0.5, what, 10) for what in ("stalls", "middle", "load", "contended")]
+    cells += [Cell(3, 60, "normal", 0.02, 0, 0.5, what, 1) for what in ("stalls", "middle", "load", "contended")]
+    cells += [Cell(3, 60, "three", 0.003, 0, 0.5), Cell(3, 60, "normal", 0.01, 0.02, 0.5, "drift", 10)]
     for cell in cells:
-        share, count = stopped(cell, trials, rng)
-        yield f"{cell} {share:>8.1%} {count:>5.1f} launches" + ("  < 90 %" if share < 0.9 else "")
+        share, count, precise = stopped(cell, trials, rng)
+        rows.append(share)
+        yield f"{cell} {share:>8.1%} {count:>5.1f} {precise:>8.0%}" + ("  < 90 %" if share < 0.9 else "")
+    yield f"covered {fmean(rows):.1%} on average, {min(rows):.1%} at least"
 
 
 def printed_run(rng: random.Random, cell: Cell, rates: Sequence[float], digits: int) -> Summary:

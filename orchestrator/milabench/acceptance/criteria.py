@@ -12,7 +12,7 @@ from functools import cache
 from typing import Annotated, Any, Literal
 
 from milabench.analysis.serving_model import POINT_METRICS
-from milabench.config.kinds import INVALID, Key, Kind, MapOf, Record, ValueParser, key, keys_of, record_of
+from milabench.config.kinds import INVALID, Key, Kind, MapOf, Record, ShareText, ValueParser, key, keys_of, record_of
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.source_map import Located, SourceLocation, display_value
 from milabench.config.yaml_reader import decode_text, parse_document
@@ -21,7 +21,6 @@ Quantity = Literal["rate", "system", "first_step", "memory_peak", "energy"]
 
 _BOUND = re.compile(r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<rest>.*)\Z", re.DOTALL)
 _REFERENCE = re.compile(r"(?:x|\*|×)\s*reference\Z")
-_PERCENT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*%")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,20 +71,6 @@ class _BoundText(Kind):
 
     def json_schema(self) -> dict[str, Any]:
         return {"anyOf": [self.schema, {"type": "number", "minimum": 0}]} if self.units == "" else dict(self.schema)
-
-
-class ShareText(Kind):
-    """A share of one, or a percentage."""
-
-    expected = "a share such as '3 %' or 0.03"
-    schema: Mapping[str, Any] = {
-        "anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": r"^[0-9.]+ *%$"}]
-    }
-
-    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
-        match = _PERCENT.fullmatch(str(node.value).strip())
-        value = node.value if match is None else float(match[1]) / 100
-        return float(value) if _is_number(value) and 0 <= value <= 1 else parser.expected(self.expected, node, path)
 
 
 class _Confidence(Kind):

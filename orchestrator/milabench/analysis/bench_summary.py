@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from milabench.analysis.case_sets import cases_of
-from milabench.analysis.intervals import log_t_interval
+from milabench.analysis.intervals import LEAST_LAUNCHES, log_t_interval
 from milabench.analysis.job_mix import Costs
 from milabench.analysis.measure import Measurement, Metric
 from milabench.analysis.milabench13 import BenchFigures, StepFigures
@@ -53,7 +53,8 @@ class RunConditions:
     `is_short`: measured with the quick profile, so that its numbers are only indications. `is_mixed`: the run was resumed
     although suite, system or environments had changed. `costs` are those of the system, as far as they are declared.
     `is_of_milabench13`: the records are those of milabench 1.3. `precision` is the uncertainty asked for, relative, None where
-    none was; `confidence` that of `uncertainty_of`.
+    none was; `confidence` that of `uncertainty_of`. `most_others`: launches of which others may have taken more than this share
+    are measured again, and are in no number.
     """
 
     is_short: bool = False
@@ -64,6 +65,7 @@ class RunConditions:
     is_of_milabench13: bool = False
     precision: float | None = None
     confidence: float = CONFIDENCE
+    most_others: float | None = None
 
 
 def bench_summary(name: str, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
@@ -71,10 +73,11 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
     results = with_shared_energy(results, conditions.clocks)
     curves = curves_by_step(results, conditions.costs, conditions.clocks)
     serving = over_launches(results, curves, conditions.costs.currency)
-    processes = at_best_point(tuple(_processes(results)), curves, serving)
+    everything = at_best_point(tuple(_processes(results)), curves, serving)
+    processes = undisturbed(everything, conditions.most_others)
     passed = [result for result in results if result.outcome == "passed"]
     outcomes = {result.outcome for result in results}
-    metrics = (*map(rate_to_json, processes), *_metrics_json(passed))
+    metrics = (*map(rate_to_json, everything), *_metrics_json(passed))
     summary = BenchSummary(
         bench=name,
         outcome=next(outcome for outcome in _WORST_FIRST if outcome in outcomes),
@@ -95,13 +98,30 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
         skipped=tuple(Skip(step=r.step.id, detail=r.detail) for r in results if r.outcome == "skipped"),
         flaky=tuple(Flaky(step=r.step.id, attempt=r.attempt, others=r.others) for r in results if r.is_flaky),
         validations=tuple(validation_json(verdict) for result in results for verdict in result.verdicts),
-        messages=_messages(results, serving),
+        messages=(*_messages(results, serving), *_disturbed(everything, processes)),
         metrics=metrics,
         milabench13=_figures_of_1_3(results) if conditions.is_of_milabench13 else None,
     )
     slots = {(result.step.repeat, slot_of(result.step)) for result in results}
     instances = max(Counter(repeat for repeat, _ in slots).values(), default=0)
     return _judged(with_rate(summary, instances, conditions.confidence), results, conditions)
+
+
+def undisturbed(processes: Sequence[ReplicateResult], most_others: float | None) -> tuple[ReplicateResult, ...]:
+    """Return the replicates of launches of which others took no more than this share, where they are three; else all."""
+    disturbed = {
+        each.repeat for each in processes if each.throughput.effects.get("others", 0.0) > (most_others or math.inf)
+    }
+    calm = tuple(each for each in processes if each.repeat not in disturbed)
+    return calm if len({each.repeat for each in calm}) >= LEAST_LAUNCHES else tuple(processes)
+
+
+def _disturbed(everything: Sequence[ReplicateResult], processes: Sequence[ReplicateResult]) -> Iterator[str]:
+    kept = {each.repeat for each in processes}
+    for each in everything:
+        if each.repeat not in kept:
+            share = each.throughput.effects.get("others", 0.0)
+            yield f"{each.steps[0]}: others may have taken {share:.0%}: measured again, and not in the number"
 
 
 def _wall_s(results: Iterable[StepResult]) -> float | None:

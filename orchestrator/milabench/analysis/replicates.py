@@ -1,16 +1,16 @@
-"""How many processes a precision takes, computed once from a pilot (Stein's two stages); docs/explanation/methodology.md, 1.0."""
+"""How many processes a precision takes, and what a time allows of them; docs/explanation/methodology.md, 1.0."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from milabench.analysis.intervals import LEAST_LAUNCHES, normal_quantile, t_tail
-from milabench.analysis.sample_statistics import log_stdev
+from milabench.analysis.intervals import normal_quantile, t_tail
 
-PILOT_LAUNCHES = 5
+MOST_LAUNCHES = 10
+"""Of a benchmark that is measured on until it is precise, where no budget says how long to go on."""
 PRECISIONS: Mapping[str, float | None] = {"quick": None, "default": 0.05, "rigorous": 0.02}
 """The uncertainty that a profile asks of each number, relative; a first look asks nothing."""
 MOST_REPLICATES = 10_000  # nobody runs so many; a spread that asks for more is a fault, not a spread
@@ -57,80 +57,79 @@ def _least(log_spread: float, precision: float, level: float, means: Literal[1, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrecisionTarget:
-    """How well each mean should be known, as the relative half-width of its 95 % interval, and the seconds for all of it.
+    """The uncertainty that each number should have, relative, and the seconds for all launches.
 
-    Without a precision the budget only trims what would be run anyway.
+    Benchmarks are measured on until they are precise: up to `budget_s`, else up to ten launches and `most_s`, the time that the
+    estimate gave beforehand. Without a precision the budget only trims what would be run anyway.
     """
 
     precision: float | None = None
     budget_s: float | None = None
+    most_s: float | None = None
+
+    @property
+    def most_launches(self) -> int:
+        """How often a benchmark is launched at most."""
+        return MOST_LAUNCHES if self.budget_s is None else MOST_REPLICATES
+
+    @property
+    def limit_s(self) -> float | None:
+        """The seconds that all launches may take together; None without a limit."""
+        return self.most_s if self.budget_s is None else self.budget_s
 
     def to_json(self) -> dict[str, float | None]:
-        """Return `{"precision", "budget_s"}`, as manifest and summary have it."""
+        """Return its fields, as manifest and summary have them."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pilot:
-    """What the pilot of a benchmark showed: a rate (of a pair: a ratio) for each launch, and the seconds of one replicate.
-
-    Concurrent instances are one launch: they share whatever that launch had.
-    """
-
-    rates: Sequence[float]
-    replicate_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Replicates:
-    """How often a benchmark is run: `wanted` for the aim, `planned` within the budget; None where no pilot says."""
+    """How often a benchmark is run: `wanted` by the profile or the user, None while it is measured on, and `planned`."""
 
-    wanted: int | None
     planned: int
-    log_spread: float | None = None
+    wanted: int | None = None
 
     @property
     def is_capped(self) -> bool:
         """Whether the budget does not reach for what is wanted."""
         return self.wanted is not None and self.planned < self.wanted
 
-    def to_json(self) -> dict[str, float | None]:
-        """Return `{"wanted", "planned", "log_spread"}`, as manifest and summary have it."""
+    def to_json(self) -> dict[str, int | None]:
+        """Return `{"planned", "wanted"}`, as manifest and summary have it."""
         return asdict(self)
 
 
-def replicates(
-    pilots: Mapping[str, Pilot], *, precision: float, budget_s: float | None = None, pilot: int = PILOT_LAUNCHES
-) -> dict[str, Replicates]:
-    """Return the number of replicates of each benchmark, the pilot's among them, which stays fixed from here on.
-
-    `budget_s` is what is left after the pilot. A benchmark of which fewer than three launches have a rate stays at its
-    pilot.
-    """
-    spreads = {
-        name: log_stdev(seen.rates) if len(seen.rates) >= LEAST_LAUNCHES else None for name, seen in pilots.items()
-    }
-    wanted = {
-        name: None if spread is None else max(pilot, processes_for(spread, precision))
-        for name, spread in spreads.items()
-    }
-    seconds = {name: seen.replicate_s for name, seen in pilots.items()}
-    planned = within({name: n or pilot for name, n in wanted.items()}, seconds, budget_s, behind=pilot)
-    return {name: Replicates(wanted=n, planned=planned[name], log_spread=spreads[name]) for name, n in wanted.items()}
-
-
-def within(
-    wanted: Mapping[str, int], seconds: Mapping[str, float], budget_s: float | None, *, behind: int = 0
+def next_block(
+    launches: Mapping[str, int],
+    imprecise: Mapping[str, float],
+    seconds: Mapping[str, float],
+    spent_s: float,
+    target: PrecisionTarget,
 ) -> dict[str, int]:
-    """Return what a budget leaves of the replicates wanted; `behind` of each have been run, `seconds` is what one takes.
+    """Return the launches of each benchmark after one more block, the same where nothing more is to be measured.
+
+    `imprecise` has the uncertainty of each benchmark that is not as precise as asked, infinite where it is not known; `seconds`
+    what one launch takes, `spent_s` what all have taken. Where not all fit into the time, the least precise come first.
+    """
+    left = math.inf if target.limit_s is None else target.limit_s - spent_s
+    planned = dict(launches)
+    for name in sorted(imprecise, key=lambda name: (-imprecise[name], name)):
+        more = max(1, launches[name] // MOST_LAUNCHES)  # decisions read all records: of many launches not after each
+        cost = more * seconds.get(name, 0.0)
+        if launches[name] < target.most_launches and cost <= left:
+            planned[name] += more
+            left -= cost
+    return planned
+
+
+def within(wanted: Mapping[str, int], seconds: Mapping[str, float], budget_s: float) -> dict[str, int]:
+    """Return what a budget leaves of the replicates wanted; `seconds` is what one takes.
 
     It is spent block by block, as the run will: a block in which every benchmark that still wants one has a replicate is
     either paid for as a whole, or is the first that is not run.
     """
-    if budget_s is None:
-        return dict(wanted)
-    blocks, left = behind, budget_s
-    while blocks < max(wanted.values(), default=behind):
+    blocks, left = 0, budget_s
+    while blocks < max(wanted.values(), default=0):
         left -= math.fsum(seconds[name] for name, n in wanted.items() if n > blocks)
         if left < 0:
             break

@@ -15,6 +15,7 @@ from milabench.analysis.replicates import PRECISIONS
 from milabench.analysis.score import Score, ScoreEntry, score
 from milabench.analysis.step_results import ChecksOf, CourseOf, StepResult, planned_steps, step_result, unchecked
 from milabench.analysis.summary_model import BenchSummary, JobSummary, Summary
+from milabench.analysis.uncertainty import CONFIDENCE, CONFIDENCE_OF_STOPPED
 from milabench.events.attempts import attempts
 from milabench.events.rundir import Run
 from milabench.events.shares import Share
@@ -36,15 +37,7 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
     for result in results:
         by_bench.setdefault(result.step.bench, []).append(result)
     aim = _numbers(run.manifest.get("aim"))
-    conditions = RunConditions(
-        precision=aim.get("precision") or PRECISIONS.get(profile, PRECISIONS["default"]),
-        is_short=profile == "quick",
-        is_mixed=any(entry.get("run") == "mixed" for entry in run.journal),
-        has_accelerators=as_mapping(run.manifest.get("system")).get("arch") != "cpu",
-        clocks=_shared_clocks(run.journal),
-        costs=costs_of(as_mapping(run.manifest.get("costs"))),
-        is_of_milabench13=run.is_of_milabench13,
-    )
+    conditions = _conditions(run, profile, aim.get("precision"))
     system = described_system(run.manifest, measured)
     benches = [bench_summary(name, members, conditions) for name, members in by_bench.items()]
     benches = with_compute_use(benches, by_bench, system)
@@ -81,6 +74,23 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
         ab=ab,
         accelerators=recorded_accelerators(measured),
         jobs=tuple(_job_summary(share) for share in run.shares.values()),
+    )
+
+
+def _conditions(run: Run, profile: str, stopped_at: float | None) -> RunConditions:
+    """Return what holds for all benchmarks of a run; `stopped_at` is the precision until which they were measured on."""
+    usual = PRECISIONS.get(profile, PRECISIONS["default"])
+    return RunConditions(
+        precision=stopped_at or (usual and finite_number(run.manifest.get("precision"))) or usual,
+        confidence=CONFIDENCE if stopped_at is None else CONFIDENCE_OF_STOPPED,
+        # Of a pair both sides would have to be.
+        most_others=None if run.manifest.get("ab") else stopped_at,
+        is_short=profile == "quick",
+        is_mixed=any(entry.get("run") == "mixed" for entry in run.journal),
+        has_accelerators=as_mapping(run.manifest.get("system")).get("arch") != "cpu",
+        clocks=_shared_clocks(run.journal),
+        costs=costs_of(as_mapping(run.manifest.get("costs"))),
+        is_of_milabench13=run.is_of_milabench13,
     )
 
 

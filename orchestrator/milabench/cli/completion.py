@@ -20,7 +20,7 @@ from milabench.workflow.suites_used import last_chosen
 
 SHELLS = ("bash", "zsh", "fish")
 # The keys of a file that are not benchmarks.
-_FILE_KEYS = ("include", "system", "multirun", "profile")
+_FILE_KEYS = ("include", "system", "multirun", "profile", "precision")
 # A key at the start of a line: in double quotes, in single quotes, or plain.
 _TOP = re.compile(r"""(?:"((?:[^"\\]|\\.)+)"\s*|'([^']+)'\s*|([^\s#"'{}\[\]&*!|>%@`,-][^:#\n]*)):(?:\s|$)""")
 _WORD = re.compile(r"[\w./~+-]+")

@@ -387,7 +387,9 @@ def plan_options(function: Verb) -> Verb:
 
     options = (
         click.option(
-            "--repeat", type=click.IntRange(1), help="Fresh processes per benchmark. Default: from the profile."
+            "--repeat",
+            type=click.IntRange(1),
+            help="Fresh processes per benchmark, no more and no fewer. Default: from the profile.",
         ),
         click.option(
             "--profile", type=click.Choice(list(PROFILES)), help="How long to measure. Default: from the suite."
@@ -396,8 +398,8 @@ def plan_options(function: Verb) -> Verb:
             "--precision",
             callback=fraction_of,
             metavar="PERCENT",
-            help="Run a pilot of five replicates, then each benchmark as often as a 95% interval of this half-width needs. "
-            "Default with the profile rigorous: 2%.",
+            help="Run further replicates of each benchmark until its uncertainty is within this: ten at most, or as --budget "
+            "allows. Default: from the suite, else 5% with the profile default, 2% with rigorous.",
         ),
         click.option(
             "--budget",

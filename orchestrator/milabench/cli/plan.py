@@ -109,7 +109,7 @@ def print_requests(
         from milabench.workflow.submit import for_jobs
 
         options = for_jobs(options, session)
-    requests = expand_requests(options, extent, session, stamp="{time}")
+    requests = expand_requests(options, extent, session, stamp="{time}", is_submitted=submit is not None)
     if submit is not None:
         require_submittable(requests)
     for request in requests:

@@ -33,6 +33,7 @@ _EXTRA: Final = "extra"
 _INTERPOLATED: Final = {"type": "string", "pattern": r"[${]"}
 _SCALAR_TYPES: Final = ("string", "number", "boolean")
 _CAPACITY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTP]?)(i?)([Bbo]?)\s*\Z")
+_PERCENT: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*%")
 _MIB: Final = 2**20
 _MAX_MIB: Final = 2**40
 """More than this no machine has, and sums of it would be read by nobody."""
@@ -275,6 +276,21 @@ class Capacity(Kind):
         if amount is not None and amount > _MAX_MIB:
             return parser.expected(f"{self.expected}, at most 1 EiB", node, path)
         return amount if amount is not None else parser.expected(self.expected, node, path)
+
+
+class ShareText(Kind):
+    """A share of one, or a percentage."""
+
+    expected = "a share such as '3 %' or 0.03"
+    schema: Mapping[str, Any] = {
+        "anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": r"^[0-9.]+ *%$"}]
+    }
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        match = _PERCENT.fullmatch(str(node.value).strip())
+        value = node.value if match is None else float(match[1]) / 100
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if is_number and 0 <= value <= 1 else parser.expected(self.expected, node, path)
 
 
 class Arithmetic(Kind):

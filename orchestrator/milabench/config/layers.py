@@ -69,6 +69,7 @@ class Folded:
     system: Located | None
     multirun: Located | None
     profile: Located | None
+    precision: Located | None
     size: str
     benchmarks: Mapping[str, Located]
     templates: Mapping[str, Located]
@@ -156,6 +157,7 @@ def fold(
         system=_settled_or_none(file_keys["system"]),
         multirun=_settled_or_none(file_keys["multirun"]),
         profile=_settled_or_none(file_keys["profile"]),
+        precision=_settled_or_none(file_keys["precision"]),
         size=str(size.value) if file_keys["size"] is not None else "",
         benchmarks=benchmarks,
         templates=templates,

@@ -86,6 +86,7 @@ def parse_suite(
     profile: schema.Profile = (
         parser.parse(schema.PROFILE, folded.profile, "profile") if folded.profile is not None else "default"
     )
+    precision = parser.parse(schema.PRECISION, folded.precision, "precision") if folded.precision is not None else None
     multirun = parser.parse(schema.MULTIRUN, folded.multirun, "multirun") if folded.multirun is not None else None
     if multirun is not None and multirun is not INVALID:
         with problems.taking():
@@ -98,6 +99,7 @@ def parse_suite(
         benchmarks={name: benchmark for name, benchmark in parsed.items() if benchmark is not None},
         system=system,
         profile=profile,
+        precision=precision,
         multirun=multirun.runs if multirun is not None else (),
         warnings=all_warnings.all(),
         files=files,

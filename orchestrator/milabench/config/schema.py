@@ -24,6 +24,7 @@ from milabench.config.kinds import (
     Number,
     Pattern,
     Record,
+    ShareText,
     Text,
     Texts,
     Whole,
@@ -51,7 +52,7 @@ REDUCTIONS: Final = (
     *("last", "first", "mean", "median", "min", "max", "std", "sum", "count"),
     *("p50", "p90", "p95", "p99", "harmonic"),
 )
-FILE_KEYS: Final = ("include", "system", "multirun", "profile", "size")
+FILE_KEYS: Final = ("include", "system", "multirun", "profile", "precision", "size")
 """The keys of a file that are not benchmarks."""
 
 # Kinds of values that several keys have.
@@ -515,6 +516,7 @@ class Suite:
     benchmarks: Mapping[str, BenchmarkConfig]
     system: SystemConfig
     profile: Profile = "default"
+    precision: float | None = None
     size: str = ""
     multirun: tuple[Multirun, ...] = ()
     warnings: tuple[Problem, ...] = ()
@@ -526,6 +528,7 @@ SYSTEM: Final = record_of(SystemConfig)
 SLURM: Final = record_of(SlurmConfig)
 MULTIRUN: Final = record_of(MultirunConfig)
 PROFILE: Final = Choice(words=PROFILES)
+PRECISION: Final = ShareText()
 SIZE: Final = Choice(words=SIZES)
 BENCHMARK: Final = Record(
     {**record_of(BenchmarkConfig).keys, **record_of(DriverKeys).keys, **record_of(SizeKeys).keys}, BenchmarkConfig

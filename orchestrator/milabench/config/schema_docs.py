@@ -7,7 +7,7 @@ from dataclasses import MISSING
 from typing import Any, Final
 
 from milabench.config.kinds import Flag, Key, Kind, ListOf, MapOf, Number, Record
-from milabench.config.schema import BENCHMARK, MULTIRUN, PROFILE, SIZE, SYSTEM
+from milabench.config.schema import BENCHMARK, MULTIRUN, PRECISION, PROFILE, SIZE, SYSTEM
 from milabench.config.sizes import SIZES
 
 _FILE_DOCS: Final = {
@@ -15,6 +15,7 @@ _FILE_DOCS: Final = {
     "system": "The machines, and what holds for all benchmarks.",
     "multirun": "Sets of runs.",
     "profile": "How much is measured: one of quick, default, rigorous.",
+    "precision": "Uncertainty asked of each number, such as `3 %`. Default: from the profile.",
     "size": "Which of their `sizes` the benchmarks have: one of tiny, device, node, cluster. Default: device.",
 }
 
@@ -40,6 +41,7 @@ def json_schema() -> dict[str, Any]:
             "system": {"$ref": "#/$defs/system"},
             "multirun": MULTIRUN.json_schema(),
             "profile": {**PROFILE.json_schema(), "description": _FILE_DOCS["profile"]},
+            "precision": {**PRECISION.json_schema(), "description": _FILE_DOCS["precision"]},
             "size": {**SIZE.json_schema(), "description": _FILE_DOCS["size"]},
         },
         "additionalProperties": {"$ref": "#/$defs/benchmark"},

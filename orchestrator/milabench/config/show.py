@@ -69,6 +69,8 @@ def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
             raise ConfigError(problems)
         if suite.profile != "default":
             _emit("profile", suite.profile, 0, lines)
+        if suite.precision is not None:
+            _emit("precision", suite.precision, 0, lines)
         if suite.size:
             _emit("size", suite.size, 0, lines)
         if suite.system.raw:

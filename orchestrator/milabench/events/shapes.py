@@ -78,6 +78,7 @@ MANIFEST_SHAPE: Shape = {
     **{key: {str: str} for key in ("locks", "programs", "about", "imported")},
     "validations": [str],
     "options": _OPTIONS,
+    "precision": float,
     "aim": _AIM,
     "replicates": _REPLICATES,
     "ab": {

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final, Literal, cast, get_args
 
-from milabench.acceptance.criteria import ShareText
 from milabench.analysis.intervals import Interval
 from milabench.analysis.sample_statistics import median
-from milabench.config.kinds import ValueParser, Whole, key, record_of
+from milabench.config.kinds import ShareText, ValueParser, Whole, key, record_of
 from milabench.config.problems import Problems
 from milabench.config.source_map import SourceLocation
 from milabench.config.yaml_reader import decode_text, parse_document

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from milabench.acceptance.criteria import ShareText
 from milabench.config.kinds import (
     Choice,
     Expression,
@@ -21,6 +20,7 @@ from milabench.config.kinds import (
     Matching,
     Number,
     Record,
+    ShareText,
     ValueParser,
     key,
     keys_of,

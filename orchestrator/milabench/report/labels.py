@@ -20,14 +20,12 @@ def duration(seconds: float) -> str:
 
 def replicates_text(decision: Mapping[str, Any], aim: Mapping[str, Any]) -> str:
     """Return how often one benchmark is run and why; both arguments as in the manifest."""
-    wanted, planned, spread = decision.get("wanted"), decision.get("planned"), decision.get("log_spread")
-    budget = f"the budget of {duration(aim.get('budget_s') or 0)} reaches no further"
-    if wanted is None:
-        return f"{planned} replicates: fewer than three of its pilot have a rate, from which nothing follows"
-    if spread is None:
-        return f"{planned} replicates" if planned >= wanted else f"{planned} of {wanted} replicates: {budget}"
-    why = f"for {aim_text(aim)}, with {percents(spread)} between launches"
-    return f"{wanted} replicates {why}" if planned >= wanted else f"{planned} of {wanted} replicates {why}: {budget}"
+    wanted, planned = decision.get("wanted"), decision.get("planned")
+    if wanted is not None and planned < wanted:
+        return (
+            f"{planned} of {wanted} replicates: the budget of {duration(aim.get('budget_s') or 0)} reaches no further"
+        )
+    return f"{planned} replicates" if aim.get("precision") is None else f"{planned} replicates for {aim_text(aim)}"
 
 
 def aim_text(aim: Mapping[str, Any]) -> str:

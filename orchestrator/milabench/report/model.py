@@ -19,7 +19,7 @@ from milabench.analysis.summary_model import (
 )
 from milabench.events.attempts import with_node
 from milabench.report.document import Entry, Statement, Table
-from milabench.report.labels import aim_text, format_number, percent_cell, percents, replicates_text
+from milabench.report.labels import format_number, percent_cell, percents, replicates_text
 from milabench.report.rerun import rerun_line
 
 
@@ -328,17 +328,15 @@ def next_line(summary: Summary) -> str:
 
 def replicate_lines(summary: Summary) -> list[tuple[str, str]]:
     """Return how often each benchmark was run, why, and the precision that was reached."""
-    if not summary.aim:
-        return []
-    if not summary.replicates:
-        return [(aim_text(summary.aim), "not decided yet: the pilot is not over; `milabench resume` goes on")]
-    reached = {bench.bench: bench.interval for bench in summary.benchmarks}
+    reached = {
+        bench.bench: bench.uncertainty.half_width for bench in summary.benchmarks if bench.uncertainty is not None
+    }
     if summary.ab is not None:
-        reached = {pair.bench: pair.result.ci95 for pair in summary.ab.pairs if pair.result is not None}
-    rows = []
-    for name, decision in sorted(summary.replicates.items()):
-        interval = reached.get(name)
-        # The half-width on the logarithmic scale, on which the target was set.
-        half = "" if interval is None else f"; reached {percents(math.sqrt(interval[1] / interval[0]) - 1)}"
-        rows.append((name, replicates_text(decision, summary.aim) + half))
-    return rows
+        intervals = {pair.bench: pair.result.ci95 for pair in summary.ab.pairs if pair.result is not None}
+        reached = {
+            name: f"± {percents(math.sqrt(ci[1] / ci[0]) - 1)}" for name, ci in intervals.items() if ci is not None
+        }
+    return [
+        (name, replicates_text(decision, summary.aim) + (f"; reached {reached[name]}" if name in reached else ""))
+        for name, decision in sorted(summary.replicates.items())
+    ]

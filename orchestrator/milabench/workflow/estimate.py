@@ -1,18 +1,21 @@
-"""Decides how often benchmarks are run: as a budget allows, estimated from earlier runs, or as a pilot shows to be needed.
+"""Decides how often benchmarks are run: as a budget allows, by earlier runs, and on and on until their numbers are precise.
 
-A number is computed once, recorded, and then fixed.
+Each decision follows from the records alone, and is recorded.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.analysis.duration_estimate import PlanEstimate, PlannedBenchmark, estimate_durations, spans
-from milabench.analysis.replicates import PILOT_LAUNCHES, Pilot, Replicates, replicates, within
+from milabench.analysis.intervals import log_t_interval
+from milabench.analysis.replicates import MOST_LAUNCHES, Replicates, next_block, within
+from milabench.analysis.uncertainty import CONFIDENCE_OF_STOPPED
 from milabench.errors import UsageError
 from milabench.events.rundir import Run, open_run
 from milabench.events.runs_folder import recent_runs
@@ -20,7 +23,7 @@ from milabench.execute.sizes import disk_text
 from milabench.plan.model import Step
 from milabench.plan.profile import PROFILES, Profile
 from milabench.plan.resources import memory_shortages, sum_of_data
-from milabench.report.labels import duration, replicates_text
+from milabench.report.labels import aim_text, duration, replicates_text
 from milabench.workflow.planning import PlannedRequest, Request, plan_request
 from milabench.workflow.run_records import ExtendPlan, PlanExtension
 
@@ -113,13 +116,17 @@ class BudgetedPlan:
     def lines(self) -> list[str]:
         """The estimate and what was cut, for a person."""
         target = self.planned.request.target
-        is_pilot = target is not None and target.precision is not None
+        aim = {} if target is None else target.to_json()
         cut = [
-            f"{name}: {replicates_text(number.to_json(), target.to_json() if target is not None else {})}"
+            f"{name}: {replicates_text(number.to_json(), aim)}"
             for name, number in self.replicates.items()
             if number.is_capped
         ]
-        what, estimate = "estimate of the pilot" if is_pilot else "estimate", self.estimate
+        estimate = self.estimate
+        if target is not None and target.precision is not None:
+            most = f"at most {MOST_LAUNCHES} launches" if target.budget_s is None else "as the budget allows"
+            most += f", {duration(target.limit_s)} together" if target.limit_s is not None else ""
+            cut.insert(0, f"measured on to {aim_text(aim)}: {most}")
         if data := data_line(self.planned.request):
             cut.insert(0, data)
         if longer := self._longer_than_known:
@@ -139,12 +146,12 @@ class BudgetedPlan:
             # A command whose time or log is measured has neither, nor has a sweep: they take as long as they take.
             is_timed = all(_WITHOUT_A_WINDOW & step.config.keys() for step in self.planned.plan.steps)
             return [
-                f"{what}: unknown; no run below this base has passed with {unknown}{'' if is_timed else by_profile}",
+                f"estimate: unknown; no run below this base has passed with {unknown}{'' if is_timed else by_profile}",
                 *cut,
             ]
         rest = f"; unknown: {unknown}" if estimate.unknown else ""
         hours = f"{estimate.device_hours:.2g} device-hours"
-        return [f"{what}: {duration(estimate.seconds)}, {hours}, by {_names(estimate.runs)}{rest}", *cut]
+        return [f"estimate: {duration(estimate.seconds)}, {hours}, by {_names(estimate.runs)}{rest}", *cut]
 
     @property
     def _longer_than_known(self) -> list[str]:
@@ -185,27 +192,28 @@ def estimate_lines(estimate: PlanEstimate) -> list[str]:
 
 
 def apply_budget(planned: PlannedRequest) -> BudgetedPlan:
-    """Return the plan with as many replicates as its budget allows; a pilot is only checked against it.
+    """Return the plan with as many replicates as its budget allows, and the most time that it may take.
 
-    Raises UsageError for a budget that is too small for one replicate of each benchmark, or for the pilot; or when no
-    earlier run tells how long one takes.
+    Raises UsageError for a budget that is too small for one replicate of each benchmark, or when no earlier run tells how long
+    one takes and how often is not decided meanwhile.
     """
     estimate = estimate_plan(planned)
     target = planned.request.target
-    if target is None or target.budget_s is None:
+    if target is None or (target.budget_s is None and estimate.unknown):
         return BudgetedPlan(planned=planned, estimate=estimate)
+    if target.budget_s is None:
+        first = min(bench.replicates for bench in estimate.benches)
+        target = replace(target, most_s=estimate.seconds * max(1, MOST_LAUNCHES / first))
+        return BudgetedPlan(
+            planned=replace(planned, request=replace(planned.request, target=target)), estimate=estimate
+        )
     budget = f"--budget: {duration(target.budget_s)} is not enough"
-    if target.precision is not None:
-        if estimate.seconds > target.budget_s:
-            raise UsageError(
-                f"{budget} for the pilot of five, about {duration(estimate.seconds)} by {_names(estimate.runs)}; give more, "
-                "select less, or say how often with --repeat"
-            )
+    if estimate.unknown and target.precision is not None:
         return BudgetedPlan(planned=planned, estimate=estimate)
     if estimate.unknown:
         raise UsageError(
-            f"--budget: no earlier run tells how long {_names(estimate.unknown)} takes; run it once without, or give "
-            "--precision, whose pilot finds out"
+            f"--budget: no earlier run tells how long {_names(estimate.unknown)} takes; run it once without, or leave out "
+            "--repeat, to measure on until the time is over"
         )
     wanted, seconds = _by_name(planned, estimate)
     affordable = within(wanted, seconds, target.budget_s)
@@ -235,39 +243,38 @@ def _by_name(planned: PlannedRequest, estimate: PlanEstimate) -> tuple[dict[str,
     return wanted, seconds
 
 
-def after_pilot(request: Request) -> ExtendPlan | None:
-    """Return the function that extends the plan after the pilot; None without a pilot, or when the numbers are decided."""
+def measuring_on(request: Request) -> ExtendPlan | None:
+    """Return the function that plans one more launch of what is not yet precise; None where no precision is asked for."""
     target = request.target
-    if target is None or target.precision is None or request.context.plan_context.replicates:
+    if target is None or target.precision is None:
         return None
-
-    precision, budget_s = target.precision, target.budget_s
+    precision = target.precision
 
     def extend(path: Path) -> PlanExtension | None:
+        from milabench.analysis.summary import summarise
+        from milabench.workflow.run_checks import checks_of
+
         run = open_run(path)
-        # Decided once: a resumed run keeps the numbers by which it was extended.
-        if "replicates" in run.manifest:
+        launches: dict[str, int] = {}
+        for step in run.manifest["plan"]["steps"]:
+            name = str(step["config"]["name"])
+            launches[name] = max(launches.get(name, 0), step["repeat"] + 1)
+        imprecise = imprecise_benches(summarise(run, checks_of(run)), precision)
+        planned = next_block(launches, imprecise, *time_spent(run), target)
+        again = tuple(name for name, n in planned.items() if n > launches[name])
+        if not again:
             return None
-        pilots, spent_s = pilots_of(run)
-        left_s = None if budget_s is None else budget_s - spent_s
-        numbers = replicates(pilots, precision=precision, budget_s=left_s)
-        plan = plan_request(
-            request.repeated(PILOT_LAUNCHES, {name: number.planned for name, number in numbers.items()})
-        ).plan
-        manifest = {"replicates": {name: number.to_json() for name, number in numbers.items()}}
-        decided = (f"{name}: {replicates_text(numbers[name].to_json(), target.to_json())}" for name in sorted(numbers))
-        return PlanExtension(plan=plan, manifest=manifest, messages=tuple(decided))
+        return PlanExtension(
+            plan=plan_request(request.measured_on(target, planned)).plan,
+            manifest={"replicates": {name: Replicates(planned=n).to_json() for name, n in planned.items()}},
+            messages=(f"measured again for {aim_text(target.to_json())}: {_names(again)}",),
+        )
 
     return extend
 
 
-def pilots_of(run: Run) -> tuple[dict[str, Pilot], float]:
-    """Return the pilot of each benchmark (of an A/B run: of each pair), and the seconds that all attempts took.
-
-    Computed from the records alone, so that a run which was killed in between decides the same when it is resumed.
-    """
-    from milabench.analysis.summary import summarise
-
+def time_spent(run: Run) -> tuple[dict[str, float], float]:
+    """Return the seconds of one launch of each benchmark (of an A/B run: of both sides), and those of all attempts together."""
     spent_s = 0.0
     # A retried replicate has spent the time of all its attempts, but a later one takes as long as the last that passed.
     lasted: dict[str, dict[tuple[str, int], float]] = {}
@@ -276,22 +283,32 @@ def pilots_of(run: Run) -> tuple[dict[str, Pilot], float]:
         step = span.steps[0]
         if span.is_passed:
             lasted.setdefault(step["config"]["name"], {})[step["bench"], step["repeat"]] = span.seconds
-    pilots = {}
-    for name, rates in launch_rates(summarise(run)).items():
-        own = lasted.get(name, {})
-        replicates_run = len({repeat for _, repeat in own})  # in an A/B run, each is one launch of both sides
-        pilots[name] = Pilot(rates=rates, replicate_s=sum(own.values()) / max(1, replicates_run))
-    return pilots, spent_s
+    return {name: sum(own.values()) / len({repeat for _, repeat in own}) for name, own in lasted.items()}, spent_s
 
 
-def launch_rates(summary: Summary) -> dict[str, list[float]]:
-    """Return the rate of each launch of a benchmark, none where nothing was measured; in an A/B run, B over A of each pair."""
-    from milabench.analysis.ab_run import launches, pair_ratios
+def imprecise_benches(summary: Summary, precision: float) -> dict[str, float]:
+    """Return the uncertainty of each number that more launches may make as precise as asked; of an A/B run, of each ratio.
 
-    benches = {bench.bench: bench for bench in summary.benchmarks if bench.outcome != "skipped"}
-    if summary.ab is None:
-        return {name: [] if bench.perf is None else list(launches(bench).values()) for name, bench in benches.items()}
-    return {
-        pair.bench: [] if pair.result is None else pair_ratios(benches[pair.a], benches[pair.b])
-        for pair in summary.ab.pairs
+    It is infinite where it is not known. A benchmark gains nothing by more launches where one failed, where its number is
+    suspect, and where what is alike in all launches is more than was asked; but one that others disturbed is measured again.
+    """
+    from milabench.analysis.ab_run import pair_ratios
+
+    benches = {
+        bench.bench: bench for bench in summary.benchmarks if bench.outcome == "passed" and bench.perf is not None
     }
+    found: dict[str, float] = {}
+    if summary.ab is not None:
+        for pair in summary.ab.pairs:
+            if pair.a in benches and pair.b in benches:
+                interval = log_t_interval(pair_ratios(benches[pair.a], benches[pair.b]), CONFIDENCE_OF_STOPPED)
+                found[pair.bench] = math.inf if interval is None else math.sqrt(interval[1] / interval[0]) - 1
+        return {name: size for name, size in found.items() if size > precision}
+    for name, bench in benches.items():
+        known = bench.uncertainty
+        if known is None or known.is_enough or bench.direction == "none" or {*bench.reasons} - {"short"}:
+            continue
+        others = max((each.size or 0.0 for each in known.components if each.name == "others"), default=0.0)
+        if sum(bench.allowance) / 2 < precision or others > precision:
+            found[name] = math.inf if known.expanded is None else known.expanded
+    return found

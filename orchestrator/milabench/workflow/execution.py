@@ -110,12 +110,15 @@ def continue_plan(
             sinks["handover"] = lambda _: handover.let_go(writer.path)
         shown.on_plan(plan)
 
+        displayed = list(plan.steps)
+
         def more() -> Plan | None:
             # Only the added steps are executed; the display shows them behind those that have ended.
             added = None if extend is None else _extended(writer, extend, display.on_message)
             if added is not None:
                 checks.on_plan(added)
-                shown.on_plan(replace(plan, steps=(*plan.steps, *added.steps), skipped=()))
+                displayed.extend(added.steps)
+                shown.on_plan(replace(plan, steps=tuple(displayed), skipped=()))
             return added
 
         # What remains of a resumed run holds the devices of the whole run: between its steps no other may measure there.
@@ -363,12 +366,12 @@ def _preamble(step: Step, context: CommandContext, description: RunDescription) 
 
 def _extended(writer: RunWriter, extend: ExtendPlan, report: Callable[[str], object]) -> Plan | None:
     """Return the added steps, which the manifest holds from now on; None when there are none. Raises RecordError."""
-    with interrupts().raising():  # all records of the pilot are read
+    with interrupts().raising():  # all records are read
         extension = extend(writer.path)
     if extension is None:
         return None
     manifest = dict(open_run(writer.path).as_planned)
-    # Steps keep their files: a step of the pilot must not get another name because its benchmark is repeated now.
+    # Steps keep their files: one that has ended must not get another name because its benchmark is repeated now.
     known = manifest["files"]
     files = {**stems(extension.plan.steps), **known}
     plan = with_stems(extension.plan, files)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from milabench.analysis.replicates import PILOT_LAUNCHES, PRECISIONS, PrecisionTarget, Replicates
+from milabench.analysis.intervals import LEAST_LAUNCHES
+from milabench.analysis.replicates import PRECISIONS, PrecisionTarget, Replicates
 from milabench.config.matrix import runs
 from milabench.config.schema import Suite, SystemConfig
 from milabench.errors import NothingSelected, UsageError
@@ -57,14 +58,27 @@ class Request:
         )
         return replace(self, sides=tuple(changed))
 
+    def measured_on(self, target: PrecisionTarget, replicates: Mapping[str, int] | None = None) -> Request:
+        """Return the same request with a target; with a precision it begins with the fewest launches that show a scatter."""
+        targeted, context = replace(self, target=target), self.context.plan_context
+        if target.precision is None:
+            return targeted.repeated(context.repeats, replicates)
+        return targeted.repeated(max(LEAST_LAUNCHES, context.repeats or context.profile.processes), replicates)
+
 
 def expand_requests(
-    options: SuiteOptions, extent: Extent, session: Session, *, stamp: str, is_part: bool = False
+    options: SuiteOptions,
+    extent: Extent,
+    session: Session,
+    *,
+    stamp: str,
+    is_part: bool = False,
+    is_submitted: bool = False,
 ) -> tuple[Request, ...]:
     """Return the requests of a command, one for each run: several where the system file has a `multirun`.
 
-    `stamp` stands for `{time}` in names; `is_part`: only a part of the plan will be run. Raises what `read_context` raises,
-    and UsageError for options that contradict one another.
+    `stamp` stands for `{time}` in names; `is_part`: only a part of the plan will be run; `is_submitted`: by jobs, between whose
+    launches nothing can be decided. Raises what `read_context` raises, and UsageError for options that contradict one another.
     """
     if extent.ab is not None and is_part:
         raise UsageError("--failed runs a part, of which pairs may be left half; leave out --ab, or use `resume`")
@@ -83,7 +97,11 @@ def expand_requests(
         requests.append(replace(varied, values=values))
     # The budget is for the whole command: several runs share it.
     share = None if extent.budget_s is None else extent.budget_s / len(requests)
-    return tuple(with_target(request, replace(extent, budget_s=share), is_part=is_part) for request in requests)
+    extent = replace(extent, budget_s=share)
+    return tuple(
+        with_target(request, extent, is_part=is_part, measures_on=not is_part and not is_submitted)
+        for request in requests
+    )
 
 
 def require_slurm(system: SystemConfig) -> None:
@@ -121,20 +139,26 @@ def _override(suite: Suite, key: str, value: object) -> str:
     return f"{key if is_path else f'system.options.{key}'}={json.dumps(value)}"
 
 
-def with_target(request: Request, extent: Extent, *, is_part: bool) -> Request:
-    """Return the request with its precision and budget; a precision starts with a pilot. Raises UsageError."""
+def with_target(request: Request, extent: Extent, *, is_part: bool, measures_on: bool) -> Request:
+    """Return the request with its precision and budget; that of the profile only where it `measures_on`. Raises UsageError."""
     precision = extent.precision
     if precision is not None and extent.repeat is not None:
         raise UsageError("--precision computes how often each benchmark is run; leave out --repeat")
     if is_part and (precision is not None or extent.budget_s is not None):
         raise UsageError("--failed runs a part, from which no precision follows; leave out --precision and --budget")
     is_rigorous = request.context.plan_context.profile.name == "rigorous"
-    if precision is None and is_rigorous and extent.repeat is None and not is_part:
-        precision = PRECISIONS["rigorous"]
+    # The five pairs of an A/B run are enough for a first verdict.
+    if precision is None and extent.repeat is None and measures_on and (is_rigorous or not request.is_ab):
+        precision = precision_asked(request.context)
     if precision is None and extent.budget_s is None:
         return request
-    targeted = replace(request, target=PrecisionTarget(precision=precision, budget_s=extent.budget_s))
-    return targeted if precision is None else targeted.repeated(PILOT_LAUNCHES)
+    return request.measured_on(PrecisionTarget(precision=precision, budget_s=extent.budget_s))
+
+
+def precision_asked(context: CommandContext) -> float | None:
+    """Return the uncertainty that the suite, else its profile, asks of each number; a first look asks none."""
+    usual = PRECISIONS[context.plan_context.profile.name]
+    return usual if usual is None or context.suite.precision is None else context.suite.precision
 
 
 def read_request(options: SuiteOptions, extent: Extent, session: Session) -> Request:
@@ -190,9 +214,7 @@ def request_of(run: Run, session: Session, **changes: Any) -> Request:
         name=str(run.manifest.get("name") or "run"),
         target=target,
     )
-    if target is None:
-        return request
-    return request.repeated(PILOT_LAUNCHES if target.precision is not None else extent.repeat, replicates_of(run))
+    return request if target is None else request.measured_on(target, replicates_of(run))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,7 +314,10 @@ def describe_run(
         # `resume` and --failed compute the number of replicates from the target again.
         options |= {
             "repeat": None if target.precision is not None else options["repeat"],
-            "precision": None if target.precision is None else f"{100 * target.precision:g}%",
+            # That of the suite or its profile is found there again.
+            "precision": None
+            if target.precision in (None, precision_asked(request.context))
+            else f"{100 * target.precision:g}%",
             "budget": None if target.budget_s is None else f"{target.budget_s:g}s",
         }
         manifest["aim"] = target.to_json()

@@ -19,7 +19,7 @@ from milabench.execute.locks import hold_run, this_orchestrator
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan, remaining_plan
 from milabench.workflow.allocation import claim_recorded
-from milabench.workflow.estimate import after_pilot
+from milabench.workflow.estimate import measuring_on
 from milabench.workflow.execution import continue_plan
 from milabench.workflow.options import Session
 from milabench.workflow.orphans import SWEEP, dead_orchestrators, on_each_machine, process_markers
@@ -80,7 +80,7 @@ def resume_run(
                 writer,
                 orchestrator,
                 retry=replace(retry, attempts=work.attempts, passed=passed),
-                extend=after_pilot(request),
+                extend=measuring_on(request),
                 whole=work.planned.plan,
                 handover=handover,
             )

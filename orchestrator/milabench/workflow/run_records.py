@@ -43,7 +43,7 @@ class PlanExtension:
     messages: tuple[str, ...] = ()
 
 
-# Called with the run directory when all steps have ended, until it returns None; see `extend_plan` of `ExecutionSettings`.
+# Called with the run directory when all steps have ended, again after each extension; see `extend_plan` of `ExecutionSettings`.
 ExtendPlan = Callable[[Path], PlanExtension | None]
 
 
@@ -71,6 +71,7 @@ def write_manifest(
         "files": dict(files),
         "seed": context.plan_context.seed,
         "profile": context.plan_context.profile.name,
+        **({"precision": context.suite.precision} if context.suite.precision is not None else {}),
         **({"costs": dict(context.suite.system.costs)} if context.suite.system.costs else {}),
         **({"reference": context.suite.system.reference} if context.suite.system.reference else {}),
         "locks": dict(description.locks),

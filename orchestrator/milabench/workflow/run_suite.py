@@ -84,8 +84,9 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
 
         options = for_jobs(options, session)
     is_part = settings.failed is not None
-    requests = expand_requests(options, extent, session, stamp=stamp, is_part=is_part)
-    if settings.submit is not None:
+    is_submitted = settings.submit is not None
+    requests = expand_requests(options, extent, session, stamp=stamp, is_part=is_part, is_submitted=is_submitted)
+    if is_submitted:
         require_submittable(requests)
     elif any(request.context.allocation is not None for request in requests):
         # These were for nodes as they are stated: what is wrong must be found before hours are waited for real ones.
@@ -105,7 +106,7 @@ def execute_runs(
     prepared: PreparedRuns, session: Session, handover: DetachHandover | None = None
 ) -> list[tuple[Path, int]]:
     """Execute the runs one after the other, until one is interrupted: return the directory and exit code of each."""
-    from milabench.workflow.estimate import after_pilot, warn_of_memory
+    from milabench.workflow.estimate import measuring_on, warn_of_memory
     from milabench.workflow.new_run import execute_plan
     from milabench.workflow.planning import describe_run
 
@@ -121,7 +122,7 @@ def execute_runs(
             planned.request.context,
             describe_run(planned, stamp=prepared.stamp, validations=prepared.checks, replicates=budgeted.replicates),
             retry=prepared.settings.retry,
-            extend=after_pilot(planned.request),
+            extend=measuring_on(planned.request),
             handover=handover,
         )
         _save_sizes(prepared.settings.save_sizes, planned, executed.path)

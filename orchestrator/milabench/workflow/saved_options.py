@@ -107,12 +107,13 @@ def altered_settings(run: Run, error: Exception) -> RecordError:
 
 
 def target_of(run: Run) -> PrecisionTarget | None:
-    """Return the precision and budget of a run; None when the number of its replicates was given."""
+    """Return the precision and the time of a run; None when the number of its replicates was given."""
     saved = run.manifest.get("aim")
     if saved is None:
         return None
     try:
-        numbers = {name: None if saved.get(name) is None else float(saved[name]) for name in ("precision", "budget_s")}
+        names = ("precision", "budget_s", "most_s")
+        numbers = {name: None if saved.get(name) is None else float(saved[name]) for name in names}
     except (AttributeError, TypeError, ValueError) as error:
         raise altered_settings(run, error) from None
     return PrecisionTarget(**numbers)
@@ -128,9 +129,9 @@ def replicates_of(run: Run) -> dict[str, int]:
 
 
 def is_undecided(run: Run) -> bool:
-    """Return whether the pilot of a run has yet to decide how often its benchmarks are run."""
+    """Return whether it was not yet decided that all benchmarks of a run are precise, or have been launched often enough."""
     target = target_of(run)
-    return target is not None and target.precision is not None and "replicates" not in run.manifest
+    return target is not None and target.precision is not None and not (run.is_ended and run.verdict == "passed")
 
 
 def sentences(context: CommandContext) -> dict[str, str]:

@@ -1,9 +1,10 @@
-"""How often a benchmark is run: shuffled blocks, a pilot that decides once, a budget, pairs of two suites, an estimate."""
+"""How often a benchmark is run: shuffled blocks, on until it is precise, a budget, pairs of two suites, an estimate."""
 
 from __future__ import annotations
 
 import json
 import signal
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,13 @@ from tests.processes import CEILING_S, until
 from .test_resume import start
 from .written import ends, once, runs, suite
 
-# Sends observations whose rate depends on how often it ran before, not on how fast this machine is.
+# Sends observations whose rate depends on the number of the launch, not on how fast this machine is.
 REPORTS = """\
-import json, os, pathlib, socket
-seen = pathlib.Path({seen!r})
-with seen.open("a") as file:
+import json, os, pathlib, re, socket
+with pathlib.Path({seen!r}).open("a") as file:
     file.write("x")
-rate = {rate} * (1 + {noise} * (len(seen.read_text()) % 3))
+launch = re.search(r"[.]R(.+)$", os.environ["MILABENCH_STEP"])
+rate = {rate} * (1 + {noise} * (int(launch[1]) % 3 if launch else 0))
 with socket.socket(socket.AF_UNIX) as sink:
     sink.connect(os.environ["MILABENCH_SINK"].removeprefix("unix:"))
     say = lambda value: sink.sendall(json.dumps(value).encode() + b"\\n")
@@ -34,8 +35,12 @@ with socket.socket(socket.AF_UNIX) as sink:
 """
 
 
+# What others do on this machine meanwhile is then no part of the uncertainty.
+UNCHECKED = ("--validations", "none")
+
+
 def reports(folder: Path, name: str, rate: float = 100.0, noise: float = 0.04) -> str:
-    """A line that measures `rate`, more in two of three processes."""
+    """A line that measures `rate`, more in two of three launches."""
     program = folder / f"{name}.py"
     program.write_text(REPORTS.format(seen=str(folder / f"{name}.seen"), rate=rate, noise=noise))
     return f"{PYTHON} -S {program}"
@@ -51,95 +56,119 @@ def only_run(environ: dict[str, str]) -> Path:
     return run
 
 
-def test_a_pilot_of_five_decides_once_and_the_run_goes_on_in_shuffled_blocks(
+def launches(run: Path) -> dict[str, int]:
+    """How often each benchmark was launched and passed."""
+    return dict(Counter(step.split(".")[0] for step, _, outcome in ends(run) if outcome == "passed"))
+
+
+def test_a_benchmark_is_measured_on_until_it_is_precise_in_shuffled_blocks(
     milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
 ) -> None:
-    here = suite(tmp_path, shaky=reports(tmp_path, "shaky"), also=reports(tmp_path, "also"), calm="true")
-    said = milabench("run", *here, "--precision", "3%", "--seed", "11")
+    lines = {"shaky": reports(tmp_path, "shaky", noise=0.015), "also": reports(tmp_path, "also", noise=0.015)}
+    here = suite(
+        tmp_path,
+        **lines,
+        wild=reports(tmp_path, "wild", noise=0.2),
+        calm=reports(tmp_path, "calm", noise=0.0),
+        dumb="true",
+    )
+    said = milabench("run", *here, "--precision", "3%", "--seed", "11", *UNCHECKED)
     assert said.code == 0, said.err
-    found = manifest(only_run(environ))
-    decided = {bench: each["planned"] for bench, each in found["replicates"].items()}
-    assert (decided["calm"], found["replicates"]["calm"]["wanted"]) == (5, None)
-    assert decided["shaky"] == decided["also"] == found["replicates"]["shaky"]["wanted"] > 5
-    order = [step.split(".")[0] for step, _, _ in ends(only_run(environ))]
-    assert len(order) == sum(decided.values())
-    pilot = [order[begin : begin + 3] for begin in range(0, 15, 3)]
-    rest = [order[begin : begin + 2] for begin in range(15, len(order), 2)]
-    assert [sorted(block) for block in pilot] == [["also", "calm", "shaky"]] * 5
-    assert {tuple(sorted(block)) for block in rest} == {("also", "shaky")}
-    assert len(set(map(tuple, pilot))) > 1
-    assert found["seed"] == 11
-    told = json.loads(milabench("report", "--json").out)
-    assert told["aim"] == {"precision": 0.03, "budget_s": None}
-    assert {each["bench"]: each["processes"] for each in told["benchmarks"]} == {**decided, "calm": 0}
-    low, high = next(each["ci95"] for each in told["benchmarks"] if each["bench"] == "shaky")
-    assert (high / low) ** 0.5 - 1 < 0.04  # what was asked for, but for the luck of the pilot
+    run = only_run(environ)
+    found, count = manifest(run), launches(run)
+    assert (count["calm"], count["dumb"], count["wild"]) == (3, 3, 10)
+    assert 3 < count["shaky"] == count["also"] < 10
+    assert {bench: each["planned"] for bench, each in found["replicates"].items()} == count
+    order = [step.split(".")[0] for step, _, _ in ends(run)]
+    first, fourth = [order[begin : begin + 5] for begin in range(0, 15, 5)], order[15:18]
+    assert [sorted(block) for block in first] == [["also", "calm", "dumb", "shaky", "wild"]] * 3
+    assert sorted(fourth) == ["also", "shaky", "wild"]
+    assert len(set(map(tuple, first))) > 1
+    assert (found["seed"], found["aim"]) == (11, {"precision": 0.03, "budget_s": None, "most_s": None})
+    told = {each["bench"]: each for each in json.loads(milabench("report", "--json").out)["benchmarks"]}
+    assert {name: each["processes"] for name, each in told.items()} == {**count, "dumb": 0}
+    assert told["shaky"]["uncertainty"]["expanded"] <= 0.03 < told["wild"]["uncertainty"]["expanded"]
 
 
-def test_the_profile_rigorous_aims_at_one_per_cent(milabench: Callable[..., Said], tmp_path: Path) -> None:
-    here = suite(tmp_path, a="true")
-    said = milabench("plan", "run", *here, "--profile", "rigorous").out
+def test_the_profile_default_measures_on_and_a_number_of_launches_is_taken_exactly(
+    milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
+) -> None:
+    here = suite(tmp_path, wild=reports(tmp_path, "wild", noise=0.2))
+    said = milabench("plan", "run", *here, "--profile", "default").out
     assert said.startswith("run plan ")
-    assert ": 5 steps" in said
-    assert "estimate of the pilot: unknown" in said
-    assert "pilot" not in milabench("plan", "run", *here, "--profile", "rigorous", "--repeat", "2").out
+    assert ": 3 steps" in said
+    assert "measured on to a precision of 5 %: at most 10 launches" in said
+    assert "precision" not in milabench("plan", "run", *here, "--profile", "default", "--repeat", "2").out
+    assert milabench("run", *here, "--profile", "default").code == 0
+    assert launches(only_run(environ)) == {"wild": 10}
+    assert milabench("run", *here, "--profile", "default", "--repeat", "4").code == 0
+    assert launches(runs(environ["MILABENCH_BASE"])[-1]) == {"wild": 4}
 
 
-def test_a_budget_caps_what_the_pilot_asks_for_and_the_report_says_so(
+def test_a_budget_ends_what_is_measured_on_and_the_report_says_what_was_reached(
     milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
 ) -> None:
     here = suite(tmp_path, shaky=f"{reports(tmp_path, 'shaky')} && sleep 0.2")
     with (tmp_path / "suite.yaml").open("a") as file:
         file.write("gone: {inherits: _line, shell: false, command: [/no/such/program]}\n")
-    assert milabench("run", *here, MILABENCH_PRECISION="0.1%", MILABENCH_BUDGET="1.8s").code == 1
+    assert milabench("run", *here, MILABENCH_PRECISION="0.1%", MILABENCH_BUDGET="3s").code == 1
     run = only_run(environ)
-    decided = manifest(run)["replicates"]["shaky"]
-    assert 5 <= decided["planned"] < decided["wanted"]
-    # What cannot even be started has no pilot, and stays at its five.
-    assert sorted(step.split(".")[0] for step, _, _ in ends(run)) == ["gone"] * 5 + ["shaky"] * decided["planned"]
-    report = milabench("report").out
-    assert f"shaky: {decided['planned']} of {decided['wanted']} replicates for a precision of 0.1 %" in report
-    assert "the budget of 1.8 s reaches no further" in report
+    planned = manifest(run)["replicates"]["shaky"]["planned"]
+    assert planned > 3
+    # What cannot even be started is not tried again.
+    assert sorted(step.split(".")[0] for step, _, _ in ends(run)) == ["gone"] * 3 + ["shaky"] * planned
+    assert f"shaky: {planned} replicates for a precision of 0.1 %; reached ± " in milabench("report").out
 
 
-@pytest.mark.parametrize("moment", ["pilot", "between", "after"])
-def test_a_run_that_is_killed_in_its_pilot_or_after_it_is_resumed_to_the_same_plan(
-    milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path, moment: str
+@pytest.mark.parametrize("killed_at", [2, 3, 4])
+def test_a_run_that_is_killed_while_it_measures_on_is_resumed_to_the_same_launches(
+    milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path, killed_at: int
 ) -> None:
-    """Between pilot and rest there is an instant only: the run is put back to it."""
+    """Its third launch ends the first block."""
     up, go = tmp_path / "up", tmp_path / "go"
-    count = {"pilot": 2, "between": 99, "after": 7}[moment]
-    gate = f"test -e {go} || test $(wc -c < {tmp_path}/shaky.seen) -lt {count} || {{ touch {up}; sleep 3600; }}"
-    here = suite(tmp_path, shaky=f"{reports(tmp_path, 'shaky')} && {{ {gate}; }}")
-    options = ("run", *here, "--precision", "3%", "--seed", "5")
-    if moment == "between":
-        assert milabench(*options).code == 0
-        put_back_to_the_end_of_the_pilot(only_run(environ))
-    else:
-        process = start(environ, *options)
-        until(lambda: up.exists() or process.poll() is not None, "the gate")
-        assert process.poll() is None
-        process.send_signal(signal.SIGKILL)
-        process.wait(CEILING_S)
+    gate = f"test -e {go} || test $(wc -c < {tmp_path}/shaky.seen) -lt {killed_at} || {{ touch {up}; sleep 3600; }}"
+    here = suite(tmp_path, shaky=f"{reports(tmp_path, 'shaky', noise=0.015)} && {{ {gate}; }}")
+    process = start(environ, "run", *here, "--precision", "3%", "--seed", "5", *UNCHECKED)
+    until(lambda: up.exists() or process.poll() is not None, "the gate")
+    assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.wait(CEILING_S)
     go.touch()
     run = only_run(environ)
-    before = manifest(run).get("replicates")
-    assert (before is None) == (moment != "after")
     said = milabench("resume")
     assert said.code == 0, said.err
-    found = manifest(run)
-    assert before in (None, found["replicates"])
-    passed = [step for step, _, outcome in ends(run) if outcome == "passed"]
-    assert sorted(passed) == sorted(found["files"])
-    assert len(passed) == found["replicates"]["shaky"]["planned"] > 5
-    if moment == "after":
-        assert "is finished" in milabench("resume").err
+    assert "is finished" in milabench("resume").err
+    assert 3 < launches(run)["shaky"] < 10
+    other = tmp_path / "unkilled"
+    other.mkdir()
+    here = suite(other, shaky=reports(other, "shaky", noise=0.015))
+    assert milabench("run", *here, "--precision", "3%", "--seed", "5", *UNCHECKED).code == 0
+    unkilled = next(each for each in runs(environ["MILABENCH_BASE"]) if each != run)
+    assert launches(run) == launches(unkilled)
+    assert (
+        sorted(manifest(run)["files"])
+        == sorted({step for step, _, _ in ends(run)})
+        == sorted(manifest(unkilled)["files"])
+    )
 
 
-def put_back_to_the_end_of_the_pilot(run: Path) -> None:
-    """As if its orchestrator had been killed when the pilot was over and nothing was decided."""
+def test_a_run_that_is_killed_between_two_blocks_is_resumed(
+    milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
+) -> None:
+    """Between two blocks there is an instant only: the run is put back to it."""
+    here = suite(tmp_path, shaky=reports(tmp_path, "shaky", noise=0.015))
+    assert milabench("run", *here, "--precision", "3%", *UNCHECKED).code == 0
+    run = only_run(environ)
+    before = launches(run)
+    put_back_to_the_end_of_the_first_block(run)
+    assert milabench("resume").code == 0
+    assert launches(run) == before != {"shaky": 3}
+
+
+def put_back_to_the_end_of_the_first_block(run: Path) -> None:
+    """As if its orchestrator had been killed when three launches were over and nothing was decided."""
     found = manifest(run)
-    steps = found["plan"]["steps"][:5]
+    steps = found["plan"]["steps"][:3]
     found["plan"] |= {"steps": steps, "hash": digest([[step["hash"] for step in steps], []])}
     found["files"] = {step["id"]: step["stem"] for step in steps}
     del found["replicates"]
@@ -208,13 +237,13 @@ def test_a_budget_alone_trims_by_earlier_runs_and_refuses_what_does_not_fit(
     assert "--budget: 0.1 s is not enough for one replicate of each" in said.err
 
 
-def sides(folder: Path, *, rate_b: float = 80.0, **more: str) -> tuple[str, ...]:
+def sides(folder: Path, *, rate_b: float = 80.0, noise_b: float = 0.01, **more: str) -> tuple[str, ...]:
     """The options for a suite beside itself with another rate of `x`."""
     files = []
-    for side, rate in (("a", 100.0), ("b", rate_b)):
+    for side, rate, noise in (("a", 100.0, 0.01), ("b", rate_b, noise_b)):
         place = folder / side
         place.mkdir()
-        lines = {"x": reports(place, "x", rate, noise=0.01), "same": reports(folder, "same", noise=0.0)}
+        lines = {"x": reports(place, "x", rate, noise), "same": reports(folder, "same", noise=0.0)}
         suite(place, **lines, **{f"only_{side}": "true"}, **more)
         files.append(str(place / "suite.yaml"))
     return ("--use-current-env", "--ab", *files)
@@ -259,10 +288,10 @@ def test_an_ab_run_repeats_both_sides_of_a_pair_and_its_report_tells_how_to_reru
     assert {step for step, attempt in attempts if attempt == 2} == {"shaky@A.0", "shaky@B.0"}
 
 
-def test_the_number_of_pairs_follows_from_a_pilot_of_pairs(
+def test_pairs_are_measured_on_until_their_ratio_is_precise(
     milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
 ) -> None:
-    a, b = sides(tmp_path)[2:]
+    a, b = sides(tmp_path, noise_b=0.08)[2:]
     assert (
         milabench(
             *("run", "--use-current-env", "--select", "x", "--precision", "1%", "--no-gate"), MILABENCH_AB=f"{a}:{b}"
@@ -271,7 +300,7 @@ def test_the_number_of_pairs_follows_from_a_pilot_of_pairs(
     )
     decided = manifest(only_run(environ))["replicates"]
     assert list(decided) == ["x"]
-    assert len(ends(only_run(environ))) == 2 * decided["x"]["planned"]
+    assert len(ends(only_run(environ))) == 2 * decided["x"]["planned"] == 2 * 10
 
 
 def test_what_two_suites_must_have_in_common_is_said(milabench: Callable[..., Said], tmp_path: Path) -> None:

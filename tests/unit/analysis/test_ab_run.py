@@ -154,17 +154,12 @@ def test_a_pair_without_sides_is_shown_as_one_without_a_number(tmp_path: Path) -
 def test_a_report_says_how_often_each_was_run_and_why(tmp_path: Path) -> None:
     aim = {"precision": 0.01, "budget_s": 7200}
     steps = [replace(step, bench="x") for step in side("A", 100.0, 101.0, 99.0)]
-    undecided = summarise(record(tmp_path, *steps, manifest={"aim": aim}))
-    assert "a precision of 1 %: not decided yet: the pilot is not over; `milabench resume` goes on" in text.render(
-        [undecided]
-    )
     replicates = {
-        "x": {"wanted": 20, "planned": 20, "log_spread": 0.02},
-        "y": {"wanted": 20, "planned": 7, "log_spread": 0.02},
-        "z": {"wanted": None, "planned": 5, "log_spread": None},
+        "x": {"wanted": None, "planned": 7},
+        "y": {"wanted": 20, "planned": 7},
+        "z": {"wanted": 20, "planned": 20, "log_spread": 0.02},  # of an earlier version
     }
     page = text.render([summarise(record(tmp_path, *steps, manifest={"aim": aim, "replicates": replicates}))])
-    assert "x: 20 replicates for a precision of 1 %, with 2 % between launches; reached 2.5 %" in page
-    assert "y: 7 of 20 replicates for a precision of 1 %" in page
-    assert "the budget of 2 h 0 min reaches no further" in page
-    assert "z: 5 replicates: fewer than three of its pilot have a rate" in page
+    assert "x: 7 replicates for a precision of 1 %; reached ± 3.6 %" in page
+    assert "y: 7 of 20 replicates: the budget of 2 h 0 min reaches no further" in page
+    assert "z: 20 replicates for a precision of 1 %" in page

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 
 from milabench.analysis.intervals import t_quantile
 from milabench.analysis.paired_comparison import paired_ratio
 from milabench.analysis.replicates import (
+    MOST_LAUNCHES,
     MOST_REPLICATES,
-    PILOT_LAUNCHES,
-    Pilot,
+    PrecisionTarget,
+    next_block,
     processes_for,
     processes_for_ratio,
-    replicates,
     within,
 )
 from milabench.analysis.two_samples import Estimate, judge_family
@@ -42,47 +43,47 @@ def test_the_number_of_processes_is_the_least_that_reaches_the_precision(spread:
     assert n == 2 or half(n - 1) > math.log1p(precision)
 
 
-def pilot(spread: float, seconds: float = 10.0) -> Pilot:
-    """Five launches whose logarithms have this standard deviation."""
-    unit = math.sqrt(2.5)  # of -2, -1, 0, 1, 2
-    rates = [100 * math.exp(spread * step / unit) for step in (-2, -1, 0, 1, 2)]
-    return Pilot(rates=rates, replicate_s=seconds)
+def measured_on(
+    uncertainties: dict[str, Callable[[int], float]], target: PrecisionTarget, seconds: float = 10.0
+) -> dict[str, int]:
+    """The launches of benchmarks whose uncertainty after n launches is known, from three on."""
+    assert target.precision is not None
+    launches = dict.fromkeys(uncertainties, 3)
+    while True:
+        imprecise = {
+            name: u(launches[name]) for name, u in uncertainties.items() if u(launches[name]) > target.precision
+        }
+        spent = seconds * sum(launches.values())
+        after = next_block(launches, imprecise, dict.fromkeys(uncertainties, seconds), spent, target)
+        if after == launches:
+            return launches
+        launches = after
 
 
-def test_a_quiet_benchmark_is_not_run_more_often_than_in_its_pilot() -> None:
-    (found,) = replicates({"a": pilot(0.001)}, precision=0.01).values()
-    assert (found.wanted, found.planned, found.is_capped) == (PILOT_LAUNCHES, PILOT_LAUNCHES, False)
+def falling(first: float) -> Callable[[int], float]:
+    """An uncertainty that falls as the root of the launches does, `first` at three of them."""
+    return lambda n: first * math.sqrt(3 / n)
 
 
-def test_a_noisy_benchmark_is_run_as_often_as_its_spread_asks_for() -> None:
-    (found,) = replicates({"a": pilot(0.02)}, precision=0.01).values()
-    assert found.log_spread == pytest.approx(0.02)
-    assert found.planned == found.wanted == processes_for(0.02, 0.01)
+def test_what_is_precise_is_launched_no_more_and_what_scatters_until_it_is_or_ten_times() -> None:
+    benches = {"calm": falling(0.01), "shaky": falling(0.08), "wild": falling(0.5), "unknown": lambda _: math.inf}
+    found = measured_on(benches, PrecisionTarget(precision=0.05))
+    assert found == {"calm": 3, "shaky": 8, "wild": MOST_LAUNCHES, "unknown": MOST_LAUNCHES}
+    assert benches["shaky"](8) <= 0.05 < benches["shaky"](7)
 
 
-def test_a_budget_is_spent_block_by_block_and_what_it_does_not_reach_is_capped() -> None:
-    pilots = {"quiet": pilot(0.001), "noisy": pilot(0.02), "worse": pilot(0.03)}
-    found = replicates(pilots, precision=0.01, budget_s=100.0)
-    assert found["quiet"].planned == PILOT_LAUNCHES
-    # Two benchmarks of 10 s each: five whole blocks for 100 s.
-    assert (found["noisy"].planned, found["worse"].planned) == (PILOT_LAUNCHES + 5, PILOT_LAUNCHES + 5)
-    assert found["noisy"].is_capped
+@pytest.mark.parametrize("limit", [0.0, 60.0, 95.0, 140.0, 1000.0])
+def test_no_launch_is_planned_that_the_time_does_not_reach(limit: float) -> None:
+    benches = {"shaky": falling(0.08), "wild": falling(0.5)}
+    for target in (PrecisionTarget(precision=0.05, budget_s=limit), PrecisionTarget(precision=0.05, most_s=limit)):
+        found = measured_on(benches, target)
+        assert 10 * sum(found.values()) <= max(limit, 60)
+        assert found["wild"] >= found["shaky"]  # the least precise first
+        assert (found["wild"] > MOST_LAUNCHES) == (target.budget_s == 1000)  # a budget is the limit, not ten launches
 
 
-def test_no_budget_left_leaves_the_pilot() -> None:
-    found = replicates({"a": pilot(0.05)}, precision=0.01, budget_s=-3.0)
-    assert found["a"].planned == PILOT_LAUNCHES
-
-
-def test_a_benchmark_with_fewer_than_three_rates_stays_at_its_pilot() -> None:
-    found = replicates({"broken": Pilot(rates=(9.0, 1.0), replicate_s=1.0), "a": pilot(0.02)}, precision=0.01)
-    assert (found["broken"].wanted, found["broken"].planned) == (None, PILOT_LAUNCHES)
-    assert found["a"].planned > PILOT_LAUNCHES
-
-
-def test_a_budget_without_a_pilot_trims_whole_blocks_from_the_end() -> None:
+def test_a_budget_trims_whole_blocks_from_the_end() -> None:
     wanted, seconds = {"a": 3, "b": 3}, {"a": 10.0, "b": 20.0}
-    assert within(wanted, seconds, None) == wanted
     assert within(wanted, seconds, 90.0) == wanted
     assert within(wanted, seconds, 89.0) == {"a": 2, "b": 2}
     assert within(wanted, seconds, 29.0) == {"a": 0, "b": 0}

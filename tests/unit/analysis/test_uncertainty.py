@@ -16,7 +16,7 @@ from milabench.analysis.uncertainty import (
     uncertainty_of,
     window_profile,
 )
-from tests.perf.verdicts import Cell, coverage_of, verdicts_of
+from tests.perf.verdicts import Cell, coverage_of, stopped, verdicts_of
 
 CALM = WindowProfile(stretches=(0.0,) * 20)
 
@@ -98,6 +98,13 @@ def test_what_both_sides_of_a_ratio_show_cancels() -> None:
 )
 def test_the_interval_holds_the_undisturbed_rate(cell: Cell, least: float) -> None:
     assert coverage_of(cell, 20, random.Random(3)).share >= least
+
+
+def test_the_interval_of_what_was_measured_on_holds_it_too() -> None:
+    rng = random.Random(5)
+    for cell, most in ((Cell(3, 60, "normal", 0.003, 0, 0.5), 4), (Cell(3, 60, "normal", 0.15, 0, 0.5), 10)):
+        share, launches, _ = stopped(cell, 20, rng)
+        assert share >= 0.9 and most - 1 <= launches <= most
 
 
 @pytest.mark.parametrize("digits", [0, 2])

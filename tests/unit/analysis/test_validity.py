@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from milabench.analysis.summary import summarise
 from milabench.analysis.windows import Window
 from milabench.checks.check import StepContext
 from milabench.checks.registry import NAMES, checks_for
-from milabench.events.model import Data
+from milabench.events.model import Data, StepEvent, Verdict
 from milabench.events.rundir import open_run
 from tests.recorded_run import Recorded, rates, record
 
@@ -119,3 +120,42 @@ def test_every_replicate_on_the_same_nodes_is_no_reason_for_doubt(tmp_path: Path
     (bench,) = summarise(record(tmp_path, *steps[:-1], failed)).benchmarks
     assert "nodes-differ" not in bench.reasons
     assert bench.instances == 2
+
+
+class OthersTook:
+    """Stands for the check of the host, which has read what others took of the processors, as a share."""
+
+    def __init__(self, step: str, share: float) -> None:
+        self.step, self.share = step, share
+
+    def observe(self, event: StepEvent) -> None:
+        """Look at nothing."""
+
+    def verdict(self) -> Verdict:
+        """Return what was read."""
+        return Verdict(step=self.step, check="host", verdict="warn", numbers={"slowed": self.share})
+
+    def reason_for(self, verdict: Verdict) -> str | None:
+        """Return nothing: it has a size."""
+
+
+@pytest.mark.parametrize(
+    ("launches", "manifest", "counted"),
+    [
+        (4, {"aim": {"precision": 0.05}}, 3),
+        (3, {"aim": {"precision": 0.05}}, 3),  # two others are too few
+        (4, {"aim": {"precision": 0.4}}, 4),
+        (4, {}, 4),  # nothing was measured again
+        (4, {"aim": {"precision": 0.05}, "ab": {"pairs": {}}}, 4),
+    ],
+)
+def test_a_launch_that_others_disturbed_is_in_the_records_and_not_in_the_number(
+    tmp_path: Path, launches: int, manifest: dict[str, Any], counted: int
+) -> None:
+    steps = [Recorded(repeat=k, events=rates(*[rate] * 9)) for k, rate in enumerate((100.0, 70.0, 100.0, 100.0))]
+    run = record(tmp_path, *steps[:launches], manifest=manifest)
+    (bench,) = summarise(run, lambda step: [OthersTook(step, 0.3 if step.endswith("R1") else 0.0)]).benchmarks
+    said = "digits.D0.R1: others may have taken 30%: measured again, and not in the number"
+    assert (bench.replicates, bench.counts["passed"]) == (counted, launches)
+    assert (said in bench.messages) == (counted < launches) == (bench.perf == pytest.approx(100.0))
+    assert any(each["step"] == "digits.D0.R1" for each in bench.metrics)

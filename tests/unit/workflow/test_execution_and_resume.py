@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,16 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from milabench.analysis.replicates import PILOT_LAUNCHES, Replicates
+from milabench.analysis.sample_statistics import geometric_mean
+from milabench.analysis.score import score
+from milabench.analysis.summary_model import BenchSummary, Summary
+from milabench.analysis.uncertainty import MeasuredLaunch, uncertainty_of
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
 from milabench.events.attempts import attempts
 from milabench.events.rundir import Run, open_run
 from milabench.plan.model import Plan, Step
 from milabench.workflow.context import CommandContext
-from milabench.workflow.estimate import apply_budget, estimate_lines, estimate_plan
+from milabench.workflow.estimate import apply_budget, estimate_lines, estimate_plan, imprecise_benches, measuring_on
 from milabench.workflow.measured_runs import require_measured, resolve_runs
 from milabench.workflow.options import CollectingReporter, Extent, Session, SuiteOptions
-from milabench.workflow.planning import PlannedRequest, Request, describe_run, expand_requests, plan_request, request_of
+from milabench.workflow.planning import PlannedRequest, describe_run, expand_requests, plan_request, request_of
 from milabench.workflow.results_store import run_identity
 from milabench.workflow.resume_run import attempts_made, remaining_work
 from milabench.workflow.run_lookup import active_run, all_runs, find_step, resolve_run
@@ -219,8 +223,11 @@ def test_a_command_that_is_measured_by_its_lines_has_no_window_to_estimate(
     suite.write_text("c: {command: [echo, speed 5], metrics: {speed: {pattern: 'speed (.*)', direction: higher}}}\n")
     lines = replace(options, config_file=suite, select=None)
     [request] = expand_requests(lines, Extent(run_name="run", seed=1), session, stamp="")
-    [line] = apply_budget(plan_request(request)).lines
-    assert line == "estimate: unknown; no run below this base has passed with c"
+    lines = apply_budget(plan_request(request)).lines
+    assert lines == [
+        "estimate: unknown; no run below this base has passed with c",
+        "measured on to a precision of 5 %: at most 10 launches",
+    ]
 
 
 def test_a_budget_needs_an_earlier_run_or_a_pilot(session: Session, options: SuiteOptions) -> None:
@@ -231,40 +238,65 @@ def test_a_budget_needs_an_earlier_run_or_a_pilot(session: Session, options: Sui
         apply_budget(plan_request(request))
 
 
-def test_replicates_are_decided_from_the_pilot_and_planned(
-    session: Session, options: SuiteOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_is_not_precise_is_planned_once_more_behind_what_was_run(
+    session: Session, options: SuiteOptions, tmp_path: Path
 ) -> None:
-    from milabench.workflow import estimate
-
-    [request] = expand_requests(options, Extent(precision=0.02, run_name="run", seed=1), session, stamp="")
-    run = record(tmp_path, Recorded(events=rates(5.0)))
-    decided = {"a": Replicates(wanted=7, planned=7), "b": Replicates(wanted=9, planned=6)}
-    monkeypatch.setattr(estimate, "replicates", lambda *_, **__: decided)
-    extend = estimate.after_pilot(request)
+    [request] = expand_requests(options, Extent(precision=0.05, run_name="run", seed=1), session, stamp="")
+    values = {"a": (100.0, 100.1, 99.9), "b": (100.0, 110.0, 120.0)}
+    steps = [
+        Recorded(bench=name, repeat=k, events=rates(*[v] * 9))
+        for name, own in values.items()
+        for k, v in enumerate(own)
+    ]
+    aim = {"aim": {"precision": 0.05, "budget_s": None, "most_s": None}}
+    extend = measuring_on(request)
     assert extend is not None
-    extension = extend(run.path)
+    extension = extend(record(tmp_path, *steps, manifest=aim).path)
     assert extension is not None
-    assert [sum(step.bench == bench for step in extension.plan.steps) for bench in "ab"] == [7, 6]
-    assert sorted(extension.manifest["replicates"]) == ["a", "b"]
-    assert len(extension.messages) == 2
-    pilot = plan_request(request).plan.steps
-    assert extension.plan.steps[: len(pilot)] == pilot
-    assert len(pilot) == 2 * PILOT_LAUNCHES
+    assert {name: each["planned"] for name, each in extension.manifest["replicates"].items()} == {"a": 3, "b": 4}
+    before = plan_request(request).plan.steps
+    assert extension.plan.steps[: len(before)] == before
+    assert [step.id for step in extension.plan.steps[len(before) :]] == ["b.0.R3"]
+    assert extension.messages == ("measured again for a precision of 5 %: b",)
+    failed = [*steps[:-1], Recorded(bench="b", repeat=2, outcome="failed")]
+    assert extend(record(tmp_path, *failed, name="failed", manifest=aim).path) is None
+    alike = [replace(step, events=rates(*[100.0] * 9)) for step in steps]
+    assert extend(record(tmp_path, *alike, name="alike", manifest=aim).path) is None
 
 
-def test_a_decided_or_counted_run_is_not_extended(session: Session, options: SuiteOptions, tmp_path: Path) -> None:
-    from milabench.workflow.estimate import after_pilot
+@pytest.mark.parametrize(
+    ("rates_of", "effects", "is_measured_on"),
+    [
+        ((100.0, 100.1, 99.9), {}, False),
+        ((100.0, 110.0, 120.0), {}, True),
+        ((100.0, 100.1, 99.9), {"gaps": 0.3}, False),  # it is alike in all launches
+        ((100.0, 110.0, 120.0), {"gaps": 0.3}, False),
+        ((100.0, 100.1, 99.9), {"others": 0.3}, True),  # others may be gone
+    ],
+)
+def test_only_what_more_launches_can_make_precise_is_measured_on(
+    rates_of: tuple[float, ...], effects: dict[str, float], is_measured_on: bool
+) -> None:
+    value = geometric_mean(rates_of)
+    known = replace(
+        uncertainty_of(value, [MeasuredLaunch(rate=math.log(rate)) for rate in rates_of], effects), asked=0.05
+    )
+    bench = BenchSummary(bench="a", outcome="passed", counts={}, perf=value, uncertainty=known, reasons=("short",))
+    found = {
+        name: imprecise_benches(Summary(verdict="passed", benchmarks=(each,), score=score(())), 0.05)
+        for name, each in {
+            "passed": bench,
+            "failed": replace(bench, outcome="failed"),
+            "suspect": replace(bench, reasons=("foreign-process",)),
+        }.items()
+    }
+    assert found == {"passed": {"a": known.expanded} if is_measured_on else {}, "failed": {}, "suspect": {}}
 
-    def request(**extent: float) -> Request:
-        [found] = expand_requests(options, Extent(**extent, run_name="run", seed=1), session, stamp="")  # type: ignore[arg-type]
-        return found
 
-    assert after_pilot(request()) is None
-    assert after_pilot(request(budget_s=1.0)) is None
-    assert after_pilot(request(precision=0.02).repeated(PILOT_LAUNCHES, {"a": 7})) is None
-    extend = after_pilot(request(precision=0.02))
-    assert extend is not None
-    assert extend(record(tmp_path, Recorded(events=rates(5.0)), manifest={"replicates": {}}).path) is None
+def test_a_counted_run_is_not_extended(session: Session, options: SuiteOptions) -> None:
+    for extent in (Extent(run_name="run", seed=1), Extent(run_name="run", seed=1, budget_s=1.0), Extent(repeat=4)):
+        [request] = expand_requests(options, replace(extent, run_name="run", seed=1), session, stamp="")
+        assert measuring_on(request) is None
 
 
 # ------------------------------------------------------------------------------------------------------- lookup, results

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from milabench.analysis.replicates import PILOT_LAUNCHES, PrecisionTarget
+from milabench.analysis.intervals import LEAST_LAUNCHES
+from milabench.analysis.replicates import PrecisionTarget
 from milabench.bench.api import Benchmark, Git
 from milabench.errors import ConfigError, NothingSelected, UsageError
 from milabench.workflow import environments
@@ -34,8 +35,11 @@ Expand = Callable[..., tuple[Request, ...]]
 
 @pytest.fixture
 def expand(session: Session, options: SuiteOptions) -> Expand:
-    def requests(suite: SuiteOptions = options, is_part: bool = False, **extent: Any) -> tuple[Request, ...]:
-        return expand_requests(suite, Extent(**extent, run_name="run", seed=1), session, stamp="NOW", is_part=is_part)
+    def requests(
+        suite: SuiteOptions = options, is_part: bool = False, is_submitted: bool = False, **extent: Any
+    ) -> tuple[Request, ...]:
+        own = Extent(**extent, run_name="run", seed=1)
+        return expand_requests(suite, own, session, stamp="NOW", is_part=is_part, is_submitted=is_submitted)
 
     return requests
 
@@ -72,15 +76,42 @@ def test_programs_are_looked_for_on_the_path_of_the_benchmark(
     assert context.plan_context.missing_programs == {"elsewhere": "hpl", "alone": "sh"}
 
 
-def test_a_precision_starts_with_a_pilot(expand: Expand) -> None:
+def test_a_precision_starts_with_three_launches(expand: Expand) -> None:
     [request] = expand(precision=0.02, budget_s=60.0)
     assert request.target == PrecisionTarget(precision=0.02, budget_s=60.0)
-    assert len(plan_request(request).plan.steps) == 2 * PILOT_LAUNCHES
+    assert len(plan_request(request).plan.steps) == 2 * LEAST_LAUNCHES
 
 
-def test_the_rigorous_profile_has_a_precision_unless_the_repeats_are_given(expand: Expand) -> None:
-    assert expand(profile="rigorous")[0].target == PrecisionTarget(precision=0.02, budget_s=None)
-    assert expand(profile="rigorous", repeat=3)[0].target is None
+@pytest.mark.parametrize(("profile", "precision", "launches"), [("default", 0.05, 3), ("rigorous", 0.02, 5)])
+def test_a_profile_has_a_precision_unless_the_repeats_are_given_or_nothing_can_be_decided_between_launches(
+    expand: Expand, profile: str, precision: float, launches: int
+) -> None:
+    [request] = expand(profile=profile)
+    assert request.target == PrecisionTarget(precision=precision)
+    for same in (request, *expand(profile=profile, is_submitted=True), *expand(profile=profile, is_part=True)):
+        assert len(plan_request(same).plan.steps) == 2 * launches
+        assert (same.target is None) == (same is not request)
+    [given] = expand(profile=profile, repeat=4)
+    assert (given.target, len(plan_request(given).plan.steps)) == (None, 2 * 4)
+
+
+def test_a_suite_says_its_precision_and_a_first_look_needs_none(
+    expand: Expand, options: SuiteOptions, suite_file: Callable[..., Path]
+) -> None:
+    precise = replace(options, config_file=suite_file("precise.yaml", precision="3 %"))
+    assert expand(precise, profile="default")[0].target == PrecisionTarget(precision=0.03)
+    assert expand(precise, profile="default", precision=0.1)[0].target == PrecisionTarget(precision=0.1)
+    assert expand(precise, profile="quick")[0].target is None
+    wrong = replace(options, config_file=suite_file("wrong.yaml", precision="3 images"))
+    with pytest.raises(ConfigError, match=r"precision: expected a share such as '3 %' or 0\.03"):
+        expand(wrong)
+
+
+def test_an_ab_run_has_five_pairs_unless_it_is_to_be_precise(expand: Expand, suite_file: Callable[..., Path]) -> None:
+    for profile, precision in (("default", None), ("rigorous", 0.02)):
+        [request] = expand(ab=(suite_file(profile=profile), suite_file("other.yaml", profile=profile)))
+        assert (request.target and request.target.precision) == precision
+        assert request.context.plan_context.repeats == 5
 
 
 @pytest.mark.parametrize(
@@ -185,7 +216,7 @@ def test_an_unknown_profile_is_refused_with_the_known_ones(context_of: ReadConte
 def test_what_a_manifest_keeps_of_a_target_can_be_computed_again(expand: Expand) -> None:
     [request] = expand(precision=0.02, budget_s=60.0)
     description = describe_run(plan_request(request), validations=["loss"])
-    assert description.manifest["aim"] == {"precision": 0.02, "budget_s": 60.0}
+    assert description.manifest["aim"] == {"precision": 0.02, "budget_s": 60.0, "most_s": None}
     assert description.manifest["validations"] == ["loss"]
     assert {key: description.manifest["options"][key] for key in ("repeat", "precision", "budget")} == {
         "repeat": None,
