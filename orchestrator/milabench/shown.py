@@ -82,3 +82,8 @@ def suite_word(config: str) -> str:
     """Return what to type for a suite: the name of one that a wheel brought, whose path is long, else its path as it is."""
     name = _OF_A_WHEEL.fullmatch(config)
     return name[1] if name else config
+
+
+def is_lock(file: object) -> bool:
+    """Return whether a file is a lock of packages by its name: `old.lock`, `requirements.cpu.txt`; else it is a suite."""
+    return str(file).endswith((".lock", ".txt"))

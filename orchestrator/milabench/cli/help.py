@@ -19,7 +19,7 @@ MOST_SHOWN = 12  # options of a verb that `--help` shows whole
 RARE = frozenset(
     (
         # which suite, on what
-        *("--max-benchmarks", "--arch", "--exclude", "--use-current-env", "--display"),
+        *("--max-benchmarks", "--arch", "--exclude", "--use-current-env", "--lock", "--display"),
         *("--engine", "--slurm-arg", "--submit", "--max-jobs", "--array", "--distribute"),
         *("--accept-new-host-keys", "--ignore-node-checks", "--ask-nodes"),
         # how a run is made

@@ -19,6 +19,7 @@ import click
 from milabench.cli.progress_line import ProgressLine
 from milabench.errors import UsageError
 from milabench.history import STORE
+from milabench.shown import is_lock
 
 if TYPE_CHECKING:
     from milabench.display.base import Display
@@ -233,6 +234,10 @@ def is_on_command_line(name: str) -> bool:
     return context is not None and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
+_LOCK = file_option(
+    "--lock",
+    help="Make the environment from this lock, instead of the one in the benchmarks' folder. One environment only.",
+)
 _ACCEPT = click.option(
     "--accept-new-host-keys",
     is_flag=True,
@@ -326,7 +331,7 @@ def suite_options(
         *_SUITE,
         arch,
         *(_SELECTION if selection else ()),
-        *((current_env_option,) if environment else ()),
+        *((current_env_option, _LOCK) if environment else ()),
         *_OF_NODES[nodes],
     )
     return lambda function: gathered(
@@ -343,8 +348,14 @@ def _last_chosen(function: Verb) -> Verb:
 
     @functools.wraps(function)
     def with_default(*, options: SuiteOptions, **values: Any) -> int | None:
+        if options.lock is not None and options.use_current_env:
+            raise UsageError(
+                "--use-current-env uses the active environment, which no lock makes; leave out one of the two"
+            )
         # The suites of an A/B run, that of a capsule, and files to check, are named otherwise.
-        if options.config_file is None and not any(map(values.get, ("ab", "capsule", "files"))):
+        ab = values.get("ab")
+        is_named = any(map(values.get, ("capsule", "files"))) or (ab is not None and not is_lock(ab[0]))
+        if options.config_file is None and not is_named:
             from milabench.workflow.suites_used import with_last_chosen
 
             options, line = with_last_chosen(options)
@@ -374,14 +385,14 @@ detach_option = click.option(
 def plan_options(function: Verb) -> Verb:
     """Give a verb the options that decide how much is measured; its function receives them as one `extent: Extent`.
 
-    Raises UsageError for --ab beside --config: it names both suites.
+    Raises UsageError for two suites of --ab beside --config.
     """
     from milabench.plan.profile import PROFILES
     from milabench.workflow.options import Extent
 
     @functools.wraps(function)
     def checked(*, extent: Extent, **values: Any) -> int | None:
-        if extent.ab is not None and is_on_command_line("config_file"):
+        if extent.ab is not None and is_on_command_line("config_file") and not is_lock(extent.ab[0]):
             raise UsageError("--ab names both suites; leave out --config")
         return function(extent=extent, **values)
 
@@ -413,7 +424,8 @@ def plan_options(function: Verb) -> Verb:
             nargs=2,
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="A.yaml B.yaml",
-            help="Measure two suites in turn, in pairs, and compare them pair by pair. Default: five pairs.",
+            help="Measure two suites, or one with two locks (A.lock B.lock), in turn, in pairs, and compare them pair by pair. "
+            "Default: five pairs.",
         ),
     )
     return gathered(checked, "extent", Extent, options)

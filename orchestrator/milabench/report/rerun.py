@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from milabench.analysis.summary_model import Summary
-from milabench.shown import suite_word
+from milabench.shown import is_lock, suite_word
 
 # Options of `run` that the command which reruns one benchmark replaces or leaves out.
 _SELECTING = ("--select", "--exclude", "--run-name")
@@ -21,6 +21,7 @@ _RERUN_OPTIONS = (
     "base",
     "max_benchmarks",
     "size",
+    "lock",
     "arch",
     "engine",
     "profile",
@@ -55,7 +56,7 @@ def _options(options: Mapping[str, Any]) -> list[str]:
     sides = options.get("ab")
     words = ["--ab", *map(str, sides)] if isinstance(sides, list) else []
     for key in _RERUN_OPTIONS:
-        if key == "config_file" and words:
+        if key == "config_file" and words and not is_lock(words[-1]):
             continue  # the suites are those of the two sides
         if options.get(key) is not None:
             value = str(options[key])

@@ -64,7 +64,7 @@ def measure_suite(
     options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session, say: Say, *, about: str = ""
 ) -> tuple[tuple[str, ...], int]:
     """Install, prepare and run; return the runs, none where preparing did not end well, and the highest exit code."""
-    sides = [replace(options, config_file=file) for file in extent.ab or (options.config_file,)]
+    sides = extent.sides(options)
     say("== milabench install: environments and programs")
     for side in sides:
         install(side, session)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from milabench.bench.api import Source
 from milabench.bench.load import load_benchfile, missing_files, requirements_folder
 from milabench.bench.registry import BENCHFILE
-from milabench.errors import ConfigError, MilabenchError, Problem
+from milabench.errors import ConfigError, MilabenchError, Problem, UsageError
 from milabench.execute.inventory import (
     benchmate_digest,
     installed_packages,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from milabench.plan.context import Dirs, PlanContext, ResolvedBenchmark
     from milabench.plan.requirements import RequirementFile
     from milabench.plan.venvs import InstallPlan, VenvRequest
-    from milabench.workflow.options import Session
+    from milabench.workflow.options import Session, SuiteOptions
 
 BENCHMATE = ROOT / "benchmate"
 CONSTRAINTS = ROOT / "constraints"
@@ -54,6 +54,8 @@ class SuiteContext(Protocol):
     def system(self) -> SystemConfig: ...
     @property
     def missing_locks(self) -> Mapping[str, str]: ...
+    @property
+    def options(self) -> SuiteOptions: ...
 
 
 def decide_install(context: SuiteContext) -> InstallPlan:
@@ -186,6 +188,7 @@ def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
     # Not only of the selected ones: which benchmark is installed first must not change the environment that they share.
     groups = {bench.config.install_group for bench in context.benches if bench.declared is not None}
     selected = {bench.config.name: bench for bench in context.benches}
+    lock = _given_lock(context)
     requests: list[VenvRequest] = []
     problems: list[Problem] = []
     for config in context.suite.benchmarks.values():
@@ -193,7 +196,7 @@ def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
             continue
         if not config.enabled and config.name not in selected:
             continue
-        if (names := foreign_requirements(config.definition)) is not None:
+        if lock is None and (names := foreign_requirements(config.definition)) is not None:
             request = foreign_request(
                 config,
                 names,
@@ -205,7 +208,7 @@ def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
             requests.append(request)
             continue
         folder = requirements_of(config.definition)
-        file = requirement_file(folder, config.install_variant)
+        file = lock or requirement_file(folder, config.install_variant)
         if file is None:
             problems.append(
                 Problem(
@@ -216,24 +219,42 @@ def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
                 )
             )
             continue
+        variant, header = config.install_variant, parse_requirements(file.text).header
+        if lock is not None:
+            variant = header.get("variant", context.plan_context.facts.arch)
         requests.append(
             VenvRequest(
                 bench=config.name,
                 group=config.install_group,
-                variant=config.install_variant,
+                variant=variant,
                 requirements=(file,),
-                constraints=constraints_for(context, config.install_variant),
+                constraints=constraints_for(context, variant),
                 pip={str(key): str(value) for key, value in config.pip.items()},
                 arch=context.plan_context.facts.arch,
                 required=required_packages(
-                    requirements_source(folder, config.install_variant),
-                    python=parse_requirements(file.text).header.get("python", ""),
+                    requirements_source(folder, variant),
+                    python=header.get("python", ""),
                 ),
             )
         )
     if problems:
         raise ConfigError(problems)
     return tuple(requests)
+
+
+def _given_lock(context: SuiteContext) -> RequirementFile | None:
+    """Return the lock that the command names. Raises UsageError where several environments are selected."""
+    from milabench.workflow.requirement_files import read_requirements
+
+    if context.options.lock is None:
+        return None
+    groups = sorted({bench.config.install_group for bench in context.benches if bench.declared is not COMMAND})
+    if len(groups) > 1:
+        raise UsageError(
+            f"{context.options.lock}: is the lock of one environment, and the selected benchmarks have {len(groups)} "
+            f"({', '.join(groups)}); --select those of one"
+        )
+    return read_requirements(context.options.lock)
 
 
 def requirements_of(definition: Path) -> Path:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
+
+from milabench.errors import UsageError
+from milabench.shown import is_lock
 
 if TYPE_CHECKING:
     from milabench.display.base import Display
@@ -25,6 +28,7 @@ class SuiteOptions:
 
     `ask_nodes`: query the other nodes for their facts instead of trusting the system file. `environ` are the variables that
     suite and system file may use. `engine` and `slurm_args` (`key=value`) replace `system.engine` and keys of `system.slurm`;
+    `lock` is what the environment of the selected benchmarks is made from, instead of the lock in their folder.
     `distribute`: a benchmark of one node runs on every node. Under Slurm, `allocate` asks for nodes where we are in no
     allocation, instead of planning for nodes as they are stated; `bound_nodes` are pairs of each stated node and the one of
     our allocation that stands for it, empty where none does. `size`: which of their sizes the benchmarks have; `size_by` says
@@ -41,6 +45,7 @@ class SuiteOptions:
     arch: str | None = None
     select: str | None = None
     exclude: str | None = None
+    lock: Path | None = None
     use_current_env: bool = False
     ask_nodes: bool = False
     accept_new_host_keys: bool = False
@@ -58,7 +63,7 @@ class SuiteOptions:
 class Extent:
     """How much is measured: how often, how long, how precisely, within how many seconds, against which other suite.
 
-    `precision` is the relative half-width of a 95% interval; `ab` are the two suites of an A/B run. `seed` is that of the
+    `precision` is the relative half-width of a 95% interval; `ab` are suites or locks of an A/B run. `seed` is that of the
     order in which benchmarks run; None: the time for a run, 0 for a plan. `baseline` names the benchmark of the suite that
     all others are compared with, replicate by replicate.
     """
@@ -72,6 +77,17 @@ class Extent:
     # Empty where no run is made: `{run_name}` in the arguments of prepare.py is part of its marker's digest.
     run_name: str = ""
     seed: int | None = None
+
+    def sides(self, options: SuiteOptions) -> tuple[SuiteOptions, ...]:
+        """Return the options of each side of an A/B run, else those of the run. Raises UsageError for a suite and a lock."""
+        locks = [is_lock(file) for file in self.ab or ()]
+        if len(set(locks)) > 1:
+            raise UsageError("--ab takes two suites, or two lock files (.lock, .txt), not one of each")
+        if self.ab is None:
+            return (options,)
+        return tuple(
+            replace(options, lock=file) if locks[0] else replace(options, config_file=file) for file in self.ab
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -166,10 +166,7 @@ def read_request(options: SuiteOptions, extent: Extent, session: Session) -> Req
 
     Raises UsageError for sides that cannot be measured in one run.
     """
-    sides = tuple(
-        read_context(replace(options, config_file=file), session, extent)
-        for file in extent.ab or (options.config_file,)
-    )
+    sides = tuple(read_context(side, session, extent) for side in extent.sides(options))
     request = Request(name=extent.run_name, sides=sides, baseline=extent.baseline)
     if extent.ab is None:
         return request
@@ -326,7 +323,8 @@ def describe_run(
     if validations is not None:
         manifest["validations"] = list(validations)
     if request.is_ab:
-        options["ab"] = [str(side.suite_file.absolute()) for side in request.sides]
+        options["ab"] = [str((side.options.lock or side.suite_file).absolute()) for side in request.sides]
+        options["lock"] = None
         suite = _by_side([part.suite for part in parts])
         locks = _locks_by_side([part.locks for part in parts])
         for key in ("programs", "about"):

@@ -134,7 +134,7 @@ def require_current_locks(context: CommandContext) -> None:
     from milabench.workflow.requirement_files import read_requirements
 
     stale: dict[str, str] = {}
-    for bench in context.benches:
+    for bench in context.benches if context.options.lock is None else ():
         variant, folder = bench.config.install_variant, environments.requirements_of_benchmark(bench)
         lock, source = environments.requirement_file(folder, variant), environments.requirements_source(folder, variant)
         made_from = parse_requirements(lock.text).header.get("inputs") if lock is not None else None
@@ -197,6 +197,7 @@ def command_line(verb: str, options: SuiteOptions) -> str:
         "--arch": options.arch,
         "--select": options.select,
         "--exclude": options.exclude,
+        "--lock": options.lock,
         "--engine": options.engine,
     }
     words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]

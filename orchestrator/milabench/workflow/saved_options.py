@@ -32,7 +32,11 @@ def save_options(context: CommandContext) -> dict[str, Any]:
     """Return the manifest's entries besides suite, system and plan."""
     options, plan_context = context.options, context.plan_context
     saved = {option.name: getattr(options, option.name) for option in fields(SuiteOptions)}
-    for name, path in (("config_file", context.suite_file), ("system_file", options.system_file)):
+    for name, path in (
+        ("config_file", context.suite_file),
+        ("system_file", options.system_file),
+        ("lock", options.lock),
+    ):
         saved[name] = None if path is None else os.path.abspath(path)  # noqa: PTH100  links stay as they are
     saved["base"] = context.dirs.base
     # JSON has no tuples: what is read back must equal what was written.
@@ -75,7 +79,7 @@ def load_options(run: Run) -> tuple[SuiteOptions, Extent]:
         raise RecordError(f"{run.path}: cannot resume: the manifest {what}; start a new one with `milabench run`")
     try:
         values = {option.name: saved.get(option.name, option.default) for option in fields(SuiteOptions)}
-        for name in ("config_file", "system_file", "base"):
+        for name in ("config_file", "system_file", "base", "lock"):
             values[name] = None if values[name] is None else Path(values[name])
         for name, option in _LISTS.items():
             values[name] = tuple(values[name])

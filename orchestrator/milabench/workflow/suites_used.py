@@ -245,6 +245,7 @@ def _use_of(context: CommandContext) -> UsedSuite:
         overrides=(
             *(mask_argument(override) for override in options.overrides),
             *(() if options.size is None else (f"size={options.size}",)),
+            *(() if options.lock is None else (f"lock={options.lock.absolute()}",)),
         ),
         environments=context.plan_context.environments,
         programs={bench.config.name: tuple(_programs(bench)) for bench in context.benches},

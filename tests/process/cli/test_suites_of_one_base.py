@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from milabench.execute.venv_build import benchmate_requirements
 from tests.commands import ROOT, Said
 from tests.process.cli.installable import Pair
 from tests.processes import started, until
@@ -48,6 +50,45 @@ def test_the_link_is_that_of_the_suite_installed_last_and_nothing_is_built_again
         [python, "-c", "import tool; print(tool.__version__)"], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "1"
+
+
+def test_one_suite_is_measured_with_two_locks_in_turn(
+    milabench: Callable[..., Said], pair: Pair, environ: dict[str, str]
+) -> None:
+    needs = "\n".join(need.replace(">=", "==") for need in benchmate_requirements(ROOT / "benchmate"))
+    locks = [str(pair.folder / f"{name}.lock") for name in ("old", "new")]
+    for version, lock in enumerate(locks, start=1):
+        Path(lock).write_text(f"{needs}\ntool=={version}\n")
+    said = milabench("run", *pair.config("a"), "--ab", *locks)
+    assert said.code == 4
+    assert f"--lock {locks[0]}`" in said.err  # the command that installs it
+    for lock in locks:
+        said = milabench("install", *pair.config("a"), "--lock", lock)
+        assert said.code == 0, said.err
+    said = milabench("run", *pair.config("a"), "--ab", *locks, "--no-gate")
+    assert said.code == 0, said.err
+    report = json.loads(milabench("report", "--json").out)
+    assert report["ab"]["differs"].startswith("tool 1 / 2")
+    assert [pair["pairs"] for pair in report["ab"]["pairs"]] == [5]
+    (line,) = [line for line in milabench("report").out.splitlines() if line.startswith("next:")]
+    again = shlex.split(line.split("`")[1])
+    assert again[again.index("--ab") + 1 :][:2] == locks and "--config" in again
+    assert milabench(*again[1:], "--dry-run").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--ab", "old.lock", "suite.yaml"), "two suites, or two lock files"),
+        (("--lock", "old.lock", "--use-current-env"), "leave out one of the two"),
+        (("--ab", "no.lock", "such.lock"), "no.lock: cannot be read"),
+    ],
+)
+def test_what_locks_do_not_go_with_is_said(
+    milabench: Callable[..., Said], pair: Pair, words: tuple[str, ...], why: str
+) -> None:
+    said = milabench("run", *(pair.config("a") if "suite.yaml" not in words else ()), *words)
+    assert said.code in (2, 4) and why in said.err
 
 
 def test_a_suite_is_installed_while_another_runs(
