@@ -21,10 +21,12 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 def fits(name: str, version: tuple[int, int]) -> bool:
     """Return whether a wheel of this name is for that version of Python, by its tags."""
     pythons, abis = name.removesuffix(".whl").split("-")[-3:-1]
-    own = f"cp{version[0]}{version[1]}"
+    own = "{}{}".format(*version)
     for python in pythons.split("."):
         older = re.fullmatch(r"cp3(\d+)", python)
-        if python in ("py3", own) or ("abi3" in abis.split(".") and older and int(older[1]) <= version[1]):
+        if python in ("py3", f"py{own}", f"cp{own}") or (
+            "abi3" in abis.split(".") and older and int(older[1]) <= version[1]
+        ):
             return True
     return False
 

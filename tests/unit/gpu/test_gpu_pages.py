@@ -92,6 +92,8 @@ def test_what_travels_is_in_the_locks() -> None:
     [
         ("rich-15.0.0-py3-none-any.whl", (3, 12), True),
         ("six-1.0-py2.py3-none-any.whl", (3, 12), True),
+        ("multiprocess-0.70.19-py312-none-any.whl", (3, 12), True),
+        ("multiprocess-0.70.19-py312-none-any.whl", (3, 11), False),
         ("msgspec-0.22.0-cp312-cp312-manylinux_2_17_x86_64.whl", (3, 12), True),
         ("msgspec-0.22.0-cp311-cp311-manylinux_2_17_x86_64.whl", (3, 12), False),
         ("cryptography-50.0.2-cp311-abi3-manylinux_2_17_x86_64.whl", (3, 12), True),
