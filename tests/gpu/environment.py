@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -44,15 +45,47 @@ def unpack(wheel: Path, into: Path) -> None:
                 path.write_bytes(zipped.read(member))
 
 
+def normal(name: str) -> str:
+    """Return the name of a distribution as all spellings of it have it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def needs(wheel: Path) -> set[str]:
+    """Return which distributions a wheel needs always: those that its metadata names without a condition."""
+    with zipfile.ZipFile(wheel) as zipped:
+        path = next(name for name in zipped.namelist() if name.endswith(".dist-info/METADATA"))
+        head = zipped.read(path).decode("utf-8", "replace").partition("\n\n")[0]
+    return {normal(name) for name in re.findall(r"^Requires-Dist: ([\w.-]+)[^;\n]*$", head, re.MULTILINE)}
+
+
+def usable(wheels: list[Path], there: set[str]) -> dict[Path, set[str]]:
+    """Return the wheels, each with what it lacks beside the others and what is there: nothing where it can be used.
+
+    A package that cannot be imported is worse than none: others look whether it is installed, and then import it.
+    """
+    lacking: dict[Path, set[str]] = {wheel: set() for wheel in wheels}
+    while True:
+        found = there | {normal(wheel.name.split("-")[0]) for wheel in wheels if not lacking[wheel]}
+        now = {wheel: needs(wheel) - found for wheel in wheels}
+        if now == lacking:
+            return lacking
+        lacking = now
+
+
 def main(folder: Path, wheels: Path) -> int:
     """Make the environment anew, in a second or two."""
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=False, symlinks=True)
     packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
     version = sys.version_info[:2]
+    there = {normal(str(known.metadata["Name"])) for known in metadata.distributions()}
     count = 0
-    for wheel in sorted(wheels.glob("*.whl")):
-        if fits(wheel.name, version):
+    for wheel, lacking in usable(
+        [one for one in sorted(wheels.glob("*.whl")) if fits(one.name, version)], there
+    ).items():
+        if lacking:
+            print(f"left out: {wheel.name.split('-')[0]}, which needs {', '.join(sorted(lacking))}")
+        else:
             unpack(wheel, packages)
             count += 1
     # Packages of the wheels come before those of the current Python; this checkout is what is run.

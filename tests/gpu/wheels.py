@@ -52,7 +52,7 @@ MORE: Final = {
         *("braceexpand", "denoising-diffusion-pytorch", "einops", "ema-pytorch", "ftfy", "monai"),
         *("pytorch-fid", "pytorch-ignite", "timm", "wcwidth", "webdataset"),
     ),
-    "benchmarks/_environments/rl/requirements.cuda.txt": ("farama-notifications", "gymnasium"),
+    "benchmarks/_environments/rl/requirements.cuda.txt": ("cloudpickle", "farama-notifications", "gymnasium"),
     "benchmarks/pykeen/requirements.cuda.txt": (
         *("alembic", "class-resolver", "click-default-group", "colorlog", "dataclasses-json", "docdata", "mako"),
         *(

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.gpu import instruments, operators, validation
-from tests.gpu.environment import fits, unpack
+from tests.gpu.environment import fits, unpack, usable
 from tests.gpu.main_job import communicators, estimates
 from tests.gpu.parts import PARTS
 from tests.gpu.results import main, measurements_section, read_parts, seen_benchmarks, with_section
@@ -115,6 +115,24 @@ def test_a_wheel_is_unpacked_with_what_its_data_folder_has(tmp_path: Path) -> No
         zipped.writestr("../outside.py", "")
     with pytest.raises(SystemExit, match="would land outside"):
         unpack(wheel, tmp_path / "packages")
+
+
+def test_a_wheel_whose_own_needs_are_not_there_is_left_out_with_all_that_need_it(tmp_path: Path) -> None:
+    def made(name: str, *lines: str) -> Path:
+        wheel = tmp_path / f"{name}-1-py3-none-any.whl"
+        with zipfile.ZipFile(wheel, "w") as zipped:
+            text = "".join(f"Requires-Dist: {line}\n" for line in lines)
+            zipped.writestr(f"{name}-1.dist-info/METADATA", f"Name: {name}\n{text}\nRequires-Dist: of the text\n")
+        return wheel
+
+    whole = made("whole", "Torch_There>=2", "part (<3)", "odd; extra == 'test'")
+    part, broken, above = made("part"), made("broken", "absent"), made("above", "broken")
+    assert usable([whole, part, broken, above], {"torch-there"}) == {
+        whole: set(),
+        part: set(),
+        broken: {"absent"},
+        above: {"broken"},
+    }
 
 
 def test_results_name_device_driver_torch_and_date_and_every_number_with_its_goal() -> None:
