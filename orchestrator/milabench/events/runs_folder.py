@@ -14,6 +14,7 @@ from milabench.events.rundir import ReadManifest, Run, open_run, read_alone
 _STAMP = re.compile(r"\.(?P<time>\d{4}-\d\d-\d\d_\d\d[-:]\d\d[-:]\d\d(?:[.:]\d+)?)(?:_(?P<again>\d+))?$")
 
 _LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
+_REPORTS = (".html", ".md", ".csv", ".xml", ".xlsx")  # no run is called like this: a file to be written was meant
 _EARLIER = re.compile(r"(?P<name>.+)~(?P<before>\d{1,9})", re.DOTALL)
 
 
@@ -70,9 +71,9 @@ def find_run(base: Path, name: str | Path, read_manifest: ReadManifest = read_al
             return open_run(named, read_manifest)
         raise RecordError(f"{path}: no such run directory")
     known = ", ".join(folder.name for folder in folders[-3:])
-    raise NothingSelected(
-        f"no run is called '{wanted}' below {base / 'runs'}" + (f"; the latest are {known}" if known else "")
-    )
+    latest = f"; the latest are {known}" if known else ""
+    to_write = f"; to write that file say -o {wanted}" if path.suffix in _REPORTS else ""
+    raise NothingSelected(f"no run is called '{wanted}' below {base / 'runs'}{to_write or latest}")
 
 
 def _newest_called(wanted: str, folders: Sequence[Path]) -> Path | None:

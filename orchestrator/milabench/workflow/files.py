@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from milabench.config.problems import did_you_mean
 from milabench.devices.regular_file import MIB, open_regular, read_regular
-from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError, os_reason
+from milabench.errors import ConfigError, MilabenchError, Problem, RecordError, UsageError, os_reason
 from milabench.events.atomic_write import write_output
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -35,7 +36,7 @@ def base_folder(base: Path | None) -> Path:
 def suite_file(config_file: Path | None) -> Path:
     """Return the suite to read: the given file or shipped suite, else config/standard.yaml, here or the shipped one.
 
-    Raises UsageError for a name that is both.
+    Raises UsageError for a name that is both, ConfigError for one that is neither.
     """
     if config_file is None:
         here = Path("config", "standard.yaml").absolute()
@@ -45,7 +46,13 @@ def suite_file(config_file: Path | None) -> Path:
             "MILABENCH_CONFIG holds the keys of a benchmark, as its programs are given them, not the path of a suite;"
             " unset it, or give --config"
         )
-    if config_file.suffix or len(config_file.parts) != 1 or not (shipped := shipped_suite(config_file.name)).is_file():
+    if config_file.suffix or len(config_file.parts) != 1:
+        return config_file
+    if not (shipped := shipped_suite(config_file.name)).is_file():
+        if not config_file.exists():
+            names = sorted(path.stem for path in shipped.parent.glob("*.yaml") if path.stem != "base")
+            hint = did_you_mean(config_file.name, names) or f"shipped suites: {', '.join(names)}"
+            raise ConfigError(Problem(str(config_file), "", "neither a file here nor a shipped suite", hint))
         return config_file
     if config_file.exists():
         raise UsageError(

@@ -39,6 +39,7 @@ from milabench.workflow.remote_nodes import environment_marks, is_needed_here, r
 
 TORCH_CUDA = 13
 """The version of CUDA that torch of constraints/cuda.txt is for."""
+_NAMED = 4  # of what is missing; the command makes all of it
 
 
 def missing_environments(context: CommandContext) -> tuple[str, ...]:
@@ -153,7 +154,9 @@ def require_current_locks(context: CommandContext) -> None:
 
 def _require_none(what: str, missing: Sequence[str], verb: str, context: CommandContext) -> None:
     if missing:
-        raise EnvironmentFailed(f"{what}: {', '.join(missing)}; run `{command_line(verb, context.options)}`")
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        named = f"{', '.join(missing[:_NAMED])}{more}"
+        raise EnvironmentFailed(f"{what}: {named}; run `{command_line(verb, context.options)}`")
 
 
 def require_ready(context: CommandContext, plan: Plan) -> None:

@@ -139,6 +139,11 @@ def test_before_the_first_run_there_is_no_latest(milabench: Milabench, base: Pat
     assert "no run is called 'latest~9'" in said.err
 
 
+def test_a_file_to_write_given_as_a_run_is_answered_with_its_option(milabench: Milabench, base: Path) -> None:
+    said = milabench("report", "page.html", "--base", str(base))
+    assert (said.code, said.err.endswith("; to write that file say -o page.html\n")) == (3, True)
+
+
 @pytest.mark.parametrize("place", ["{}/runs/first", "{}/runs/third one"])
 def test_a_path_may_end_in_the_name_that_a_run_was_given(milabench: Milabench, base: Path, place: str) -> None:
     elsewhere = base / "another base"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.errors import UsageError
+from milabench.errors import ConfigError, UsageError
 from milabench.workflow.files import ROOT, suite_file
 from milabench.workflow.new_benchmark import copy_shipped, create_benchmark
 from tests.process.cli.test_bad_places import disk
@@ -18,13 +18,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_name_is_a_shipped_suite_and_everything_else_a_file() -> None:
+def test_a_name_is_a_shipped_suite_and_everything_else_a_file(folder: Path) -> None:
+    (folder / "mine").touch()
     assert suite_file(Path("quickstart")) == ROOT / "config" / "quickstart.yaml"
     assert [suite_file(Path(name)) for name in ("mine", "quickstart.yaml", "config/quickstart")] == [
         Path("mine"),
         Path("quickstart.yaml"),
         Path("config/quickstart"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("quickstar", "did you mean 'quickstart'?"), ("mine", "shipped suites: acceptance-1h, ci, ops, ")],
+)
+def test_a_name_that_is_neither_is_answered_with_the_shipped_suites(name: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        suite_file(Path(name))
+    assert f"{name}: neither a file here nor a shipped suite; {hint}" in str(refused.value)
 
 
 def test_a_name_that_is_also_a_file_is_refused_with_both_paths(folder: Path) -> None:
