@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
 from milabench.acceptance.evaluate import replicate_values, units_of
-from milabench.analysis.intervals import LEAST_LAUNCHES
+from milabench.analysis.intervals import LEAST_LAUNCHES, normal_quantile
 from milabench.analysis.json_codec import JsonKey, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
 from milabench.analysis.summary_model import BenchSummary, Summary
+from milabench.analysis.uncertainty import NO_ALLOWANCE, launches_for
 from milabench.procurement.statistical_power import (
     LaunchPlan,
     Noise,
@@ -225,15 +226,24 @@ def _of_bound(
     if len(values) < LEAST_LAUNCHES:
         missing = f"launches of the pilot: {len(values)} of at least {LEAST_LAUNCHES}, from which a spread is taken"
         return replace(planned, missing=missing)
-    of_nodes = _node_noise(pilot) if quantity in ("rate", "system") else None
+    is_rate = quantity in ("rate", "system")
+    of_nodes = _node_noise(pilot) if is_rate else None
+    allowance = pilot.allowance if is_rate else NO_ALLOWANCE
+    if base and is_rate and reference is not None:
+        allowance = allowance.over(reference.allowance)
+    # What disturbances may have cost is on one side, and no number of launches makes it smaller.
+    lost = -allowance.one_sided.below if is_minimum else allowance.one_sided.above
+    if (expected * math.exp(lost) > bound.value) != is_minimum:
+        missing = f"a calmer pilot: what disturbances may have cost ({abs(lost):.2%}) reaches over the bound"
+        return replace(planned, missing=missing)
     question = PowerQuestion(
-        expected=expected,
+        expected=expected * math.exp(lost),
         bound=bound.value,
         power=power,
         confidence=criteria.confidence,
         reference_error=(log_stdev(base) or 0.0) / math.sqrt(len(base)) if base else 0.0,
     )
-    return _with_launches(planned, question, log_stdev(values) or 0.0, of_nodes)
+    return _with_launches(planned, question, log_stdev(values) or 0.0, of_nodes, is_rate=is_rate)
 
 
 def _expected_value(
@@ -256,11 +266,16 @@ def _expected_value(
 
 
 def _with_launches(
-    planned: PlannedCriterion, question: PowerQuestion, spread: float, of_nodes: Noise | None
+    planned: PlannedCriterion, question: PowerQuestion, spread: float, of_nodes: Noise | None, *, is_rate: bool
 ) -> PlannedCriterion:
     """Return the criterion with its launches, and its sample of nodes where the noise of nodes is known."""
     planned = replace(planned, spread=spread, spread_nodes=None if of_nodes is None else of_nodes.between_nodes)
-    plan = fewest_launches(question, Noise(between_nodes=0.0, between_launches=spread), least=LEAST_LAUNCHES)
+    noise = Noise(between_nodes=0.0, between_launches=spread)
+    plan = fewest_launches(question, noise, least=LEAST_LAUNCHES)
+    if plan is not None and is_rate:
+        # So many that modes which they did not meet do not matter either: the floor of the number's interval.
+        margin = question.distance - normal_quantile(question.power) * spread / math.sqrt(plan.launches)
+        plan = fewest_launches(question, noise, least=max(plan.launches, launches_for(margin)))
     if plan is None:
         error = f" and the reference's error of {question.reference_error:.2%}" if question.reference_error else ""
         missing = (

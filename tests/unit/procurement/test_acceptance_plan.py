@@ -15,6 +15,7 @@ from milabench.acceptance.criteria import parse_criteria
 from milabench.analysis.sample_statistics import log_stdev, mean, stdev
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
+from milabench.analysis.uncertainty import MeasuredLaunch, uncertainty_of
 from milabench.procurement.acceptance_plan import AcceptancePlan, plan_acceptance
 from milabench.procurement.statistical_power import Noise, PowerQuestion, fewest_launches, launch_plan
 from milabench.report.acceptance_plan import render_plan
@@ -83,6 +84,34 @@ def test_a_reference_is_the_pilot_and_its_own_error_counts(tmp_path: Path) -> No
     (alone,) = planned(minimum("95 images/s"), reference).criteria
     assert beside.expected == pytest.approx(1.0)
     assert (beside.launches or 0) > (alone.launches or 0)
+
+
+def disturbed(pilot: Summary, others: float) -> Summary:
+    """The same pilot, beside others that may have taken this share of its processors."""
+    (bench,) = pilot.benchmarks
+    launches = [MeasuredLaunch(rate=math.log(each.throughput.value)) for each in bench.processes]
+    known = uncertainty_of(bench.perf or 0.0, launches, {"others": others})
+    return replace(pilot, benchmarks=(replace(bench, uncertainty=known),))
+
+
+def test_what_disturbances_may_have_cost_is_taken_off_the_distance(tmp_path: Path) -> None:
+    """It reaches upwards: it counts against what a number has to stay below."""
+    pilot, most = run(tmp_path, {"local": PILOT}), "benchmarks: {a: {maximum: 105 images/s}}"
+    launches = [planned(most, disturbed(pilot, share)).criteria[0].launches or 0 for share in (0.0, 0.01, 0.02)]
+    assert launches == sorted(set(launches))
+    (criterion,) = planned(most, disturbed(pilot, 0.06)).criteria
+    assert criterion.launches is None
+    assert criterion.missing == "a calmer pilot: what disturbances may have cost (6.50%) reaches over the bound"
+    assert (
+        planned(minimum("97 images/s"), disturbed(pilot, 0.06)).criteria[0].launches
+        == planned(minimum("97 images/s"), pilot).criteria[0].launches
+    )
+
+
+@pytest.mark.parametrize(("bound", "launches"), [("98 images/s", 3), ("99 images/s", 6), ("99.8 images/s", 28)])
+def test_launches_that_agree_exactly_may_all_have_missed_a_mode(tmp_path: Path, bound: str, launches: int) -> None:
+    pilot = run(tmp_path, {"local": (100.0, 100.0, 100.0)})
+    assert planned(minimum(bound), pilot).criteria[0].launches == launches
 
 
 def test_nearer_bounds_take_more_launches_and_their_hours(tmp_path: Path) -> None:
