@@ -125,11 +125,6 @@ def variation_and_lag1(blocks: Iterable[Sequence[float]], near: float) -> tuple[
     return spread, round(correlation, _DECIMALS) + 0.0  # never -0.0
 
 
-def effective_n(n: int, correlation: float) -> float:
-    """Return how many independent values `n` neighbours of an AR(1) series are worth: n(1-r)/(1+r)."""
-    return n * (1 - correlation) / (1 + correlation)
-
-
 def quantile(values: Sequence[float], q: float) -> float:
     """Return the q-quantile by linear interpolation (R7, numpy's default); raises ValueError when there is no value."""
     if not values:

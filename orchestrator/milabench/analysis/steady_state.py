@@ -1,4 +1,4 @@
-"""A series of step durations -> where a leftover warm-up ends, and how the rest drifts (methodology.md, 1.1).
+"""A series of step durations -> where a leftover warm-up ends (docs/explanation/methodology.md, 1.1).
 
 Pettitt's idea with the maximum taken over standardised rank sums (Miller and Siegmund 1982; p-value after Lausen and Schumacher
 1992). Steps of one process depend on each other, so the statistic is that of as many independent values as they are worth, and
@@ -14,17 +14,15 @@ from itertools import pairwise
 
 from milabench.analysis.intervals import normal_quantile, t_tail
 from milabench.analysis.order_statistics import OrderStatistics
-from milabench.analysis.sample_statistics import effective_n, lag1, mean, median, median_absolute_deviation
+from milabench.analysis.sample_statistics import lag1, mean, median, median_absolute_deviation
 from milabench.analysis.stalls import stalls
 
 DRIFT_LIMIT = 0.01  # nobody acts on a smaller change; docs/explanation/methodology.md, 1.1
 AGREEMENT = 0.005
 """By which share two rates of the same thing, or two clocks, may differ."""
 _CHANGE_LEVEL = 0.03  # of a leftover warm-up: what it cuts off costs precision, not truth
-MOST_LEFT_OVER = 0.2
-"""Of the time of a window, that may be left over of the warm-up: more of it is ordinary work, however slow."""
+_MOST_LEFT_OVER = 0.2  # of the time of a window; more of it is ordinary work, however slow
 _BLOCKS = 2000  # longer series are tested as means of neighbours
-_DRIFT_BLOCKS = 200
 _LEAST = 10  # values, below which nothing is tested
 _EDGE = 0.05  # of the series on both sides, where a change cannot be distinguished from an outlier
 _RHYTHM_COUNTS = 0.05  # of the time, in regular long steps
@@ -35,43 +33,16 @@ _OUTLIER = 7.5  # median absolute deviations
 _LOST, _FITTED = 4, 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steadiness:
-    """What the durations of a window say: `settled_at` is how many of its first values are warm-up that is left over.
+def settled_at(durations: Sequence[float], order: OrderStatistics | None = None) -> int:
+    """Return how many of the first durations of a window are warm-up that is left over.
 
-    `drift` is the Theil-Sen slope over what follows, relative to its median, end against beginning. `n_effective`: as many
-    independent values as what follows is worth.
-    """
-
-    n: int
-    settled_at: int
-    drift: float
-    lag1: float
-    n_effective: float
-
-
-def steadiness(
-    durations: Sequence[float], order: OrderStatistics | None = None, most_left_over: float = MOST_LEFT_OVER
-) -> Steadiness:
-    """Judge a window: where its warm-up ends, and how what follows drifts.
-
-    A change from slow to fast in the first fifth (`most_left_over`) is the end of a warm-up, where the level holds from there on.
+    A change from slow to fast in the first fifth is the end of a warm-up, where the level holds from there on.
     Any other one is none: a device that slows down as it gets hot begins fast, and one that swings is slow again later. `order`
     is that of the durations, where it is known.
     """
-    n = len(durations)
     blocks, starts = _units(durations, order)
-    settled = _warm_up(blocks, most_left_over)
-    settled_at = starts[settled] if settled else 0
-    own, rest = durations[settled_at:], blocks[settled:]
-    correlation = lag1(own, near=mean(rest)) or 0.0 if rest else 0.0
-    return Steadiness(
-        n=n,
-        settled_at=settled_at,
-        drift=drift(rest),
-        lag1=correlation,
-        n_effective=min(len(own), effective_n(len(own), max(correlation, 0.0))) if len(own) else 0.0,
-    )
+    settled = _warm_up(blocks)
+    return starts[settled] if settled else 0
 
 
 def _units(durations: Sequence[float], order: OrderStatistics | None) -> tuple[Sequence[float], Sequence[int]]:
@@ -87,13 +58,13 @@ def _units(durations: Sequence[float], order: OrderStatistics | None) -> tuple[S
     return blocks, range(0, len(durations), size)
 
 
-def _warm_up(blocks: Sequence[float], most_left_over: float) -> int:
+def _warm_up(blocks: Sequence[float]) -> int:
     """Return how many of the first blocks are warm-up; none where the level changes again after it."""
     settled = 0
     while (change := change_point(blocks[settled:])) is not None:
         left_over = math.fsum(blocks[: settled + change.at])
         is_early = settled + change.at <= len(blocks) / 2
-        if not is_early or change.before < change.after or left_over > most_left_over * math.fsum(blocks):
+        if not is_early or change.before < change.after or left_over > _MOST_LEFT_OVER * math.fsum(blocks):
             return 0
         settled += change.at
     return settled
@@ -130,19 +101,6 @@ def change_point(values: Sequence[float], level: float = _CHANGE_LEVEL) -> Chang
     z = _independent_z(math.sqrt(best / variance), residuals, fitted=2)
     p = _maximum_tail(z, edge / n)
     return Change(at=split, before=before, after=after, p=p) if p < level else None
-
-
-def drift(values: Sequence[float]) -> float:
-    """Return the relative drift from end to end, after Theil and Sen."""
-    blocks, _ = _blocks(values, _DRIFT_BLOCKS)
-    n = len(blocks)
-    centre = median(blocks) if blocks else 0.0
-    if n < 3 or not centre:
-        return 0.0
-    slopes = [
-        (blocks[later] - blocks[earlier]) / (later - earlier) for later in range(1, n) for earlier in range(later)
-    ]
-    return median(slopes) * (n - 1) / abs(centre)
 
 
 def _split(centred: Sequence[float], edge: int) -> tuple[int, float]:

@@ -178,9 +178,7 @@ def _rates(metrics: Iterable[Any]) -> list[Any]:
 
 def _is_whole(launch: Any) -> bool:
     """Return whether a rate has what rates must have, and other metrics need not."""
-    if launch.value < SMALLEST_NUMBER or not (launch.steps or launch.step):
-        return False
-    return launch.window is None or None not in (launch.warmup_left, launch.drift, launch.n_effective)
+    return launch.value >= SMALLEST_NUMBER and bool(launch.steps or launch.step)
 
 
 def _validations(source: _Source) -> Sequence[Any]:

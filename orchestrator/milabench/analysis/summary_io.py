@@ -9,12 +9,11 @@ from typing import Any
 
 from milabench.analysis.ab_run import ab_of
 from milabench.analysis.json_codec import from_json_value
-from milabench.analysis.steady_state import Steadiness
 from milabench.analysis.summary_model import SCHEMA, BenchSummary, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
 from milabench.events.shapes import RATE_SHAPE, SUMMARY_SHAPE, require_shape
-from milabench.events.values import as_mapping, mappings_in
+from milabench.events.values import mappings_in
 
 
 def summary_from_json(value: Mapping[str, Any], manifest: Mapping[str, Any] | None = None) -> Summary:
@@ -104,29 +103,16 @@ def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
         "latency": dict(rate.latency),
         "totals": [asdict(total) for total in rate.totals],
     }
-    if rate.steady is not None:
-        # Observations still in warm-up, the drift over the others, and how many independent values those are worth.
-        steady = rate.steady
-        encoded |= {"warmup_left": steady.settled_at, "drift": steady.drift, "n_effective": steady.n_effective}
-        encoded["window"] = {"n": steady.n, "lag1": steady.lag1}
+    if rate.warmup_left is not None:
+        encoded["warmup_left"] = rate.warmup_left
     return encoded
 
 
 def _process_from_json(rate: Mapping[str, Any]) -> ReplicateResult:
     require_shape(rate, RATE_SHAPE)
-    throughput, window = from_json_value(Throughput, rate), as_mapping(rate.get("window"))
-    if window:
-        steady = Steadiness(
-            n=int(window["n"]),
-            settled_at=int(rate["warmup_left"]),
-            drift=float(rate["drift"]),
-            lag1=float(window["lag1"]),
-            n_effective=float(rate["n_effective"]),
-        )
-        throughput = replace(throughput, steady=steady)
     return ReplicateResult(
         steps=tuple(map(str, rate.get("steps") or (rate["step"],))),
         slot=str(rate.get("place", "")),
         repeat=int(rate["repeat"]),
-        throughput=throughput,
+        throughput=from_json_value(Throughput, rate),
     )

@@ -15,7 +15,7 @@ from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import variation_and_lag1
 from milabench.analysis.series import Series
 from milabench.analysis.stalls import Stalls, stalls
-from milabench.analysis.steady_state import AGREEMENT, Steadiness, steadiness
+from milabench.analysis.steady_state import AGREEMENT, settled_at
 from milabench.analysis.uncertainty import WindowProfile, window_profile
 from milabench.analysis.windows import Part, TimeSpan, Window, latency, later_half, part_of
 from milabench.events.reasons import Reason
@@ -80,10 +80,11 @@ class Throughput:
     window between them, `pauses` the share of each declared pause in the window with it. `spread_within` is the coefficient of
     variation of the rates of single observations, `lag1` their autocorrelation, `latency` seconds a step: `min`, `max`, and the
     quantiles `p50`, `p90`, `p95`, `p99` (R7) as far as so many steps bound them; all on the slowest rank. `totals` is empty
-    unless the basis is the ratio of totals. `steady` judges the slowest rank's window: what it found to be left over of the
-    warm-up is not in the number; `left_out` are its items, in no total, but in the energy of the window. `warm_up_steps` of the
-    `all_steps` of the slowest rank came before what counts. `period` is how many steps lie between regular long ones, where the
-    window was cut to whole periods of them; `long_step` the longest step where it holds more than 2 % of the window.
+    unless the basis is the ratio of totals. `warmup_left` are the first observations of the slowest rank's window that still
+    were warm-up, and are not in the number; `left_out` are their items, in no total, but in the energy of the window.
+    `warm_up_steps` of the `all_steps` of the slowest rank came before what counts. `period` is how many steps lie between regular
+    long ones, where the window was cut to whole periods of them; `long_step` the longest step where it holds more than 2 % of the
+    window.
     `begin_ns` is when the first step that counts began, monotonic, -1 where unknown; `profile` is that of the slowest rank's
     window, and `effects` are sizes of what else may have moved the number: see `uncertainty_of`. `doubts` are reasons to suspect
     the number.
@@ -100,7 +101,7 @@ class Throughput:
     pauses: Mapping[str, float] = field(default_factory=dict)
     spread_within: float | None = None
     lag1: float | None = None
-    steady: Steadiness | None = field(default=None, metadata={"json": JsonKey(is_read=False)})
+    warmup_left: int | None = None
     latency: Mapping[str, float] = field(default_factory=dict)
     left_out: float = 0.0
     warm_up_steps: int = 0
@@ -146,7 +147,7 @@ def launch_throughput(
     clocks = max(map(_clocks_apart, counted.parts))
     throughput = replace(
         throughput,
-        steady=counted.steady,
+        warmup_left=counted.warmup_left,
         left_out=left_out,
         period=counted.period,
         profile=counted.profile,
@@ -169,7 +170,7 @@ class _Counted:
     """
 
     parts: Sequence[Part]
-    steady: Steadiness | None = None
+    warmup_left: int | None = None
     profile: WindowProfile | None = None
     period: float | None = None
     epoch_gaps: float = 0.0
@@ -181,12 +182,12 @@ def _counted(parts: Sequence[Part], pauses: Sequence[Pause], *, is_complete: boo
     slowest = max(parts, key=_span_s)
     # Seconds an item, so that a smaller last batch is not a faster one.
     durations = slowest.durations()
-    steady = None if durations is None else steadiness(durations, slowest.order(durations))
-    if durations is not None and steady is not None and not slowest.is_alike(steady.settled_at):
-        steady = steadiness(durations, slowest.order(durations), 0.0)
-    if steady is not None and steady.settled_at and is_complete:
-        parts, slowest = [part.after(steady.settled_at) for part in parts], slowest.after(steady.settled_at)
-    return replace(_in_whole_periods(parts, slowest, pauses, is_complete=is_complete), steady=steady)
+    left = None if durations is None else settled_at(durations, slowest.order(durations))
+    if left and not slowest.is_alike(left):
+        left = 0
+    if left and is_complete:
+        parts, slowest = [part.after(left) for part in parts], slowest.after(left)
+    return replace(_in_whole_periods(parts, slowest, pauses, is_complete=is_complete), warmup_left=left)
 
 
 def _in_whole_periods(parts: Sequence[Part], slowest: Part, pauses: Sequence[Pause], *, is_complete: bool) -> _Counted:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from milabench.analysis.intervals import Interval, log_t_interval, median_interval
 from milabench.analysis.sample_statistics import geometric_mean, mean, median
-from milabench.analysis.steady_state import steadiness
+from milabench.analysis.steady_state import settled_at
 
 LEAST_FLOOR = 0.01  # differences below one percent are never called differences
 EVENT_SLACK_NS = 21_000  # two half microseconds of an event's resolution, and 20 us
@@ -158,7 +158,7 @@ def _process(block: int, key: CellKey, audit: Mapping[str, Any]) -> TimedProcess
         first_call=(audit["warmup_ns"] or wall_ns)[0] / 1e9,
         enqueue=median(enqueue_ns) / 1e9 if key.sync == "each" and event_ns else None,
         calls=calls,
-        settled_at=steadiness(wall_ns).settled_at,
+        settled_at=settled_at(wall_ns),
         unfinished=audit["unfinished"] / calls if event_ns else None,
         # A call whose end is waited for cannot last longer on the device than the wall around it: such an event is wrong.
         too_long=sum(event > wall + EVENT_SLACK_NS for event, wall in zip(event_ns, wall_ns, strict=False))

@@ -156,8 +156,7 @@ RATE_SHAPE: Shape = {
         }
     ],
     **{key: {str: Required(NOT_NEGATIVE)} for key in ("pauses", "latency")},
-    "window": {**dict.fromkeys(("n", "lag1"), Required(float)), "p": float},
-    **dict.fromkeys(("warmup_left", "drift", "n_effective"), float),
+    "warmup_left": float,
 }
 _COUNTS = dict.fromkeys(("planned", "passed", "failed", "skipped", "missing", "cancelled"), Required(int))
 _POINT_VALUE = {

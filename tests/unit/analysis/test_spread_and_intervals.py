@@ -119,11 +119,6 @@ def test_equal_values_have_no_spread_and_no_dependence(value: float) -> None:
     assert sample_statistics.lag1([value] * 5000) is None
 
 
-def test_the_effective_number_of_correlated_values(known: Any) -> None:
-    for correlation, expected in known["neff"].items():
-        assert sample_statistics.effective_n(100, float(correlation)) == pytest.approx(expected)
-
-
 def test_the_score_is_a_weighted_geometric_mean(known: Any) -> None:
     case = known["score"]
     assert sample_statistics.geometric_mean(case["r"], case["w"]) == pytest.approx(case["weighted_gm"])

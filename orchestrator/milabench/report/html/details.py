@@ -151,13 +151,12 @@ def process_table(bench: BenchSummary) -> Markup | None:
     if not bench.processes:
         return None
     rates = f"rate, {bench.units}" if bench.units else "rate"
-    headings = ("step", "place", "launch", rates, "steps", "within %", "p50 ms", "p99 ms", "drift %", "basis", "doubts")
-    is_text = (True, True, False, False, False, False, False, False, False, True, True)
+    headings = ("step", "place", "launch", rates, "steps", "within %", "p50 ms", "p99 ms", "basis", "doubts")
+    is_text = (True, True, False, False, False, False, False, False, True, True)
     rows = []
     for process in bench.processes:
         rate = process.throughput
         latency: Mapping[str, float] = rate.latency
-        drift = rate.steady.drift if rate.steady is not None else None
         rows.append(
             (
                 launch_name(process),
@@ -167,7 +166,6 @@ def process_table(bench: BenchSummary) -> Markup | None:
                 str(rate.observations),
                 percent_cell(rate.spread_within),
                 *(format_number(1000 * latency[name]) if name in latency else "" for name in ("p50", "p99")),
-                "" if drift is None else f"{100 * drift:.2f}",
                 rate.basis,
                 ", ".join(rate.doubts),
             )
