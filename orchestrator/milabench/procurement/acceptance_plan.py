@@ -16,7 +16,7 @@ from milabench.analysis.intervals import LEAST_LAUNCHES, normal_quantile
 from milabench.analysis.json_codec import JsonKey, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.analysis.uncertainty import NO_ALLOWANCE, launches_for
+from milabench.analysis.uncertainty import launches_for
 from milabench.procurement.statistical_power import (
     LaunchPlan,
     Noise,
@@ -228,11 +228,7 @@ def _of_bound(
         return replace(planned, missing=missing)
     is_rate = quantity in ("rate", "system")
     of_nodes = _node_noise(pilot) if is_rate else None
-    allowance = pilot.allowance if is_rate else NO_ALLOWANCE
-    if base and is_rate and reference is not None:
-        allowance = allowance.over(reference.allowance)
-    # What disturbances may have cost is on one side, and no number of launches makes it smaller.
-    lost = -allowance.one_sided.below if is_minimum else allowance.one_sided.above
+    lost = _lost(pilot, reference if base else None, is_minimum=is_minimum) if is_rate else 0.0
     if (expected * math.exp(lost) > bound.value) != is_minimum:
         missing = f"a calmer pilot: what disturbances may have cost ({abs(lost):.2%}) reaches over the bound"
         return replace(planned, missing=missing)
@@ -244,6 +240,12 @@ def _of_bound(
         reference_error=(log_stdev(base) or 0.0) / math.sqrt(len(base)) if base else 0.0,
     )
     return _with_launches(planned, question, log_stdev(values) or 0.0, of_nodes, is_rate=is_rate)
+
+
+def _lost(pilot: BenchSummary, reference: BenchSummary | None, *, is_minimum: bool) -> float:
+    """Return what disturbances may have cost towards the bound, as a logarithm: no number of launches makes it smaller."""
+    allowance = pilot.allowance if reference is None else pilot.allowance.over(reference.allowance)
+    return -allowance.one_sided.below if is_minimum else allowance.one_sided.above
 
 
 def _expected_value(
