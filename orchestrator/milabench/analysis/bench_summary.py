@@ -34,7 +34,7 @@ from milabench.analysis.summary_model import (
     Validity,
 )
 from milabench.analysis.throughput import LEAST_OVERLAP, Throughput
-from milabench.analysis.uncertainty import CONFIDENCE, MeasuredLaunch, Uncertainty, uncertainty_of
+from milabench.analysis.uncertainty import CONFIDENCE, Component, MeasuredLaunch, Uncertainty, uncertainty_of
 from milabench.analysis.windows import Window
 from milabench.events.model import OutcomeName
 from milabench.events.reasons import Reason
@@ -218,13 +218,35 @@ def _uncertainty(processes: Sequence[ReplicateResult], confidence: float) -> Unc
         for _, own in sorted(members.items())
     ]
     names = {name for process in processes for name in process.throughput.effects}
-    return uncertainty_of(
+    known = uncertainty_of(
         geometric_mean([process.throughput.value for process in processes]),
         launches,
         {name: mean([process.throughput.effects.get(name, 0.0) for process in processes]) for name in names},
         is_lower_better=processes[0].throughput.direction == "lower",
         confidence=confidence,
     )
+    return replace(known, components=tuple(_located(component, processes) for component in known.components))
+
+
+def _located(component: Component, processes: Sequence[ReplicateResult]) -> Component:
+    """Return a component with the launch, and the step of it, that shows most of it; as it is where it is about all of them."""
+    rates = [process.throughput for process in processes]
+    mean_rate = geometric_mean([rate.value for rate in rates])
+    stalls = [0.0 if rate.stall is None else rate.stall.seconds for rate in rates]
+    shown: Mapping[str, list[float]] = {
+        "launches": [abs(math.log(rate.value / mean_rate)) for rate in rates],
+        "slow stretches": [0.0 if rate.profile is None else rate.profile.slowed for rate in rates],
+        "stalls": stalls,
+        "rare steps": stalls,
+        **{name: [rate.effects.get(name, 0.0) for rate in rates] for name in ("others", "gaps")},
+    }
+    most = max(shown.get(component.name, ()), default=0.0)
+    if component.size is None or not most:
+        return component
+    process = processes[shown[component.name].index(most)]
+    stall = process.throughput.stall if component.name in ("stalls", "rare steps") else None
+    step, seconds = (None, None) if stall is None else stall
+    return replace(component, repeat=process.repeat, step=step, seconds=seconds)
 
 
 def _grouped(processes: Iterable[ReplicateResult], key: Callable[[ReplicateResult], Any]) -> list[list[float]]:
@@ -239,6 +261,7 @@ def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: Ru
     """Return the summary with its score, and why its number is suspect in the words of `events.reasons` and of the checks."""
     processes, perf, overlapped = summary.processes, summary.perf, summary.overlap
     passed = [result for result in results if result.outcome == "passed"]
+    launches = _launches_of_reasons(passed, processes)
     reasons: set[str] = {reason for result in passed for reason in result.reasons}
     reasons |= {doubt for process in processes for doubt in process.throughput.doubts}
     if len({cases_of(summary.metrics, p.steps) for p in processes if p.throughput.basis == "metric"}) > 1:
@@ -264,7 +287,29 @@ def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: Ru
     known = summary.uncertainty
     uncertainty = None if known is None else replace(known, asked=conditions.precision)
     validity = _validity(reasons, uncertainty)
-    return replace(summary, score=score, uncertainty=uncertainty, validity=validity, reasons=tuple(sorted(reasons)))
+    return replace(
+        summary,
+        score=score,
+        uncertainty=uncertainty,
+        validity=validity,
+        reasons=tuple(sorted(reasons)),
+        reason_repeats=launches,
+    )
+
+
+def _launches_of_reasons(
+    results: Iterable[StepResult], processes: Sequence[ReplicateResult]
+) -> Mapping[str, tuple[int, ...]]:
+    """Return the launches that a reason is about, where it is not about all of them."""
+    launches: dict[str, set[int]] = {}
+    for result in results:
+        for reason in (*result.reasons, *result.check_reasons):
+            launches.setdefault(reason, set()).add(result.step.repeat)
+    for process in processes:
+        for reason in process.throughput.doubts:
+            launches.setdefault(reason, set()).add(process.repeat)
+    every = {process.repeat for process in processes}
+    return {reason: tuple(sorted(repeats)) for reason, repeats in sorted(launches.items()) if every - repeats}
 
 
 def _doubts_of_curve(curve: ServingCurve | None) -> set[Reason]:

@@ -171,7 +171,8 @@ class BenchSummary:
     `ratio` is to a reference run, where there is one: > 1 means better; `reference_validity` is that of the reference's number,
     with its reasons, and `no_ratio` says why a number has none. `compute` is the use of the devices, where the operations of an
     item are known; `serving` the curve of a server. `wall_s` is the time of its launches together, in seconds. `size` is
-    which of its sizes it is, empty where it has none. `tags` are those of the suite. `about` is what the benchmark stands for, in
+    which of its sizes it is, empty where it has none. `tags` are those of the suite. `reason_repeats` are the
+    launches that a reason is about, where it is not about all. `about` is what the benchmark stands for, in
     a sentence. `milabench13` are the figures of milabench 1.3, where the records are its own.
     """
 
@@ -215,6 +216,9 @@ class BenchSummary:
     score: float | None = None
     validity: Validity | None = None
     reasons: tuple[str, ...] = ()
+    reason_repeats: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict, metadata={"json": JsonKey(is_omitted=lambda bench: not bench.reason_repeats)}
+    )
     failures: tuple[Failure, ...] = ()
     skipped: tuple[Skip, ...] = ()
     flaky: tuple[Flaky, ...] = ()

@@ -72,6 +72,13 @@ class LongStep:
     lasted_s: float
 
 
+class LongestStall(NamedTuple):
+    """The longest stall of a window: the number of its step in the launch, from 1 on, and its seconds beyond those of others."""
+
+    step: int
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
     """The number that a launch stands for, and what it stands on.
@@ -86,8 +93,8 @@ class Throughput:
     long ones, where the window was cut to whole periods of them; `long_step` the longest step where it holds more than 2 % of the
     window.
     `begin_ns` is when the first step that counts began, monotonic, -1 where unknown; `profile` is that of the slowest rank's
-    window, and `effects` are sizes of what else may have moved the number: see `uncertainty_of`. `doubts` are reasons to suspect
-    the number.
+    window, `stall` its longest stall, and `effects` are sizes of what else may have moved the number: see `uncertainty_of`.
+    `doubts` are reasons to suspect the number.
     """
 
     value: float
@@ -111,6 +118,9 @@ class Throughput:
     begin_ns: int = field(default=-1, compare=False, metadata={"json": JsonKey(is_read=False)})
     profile: WindowProfile | None = field(default=None, compare=False, metadata={"json": JsonKey(is_read=False)})
     effects: Mapping[str, float] = field(default_factory=dict, compare=False, metadata={"json": JsonKey(is_read=False)})
+    stall: LongestStall | None = field(
+        default=None, compare=False, metadata={"json": JsonKey(is_read=False, is_written=False)}
+    )
     doubts: tuple[str, ...] = ()
 
     @property
@@ -151,6 +161,7 @@ def launch_throughput(
         left_out=left_out,
         period=counted.period,
         profile=counted.profile,
+        stall=counted.stall,
         effects={"gaps": faster if faster > MOST_BETWEEN_STEPS else 0.0, "clocks": clocks},
     )
     doubts: Mapping[Reason, bool] = {
@@ -175,6 +186,7 @@ class _Counted:
     period: float | None = None
     epoch_gaps: float = 0.0
     part_of_period: float = 0.0
+    stall: LongestStall | None = None
 
 
 def _counted(parts: Sequence[Part], pauses: Sequence[Pause], *, is_complete: bool) -> _Counted:
@@ -196,6 +208,10 @@ def _in_whole_periods(parts: Sequence[Part], slowest: Part, pauses: Sequence[Pau
     standing = Stalls() if cycles is None else stalls(cycles.ns, cycles.items, epochs=cycles.epochs)
     profile = None if cycles is None else window_profile(cycles.ns, cycles.items, standing)
     rhythm = standing.rhythm
+    stall = None
+    if cycles is not None and standing.events:
+        longest = max(standing.events, key=lambda event: event.excess)
+        stall = LongestStall(slowest.step_at(cycles.begins_ns[longest.start]), longest.excess / 1e9)
     whole = rhythm.whole_periods() if rhythm is not None and is_complete else None
     if whole is not None and cycles is not None:
         span = TimeSpan(*(cycles.begins_ns[number] for number in whole))
@@ -204,6 +220,7 @@ def _in_whole_periods(parts: Sequence[Part], slowest: Part, pauses: Sequence[Pau
         parts=parts,
         profile=profile,
         period=rhythm.period if rhythm and whole else None,
+        stall=stall,
         epoch_gaps=_gaps_share(slowest, pauses),
         part_of_period=-math.log1p(-rhythm.share) if rhythm is not None and rhythm.is_short else 0.0,
     )

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
 from milabench.analysis.intervals import LEAST_LAUNCHES, normal_quantile, t_quantile
+from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import mean, stdev
 from milabench.analysis.stalls import Stalls
 
@@ -129,11 +130,29 @@ class MeasuredLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """One cause of uncertainty: its name, its size as a share of the number (None: not known), and how that was got."""
+    """One cause of uncertainty: its name, its size as a share of the number (None: not known), and how that was got.
+
+    `repeat` is the launch that shows most of it, where it is about one; of a single long step, `step` is its number in the
+    launch, from 1 on, and `seconds` by how much it was longer than the others.
+    """
 
     name: str
     size: float | None
     how: str
+    repeat: int | None = field(default=None, metadata={"json": JsonKey(is_omitted=lambda part: part.repeat is None)})
+    step: int | None = field(default=None, metadata={"json": JsonKey(is_omitted=lambda part: part.step is None)})
+    seconds: float | None = field(
+        default=None, metadata={"json": JsonKey(is_omitted=lambda part: part.seconds is None)}
+    )
+
+    @property
+    def where(self) -> str:
+        """`3 s at step 512 of repeat 2`, `most in repeat 2`; empty where it is about no single launch."""
+        if self.step is not None and self.seconds is not None:
+            return f"{self.seconds:.2g} s at step {self.step} of repeat {self.repeat}"
+        if self.repeat is None:
+            return ""
+        return f"repeat {self.repeat} furthest off" if self.name == "launches" else f"most in repeat {self.repeat}"
 
 
 class Allowance(NamedTuple):
@@ -210,6 +229,7 @@ class Uncertainty:
         asked = "" if self.asked is None else f"; {_percent(self.asked)} asked"
         first = self.components[0] if self.components else None
         why = "" if first is None else f", {first.how}" if first.size is None else f" by {first.name}"
+        why += f", {first.where}" if first is not None and first.where else ""
         return f"{self.half_width}{why}{asked}"
 
 

@@ -155,6 +155,11 @@ class Part:
         """Return the number of steps of the series before the first of them."""
         return int(_sum(self.series.steps, self._ranges[0].start)) if self._ranges else 0
 
+    def step_at(self, begin_ns: int) -> int:
+        """Return the number in the launch, from 1 on, of the first step that begins at a time or later."""
+        index = next(index for indices in self._ranges for index in indices if self.series.t0_ns[index] >= begin_ns)
+        return int(_sum(self.series.steps, index)) + 1
+
     def all_steps(self) -> int:
         """Return the number of steps of the whole series."""
         return int(_sum(self.series.steps, len(self.series.steps)))

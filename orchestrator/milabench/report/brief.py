@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from milabench.events.reasons import REASONS
 from milabench.report import document, model
 from milabench.report.curves import curve_blocks
 from milabench.report.document_renderer import DocumentRenderer, ab_blocks, ab_statement
@@ -16,7 +15,7 @@ from milabench.report.text import document_lines, document_text
 from milabench.shown import cut_text
 
 if TYPE_CHECKING:
-    from milabench.analysis.summary_model import BenchSummary, Summary
+    from milabench.analysis.summary_model import Summary
 
 # How many characters of a terminal's line it fits, and what a benchmark stands for gets of them at least.
 WIDTH = 100
@@ -25,9 +24,6 @@ _KEPT = ("bench", "perf", "±", "units")
 _OPTIONAL = ("fail", "±", "x reference", "stands for")
 # What a terminal can do without, the least important first.
 _SPARE = ("stands for", "n")
-_WORDS = {str(reason): text for reason, text in REASONS.items()}
-# Also of a check's reason, where one message does not stand for all.
-_IN_GENERAL = {**_WORDS, "sensor-lost": "the machine was read too seldom to judge, or a sensor stopped answering"}
 # Of what a report says of a run and its machines.
 _LEFT_OUT = ("profile", "created", "memory", "os", "software", "harness")
 _LEGEND = {
@@ -116,38 +112,17 @@ def _clause(sentence: str, room: int) -> str:
 
 
 def doubts(summary: Summary) -> list[tuple[str, str]]:
-    """Return the reasons that mark numbers: whose, and in words; what a check saw, where it said the same of all of them."""
-    marked: dict[str, dict[str, str]] = {}
-    benches = model.ordered(summary.benchmarks)
-    for bench in benches:
-        for reason, text in _of_bench(bench).items():
-            marked.setdefault(reason, {})[bench.bench] = text
-    measured = sum(bench.perf is not None for bench in benches)
+    """Return the warnings about numbers: whose, in words, with launch and step where they are about one; each text once."""
+    marked: dict[tuple[str, str], list[str]] = {}
+    for bench in model.ordered(summary.benchmarks):
+        for reason, text in model.warnings_of(bench).items():
+            marked.setdefault((reason, text), []).append(bench.bench)
+    measured = sum(bench.perf is not None for bench in summary.benchmarks)
     lines = []
-    for reason, texts in marked.items():
-        whose = "all" if len(texts) == measured > 1 else ", ".join(texts)
-        text, *others = dict.fromkeys(texts.values())
-        line = f"{whose}: {_IN_GENERAL.get(reason, text) if others else text}"
+    for (reason, text), names in marked.items():
+        line = f"{'all' if len(names) == measured > 1 else ', '.join(names)}: {text}"
         lines.append((reason, cut_text(line, WIDTH - len(reason) - 4)))  # two spaces, a colon, a space
     return lines
-
-
-def _of_bench(bench: BenchSummary) -> dict[str, str]:
-    """Return the reasons of one benchmark in words, why it is imprecise, and what else its checks saw."""
-    seen: dict[str, dict[str, None]] = {}
-    for check in bench.validations:
-        if check["verdict"] != "pass":
-            seen.setdefault(check["check"], {})[check["message"]] = None
-    words = {}
-    for reason in bench.reasons:
-        text, *others = seen.pop(reason, {_WORDS.get(reason, ""): None})
-        words[reason] = _IN_GENERAL.get(reason, text) if others else text
-    unsaid = [reason for reason, text in words.items() if not text]
-    left = {check: "; ".join(texts) for check, texts in seen.items()}
-    if len(unsaid) == 1 and left:  # it is called otherwise than the check that gave it
-        words[unsaid[0]], left = "; ".join(left.values()), {}
-    imprecise = {} if bench.imprecision is None else {"imprecise": bench.imprecision.words}
-    return imprecise | {reason: text or _IN_GENERAL.get(reason, "") for reason, text in words.items()} | left
 
 
 _RENDERER = DocumentRenderer(write=document_text, lines=document_lines, document=brief_document)

@@ -18,9 +18,11 @@ from milabench.analysis.summary_model import (
     validity_words,
 )
 from milabench.events.attempts import with_node
+from milabench.events.reasons import REASONS
+from milabench.events.run_files import parse_stem
 from milabench.report.document import Entry, Statement, Table
 from milabench.report.labels import format_number, percent_cell, percents, replicates_text
-from milabench.report.rerun import rerun_line
+from milabench.report.rerun import is_of_commands, line_about_run, rerun_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +113,11 @@ def _has_several(bench: BenchSummary) -> bool:
 _NOT_ENDED = {"submitted": "has not begun", "pending": "has not begun", "running": "has not ended"}
 JOBS_TITLE = "jobs that have not done their part"
 INCOMPLETE = Statement(text="this run is incomplete or still running: what follows is what is known")
+
+_WORDS = {str(reason): text for reason, text in REASONS.items()}
+# Also of a check's reason, where one message does not stand for all.
+_IN_GENERAL = {**_WORDS, "sensor-lost": "the machine was read too seldom to judge, or a sensor stopped answering"}
+_NAMED_REPEATS = 4
 
 OPTIONAL = ("all instances", "mde %", "x reference", "reference's validity")
 """Columns that are only shown where some benchmark has something in them."""
@@ -229,6 +236,42 @@ def validations(summary: Summary) -> list[tuple[str, str]]:
     return rows
 
 
+def warnings_of(bench: BenchSummary) -> dict[str, str]:
+    """Return why a number is imprecise or suspect, and what else its checks saw, in words and with the launches concerned."""
+    seen: dict[str, dict[str, list[int]]] = {}
+    for check in bench.validations:
+        if check["verdict"] != "pass":
+            repeats = seen.setdefault(check["check"], {}).setdefault(check["message"], [])
+            repeats.append(parse_stem(check["step"]).repeat)
+    words = {} if bench.imprecision is None else {"imprecise": bench.imprecision.words}
+    for reason in bench.reasons:
+        texts = seen.pop(reason, {_WORDS.get(reason, ""): []})
+        text = _IN_GENERAL.get(reason, "") if len(texts) > 1 else next(iter(texts))
+        words[reason] = text + _in_launches(bench, bench.reason_repeats.get(reason, ())) if text else ""
+    left = {check: _seen_text(bench, texts) for check, texts in seen.items()}
+    unsaid = [reason for reason, text in words.items() if not text]
+    if len(unsaid) == 1 and left:  # it is called otherwise than the check that gave it
+        words[unsaid[0]], left = "; ".join(left.values()), {}
+    return {reason: text or _IN_GENERAL.get(reason, "") for reason, text in words.items()} | left
+
+
+def _seen_text(bench: BenchSummary, texts: Mapping[str, Sequence[int]]) -> str:
+    """Return what a check saw: the message of all launches, or that of the first of them, and how many saw something else."""
+    (text, repeats), *others = texts.items()
+    return text + _in_launches(bench, repeats, sum(len(more) for _, more in others))
+
+
+def _in_launches(bench: BenchSummary, repeats: Sequence[int], others: int = 0) -> str:
+    """Return ` (repeat 2)`; empty for all launches of a benchmark."""
+    known = sorted(set(repeats))
+    if not known or bench.replicates < 2 or (len(known) >= bench.replicates and not others):
+        return ""
+    more = f" and {len(known) - _NAMED_REPEATS} more" if len(known) > _NAMED_REPEATS else ""
+    return (
+        f" (repeat {', '.join(map(str, known[:_NAMED_REPEATS]))}{more}{f'; others in {others} more' if others else ''})"
+    )
+
+
 def messages(summary: Summary) -> list[tuple[str, str]]:
     """Return the messages of benchmarks and checks, but for those that stand below a curve."""
     rows = []
@@ -303,27 +346,65 @@ def without_ratio(summary: Summary) -> list[tuple[str, str]]:
     return [(bench.bench, bench.no_ratio) for bench in ordered(summary.benchmarks) if bench.no_ratio]
 
 
+# What an imprecise number needs, by its largest component; more launches where nothing stands here.
+_AGAIN = {
+    "others": "again, on an idle machine",
+    "stalls": "again, once what stopped the program is found",
+    "order": "again, once the machine is as warm from the first launch on",
+    **dict.fromkeys(("slow stretches", "pattern", "drift"), "again, without heat, other jobs or input that grows"),
+}
+_READ_MORE = ("gaps", "observing", "clocks")
+
+
 def next_line(summary: Summary) -> str:
     """Return the command that this run most lacks, and what it would bring."""
-    launches = max((len(bench.processes) for bench in summary.benchmarks), default=0)
+    launches, run = max((len(bench.processes) for bench in summary.benchmarks), default=0), summary.run
     if not summary.is_ended:
-        return f"`milabench resume {summary.run}`: continues this run"
-    other = f"`milabench compare {summary.run} OTHER`: compares with another run"
+        return f"`{line_about_run(summary, 'resume', run)}`: continues this run"
+    other = f"`{line_about_run(summary, 'compare', run, 'OTHER')}`: compares with another run"
+    page = f"`{line_about_run(summary, 'report', run, '-o', 'report.html')}`: a page to send"
     if summary.is_of_milabench13:
-        old = f"`milabench report {summary.run} --score compat`: with the figures of milabench 1.3, which made this run"
-        return other if summary.score.is_compat else old
+        old = line_about_run(summary, "report", run, "--score", "compat")
+        return other if summary.score.is_compat else f"`{old}`: with the figures of milabench 1.3, which made this run"
     if any(not_passed(bench) for bench in summary.benchmarks):
-        return f"`milabench resume {summary.run}`: runs again what did not pass"
+        return f"`{line_about_run(summary, 'resume', run)}`: runs again what did not pass"
     if summary.profile == "quick":
         return f"`{rerun_line(summary, profile='default')}`: for valid numbers"
     if launches and launches < LEAST_LAUNCHES:
         return f"`{rerun_line(summary, repeat=LEAST_LAUNCHES)}`: how far launches differ"
-    imprecise = [bench.imprecision.components for bench in summary.benchmarks if bench.imprecision is not None]
-    if any(components and components[0].name == "others" for components in imprecise):
-        return f"`{rerun_line(summary)}`: again, on an idle machine"
-    if summary.ab is None and summary.score.reference is None:
-        return other
-    return f"`milabench report {summary.run} -o report.html`: a page to send"
+    if summary.ab is not None and summary.ab.verdict != "INCONCLUSIVE":
+        return page
+    return _about_doubts(summary, launches) or (page if summary.ab or summary.score.reference else other)
+
+
+def _about_doubts(summary: Summary, launches: int) -> str:
+    """Return what to do about the largest cause of an imprecise number, else about suspect ones; empty where there are none."""
+    more = f"`{line_about_run(summary, 'report', summary.run, '--full')}`"
+    imprecise = [
+        bench for bench in summary.benchmarks if bench.imprecision is not None and bench.imprecision.components
+    ]
+    if not imprecise:
+        suspects = sum(bench.validity in ("suspect", "invalid") for bench in summary.benchmarks)
+        return (
+            f"{more}: why {'1 number is' if suspects == 1 else f'{suspects} numbers are'} suspect" if suspects else ""
+        )
+    known = {bench.bench: bench.imprecision for bench in imprecise if bench.imprecision is not None}
+    largest = {name: uncertainty.components[0] for name, uncertainty in known.items()}
+    name = max(largest, key=lambda bench: known[bench].expanded or 0.0)
+    cause = largest[name]
+    same = [bench for bench, component in largest.items() if component.name == cause.name]
+    # Of several benchmarks that lack the same, what the user selected is measured again.
+    alone = name if len(same) == 1 < len(summary.benchmarks) and not is_of_commands(summary) else None
+    where = f" ({name}: {cause.where})" if cause.where and cause.name not in ("launches", "others") else ""
+    if cause.name in _READ_MORE:
+        return f"{more}: the windows in which {name} has {cause.name}{where}"
+    if cause.name in _AGAIN:
+        return f"`{rerun_line(summary, alone)}`: {_AGAIN[cause.name]}{where}"
+    asked = known[name].asked
+    if asked is None or summary.aim.get("precision") or is_of_commands(summary):
+        return f"`{rerun_line(summary, alone, repeat=2 * launches)}`: twice as many launches"
+    again = rerun_line(summary, alone, precision=f"{100 * asked:g}%", repeat=None)
+    return f"`{again}`: as many launches as {percents(asked)} needs"
 
 
 def replicate_lines(summary: Summary) -> list[tuple[str, str]]:

@@ -31,16 +31,30 @@ _RERUN_OPTIONS = (
 )
 
 
-def rerun_line(summary: Summary, bench: str | None = None, **changes: str | int) -> str:
+def line_about_run(summary: Summary, verb: str, *words: str) -> str:
+    """Return a command about this run, with the base where the user named it."""
+    named = any(word.partition("=")[0] == "--base" for word in summary.argv)
+    base = ("--base", str(summary.options["base"])) if named and summary.options.get("base") else ()
+    return shlex.join(["milabench", verb, *words, *base])
+
+
+def is_of_commands(summary: Summary) -> bool:
+    """Return whether `milabench bench` made the run."""
+    return list(summary.argv[1:2]) == ["bench"]
+
+
+def rerun_line(summary: Summary, bench: str | None = None, **changes: str | int | None) -> str:
     """Return the command that reruns all or one benchmark with this run's options, or with `changes` to them, from any folder.
 
-    Of an old run, which did not keep them, the original command.
+    Of an old run, which did not keep them, and of commands the original command.
     """
+    if bench is None and is_of_commands(summary):
+        return shlex.join(["milabench", "bench", *_runs(summary.argv[2:], changes.get("repeat"))])
     is_by_jobs = bool(summary.jobs) and not summary.options.get("distribute")
     recorded = {**summary.options, "submit": is_by_jobs, **changes}
     given = _options(recorded) if summary.options else _given(summary.argv)
     if not summary.options:
-        given += [word for name, value in changes.items() for word in (f"--{name}", str(value))]
+        given += [word for name, value in changes.items() if value is not None for word in (f"--{name}", str(value))]
     words = ["milabench", "run", *given]
     if bench is None:
         selecting = ((name, summary.options.get(name)) for name in ("select", "exclude"))
@@ -50,6 +64,22 @@ def rerun_line(summary: Summary, bench: str | None = None, **changes: str | int)
     # shlex quotes for the shell; these quotes are for the language of --select, inside.
     name = bench if _PLAIN_NAME.fullmatch(bench) else f"'{bench}'"
     return shlex.join([*words, "--select", name])
+
+
+def _runs(argv: Sequence[str], runs: object) -> list[str]:
+    """Return the words of `bench` with another number of launches."""
+    if runs is None:
+        return list(argv)
+    kept = iter(argv)
+    words: list[str] = []
+    for word in kept:
+        if word == "--":
+            return ["--runs", str(runs), *words, word, *kept]
+        if word == "--runs":
+            next(kept, "")
+        elif not word.startswith("--runs="):
+            words.append(word)
+    return ["--runs", str(runs), *words]
 
 
 def _options(options: Mapping[str, Any]) -> list[str]:

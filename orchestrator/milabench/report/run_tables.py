@@ -220,7 +220,12 @@ def launch_name(process: ReplicateResult) -> str:
 def uncertainty_tables(summary: Summary) -> tuple[Table, ...]:
     """Return what the uncertainty of each number is made of, the largest component first; empty where none is known."""
     rows = [
-        (bench.bench, each.name, "?" if each.size is None else percents(each.size), each.how)
+        (
+            bench.bench,
+            each.name,
+            "?" if each.size is None else percents(each.size),
+            "; ".join(filter(None, (each.how, each.where))),
+        )
         for bench in ordered(summary.benchmarks)
         for each in (bench.uncertainty.components if bench.uncertainty is not None else ())
     ]

@@ -135,7 +135,10 @@ def _score_note(summary: Summary) -> str:
 
 def _alerts(summary: Summary) -> list[Child]:
     doubts: list[tuple[str, str]] = [
-        (bench.bench, f"{bench.validity}: {', '.join(bench.reasons)}")
+        (
+            bench.bench,
+            f"{bench.validity}: {'; '.join(f'{name}: {text}' for name, text in model.warnings_of(bench).items())}",
+        )
         for bench in model.ordered(summary.benchmarks)
         if bench.validity in ("suspect", "invalid")
     ]

@@ -1,0 +1,99 @@
+"""Each warning names the launch, the step and the seconds that it is about, in text, page and JSON; what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from milabench.analysis.summary import summarise
+from milabench.analysis.summary_model import Summary
+from milabench.events.model import Data, Event
+from milabench.report import brief, html, model, text
+from milabench.report import json as json_report
+from tests.recorded_run import Recorded, complete_window, record
+
+S = 10**9
+
+
+def launch(level: float = 1.0, frozen_at: int = -1) -> tuple[Event, ...]:
+    """200 steps of 0.1 s, one of which may be 8 s longer."""
+    now, events = 0.0, list[Event](complete_window(steps=60))
+    for index in range(200):
+        lasted_s = 0.1 * level * (1 + index % 7 / 1000) + (8.0 if index == frozen_at else 0.0)
+        times = {"t0_ns": round(now * S), "host_ns": round(lasted_s * S), "elapsed": lasted_s}
+        events.append(Data(step="", data={"task": "train", "units": "items/s", "n": 8, "rate": 8 / lasted_s, **times}))
+        now += lasted_s
+    return tuple(events)
+
+
+def summary_of(base: Path, *launches: tuple[Event, ...], **options: object) -> Summary:
+    steps = [Recorded(repeat=at, events=events) for at, events in enumerate(launches)]
+    argv = ["milabench", "run", "--base", "b", "--config", "my suite.yaml", "--select", "digits"]
+    words = {"config_file": "/x/my suite.yaml", "base": "/x/b", "select": "digits", "repeat": 3, "profile": "default"}
+    return summarise(record(base, *steps, manifest={"argv": argv, "options": {**words, **options}}))
+
+
+def test_a_stall_is_named_with_its_step_and_launch_everywhere(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, launch(), launch(), launch(frozen_at=149))
+    where = "8 s at step 150 of repeat 2"
+    assert summary.benchmarks[0].imprecision is not None
+    for shown in (brief.render([summary]), text.render([summary]), html.render([summary])):
+        assert where in shown
+    (component, *_) = summary.to_json()["benchmarks"][0]["uncertainty"]["components"]
+    assert (component["name"], component["repeat"], component["step"]) == ("stalls", 2, 150)
+    assert component["seconds"] == pytest.approx(8, rel=0.01)
+    assert json_report.render([summary]).count('"step": 150') == 1
+    assert model.next_line(summary).endswith(f": again, once what stopped the program is found (digits: {where})")
+
+
+def test_a_launch_that_is_unlike_the_others_is_named_and_more_are_asked_for(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, launch(), launch(1.4), launch())
+    assert "by launches, repeat 1 furthest off; 5 % asked" in brief.render([summary])
+    assert model.next_line(summary) == (
+        "`milabench run --config '/x/my suite.yaml' --base /x/b --profile default --precision 5% --select digits`: "
+        "as many launches as 5 % needs"
+    )
+    precise = replace(summary, aim={"precision": 0.05})
+    assert "--repeat 6 --select digits`: twice as many launches" in model.next_line(precise)
+
+
+def test_a_check_names_the_launches_that_it_is_about(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, launch(), launch(), launch())
+    warned = {"check": "loss", "verdict": "warn", "numbers": {}, "message": "the loss did not move"}
+    bench = replace(
+        summary.benchmarks[0],
+        validity="suspect",
+        reasons=("dropped", "overlap"),
+        reason_repeats={"dropped": (1,)},
+        validations=[{**warned, "step": f"digits.D0.R{at}"} for at in (0, 2)],
+    )
+    assert model.warnings_of(bench) == {
+        "dropped": "records were lost (repeat 1)",
+        "overlap": "ranks or instances measured together for less than 95 % of the time",
+        "loss": "the loss did not move (repeat 0, 2)",
+    }
+    assert "dropped: records were lost (repeat 1)" in html.render([replace(summary, benchmarks=(bench,))])
+    assert model.next_line(replace(summary, benchmarks=(bench,))) == (
+        f"`milabench report {summary.run} --full --base /x/b`: why 1 number is suspect"
+    )
+
+
+def test_a_reason_of_some_launches_has_them_in_the_report(tmp_path: Path) -> None:
+    steps = [Recorded(repeat=at, events=launch(), reasons=("dropped",) if at == 1 else ()) for at in range(3)]
+    (bench,) = summarise(record(tmp_path, *steps)).benchmarks
+    assert bench.to_json()["reason_repeats"] == {"dropped": [1]}
+
+
+@pytest.mark.parametrize(
+    ("argv", "again"),
+    [
+        (["--base", "b", "sleep 1"], "milabench bench --runs 3 --base b 'sleep 1'"),
+        (["--runs", "2", "--", "ls", "--runs"], "milabench bench --runs 3 -- ls --runs"),
+        (["--runs=2", "a", "b c"], "milabench bench --runs 3 a 'b c'"),
+    ],
+)
+def test_commands_are_measured_again_by_the_words_that_were_typed(tmp_path: Path, argv: list[str], again: str) -> None:
+    summary = summary_of(tmp_path, launch(), launch())
+    assert f"`{again}`" in model.next_line(replace(summary, argv=["milabench", "bench", *argv]))
