@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -77,6 +78,17 @@ class Destination:
             click.echo(piece, nl=False)
 
 
+class _FormatName(click.Choice[str]):
+    """The name of a format."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value == "latex":
+            raise UsageError(
+                "--format latex was removed; write Markdown (--format markdown), of which pandoc makes LaTeX"
+            )
+        return super().convert(value, param, ctx)
+
+
 def _choices(*, has_workbook: bool) -> tuple[str, ...]:
     return (*FORMATS, WORKBOOK.name) if has_workbook else tuple(FORMATS)
 
@@ -91,7 +103,7 @@ def format_options(function: Verb, default: str = "text", *, has_workbook: bool 
             "-f",
             "--format",
             "form",
-            type=click.Choice(_choices(has_workbook=has_workbook)),
+            type=_FormatName(_choices(has_workbook=has_workbook)),
             help=f"Format. Default: from the output file's ending, else {default}.",
         ),
         click.option("--json", "as_json", is_flag=True, help="Short for --format json."),

@@ -1,4 +1,4 @@
-"""Writes a document (report/document.py) in a format that needs no more than its blocks: text, Markdown, LaTeX, a page, JSON."""
+"""Writes a document (report/document.py) in a format that needs no more than its blocks: text, Markdown, a page, JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from milabench.events.values import strict
 from milabench.report.document import Document
 
 SCHEMA = 1
-DOCUMENT_FORMATS = ("text", "markdown", "html", "json", "latex")
+DOCUMENT_FORMATS = ("text", "markdown", "html", "json")
 
 
 def write_document(format_name: str, document: Document, value: Mapping[str, Any], width: int | None = None) -> str:
@@ -29,10 +29,6 @@ def write_document(format_name: str, document: Document, value: Mapping[str, Any
             from milabench.report.markdown import document_markdown
 
             return document_markdown(document)
-        case "latex":
-            from milabench.report.latex import document_latex
-
-            return document_latex(document)
         case "html":
             # The page takes longer to import than text takes to write.
             page: str = importlib.import_module("milabench.report.html.blocks").document_page(document)

@@ -79,7 +79,6 @@ _ALL = (
     Format(name="csv", endings=(".csv",)),
     Format(name="json", endings=(".json",)),
     Format(name="junit", endings=(".xml",)),
-    Format(name="latex", endings=(".tex",), is_for_people=True),
 )
 FORMATS: Mapping[str, Format] = {entry.name: entry for entry in _ALL}
 

@@ -205,7 +205,7 @@ def test_k_ssi_1_in_a_worksheet(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("form", ["text", "markdown", "html", "latex"])
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
 def test_every_format_has_all_offers_and_what_fails(four: tuple[Path, Path], form: str) -> None:
     page = shown(four, "--format", form).stdout
     assert all(f"{vendor} {vendor}-1000" in page for vendor in VENDORS)

@@ -392,9 +392,7 @@ def test_a_growing_run_in_every_format(milabench: Milabench, base: Path, tmp_pat
     criteria = tmp_path / "accept.yaml"
     criteria.write_text("benchmarks: {a: {minimum: 90 items/s}}\n")
     run = growing(base, "grows", (100.0, 100.1, 99.9, 100.0, 100.0), 5)
-    for name, boundary in zip(
-        ("text", "markdown", "html", "latex", "junit", "csv"), 2 * accept.BOUNDARIES[:3], strict=True
-    ):
+    for name, boundary in zip(("text", "markdown", "html", "junit", "csv"), 2 * accept.BOUNDARIES[:3], strict=False):
         words = ("--sequential", "--boundary", boundary, "--format", name)
         said = milabench("accept", str(run), "--criteria", str(criteria), *words)
         assert (said.code, "of at most 5 launches" in " ".join(said.out.split())) == (0, True)

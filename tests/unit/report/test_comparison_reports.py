@@ -23,7 +23,7 @@ from milabench.report import junit, text
 from tests.recorded_run import Recorded, rates, record
 from tests.unit.report.test_reports import rounded
 
-ENDINGS = {"text": "txt", "markdown": "md", "csv": "csv", "json": "json", "junit": "junit.xml", "latex": "tex"}
+ENDINGS = {"text": "txt", "markdown": "md", "csv": "csv", "json": "json", "junit": "junit.xml"}
 COSTS = {"price": 250000, "years": 4, "power_W": 9000, "pue": 1.3, "electricity": 0.25, "currency": "EUR"}
 
 

@@ -30,7 +30,6 @@ from milabench.report.system_lines import system_lines
 from tests.recorded_run import Recorded, data, message, rates, record
 
 ENDINGS = {"brief": "brief.txt", "text": "txt", "markdown": "md", "json": "json", "csv": "csv", "junit": "junit.xml"}
-ENDINGS["latex"] = "tex"
 META = Meta(step="", data={"python": "3.11.7", "packages": {"torch": "2.13.0", "numpy": "2.4.0", "click": "8.5"}})
 
 
