@@ -126,7 +126,8 @@ def rehearse(
     """
     metric = plan.metric or tender.metric
     levels = _levels(tender, reference)
-    simulated, nodes = _simulated(tender, reference, levels, plan), _bench_nodes(tender, reference, plan)
+    nodes = _bench_nodes(tender, reference, plan)
+    simulated = _simulated(tender, reference, levels, plan, nodes)
     criteria, notes = _rehearsed_criteria(criteria or default_criteria(tender), tender)
     room = _Room(plan=plan, tender=simulated, metric=metric, levels=levels, nodes=nodes, noise=noise, criteria=criteria)
     truth, counts = room.true_scores(), _Counts()
@@ -194,8 +195,19 @@ def _bench_nodes(tender: Tender, reference: System | None, plan: RehearsalPlan) 
     }
 
 
-def _simulated(tender: Tender, reference: System | None, levels: Mapping[str, _Level], plan: RehearsalPlan) -> Tender:
-    """Return the tender with the reference's figures in it, and what an offer records being what is scored."""
+def _simulated(
+    tender: Tender,
+    reference: System | None,
+    levels: Mapping[str, _Level],
+    plan: RehearsalPlan,
+    offered_nodes: Mapping[str, int],
+) -> Tender:
+    """Return the tender with the reference's figures in it, and what an offer records being what is scored.
+
+    A metric that counts no nodes compares figures of as many: the reference's are then of those that an offer uses.
+    """
+    metric = plan.metric or tender.metric
+    counts_nodes = "nodes" in METRICS[metric].needs
     used = {} if reference is None else {bench.bench: float(max(1, bench.nodes)) for _, bench in reference.benches}
 
     def plain(name: str, wanted: TenderBenchmark) -> TenderBenchmark:
@@ -208,15 +220,15 @@ def _simulated(tender: Tender, reference: System | None, levels: Mapping[str, _L
             size="",
             reference=ReferenceFigure(
                 value=constant(level.figure.value, level.figure.units),
-                nodes=wanted.reference.nodes or used.get(name),
+                nodes=(wanted.reference.nodes or used.get(name)) if counts_nodes else offered_nodes[name],
             ),
         )
 
     owned = tender.reference.nodes or (None if reference is None else float(run_nodes(reference)))
     return replace(
         tender,
-        metric=plan.metric or tender.metric,
-        mean=tender.mean if tender.mean in METRICS[plan.metric or tender.metric].means else None,
+        metric=metric,
+        mean=tender.mean if tender.mean in METRICS[metric].means else None,
         reference=ReferenceRun(nodes=owned),
         benchmarks={name: plain(name, wanted) for name, wanted in tender.benchmarks.items()},
     )
