@@ -27,6 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from milabench.execute.agent.procfs import descendants, processes
+
 ROOT = Path(__file__).resolve().parents[2]
 WIRE = "tests.fuzz.wire"
 LIMIT_S = 5.0  # of processor time
@@ -146,6 +148,7 @@ class Worker:
         if not (self.here / "fixed").exists():
             (self.here / "fixed").symlink_to(fixed)
         self.inputs = 0
+        self._scheduled: dict[int, tuple[float, float]] = {}  # of each process, since its start
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.fuzz.worker"],
             cwd=self.here,
@@ -186,12 +189,13 @@ class Worker:
                 return None
 
     def _ran_and_waited_s(self) -> tuple[float, float]:
-        """Seconds that the worker had a processor, and those that it could have run and had none."""
-        try:
-            ran, waited, _ = map(int, Path(f"/proc/{self.process.pid}/schedstat").read_text().split())
-        except (OSError, ValueError):
-            return 0.0, 0.0
-        return ran / 1e9, waited / 1e9
+        """Seconds that the worker had a processor, and those that it or a process below it could have run and had none."""
+        own = self.process.pid
+        for pid in {own} | descendants(processes(), {own}):
+            with contextlib.suppress(OSError, ValueError):
+                ran, waited, _ = map(int, Path(f"/proc/{pid}/schedstat").read_text().split())
+                self._scheduled[pid] = ran / 1e9, waited / 1e9
+        return self._scheduled.get(own, (0.0, 0.0))[0], sum(waited for _, waited in self._scheduled.values())
 
     def _hung(self, command: tuple[str, ...]) -> str:
         self.process.send_signal(signal.SIGABRT)
