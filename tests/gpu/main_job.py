@@ -47,7 +47,7 @@ def communicators(text: str) -> int:
 
 def must(said: Said, verb: str) -> None:
     """Skip where the benchmark cannot run here, and fail where the command did."""
-    if "not in the cache, and" in said.err:
+    if "not in the cache, and" in said.err or "fatal: unable to access" in said.err:
         skip(f"needs a network: {said.error.removeprefix('error: ')[:200]}")
     if said.code == NOTHING_SELECTED or "not installed in" in said.err:
         missing = re.findall(r"(?<=: )\S+(?=: not installed)", said.err)
