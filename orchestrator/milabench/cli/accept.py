@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, file_option, is_on_command_line, run_argument
+from milabench.cli.options import base_option, file_option, is_on_command_line, removed_option, run_argument
 from milabench.errors import DONE, VERDICT_CODES, UsageError
 from milabench.report.registry import FORMATS
-from milabench.workflow.files import write_file
 
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
@@ -26,7 +25,6 @@ _GOES_WITH = {
     "across": "reference",
     "against": "recheck",
     "first": "every",
-    "calendar": "every",
     "power": "is_plan",
     **dict.fromkeys(("alpha", "beta", "boundary", "cap", "bad_failure_rate"), "sequential"),
 }
@@ -72,7 +70,7 @@ def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     metavar="DATE",
     help="With --every: the day of the acceptance. Default: that of the accepted run.",
 )
-@file_option("--calendar", help="With --every: write the dates to an iCalendar file.")
+@removed_option("--calendar", "--every prints the dates")
 @click.option(
     "--plan",
     "is_plan",
@@ -133,7 +131,6 @@ def command(
     against: str | None,
     every: str | None,
     first: datetime | None,
-    calendar: Path | None,
     is_plan: bool,
     power: float | None,
     sequential: bool,
@@ -177,7 +174,7 @@ def command(
         assert criteria is not None
         acceptance = accept_run(run, base, criteria, reference, across=across)
     if every is not None:
-        acceptance = _with_calendar(acceptance, every, first, calendar, recheck)
+        acceptance = _with_rechecks(acceptance, every, first)
     destination.write(renderer.render_acceptance(acceptance))
     if destination.output is not None:
         click.echo(acceptance.verdict, err=True)
@@ -216,22 +213,14 @@ def _plan(
     return DONE if plan.is_complete else VERDICT_CODES["INCONCLUSIVE"]
 
 
-def _with_calendar(
-    acceptance: Acceptance, every: str, first: datetime | None, calendar: Path | None, limit: float | None
-) -> Acceptance:
-    """Return the verdict with the dates of the next rechecks, which also go to the calendar file."""
-    from milabench.procurement.recheck_calendar import RecheckCalendar
+def _with_rechecks(acceptance: Acceptance, every: str, first: datetime | None) -> Acceptance:
+    """Return the verdict with the dates of the next rechecks."""
+    from milabench.procurement.recheck_calendar import recheck_note
 
     accepted_on = first or _day(acceptance.accepted_on)
     if accepted_on is None:
         raise UsageError("--every: the accepted run does not say when it began; give its day with --from 2026-11-01")
-    system = acceptance.reference if limit is not None and acceptance.reference else acceptance.run
-    dates = RecheckCalendar(system=system, every=every, first=accepted_on.date(), limit=limit)
-    acceptance = replace(acceptance, notes=(*acceptance.notes, dates.note))
-    if calendar is not None:
-        write_file(calendar, dates.to_ics(), is_folder_made=False)
-        click.echo(f"written to {calendar}", err=True)
-    return acceptance
+    return replace(acceptance, notes=(*acceptance.notes, recheck_note(every, accepted_on.date())))
 
 
 def _day(text: str) -> datetime | None:

@@ -36,7 +36,6 @@ RARE = frozenset(
             "--boundary",
             "accept --power",
             "--bad-failure-rate",
-            "--calendar",
         ),
         *("--slowdown", "rehearse --metric", "rehearse --margin"),
     )

@@ -168,6 +168,16 @@ def file_option(*names: str, help: str, required: bool = False, metavar: str | N
 _LAST_USED = "the last used in the base, else config/standard.yaml"
 
 
+def removed_option(name: str, answer: str) -> Decorator:
+    """Answer an option that a command once had with what there is instead: exit code 2."""
+
+    def refuse(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            raise UsageError(f"{name} was removed; {answer}")
+
+    return click.option(name, hidden=True, expose_value=False, callback=refuse, envvar=())
+
+
 def _config_option(default: str) -> Decorator:
     kind = click.Path(path_type=Path)
     text = f"Suite file, or name of a shipped suite. Default: {default}."

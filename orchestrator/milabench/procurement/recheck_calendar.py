@@ -1,60 +1,23 @@
-"""When a system is to be checked again: dates at an interval, and an iCalendar file of them (RFC 5545)."""
+"""When a system is to be checked again: dates at an interval."""
 
 from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date, timedelta
 
 from milabench.errors import UsageError
 
 DATES = 5
-"""How many rechecks a calendar has."""
+"""How many rechecks are named."""
 _INTERVAL = re.compile(r"(?P<count>[1-9]\d{0,3})\s*(?P<unit>year|month|week|day)s?")
 _MONTHS = {"year": 12, "month": 1}
 _DAYS = {"week": 7, "day": 1}
-_LINE = 75  # octets of a line of a calendar, after which it is folded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecheckCalendar:
-    """A system that is checked again at these dates; `first` is the day of its acceptance."""
-
-    system: str
-    every: str
-    first: date
-    limit: float | None = None
-
-    @property
-    def dates(self) -> tuple[date, ...]:
-        """The next dates. Raises UsageError for an interval that is none, or that leads beyond the year 9999."""
-        return recheck_dates(self.every, self.first)
-
-    @property
-    def note(self) -> str:
-        """The dates in a sentence."""
-        return f"rechecks every {self.every}: {', '.join(map(str, self.dates))}"
-
-    def to_ics(self) -> str:
-        """Return an iCalendar file with an all-day event for each date; the same values give the same bytes."""
-        lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//milabench//recheck//EN"]
-        asked = "" if self.limit is None else f" Each benchmark has to reach {self.limit:g} of what it reached then."
-        about = f"Run the suite of {self.first} again and compare it with the accepted run: milabench accept --recheck.{asked}"
-        for number, day in enumerate(self.dates, start=1):
-            lines += [
-                "BEGIN:VEVENT",
-                f"UID:recheck-{number}-{self.first:%Y%m%d}-{re.sub(r'[^A-Za-z0-9]', '-', self.system)}@milabench",
-                f"DTSTAMP:{self.first:%Y%m%d}T000000Z",
-                f"DTSTART;VALUE=DATE:{day:%Y%m%d}",
-                f"SUMMARY:{_escaped(f'Recheck of {self.system}')}",
-                f"DESCRIPTION:{_escaped(about)}",
-                "TRANSP:TRANSPARENT",
-                "END:VEVENT",
-            ]
-        lines.append("END:VCALENDAR")
-        return "".join(f"{part}\r\n" for line in lines for part in _folded(line))
+def recheck_note(every: str, first: date) -> str:
+    """Return the next dates in a sentence. Raises UsageError as `recheck_dates`."""
+    return f"rechecks every {every}: {', '.join(map(str, recheck_dates(every, first)))}"
 
 
 def recheck_dates(every: str, first: date, count: int = DATES) -> tuple[date, ...]:
@@ -80,18 +43,3 @@ def _months_later(first: date, months: int) -> date:
     if year > date.max.year:
         raise ValueError(year)
     return date(year, month + 1, min(first.day, calendar.monthrange(year, month + 1)[1]))
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\;,])", r"\\\1", " ".join(text.split()))
-
-
-def _folded(line: str) -> Iterator[str]:
-    """Yield a line in parts of at most 75 octets, none of which ends within a character."""
-    part = ""
-    for character in line:
-        if len((part + character).encode()) > _LINE:
-            yield part
-            part = " "
-        part += character
-    yield part
