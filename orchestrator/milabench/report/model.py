@@ -247,7 +247,7 @@ def warnings_of(bench: BenchSummary) -> dict[str, str]:
     for reason in bench.reasons:
         texts = seen.pop(reason, {_WORDS.get(reason, ""): []})
         text = _IN_GENERAL.get(reason, "") if len(texts) > 1 else next(iter(texts))
-        words[reason] = text + _in_launches(bench, bench.reason_repeats.get(reason, ())) if text else ""
+        words[reason] = _in_launches(bench, bench.reason_repeats.get(reason, ())) + text if text else ""
     left = {check: _seen_text(bench, texts) for check, texts in seen.items()}
     unsaid = [reason for reason, text in words.items() if not text]
     if len(unsaid) == 1 and left:  # it is called otherwise than the check that gave it
@@ -258,18 +258,17 @@ def warnings_of(bench: BenchSummary) -> dict[str, str]:
 def _seen_text(bench: BenchSummary, texts: Mapping[str, Sequence[int]]) -> str:
     """Return what a check saw: the message of all launches, or that of the first of them, and how many saw something else."""
     (text, repeats), *others = texts.items()
-    return text + _in_launches(bench, repeats, sum(len(more) for _, more in others))
+    return _in_launches(bench, repeats, sum(len(more) for _, more in others)) + text
 
 
 def _in_launches(bench: BenchSummary, repeats: Sequence[int], others: int = 0) -> str:
-    """Return ` (repeat 2)`; empty for all launches of a benchmark."""
+    """Return `repeat 2: `; empty for all launches of a benchmark."""
     known = sorted(set(repeats))
     if not known or bench.replicates < 2 or (len(known) >= bench.replicates and not others):
         return ""
     more = f" and {len(known) - _NAMED_REPEATS} more" if len(known) > _NAMED_REPEATS else ""
-    return (
-        f" (repeat {', '.join(map(str, known[:_NAMED_REPEATS]))}{more}{f'; others in {others} more' if others else ''})"
-    )
+    alike = f" (the like in {others} more)" if others else ""
+    return f"repeat {', '.join(map(str, known[:_NAMED_REPEATS]))}{more}{alike}: "
 
 
 def messages(summary: Summary) -> list[tuple[str, str]]:

@@ -354,3 +354,13 @@ def test_an_attribute_of_nothing_is_left_out() -> None:
         el("button", hidden=True, class_=None, aria_label="x", disabled=False)
         == '<button hidden aria-label="x"></button>'
     )
+
+
+def test_a_narrow_page_shows_no_column_that_a_narrow_terminal_does_without(runs: tuple[Run, Run]) -> None:
+    """At 400 px the ratio and the verdict of a comparison stay."""
+    page = compared(runs)
+    heads = [head for head in parsed(page).all("th") if head.attributes.get("scope") == "col"]
+    spare = {head.text: "spare" in head.kinds for head in heads}
+    assert (spare["bench"], spare["ratio"], spare["verdict"], spare["units"]) == (False, False, False, True)
+    narrow = page[page.index("@media (max-width: 640px)") :]
+    assert ".spare { display: none; }" in narrow[: narrow.index("@media print")]

@@ -70,11 +70,11 @@ def test_a_check_names_the_launches_that_it_is_about(tmp_path: Path) -> None:
         validations=[{**warned, "step": f"digits.D0.R{at}"} for at in (0, 2)],
     )
     assert model.warnings_of(bench) == {
-        "dropped": "records were lost (repeat 1)",
+        "dropped": "repeat 1: records were lost",
         "overlap": "ranks or instances measured together for less than 95 % of the time",
-        "loss": "the loss did not move (repeat 0, 2)",
+        "loss": "repeat 0, 2: the loss did not move",
     }
-    assert "dropped: records were lost (repeat 1)" in html.render([replace(summary, benchmarks=(bench,))])
+    assert "dropped: repeat 1: records were lost" in html.render([replace(summary, benchmarks=(bench,))])
     assert model.next_line(replace(summary, benchmarks=(bench,))) == (
         f"`milabench report {summary.run} --full --base /x/b`: why 1 number is suspect"
     )

@@ -72,11 +72,16 @@ def html_table(
 ) -> Markup:
     """Return a table with its title as caption; with `is_alone` the caption is for screen readers only.
 
-    `shown` are elements in place of the texts of some columns. `states` are words, one a row, by which rows can be chosen.
+    What a narrow terminal can do without, a narrow page does not show. `shown` are elements in place of the texts of some
+    columns. `states` are words, one a row, by which rows can be chosen.
     """
     # By position, not by heading: a system may be called as a column is.
     columns = [(shown or {}).get(at, column) for at, column in enumerate(zip(*table.rows, strict=True))]
-    kinds = [None if is_text else "num" for is_text in table.is_text]
+    marked = [
+        " ".join(filter(None, ("" if is_text else "num", "spare" if heading in table.spare else "")))
+        for heading, is_text in zip(table.headings, table.is_text, strict=True)
+    ]
+    kinds = [mark or None for mark in marked]
     head = [el("th", name, scope="col", class_=kind) for name, kind in zip(table.headings, kinds, strict=True)]
     body = []
     for at, (first, *cells) in enumerate(zip(*columns, strict=True)):
