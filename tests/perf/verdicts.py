@@ -19,6 +19,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean, median, stdev
 
 from milabench.analysis.bench_summary import undisturbed, with_rate
@@ -322,21 +323,31 @@ def cell_rows(trials: int, rng: random.Random) -> Iterator[str]:
     yield from totals
 
 
+def measured_on(one: Callable[[int], Throughput], name: str = "cell") -> BenchSummary:
+    """Return the benchmark of launches that are added as a run adds them: until it is precise, or ten."""
+    launches = list[Throughput]()
+    while True:
+        launches.append(one(len(launches)))
+        if len(launches) < LEAST_LAUNCHES:
+            continue
+        known = bench(launches, CONFIDENCE_OF_STOPPED, name, PRECISION)
+        run = Summary(verdict="passed", benchmarks=(known,), score=Score())
+        if len(launches) == MOST_LAUNCHES or not imprecise_benches(run, PRECISION):
+            return known
+
+
+def launch_number(rng: random.Random, cell: Cell, phase: float, index: int) -> Throughput:
+    """Return one launch of a cell by its place among ten."""
+    return launch(rng, cell, Trial(phase, index, MOST_LAUNCHES))
+
+
 def stopped(cell: Cell, trials: int, rng: random.Random) -> tuple[float, float, float]:
     """Return (coverage, mean number of launches, share that is precise) where what is imprecise is measured on."""
     hits = count = precise = 0
     for _ in range(trials):
-        phase, launches = rng.uniform(0.3, 0.45), list[Throughput]()
-        while True:
-            launches.append(launch(rng, cell, Trial(phase, len(launches), MOST_LAUNCHES)))
-            if len(launches) < LEAST_LAUNCHES:
-                continue
-            known = bench(launches, CONFIDENCE_OF_STOPPED, most_others=PRECISION)
-            run = Summary(verdict="passed", benchmarks=(known,), score=Score())
-            if len(launches) == MOST_LAUNCHES or not imprecise_benches(run, PRECISION):
-                break
+        known = measured_on(partial(launch_number, rng, cell, rng.uniform(0.3, 0.45)))
         low, high = bounds(known)
-        hits, count = hits + (low <= 1 <= high), count + len(launches)
+        hits, count = hits + (low <= 1 <= high), count + known.counts["planned"]
         precise += known.uncertainty is not None and known.uncertainty.is_enough
     return hits / trials, count / trials, precise / trials
 
@@ -363,13 +374,18 @@ def sequential_rows(trials: int, rng: random.Random) -> Iterator[str]:
 
 
 def printed_run(rng: random.Random, cell: Cell, rates: Sequence[float], digits: int) -> Summary:
-    """Return a run of benchmarks that print these rates, to so many digits; all digits for 0."""
+    """Return a run of benchmarks that print these rates, to so many digits; all digits for 0. For 0 launches it measures on."""
 
-    def one(rate: float) -> Throughput:
+    def one(rate: float, _: int = 0) -> Throughput:
         value = rate * math.exp(level(rng, cell))
         return Throughput(value=round(value, digits - 1) if digits else value, units="items/s", basis="metric")
 
-    benches = [bench([one(rate) for _ in range(cell.launches)], name=f"b{index}") for index, rate in enumerate(rates)]
+    benches = [
+        bench([one(rate) for _ in range(cell.launches)], name=f"b{index}")
+        if cell.launches
+        else measured_on(partial(one, rate), f"b{index}")
+        for index, rate in enumerate(rates)
+    ]
     return Summary(verdict="passed", benchmarks=tuple(replace(each, instances=1) for each in benches), score=Score())
 
 
@@ -386,10 +402,11 @@ def verdicts_of(rng: random.Random, cell: Cell, ratio: float, digits: int, bench
 def verdict_rows(trials: int, rng: random.Random) -> Iterator[str]:
     """Yield the tables of false verdicts and of power, line by line."""
     yield "comparisons of ten equal benchmarks with a FASTER or SLOWER somewhere (aim: at most 5 %)"
-    for n in (3, 5, 10):
+    for n in (3, 5, 10, 0):
         for levels, sd, digits in (
             ("normal", 0.003, 0),
             ("normal", 0.05, 0),
+            ("normal", 0.07, 0),
             ("heavy", 0.02, 0),
             ("two", 0.003, 0),
             ("normal", 0.003, 2),
@@ -400,12 +417,13 @@ def verdict_rows(trials: int, rng: random.Random) -> Iterator[str]:
                 any(word in ("FASTER", "SLOWER") for word in verdicts_of(rng, cell, 1.0, digits, 10))
                 for _ in range(trials)
             )
-            yield f"{n:>2} launches, {levels} {sd:.1%}{', two digits' if digits else ''}: {wrong / trials:.1%}"
+            name = f"{n:>2} launches" if n else "measured on"
+            yield f"{name}, {levels} {sd:.1%}{', two digits' if digits else ''}: {wrong / trials:.1%}"
     yield "differences of 5 % that are found, among ten benchmarks"
-    for n in (3, 5, 10):
+    for n in (3, 5, 10, 0):
         for sd in (0.005, 0.02):
             words = [w for _ in range(trials) for w in verdicts_of(rng, Cell(n, 0, "normal", sd, 0, 0), 1.05, 0, 10)]
-            yield f"{n:>2} launches, {sd:.1%}: {words.count('FASTER') / len(words):.1%}"
+            yield f"{f'{n:>2} launches' if n else 'measured on'}, {sd:.1%}: {words.count('FASTER') / len(words):.1%}"
 
 
 def session(rng: random.Random, launches: int, drift: float, noise: float) -> Summary:

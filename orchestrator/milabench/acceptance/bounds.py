@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from milabench.analysis.intervals import LEAST_LAUNCHES, t_quantile
@@ -12,7 +12,7 @@ from milabench.analysis.replicates import MOST_REPLICATES, processes_for, proces
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
 from milabench.analysis.serving_model import PointValue
 from milabench.analysis.two_samples import ROUNDING, Estimate, welch
-from milabench.analysis.uncertainty import NO_ALLOWANCE, Allowance, launches_for
+from milabench.analysis.uncertainty import CONFIDENCE, NO_ALLOWANCE, Allowance, launches_for, widening
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 _ALIKE = ", all launches alike: too few digits to see a spread"
@@ -23,7 +23,7 @@ class BoundTarget:
     """A number to reach (`is_minimum`) or to stay below.
 
     `confidence` is that with which it must be kept, None when the measured value decides; `to_fail` that for a FAIL. `allowance`
-    is what the number's uncertainty has besides the scatter of launches.
+    is what the number's uncertainty has besides the scatter of launches, `of_launches` the confidence that this was taken at.
     """
 
     value: float
@@ -31,6 +31,7 @@ class BoundTarget:
     confidence: float | None
     to_fail: float
     allowance: Allowance = NO_ALLOWANCE
+    of_launches: float = CONFIDENCE
 
     def is_kept_by(self, value: float) -> bool:
         """Return whether one number keeps the bound; the last bits of logarithms and back decide nothing."""
@@ -66,6 +67,7 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
         missing = f"replicates: {fewest} of at least {LEAST_LAUNCHES}; run it with --repeat {LEAST_LAUNCHES}"
         return BoundDecision(verdict="INCONCLUSIVE", value=centre, missing=missing)
     estimate = _estimate(values, base)
+    estimate = replace(estimate, error=estimate.error * widening(wanted.of_launches, fewest))
     towards = -1 if wanted.is_minimum else 1
     below, above = wanted.allowance
     to_keep, to_miss = (below, above) if wanted.is_minimum else (above, below)

@@ -385,6 +385,7 @@ class BenchEvaluation:
             confidence=confidence,
             to_fail=to_fail,
             allowance=allowance,
+            of_launches=max(side.confidence for side in (bench, self.reference if base else None) if side is not None),
         )
         decision = self.decide(values, base, wanted)
         shown = f"{decision.value:.4g} x reference" if base else f"{decision.value:.6g} {units}"

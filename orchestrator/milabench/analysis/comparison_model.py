@@ -29,7 +29,7 @@ from milabench.analysis.two_samples import (
     log_mean_of,
     mann_whitney_p,
 )
-from milabench.analysis.uncertainty import NO_ALLOWANCE, Allowance, least_error
+from milabench.analysis.uncertainty import CONFIDENCE, NO_ALLOWANCE, Allowance, least_error, widening
 from milabench.events.values import as_mapping, mappings_in
 
 Per = Literal["system", "instance"]
@@ -167,7 +167,10 @@ class SystemResult:
 
 
 def log_level(
-    sessions: Sequence[Sequence[float]], direction: Direction, allowance: Allowance = NO_ALLOWANCE
+    sessions: Sequence[Sequence[float]],
+    direction: Direction,
+    allowance: Allowance = NO_ALLOWANCE,
+    confidence: float = CONFIDENCE,
 ) -> LogMean | None:
     """Return the `log_mean` of what the launches of each session reached; a scatter of nearly nothing is taken for luck."""
     count = sum(map(len, sessions))
@@ -175,11 +178,10 @@ def log_level(
         return None
     level = log_mean_of([logs(launches, direction) for launches in sessions])
     below, above = reversed(allowance) if direction == "lower" else allowance
-    floor = least_error(count) ** 2
-    within = max(level.within[0], floor), level.within[1]
-    return replace(
-        level, variance=max(level.variance, floor), within=within, allowance=Allowance(below, above).one_sided
-    )
+    floor, wider = least_error(count) ** 2, widening(confidence, count) ** 2
+    variance, within = (max(wider * part, floor) for part in (level.variance, level.within[0]))
+    allowance = Allowance(below, above).one_sided
+    return replace(level, variance=variance, within=(within, level.within[1]), allowance=allowance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,5 +51,5 @@ def _side(bench: BenchSummary, node: str, by_repeat: dict[int, list[float]]) -> 
         validity=bench.validity,
         reasons=bench.reasons,
         counts=bench.validity != "invalid",
-        log_mean=log_level([values], bench.direction),
+        log_mean=log_level([values], bench.direction, confidence=bench.confidence),
     )

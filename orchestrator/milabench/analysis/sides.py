@@ -89,7 +89,7 @@ def _measured_side(
     values, direction = tuple(chain(*sessions)), first.direction
     means = values if len(sessions) == 1 else tuple(map(geometric_mean, sessions))
     value = geometric_mean(means) if means else None
-    log_mean = log_level(by_session, direction, _mean_allowance(benches))
+    log_mean = log_level(by_session, direction, _mean_allowance(benches), max(bench.confidence for bench in benches))
     return SystemResult(
         system=system,
         outcome=min((bench.outcome for bench in benches), key=_WORST_FIRST.index),

@@ -19,7 +19,7 @@ from milabench.analysis.score import Score
 from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.step_results import SupersededAttempt
 from milabench.analysis.throughput import Direction, Throughput
-from milabench.analysis.uncertainty import NO_ALLOWANCE, Allowance, Uncertainty
+from milabench.analysis.uncertainty import CONFIDENCE, NO_ALLOWANCE, Allowance, Uncertainty
 from milabench.events.attempts import with_node
 from milabench.events.model import OutcomeName
 from milabench.events.values import mappings_in, strict
@@ -260,6 +260,11 @@ class BenchSummary:
         """What the uncertainty of its number has besides the scatter of launches."""
         known, value = self.uncertainty, self.perf
         return NO_ALLOWANCE if known is None or value is None else known.beyond_launches(value)
+
+    @property
+    def confidence(self) -> float:
+        """That of Student's t of its launches; see `Uncertainty`."""
+        return CONFIDENCE if self.uncertainty is None else self.uncertainty.confidence
 
     @property
     def sem(self) -> float | None:

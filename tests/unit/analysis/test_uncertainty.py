@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
+from milabench.acceptance.bounds import BoundTarget, decide_bound
+from milabench.analysis.comparison_model import log_level
 from milabench.analysis.stalls import stalls
 from milabench.analysis.uncertainty import (
     Allowance,
@@ -14,6 +17,7 @@ from milabench.analysis.uncertainty import (
     Uncertainty,
     WindowProfile,
     uncertainty_of,
+    widening,
     window_profile,
 )
 from tests.perf.verdicts import Cell, coverage_of, stopped, verdicts_of
@@ -105,6 +109,19 @@ def test_the_interval_of_what_was_measured_on_holds_it_too() -> None:
     for cell, most in ((Cell(3, 60, "normal", 0.003, 0, 0.5), 4), (Cell(3, 60, "normal", 0.15, 0, 0.5), 10)):
         share, launches, _ = stopped(cell, 20, rng)
         assert share >= 0.9 and most - 1 <= launches <= most
+
+
+def test_verdicts_know_that_launches_stopped_when_they_were_precise() -> None:
+    values = (100.0, 102.0, 104.0)
+    assert widening(0.95, 3) == 1
+    assert widening(0.975, 3) == pytest.approx(6.205 / 4.303, rel=1e-3)
+    fixed, on = log_level([values], "higher"), log_level([values], "higher", confidence=0.975)
+    assert fixed is not None and on is not None
+    assert on.variance == pytest.approx(fixed.variance * widening(0.975, 3) ** 2)
+    target = BoundTarget(value=90.0, is_minimum=True, confidence=0.95, to_fail=0.95)
+    kept = [decide_bound(values, [], replace(target, of_launches=level)).bounds for level in (0.95, 0.975)]
+    assert kept[0] is not None and kept[1] is not None
+    assert kept[1][0] < kept[0][0] and kept[1][1] > kept[0][1]
 
 
 @pytest.mark.parametrize("digits", [0, 2])
