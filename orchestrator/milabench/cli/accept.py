@@ -18,7 +18,6 @@ from milabench.report.registry import FORMATS
 
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
-    from milabench.procurement.sequential_acceptance import Boundary
 
 # By parameter: what stands alone says nothing. A variable may be set for all commands of a shell, and contradicts nothing.
 _GOES_WITH = {
@@ -26,11 +25,9 @@ _GOES_WITH = {
     "against": "recheck",
     "first": "every",
     "power": "is_plan",
-    **dict.fromkeys(("alpha", "beta", "boundary", "cap", "bad_failure_rate"), "sequential"),
+    **dict.fromkeys(("alpha", "beta", "cap", "bad_failure_rate"), "sequential"),
 }
 _TYPED = {"first": "--from", "bad_failure_rate": "--bad-failure-rate", "is_plan": "--plan"}
-# The names of procurement/sequential_acceptance.BOUNDARIES, which the help must not wait for.
-BOUNDARIES = ("lan-demets", "obrien-fleming", "pocock", "wald")
 DEFAULT_POWER, DEFAULT_ALPHA, DEFAULT_BETA = 0.95, 0.05, 0.1
 
 
@@ -100,13 +97,7 @@ def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     metavar="SHARE",
     help="With --sequential: how often a bad system may be accepted. Default: 0.1.",
 )
-@click.option(
-    "--boundary",
-    type=click.Choice(BOUNDARIES),
-    default="lan-demets",
-    show_default=True,
-    help="With --sequential: how the error rates are shared out over the looks.",
-)
+@removed_option("--boundary", "--sequential shares out its error rates after Lan and DeMets")
 @click.option(
     "--cap",
     type=click.IntRange(1),
@@ -136,7 +127,6 @@ def command(
     sequential: bool,
     alpha: float | None,
     beta: float | None,
-    boundary: Boundary,
     cap: int | None,
     bad_failure_rate: float | None,
     destination: Destination,
@@ -163,7 +153,6 @@ def command(
         looks = SequentialPlan(
             alpha=alpha or DEFAULT_ALPHA,
             beta=beta or DEFAULT_BETA,
-            boundary=boundary,
             cap=cap,
             bad_failure_rate=bad_failure_rate,
         )

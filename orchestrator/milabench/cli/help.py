@@ -33,7 +33,6 @@ RARE = frozenset(
             "accept --alpha",
             "accept --beta",
             "accept --cap",
-            "--boundary",
             "accept --power",
             "--bad-failure-rate",
         ),

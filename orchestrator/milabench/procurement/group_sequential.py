@@ -7,7 +7,7 @@ of independent increments have. The probability of crossing a bound first at loo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,12 +19,6 @@ Sides = Literal[1, 2]
 
 _FAR = 8.5  # standard deviations beyond which a normal distribution has less than 1e-16
 _LARGEST = 20.0  # a bound that nothing crosses
-
-SHAPES: Mapping[str, Callable[[float], float]] = {
-    "pocock": lambda fraction: 1.0,
-    "obrien-fleming": lambda fraction: 1 / math.sqrt(fraction),
-}
-"""Bounds as a multiple of the last one, by information fraction: Pocock (1977), O'Brien and Fleming (1979)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,21 +32,6 @@ class LookPlan:
     bounds: tuple[float, ...]
     sides: Sides
     crossed: tuple[float, ...]
-
-
-def shaped_bounds(shape: str, fractions: Sequence[float], alpha: float = 0.05, sides: Sides = 2) -> LookPlan:
-    """Return bounds of one of SHAPES at these information fractions; alpha is of both sides together."""
-    if shape not in SHAPES:
-        raise UsageError(f"unknown shape of bounds '{shape}'; known: {', '.join(SHAPES)}")
-    _require(fractions, alpha)
-    shares = [SHAPES[shape](fraction) for fraction in fractions]
-
-    def excess(last: float) -> float:
-        return _crossed(fractions, [last * share for share in shares], sides)[-1] - alpha
-
-    last = falling_root(excess, 0.0, normal_quantile(1 - alpha / len(fractions) / sides) + 1e-9)
-    bounds = tuple(last * share for share in shares)
-    return LookPlan(fractions=tuple(fractions), bounds=bounds, sides=sides, crossed=_crossed(fractions, bounds, sides))
 
 
 def spending_bounds(fractions: Sequence[float], alpha: float = 0.025, sides: Sides = 1) -> LookPlan:
@@ -80,15 +59,6 @@ def _require(fractions: Sequence[float], alpha: float) -> None:
         raise UsageError(f"looks at information fractions {list(fractions)}: they rise from above 0 to 1 at most")
     if not 0 < alpha < 1:
         raise UsageError(f"an error rate of {alpha:g}: it is between 0 and 1")
-
-
-def _crossed(fractions: Sequence[float], bounds: Sequence[float], sides: Sides) -> tuple[float, ...]:
-    walk, total, crossed = _Walk(sides), 0.0, []
-    for fraction, bound in zip(fractions, bounds, strict=True):
-        total += walk.crossing(fraction, bound)
-        crossed.append(total)
-        walk = walk.beyond(fraction, bound)
-    return tuple(crossed)
 
 
 class _Walk:

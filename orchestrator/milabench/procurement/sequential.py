@@ -1,19 +1,18 @@
-"""Tests that may end after any trial, with stated error rates: Wald's sequential probability ratio (1945).
+"""A test of failures that may end after any trial, with stated error rates: Wald's sequential probability ratio (1945).
 
-In all of them the good system is H0: `alpha` is the probability of rejecting it, `beta` that of accepting the bad one (H1). The
+The good system is H0: `alpha` is the probability of rejecting it, `beta` that of accepting the bad one (H1). The
 summed log-likelihood ratio rejects at or above A = ln((1 - beta) / alpha) and accepts at or below B = ln(beta / (1 - alpha)). By
 how much it oversteps is ignored: errors are at most about those stated, and `exact` says what they are. A plan that never ends is
-none: `cap` is the number of trials (or the total time) at which `at_cap` decides.
+none: `cap` is the number of trials at which `at_cap` decides.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from milabench.analysis.intervals import normal_quantile
 from milabench.errors import UsageError
 
 Ending = Literal["accept", "reject"]
@@ -159,20 +158,6 @@ class FailureTest:
             until_rejected=fails if trials + fails <= cap else None,
         )
 
-    def expected_trials(self, truth: Literal["good", "bad", "between"]) -> float:
-        """Return Wald's average sample number, without a cap; `between` is at a failure rate of `slope`, about its largest."""
-        return _wald_expected(
-            self.risks,
-            truth,
-            self.good * self.per_failure - (1 - self.good) * self.per_pass,
-            self.bad * self.per_failure - (1 - self.bad) * self.per_pass,
-            self.per_failure * self.per_pass,
-        )
-
-    def accept_between(self) -> float:
-        """Return the probability of accepting at a failure rate of `slope`, after Wald: A / (A - B)."""
-        return self.risks.upper / (self.risks.upper - self.risks.lower)
-
     def exact(self, rate: float) -> ExactRates:
         """Return what the plan does at a failure rate, by dynamic programming over the number of failures."""
         undecided: dict[int, float] = {0: 1.0}
@@ -197,86 +182,3 @@ class FailureTest:
             if is_last or math.fsum(undecided.values()) < _NEGLIGIBLE:
                 break
         return ExactRates(accept=math.fsum(accept), reject=math.fsum(reject), expected=math.fsum(expected))
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeanTest:
-    """Values that are normal with a known standard deviation: the mean `good` that is promised against one just `bad`.
-
-    Either may be the larger one. For rates and times take logarithms, whose standard deviation is a share.
-    """
-
-    good: float
-    bad: float
-    sigma: float
-    risks: Risks = Risks()
-
-    def __post_init__(self) -> None:
-        """Raise UsageError where the means are the same or the standard deviation is not above 0."""
-        if self.good == self.bad or not self.sigma > 0:
-            raise UsageError(
-                f"means {self.good:g} (good) and {self.bad:g} (bad) with sigma {self.sigma:g}:"
-                " two different means, and a sigma above 0"
-            )
-
-    @classmethod
-    def of_estimate(cls, good: float, bad: float, sigma: float, freedom: float, risks: Risks) -> MeanTest:
-        """Return the test where a standard deviation with so many degrees of freedom stands for the one that is not known.
-
-        A sum in units of that estimate oversteps c with a probability of about exp(-c s^2 / sigma^2) at most. On average over
-        s^2 / sigma^2, chi-squared over its degrees of freedom, that is (1 + 2 c / df)^(-df / 2), which is to be the error rate.
-        """
-
-        def known(rate: float) -> float:
-            return math.exp(-math.expm1(-2 / freedom * math.log(rate)) * freedom / 2)
-
-        return cls(
-            good=good, bad=bad, sigma=sigma, risks=replace(risks, alpha=known(risks.alpha), beta=known(risks.beta))
-        )
-
-    @property
-    def distance(self) -> float:
-        """How far the means are apart, in standard deviations; as good, above 0."""
-        return abs(self.bad - self.good) / self.sigma
-
-    def log_ratio(self, value: float) -> float:
-        """Return what one value adds to the sum."""
-        return (self.bad - self.good) / self.sigma**2 * (value - (self.good + self.bad) / 2)
-
-    def decide(self, values: Sequence[float]) -> SequentialDecision:
-        """Return where the values in their order have come to; those after the end do not count."""
-        ratio = 0.0
-        for used, value in enumerate(values, start=1):
-            ratio += self.log_ratio(value)
-            ending = self.risks.ending(ratio)
-            if ending is not None:
-                return SequentialDecision(ending=ending, used=used, log_ratio=ratio)
-            if self.risks.cap is not None and used >= self.risks.cap:
-                return SequentialDecision(
-                    ending=self.risks.ending_at_cap(ratio), used=used, log_ratio=ratio, is_by_cap=True
-                )
-        drift = self.distance**2 / 2  # a value, at the mean of either side
-        more = [math.ceil(way / drift - 1e-9) for way in (ratio - self.risks.lower, self.risks.upper - ratio)]
-        cap = math.inf if self.risks.cap is None else self.risks.cap
-        accepted, rejected = (each if len(values) + each <= cap else None for each in more)
-        return SequentialDecision(
-            ending=None, used=len(values), log_ratio=ratio, until_accepted=accepted, until_rejected=rejected
-        )
-
-    def expected_trials(self, truth: Literal["good", "bad", "between"]) -> float:
-        """Return Wald's average sample number, without a cap; `between` is half-way between the means."""
-        drift = self.distance**2 / 2
-        return _wald_expected(self.risks, truth, -drift, drift, self.distance**2)
-
-    def fixed_trials(self) -> float:
-        """Return how many values a test without looks needs for the same rates; round it up."""
-        return ((normal_quantile(1 - self.risks.alpha) + normal_quantile(1 - self.risks.beta)) / self.distance) ** 2
-
-
-def _wald_expected(risks: Risks, truth: str, drift_good: float, drift_bad: float, square: float) -> float:
-    """Return Wald's average sample number from what a trial adds on average, or, without a drift, from its square."""
-    if truth == "good":
-        return ((1 - risks.alpha) * risks.lower + risks.alpha * risks.upper) / drift_good
-    if truth == "bad":
-        return (risks.beta * risks.lower + (1 - risks.beta) * risks.upper) / drift_bad
-    return -risks.upper * risks.lower / square

@@ -1,8 +1,8 @@
 """Acceptance while a run grows: after each launch a bound is accepted, rejected or goes on, up to a cap, with stated error rates.
 
 Bounds are judged by group-sequential tests (group_sequential.py) on Student's t of the logarithms: a look after each launch from
-the third to the cap; or by Wald's sequential probability ratio (sequential.py), as failures always are. `alpha` is of rejecting a
-good system, `beta` of accepting a bad one.
+the third to the cap. Failures are judged by Wald's sequential probability ratio (sequential.py). `alpha` is of rejecting a good
+system, `beta` of accepting a bad one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Literal, get_args
+from typing import Literal
 
 from milabench.acceptance.bounds import BoundDecision, BoundTarget, Verdict, decide_bound
 from milabench.acceptance.criteria import BenchCriteria, Criteria
@@ -22,12 +22,9 @@ from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.two_samples import tail
 from milabench.errors import UsageError
 from milabench.procurement.gauss_legendre import normal_tail
-from milabench.procurement.group_sequential import shaped_bounds, spending_bounds
-from milabench.procurement.sequential import FailureTest, MeanTest, Risks
+from milabench.procurement.group_sequential import spending_bounds
+from milabench.procurement.sequential import FailureTest, Risks
 
-Boundary = Literal["lan-demets", "obrien-fleming", "pocock", "wald"]
-"""How a bound's error rates are shared out over its looks."""
-BOUNDARIES: tuple[Boundary, ...] = get_args(Boundary)
 SHARE_SPENT = 0.8
 """Of an error rate, what the bounds of looks spend. They are exact for a known spread; with one that is estimated from the
 launches, as here, errors are up to 1.2 times as frequent (by simulation, for caps of 4 to 30 and rates of 0.25 to 10 %)."""
@@ -41,13 +38,11 @@ class SequentialPlan:
     """What was decided before the first launch: error rates, and the most launches.
 
     `launches` are those planned for each benchmark, `cap` what is used instead. A failure rate of `bad_failure_rate` is a bad
-    system; None: BAD_FAILURES times the one that is promised. By a boundary of looks a good system, and a bad one, is exactly at
-    its bounds; by `wald` a good one is as its reference, a bad one exactly at its bounds.
+    system; None: BAD_FAILURES times the one that is promised. A good system, and a bad one, is exactly at its bounds.
     """
 
     alpha: float = 0.05
     beta: float = 0.10
-    boundary: Boundary = "lan-demets"
     cap: int | None = None
     bad_failure_rate: float | None = None
     launches: Mapping[str, int] = field(default_factory=dict)
@@ -91,7 +86,7 @@ def accept_so_far(
         checks, notes = [*checks, check], [*notes, *note]
     for bench in criteria.benchmarks:
         cap = plan.cap or min(plan.launches.get(bench.name, 0), LARGEST_CAP)
-        decide = partial(judge_launches, cap=cap, alpha=plan.alpha / claims, beta=plan.beta, boundary=plan.boundary)
+        decide = partial(judge_launches, cap=cap, alpha=plan.alpha / claims, beta=plan.beta)
         work = (unlike or {}).get(bench.name, SAME_WORK)
         evaluation = BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims, decide, work)
         checks += (
@@ -177,8 +172,6 @@ class _Test:
 class _Looks(_Test):
     """A look after each launch from the third to the cap, on Student's t of the launches so far."""
 
-    boundary: Boundary
-
     def _judge(self, logs: Sequence[float], base: Sequence[float], promised: float) -> tuple[Verdict, int, str]:
         for used in range(LEAST_LAUNCHES, len(logs) + 1):
             if (verdict := self._look(mean(logs[:used]), stdev(logs[:used]), used)) is not None:
@@ -187,9 +180,9 @@ class _Looks(_Test):
 
     def _look(self, d: float, spread: float, used: int) -> Literal["PASS", "FAIL"] | None:
         error, at = spread / math.sqrt(used), used - LEAST_LAUNCHES
-        if tail(d, error, used - 1) <= _chances(self.boundary, self.cap, self.risks.beta)[at]:
+        if tail(d, error, used - 1) <= _chances(self.cap, self.risks.beta)[at]:
             return "PASS"
-        return "FAIL" if tail(-d, error, used - 1) <= _chances(self.boundary, self.cap, self.risks.alpha)[at] else None
+        return "FAIL" if tail(-d, error, used - 1) <= _chances(self.cap, self.risks.alpha)[at] else None
 
     def _missing(self, logs: Sequence[float]) -> str:
         """Return how many more launches would decide if they went on as these did."""
@@ -207,38 +200,6 @@ class _Looks(_Test):
         return f"launches: the {self.cap - used} that are left would not decide if they are like these"
 
 
-@dataclass(frozen=True, slots=True)
-class _Wald(_Test):
-    """Wald's sequential probability ratio of what the reference reached against the bound, by the reference's own spread."""
-
-    def _judge(self, logs: Sequence[float], base: Sequence[float], promised: float) -> tuple[Verdict, int, str]:
-        if len(base) < LEAST_LAUNCHES:
-            why = f"a reference with {LEAST_LAUNCHES} launches at least, whose spread Wald's test takes"
-            return "INCONCLUSIVE", len(logs), f"{why}; else choose another --boundary"
-        spread = stdev([math.log(value) for value in base])
-        if promised <= 0 or spread == 0:
-            what = (
-                "a bound that the reference itself keeps with room to spare" if spread else "a spread of the reference"
-            )
-            return "INCONCLUSIVE", len(logs), f"{what}; else choose another --boundary"
-        test = MeanTest.of_estimate(promised, 0.0, spread, len(base) - 1, self.risks)
-        decision = test.decide(logs)
-        if decision.ending is not None:
-            return ("PASS" if decision.ending == "accept" else "FAIL"), int(decision.used), ""
-        if len(logs) >= self.cap:
-            return "INCONCLUSIVE", len(logs), self._spent()
-        more = [
-            (decision.until_accepted, "like the reference would accept"),
-            (decision.until_rejected, "at the bound would reject"),
-        ]
-        named = [
-            f"{count:g} more {what}" for count, what in more if count is not None and len(logs) + count <= self.cap
-        ]
-        left = f"the {self.cap - len(logs)} that are left may not decide"
-        expected = f"; a system like the reference takes {test.expected_trials('good'):.2g} on average"
-        return "INCONCLUSIVE", len(logs), f"launches: {' or '.join(named) or left}{expected}"
-
-
 def judge_launches(
     values: Sequence[float],
     base: Sequence[float],
@@ -247,23 +208,18 @@ def judge_launches(
     cap: int,
     alpha: float,
     beta: float,
-    boundary: Boundary = "lan-demets",
 ) -> BoundDecision:
     """Return what the launches of one bound decide, in their order; the value of a reference (`base`, else empty) is agreed.
 
     A bound without a confidence is decided by what was measured, as `decide_bound` does.
     """
-    risks = Risks(alpha=alpha, beta=beta)
-    test = _Wald(cap, risks) if boundary == "wald" else _Looks(cap, risks, boundary)
-    return test(values, base, wanted)
+    return _Looks(cap, Risks(alpha=alpha, beta=beta))(values, base, wanted)
 
 
 @lru_cache(maxsize=64)
-def _chances(boundary: Boundary, cap: int, rate: float) -> tuple[float, ...]:
+def _chances(cap: int, rate: float) -> tuple[float, ...]:
     """Return for each look, from the third launch to the cap, the one-sided p at or below which it decides."""
-    fractions, spent = [used / cap for used in range(LEAST_LAUNCHES, cap + 1)], SHARE_SPENT * rate
-    is_spending = boundary == "lan-demets"
-    plan = spending_bounds(fractions, spent, 1) if is_spending else shaped_bounds(boundary, fractions, spent, 1)
+    plan = spending_bounds([used / cap for used in range(LEAST_LAUNCHES, cap + 1)], SHARE_SPENT * rate, 1)
     return tuple(normal_tail(bound) for bound in plan.bounds)
 
 
@@ -314,17 +270,7 @@ def _failure_rates(test: FailureTest, most: int) -> str:
 
 def _error_rates(plan: SequentialPlan, claims: int) -> str:
     each = "" if claims == 1 else f" ({plan.alpha / claims:.2%} by each of {claims} bounds)"
-    good, looks = (
-        "exactly at its bounds",
-        f"a look after each launch from the third to the cap, boundary {plan.boundary}",
-    )
-    if plan.boundary == "wald":
-        good, looks = (
-            "like its reference",
-            "Wald's test after each launch up to the cap, by the spread of the reference",
-        )
-    bad = "accepted" if plan.boundary != "wald" else "one exactly at its bounds accepted"
     return (
-        f"error rates: a system {good} is rejected in at most {plan.alpha:.4g} of all runs{each}, and {bad} "
-        f"in at most {plan.beta:.4g}; {looks}, where what is undecided stays so"
+        f"error rates: a system exactly at its bounds is rejected in at most {plan.alpha:.4g} of all runs{each}, and accepted "
+        f"in at most {plan.beta:.4g}; a look after each launch from the third to the cap, where what is undecided stays so"
     )
