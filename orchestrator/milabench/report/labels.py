@@ -35,8 +35,8 @@ def aim_text(aim: Mapping[str, Any]) -> str:
 
 
 def percents(fraction: float) -> str:
-    """Return `1 %`, `0.25 %`."""
-    return f"{100 * fraction:.2g} %"
+    """Return `1 %`, `0.25 %`, `518 %`."""
+    return f"{100 * fraction:{'.2g' if abs(fraction) < 0.995 else '.0f'}} %"
 
 
 def format_number(value: float | None) -> str:

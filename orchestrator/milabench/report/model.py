@@ -315,7 +315,8 @@ def score_line(summary: Summary) -> str:
         line = "none without a reference: `milabench report --reference RUN`"
         return f"{line} ({weights}; {covers})" if weights else line
     if score.value is None:
-        return f"none ({', '.join(filter(None, (weights, f'relative to {score.reference}')))}; {covers})"
+        relative = f"relative to {score.reference}" if score.reference else ""
+        return f"none ({'; '.join(filter(None, (weights, relative, covers)))})"
     if score.is_compat:
         caveat = (
             "compat: the score of milabench 1.3, which depends on units and hides failures; benchmarks of the suite that are not "

@@ -12,6 +12,7 @@ from milabench.analysis.summary_model import Summary
 from milabench.events.model import Data, Event
 from milabench.report import brief, html, model, text
 from milabench.report import json as json_report
+from milabench.report.labels import percents
 from tests.recorded_run import Recorded, complete_window, record
 
 S = 10**9
@@ -97,3 +98,13 @@ def test_a_reason_of_some_launches_has_them_in_the_report(tmp_path: Path) -> Non
 def test_commands_are_measured_again_by_the_words_that_were_typed(tmp_path: Path, argv: list[str], again: str) -> None:
     summary = summary_of(tmp_path, launch(), launch())
     assert f"`{again}`" in model.next_line(replace(summary, argv=["milabench", "bench", *argv]))
+
+
+def test_shares_above_one_are_no_powers_of_ten() -> None:
+    assert [percents(each) for each in (0.0025, 0.01, 0.994, 1.0, 5.18)] == ["0.25 %", "1 %", "99 %", "100 %", "518 %"]
+
+
+def test_a_score_without_a_number_and_a_reference_is_relative_to_nothing(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, launch())
+    none = replace(summary, score=replace(summary.score, value=None, reference=None, is_compat=True))
+    assert model.score_line(none).startswith("none (") and "None" not in model.score_line(none)
