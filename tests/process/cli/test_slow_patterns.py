@@ -168,7 +168,7 @@ def test_a_signal_ends_a_run_in_the_midst_of_a_match(environ: Mapping[str, str],
 
 @pytest.mark.e2e
 @pytest.mark.long
-def test_a_signal_ends_the_decision_after_a_pilot_in_the_midst_of_a_match(
+def test_a_signal_ends_the_decision_whether_to_measure_on_in_the_midst_of_a_match(
     environ: Mapping[str, str], tmp_path: Path
 ) -> None:
     def journals() -> list[Path]:
@@ -177,7 +177,8 @@ def test_a_signal_ends_the_decision_after_a_pilot_in_the_midst_of_a_match(
     command = ["run", *suite(tmp_path, 2 * (22 * "a" + "b\n") + "ok 3\n", r"(?:a+)+$|ok (\d+)"), "--precision", "1%"]
     with running(command, environ) as process:
         until(
-            lambda: [1 for file in journals() if file.read_text().count('"state":"ended"') == 5], "the end of the pilot"
+            lambda: [1 for file in journals() if file.read_text().count('"state":"ended"') == 3],
+            "the end of the first block",
         )
         process.send_signal(signal.SIGTERM)
         assert end_of(process) == 130
