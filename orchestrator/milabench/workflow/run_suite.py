@@ -151,7 +151,7 @@ def _warn_of_busy_hosts(plan: Plan, session: Session) -> None:
     used = {step.node for step in plan.steps}
     for node in plan.system["nodes"]:
         if node["name"] in used and (busy := busy_text(node)):
-            session.warn(f"{node['name']}: {busy}; what is measured may be `contended`")
+            session.warn(f"{node['name']}: {busy}; that may make the numbers imprecise")
 
 
 def prepare_request(request: Request, settings: RunSettings) -> BudgetedPlan:
