@@ -52,6 +52,7 @@ def test_the_link_is_that_of_the_suite_installed_last_and_nothing_is_built_again
     assert done.stdout.strip() == "1"
 
 
+@pytest.mark.e2e
 def test_one_suite_is_measured_with_two_locks_in_turn(
     milabench: Callable[..., Said], pair: Pair, environ: dict[str, str]
 ) -> None:
