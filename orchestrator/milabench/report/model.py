@@ -402,7 +402,8 @@ def _about_doubts(summary: Summary, launches: int) -> str:
         return f"`{rerun_line(summary, alone)}`: {_AGAIN[cause.name]}{where}"
     asked = known[name].asked
     if asked is None or summary.aim.get("precision") or is_of_commands(summary):
-        return f"`{rerun_line(summary, alone, repeat=2 * launches)}`: twice as many launches"
+        again = rerun_line(summary, alone, repeat=2 * launches, precision=None, budget=None)
+        return f"`{again}`: twice as many launches"
     again = rerun_line(summary, alone, precision=f"{100 * asked:g}%", repeat=None)
     return f"`{again}`: as many launches as {percents(asked)} needs"
 

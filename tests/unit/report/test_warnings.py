@@ -56,8 +56,13 @@ def test_a_launch_that_is_unlike_the_others_is_named_and_more_are_asked_for(tmp_
         "`milabench run --config '/x/my suite.yaml' --base /x/b --profile default --precision 5% --select digits`: "
         "as many launches as 5 % needs"
     )
-    precise = replace(summary, aim={"precision": 0.05})
-    assert "--repeat 6 --select digits`: twice as many launches" in model.next_line(precise)
+    precise = replace(
+        summary, aim={"precision": 0.04}, options={**summary.options, "precision": "4%", "budget": "1h", "repeat": None}
+    )
+    assert model.next_line(precise) == (
+        "`milabench run --config '/x/my suite.yaml' --base /x/b --profile default --repeat 6 --select digits`: "
+        "twice as many launches"
+    )
 
 
 def test_a_check_names_the_launches_that_it_is_about(tmp_path: Path) -> None:
