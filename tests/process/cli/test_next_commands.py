@@ -44,7 +44,7 @@ def test_the_next_commands_of_a_run_keep_base_suite_and_selection_and_work(
     del environ["MILABENCH_BASE"]
     base, suite = tmp_path / "my base", written(tmp_path, a="echo speed 100", b="echo speed 50", c="exit 1")
     given = ("--use-current-env", "--base", str(base), "--config", str(suite), "--select", "a,b", "--exclude", "b")
-    said = milabench(verb, *given, *(("--reports", str(tmp_path / "reports")) if verb == "ci" else ()))
+    said = milabench(verb, *given, "--repeat", "1", *(("--reports", str(tmp_path / "reports")) if verb == "ci" else ()))
     assert said.code == 0, said.err
     words = next_words(said.out if verb == "ci" else milabench("report", "--base", str(base)).out)
     verbs = []
@@ -58,10 +58,8 @@ def test_the_next_commands_of_a_run_keep_base_suite_and_selection_and_work(
         shown = json.loads(milabench("report", "--base", str(base), "--json").out)
         assert [bench["bench"] for bench in shown["benchmarks"]] == ["a"]
         words = next_words(milabench("report", "--base", str(base)).out)
-    assert verbs[:2] == [
-        "run",
-        "run",
-    ]  # profile default, then three launches; what follows hangs on the load of the machine
+    # The profile default, then three launches; what follows hangs on the load of the machine.
+    assert verbs[:2] == ["run", "run"]
     if words[0] == "compare":
         words[words.index("OTHER")] = "latest~1"
     said = milabench(*words)
