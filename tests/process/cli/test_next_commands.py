@@ -18,7 +18,7 @@ profile: quick
 _line: {plan: {method: njobs, n: 1}, shell: true, max_duration: 60, install_group: lines, weight: 1.0,
         metrics: {speed: {pattern: 'speed (\S+)', direction: higher, units: items/s}}}
 """
-RUNS = 3  # from a first look on: default, three launches; then what those lack
+RUNS = 3  # from a first look on: default, then what that lacks
 
 
 def written(folder: Path, **lines: str) -> Path:
@@ -58,8 +58,7 @@ def test_the_next_commands_of_a_run_keep_base_suite_and_selection_and_work(
         shown = json.loads(milabench("report", "--base", str(base), "--json").out)
         assert [bench["bench"] for bench in shown["benchmarks"]] == ["a"]
         words = next_words(milabench("report", "--base", str(base)).out)
-    # The profile default, then three launches; what follows hangs on the load of the machine.
-    assert verbs[:2] == ["run", "run"]
+    assert verbs[0] == "run"  # with profile default; what follows hangs on the load of the machine
     if words[0] == "compare":
         words[words.index("OTHER")] = "latest~1"
     said = milabench(*words)
