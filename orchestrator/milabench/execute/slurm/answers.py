@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
+from itertools import islice
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -20,6 +21,7 @@ SQUEUE_FORMAT = SEPARATOR.join(("%i", "%A", "%T", "%N", "%j", "%k", "%r"))
 SACCT_FORMAT = "JobID,JobIDRaw,State,NodeList,JobName,ExitCode"
 MAX_TASKS = 100_000  # rows that an answer may stand for
 MAX_NODES = 1_000_000  # names of nodes, in all of them
+MAX_LISTED = 100_000  # nodes of a partition
 MAX_CHARACTERS = 1 << 16  # of a line, or of what JSON says under one key
 
 _ID = re.compile(r"[0-9]{1,18}([_+][0-9]{1,18})?")
@@ -77,7 +79,7 @@ class Rows:
 
 def read_squeue(text: str) -> Rows:
     """Read the text of squeue, in `SQUEUE_FORMAT`."""
-    return _bounded(_squeue_row(line) for line in _lines(text) if not line.startswith("CLUSTER: "))
+    return _bounded(_squeue_row(line) for line in lines(text) if not line.startswith("CLUSTER: "))
 
 
 def _squeue_row(line: str) -> JobRow | None:
@@ -104,7 +106,7 @@ def read_squeue_json(text: str) -> Rows | None:
 
 def read_sacct(text: str) -> Rows:
     """Read the text of `sacct --parsable2 --noheader`, in `SACCT_FORMAT`; of a job's several lives the last one counts."""
-    return _bounded(map(_sacct_row, _lines(text)))
+    return _bounded(map(_sacct_row, lines(text)))
 
 
 def _sacct_row(line: str) -> JobRow | None:
@@ -117,7 +119,7 @@ def _sacct_row(line: str) -> JobRow | None:
 
 def read_scontrol(text: str) -> Rows:
     """Read the text of `scontrol --oneliner show job`."""
-    return _bounded(map(_scontrol_row, _lines(text)))
+    return _bounded(map(_scontrol_row, lines(text)))
 
 
 def _scontrol_row(line: str) -> JobRow | None:
@@ -138,7 +140,14 @@ def _scontrol_row(line: str) -> JobRow | None:
     return JobRow(id=id_, raw=raw, name=fields.get("JobName", ""), state=status)
 
 
-def _lines(text: str) -> Iterator[str]:
+def read_sinfo(text: str) -> list[list[str]] | None:
+    """Read the text of `sinfo --Node`: partition, node and state of each; None where that is more than a cluster has."""
+    rows = (cells for line in lines(text) if len(cells := line.split(SEPARATOR)) == 3)
+    kept = list(islice(rows, MAX_LISTED + 1))
+    return kept if len(kept) <= MAX_LISTED else None
+
+
+def lines(text: str) -> Iterator[str]:
     """Yield the lines that say something; of one that is too long only its beginning, which is no row."""
     return (line[:MAX_CHARACTERS].rstrip("\r\n") for line in StringIO(text) if not line.isspace())
 

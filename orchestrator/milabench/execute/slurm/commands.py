@@ -19,7 +19,8 @@ from milabench.errors import Unreachable, os_reason
 from milabench.shown import cut_text, visible_line
 
 SILENT_S = 5.0  # after which a person wants to know what is waited for
-MOST_BYTES = 16 << 20  # of an answer, and of what is said on standard error
+MOST_BYTES = 16 << 20  # of an answer
+MOST_ERROR_BYTES = 1 << 20  # of what is said on standard error
 MOST_SHOWN = 400  # characters of Slurm's own reason
 # Where Slurm is and who we are. All others would filter, reorder or reformat what is answered, ask all clusters, or, inside
 # of an allocation, pass its limits on to the jobs that are submitted from it.
@@ -136,8 +137,9 @@ class Commands:
                     written[key.fd] += piece
                     if not piece:
                         pipes.unregister(key.fd)
-                    if len(written[key.fd]) > MOST_BYTES:
-                        raise AnswerTooLong(f"{name}: its answer has more than {MOST_BYTES >> 20} MiB")
+                    most = MOST_BYTES if written[key.fd] is output else MOST_ERROR_BYTES
+                    if len(written[key.fd]) > most:
+                        raise AnswerTooLong(f"{name}: its answer has more than {most >> 20} MiB")
         process.wait(max(0.0, begun_s + limit_s - time.monotonic()))
         return _decoded(output), _decoded(errors)
 

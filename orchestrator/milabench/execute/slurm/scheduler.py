@@ -14,14 +14,17 @@ from milabench.errors import RecordError, Unreachable, UsageError, os_reason
 from milabench.events.atomic_write import replace_file
 from milabench.execute.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState
 from milabench.execute.slurm.answers import (
+    MAX_LISTED,
     SACCT_FORMAT,
     SEPARATOR,
     SQUEUE_FORMAT,
     JobRow,
     Rows,
     by_id,
+    lines,
     read_sacct,
     read_scontrol,
+    read_sinfo,
     read_squeue,
     read_squeue_json,
 )
@@ -129,7 +132,9 @@ class SlurmScheduler:
         if answer.code:
             kind = Unreachable if _NO_CONTACT.search(answer.errors) else UsageError
             raise kind(f"sinfo: {answer.reason}")
-        rows = [cells for line in answer.output.splitlines() if len(cells := line.split(SEPARATOR)) == 3]
+        rows = read_sinfo(answer.output)
+        if rows is None:
+            raise Unreachable(f"sinfo: its answer names more than {MAX_LISTED} nodes")
         if not partition and any(name.endswith("*") for name, _, _ in rows):
             rows = [row for row in rows if row[0].endswith("*")]
         states = {node: state for _, node, state in rows if node not in exclude}
@@ -272,8 +277,10 @@ class SlurmScheduler:
 
 def _submitted(answer: Answer) -> tuple[str, str] | None:
     """Return the id and the cluster that sbatch prints, after what a site's plugins may say."""
-    found = [match for line in answer.output.splitlines() if (match := _JOB_ID.fullmatch(line.strip()))]
-    return (found[-1][1], found[-1][2] or "") if found and answer.code == 0 else None
+    found = None
+    for line in lines(answer.output) if answer.code == 0 else ():
+        found = _JOB_ID.fullmatch(line.strip()) or found
+    return (found[1], found[2] or "") if found else None
 
 
 def _handles(job: JobRequest, id_: str, cluster: str) -> list[JobHandle]:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.execute.slurm.answers import (
+    MAX_LISTED,
     MAX_NODES,
     MAX_TASKS,
     SEPARATOR,
@@ -18,6 +19,7 @@ from milabench.execute.slurm.answers import (
     by_id,
     read_sacct,
     read_scontrol,
+    read_sinfo,
     read_squeue,
     read_squeue_json,
 )
@@ -123,3 +125,9 @@ def test_what_is_too_long_under_one_key_is_passed_over() -> None:
     rows = read_squeue_json(json.dumps({"jobs": [job]}))
     assert rows is not None
     assert [(row.name, row.comment) for row in rows.rows] == [("", "m")]
+
+
+def test_the_nodes_of_a_partition_are_bounded() -> None:
+    line = SEPARATOR.join(("all", "n1", "idle"))
+    assert read_sinfo(f"{line}\nof a plugin\n\n{line}\n") == [["all", "n1", "idle"]] * 2
+    assert read_sinfo(f"{line}\n" * (MAX_LISTED + 1)) is None
