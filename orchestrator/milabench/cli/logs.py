@@ -22,14 +22,16 @@ from milabench.shown import visible_output
     "--raw", is_flag=True, help="On a terminal too, every byte as it was written. Default there: text and colours."
 )
 def command(step: str, run: str | None, base: Path | None, attempt: int | None, follow: bool, raw: bool) -> None:
-    """Show the output of STEP: its id, or its benchmark's name where that has one step. Default: of the latest run."""
+    """Show the output of STEP: its id, or its benchmark's name for the last step of that. Default: of the latest run."""
     from milabench.display.selection import has_colours
     from milabench.workflow.step_output import step_output
 
     # Bytes: the output of a step need not be text in any encoding.
     decoder = None if raw or not sys.stdout.isatty() else codecs.getincrementaldecoder("utf-8")("replace")
     colours = has_colours(sys.stdout)
-    for output in step_output(step, run, base, attempt=attempt, follow=follow):
+    for output in step_output(
+        step, run, base, attempt=attempt, follow=follow, say=lambda text: click.echo(text, err=True)
+    ):
         sys.stdout.buffer.write(
             output if decoder is None else visible_output(decoder.decode(output), colours=colours).encode()
         )

@@ -196,14 +196,24 @@ def attempts_made(run: Run, step: str, journaled: tuple[Attempt, ...]) -> int:
     return last_attempt(run, step, max((attempt.number for attempt in journaled), default=0))
 
 
-def find_step(run: Run, name: str) -> str:
-    """Return the step of this id, file name, or benchmark's name when that has only one. Raises NothingSelected."""
+def find_step(run: Run, name: str) -> tuple[str, list[str]]:
+    """Return the step of this id, file name or benchmark's name, of several the last that wrote; and the others.
+
+    Raises NothingSelected where there is none.
+    """
     if name in run.files:
-        return name
+        return name, []
     near = [step for step, stem in run.files.items() if stem == name or step.startswith(f"{name}.")]
-    if len(near) == 1:
-        return near[0]
-    known = near or list(run.files)
-    more = f" and {len(known) - 8} more" if len(known) > 8 else ""
-    what = "ambiguous" if near else "unknown"
-    raise NothingSelected(f"{run.name}: {what} step '{name}'; known: {', '.join(known[:8])}{more}")
+    if not near:
+        known = list(run.files)
+        more = f" and {len(known) - 8} more" if len(known) > 8 else ""
+        raise NothingSelected(f"{run.name}: unknown step '{name}'; known: {', '.join(known[:8])}{more}")
+
+    def written(step: str) -> float:
+        try:
+            return (run.path / f"{run.stem(step, last_attempt(run, step, 1))}.data").stat().st_mtime
+        except OSError:
+            return 0.0
+
+    last = max(near, key=written)
+    return last, [step for step in near if step != last]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from milabench.errors import NothingSelected
@@ -20,14 +20,24 @@ LOOK_EVERY_S = 0.3
 
 
 def step_output(
-    step: str, name: str | None, base: Path | None, *, attempt: int | None = None, follow: bool = False
+    step: str,
+    name: str | None,
+    base: Path | None,
+    *,
+    attempt: int | None = None,
+    follow: bool = False,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[bytes]:
     """Return the output of a step's attempt, by default the last one, in pieces; when followed, until the step ends.
 
-    Raises NothingSelected for an unknown run or step, and for an attempt without output.
+    `say` gets a sentence where the name is that of several steps. Raises NothingSelected for an unknown run or step, and for an
+    attempt without output.
     """
     run = resolve_run(base, name).run
-    step = find_step(run, step)
+    step, others = find_step(run, step)
+    if others:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        say(f"{step}, the last of {len(others) + 1} steps; also {', '.join(others[:3])}{more}")
     number = attempt if attempt is not None else last_attempt(run, step, 1)
     path = run.path / f"{run.stem(step, number)}.data"
     if not follow and not path.exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -315,10 +316,11 @@ def test_a_run_is_found_by_name_and_its_state_is_told(tmp_path: Path) -> None:
 
 def test_a_step_is_found_by_id_and_by_its_benchmark(tmp_path: Path) -> None:
     run = record(tmp_path, *(Recorded(repeat=k, events=rates(5.0)) for k in range(2)), Recorded(bench="one"))
-    assert find_step(run, "digits.D0") == "digits.D0"
-    assert find_step(run, "one") == "one.D0"
-    with pytest.raises(NothingSelected, match=r"ambiguous step 'digits'; known: digits\.D0, digits\.D0\.R1"):
-        find_step(run, "digits")
+    assert find_step(run, "digits.D0") == ("digits.D0", [])
+    assert find_step(run, "one") == ("one.D0", [])
+    for last, other in (("digits.D0", "digits.D0.R1"), ("digits.D0.R1", "digits.D0")):
+        os.utime(run.path / f"{run.stem(last, 1)}.data", (2e9, 2e9 + (last != "digits.D0")))
+        assert find_step(run, "digits") == (last, [other])
     with pytest.raises(NothingSelected, match="unknown step 'x'; known: "):
         find_step(run, "x")
 
