@@ -12,7 +12,7 @@ MILABENCH = $(BIN)/milabench
 
 help:
 	@echo "make quickstart   install milabench into $(VENV), then install, prepare, run and report $(CONFIG)"
-	@echo "make qualify      the same suite measured long and often enough for valid numbers: 13 to 20 minutes on an idle machine; BUDGET=1h"
+	@echo "make qualify      the same suite measured until its numbers are precise to 5 %, at most 20 minutes on an idle machine; BUDGET=1h"
 	@echo "make demo-cluster three machines in network namespaces (root, sshd), $(CLUSTER) run over them, its report"
 	@echo "make demo-slurm   a Slurm cluster on this machine (slurmctld, slurmd), $(CONFIG) run on it in one allocation and as jobs"
 	@echo "make test         set up and run the tests"
