@@ -32,12 +32,13 @@ def test_it_has_its_own_folder_environment_limits_session_and_descriptors(tmp_pa
     kept, hidden = os.pipe()
     before = (Path.cwd(), resource.getrlimit(resource.RLIMIT_NOFILE))
     env = {"PATH": f"nowhere:{os.environ['PATH']}:programs", "MARK": "mine"}  # relative: to its own folder
-    spawned = spawn(["program"], str(tmp_path), env, [kept], (200, before[1][1]))
+    most = hidden + 100
+    spawned = spawn(["program"], str(tmp_path), env, [kept], (most, before[1][1]))
     assert spawned is not None
     pid, output, errors, _ = spawned
     assert (Path.cwd(), resource.getrlimit(resource.RLIMIT_NOFILE), os.get_inheritable(kept)) == (*before, False)
     folder, mark, limit, session, own, ignored, entry, descriptors = text_of(output).splitlines()
-    assert (folder, mark, limit, session) == (str(tmp_path.resolve()), "mine", "200", own)
+    assert (folder, mark, limit, session) == (str(tmp_path.resolve()), "mine", str(most), own)
     own_ignored = sum(1 << number - 1 for number in (signal.SIGPIPE, signal.SIGXFSZ))  # by Python
     assert (own, int(ignored.split()[1], 16) & own_ignored, entry) == (str(pid), 0, "/dev/null")
     seen = {int(path.rpartition("/")[2]) for path in descriptors.split()[1:]}
@@ -55,6 +56,7 @@ def test_what_cannot_be_started_leaves_no_descriptor(tmp_path: Path) -> None:
 
     limits, before = resource.getrlimit(resource.RLIMIT_NOFILE), open_files()
     assert spawn(["no-such-program"], None, dict(os.environ), [], limits) is None
+    assert spawn(["/bin/true"], None, {}, [], (3, limits[1])) is None  # fewer than are open here
     with pytest.raises(PermissionError):
         spawn([str(tmp_path)], None, {}, [], limits)
     with pytest.raises(FileNotFoundError):

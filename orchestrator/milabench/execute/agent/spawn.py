@@ -23,7 +23,7 @@ def spawn(
     """Start a program in a session of its own.
 
     Returns its pid, the descriptors that read its output and its errors, and when it was started (monotonic clock, ns). None
-    where it is on no PATH, or the system's library is too old.
+    where it is on no PATH, where more files are open here than it may open, or where the system's library is too old.
 
     The caller has no other threads: folder, limits and descriptors of the child are for a moment its own. Raises OSError.
     """
@@ -37,6 +37,8 @@ def spawn(
         for reader, writer in (output, errors):
             on_failure.callback(os.close, reader)
             after.callback(os.close, writer)
+        if max(output[1], errors[1]) >= file_limits[0]:  # the system's library takes no descriptor beyond that for one
+            return None
         for fd in inherited:
             os.set_inheritable(fd, True)
             after.callback(os.set_inheritable, fd, False)
