@@ -130,6 +130,7 @@ def test_bytes_are_those_that_an_operator_touches(name):
 
 def test_an_embedding_bag_reads_its_rows_and_a_foreign_gather_is_not_counted():
     import torch
+    from torch import library
 
     from benchmate.ops.roofline import count_work
 
@@ -139,9 +140,9 @@ def test_an_embedding_bag_reads_its_rows_and_a_foreign_gather_is_not_counted():
         12 * 8 + 12 * 64 + 3 * 64, abs=12 * 24
     )
     assert count_work(table.zero_, [table]).bytes == 100 * 64  # it is not read
-    library = torch.library.Library("benchmate_test", "FRAGMENT")
-    library.define("lookup(Tensor table, Tensor rows) -> Tensor")
-    library.impl("lookup", lambda table, rows: table[rows], "CPU")
+    operators = library.Library("benchmate_test", "FRAGMENT")
+    operators.define("lookup(Tensor table, Tensor rows) -> Tensor")
+    operators.impl("lookup", lambda table, rows: table[rows], "CPU")
     work = count_work(lambda: torch.ops.benchmate_test.lookup(table, rows), [table, rows])
     assert (work.bytes, work.no_bytes) == (None, "it is not known which bytes benchmate_test::lookup touches")
 
