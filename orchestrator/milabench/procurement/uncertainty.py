@@ -130,8 +130,10 @@ def combine(value: float, terms: Sequence[tuple[UncertainValue, float]], units: 
 
 def product(powers: Sequence[tuple[UncertainValue, float]], factor: float = 1.0, units: str = "") -> UncertainValue:
     """Return factor times each number to its power."""
-    value = math.prod([number.value**power for number, power in powers], start=factor)
-    return combine(value, powers, units)
+    # Divided, and not multiplied by an inverse: a number over itself is exactly 1.
+    above = math.prod([number.value**power for number, power in powers if power > 0], start=factor)
+    below = math.prod([number.value**-power for number, power in powers if power < 0])
+    return combine(above / below, powers, units)
 
 
 def weighted_mean(kind: Mean, values: Sequence[UncertainValue], weights: Sequence[float]) -> UncertainValue:
