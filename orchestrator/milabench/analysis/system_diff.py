@@ -216,7 +216,7 @@ def arguments_in(manifest: Mapping[str, Any], bench: str) -> str:
 
 
 def own_arguments(asked: str, beside: Sequence[str]) -> str:
-    """Name of the arguments of a benchmark those that are other ones `beside`, each of them as `arguments_in` returns it."""
+    """Name the arguments of a benchmark that are not the same in all `beside` it, each as `arguments_in` returns it."""
     if asked and all(beside):
         tables = [parse_object(text.encode()) for text in (asked, *beside)]
         return _named((name, values[:1]) for name, values in _unequal(tables))

@@ -128,8 +128,8 @@ def _so_far(
 
 
 @dataclass(frozen=True, slots=True)
-class _Test:
-    """What the launches of one bound decide, in their order, up to the cap; the first that decides ends it."""
+class _Looks:
+    """What the launches of one bound decide, by Student's t after each from the third to the cap; the first that decides ends it."""
 
     cap: int
     risks: Risks
@@ -143,19 +143,12 @@ class _Test:
             return self._open(values, base, why)
         sign, agreed = (1 if wanted.is_minimum else -1), (geometric_mean(base) if base else 1.0)
         logs = [sign * math.log(value / agreed / wanted.value) for value in values[: self.cap]]
-        verdict, used, missing = self._judge(logs, base, -sign * math.log(wanted.value))
+        verdict, used, missing = self._judge(logs)
         if verdict == "INCONCLUSIVE":
             return self._open(values[: self.cap], base, missing)
         decision = self._open(values[:used], base, "")
         done = "accepted" if verdict == "PASS" else "rejected"
         return replace(decision, verdict=verdict, sure=f"{done} after {used} of at most {self.cap} launches")
-
-    def _judge(self, logs: Sequence[float], base: Sequence[float], promised: float) -> tuple[Verdict, int, str]:
-        """Return the verdict, after how many launches, and what is missing where there is none.
-
-        `logs` are distances to the bound, above zero on its good side, `promised` that of the reference.
-        """
-        raise NotImplementedError
 
     def _open(self, values: Sequence[float], base: Sequence[float], missing: str) -> BoundDecision:
         centre = geometric_mean(values) / (geometric_mean(base) if base else 1.0)
@@ -167,12 +160,8 @@ class _Test:
             f"nothing that this run could give: {self.cap} launches were agreed, and they do not show that it is kept"
         )
 
-
-@dataclass(frozen=True, slots=True)
-class _Looks(_Test):
-    """A look after each launch from the third to the cap, on Student's t of the launches so far."""
-
-    def _judge(self, logs: Sequence[float], base: Sequence[float], promised: float) -> tuple[Verdict, int, str]:
+    def _judge(self, logs: Sequence[float]) -> tuple[Verdict, int, str]:
+        """Return the verdict on distances to the bound (above zero: kept), after how many launches, and what is missing."""
         for used in range(LEAST_LAUNCHES, len(logs) + 1):
             if (verdict := self._look(mean(logs[:used]), stdev(logs[:used]), used)) is not None:
                 return verdict, used, ""
