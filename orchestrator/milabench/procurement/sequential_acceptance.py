@@ -129,7 +129,7 @@ def _so_far(
 
 @dataclass(frozen=True, slots=True)
 class _Looks:
-    """What the launches of one bound decide, by Student's t after each from the third to the cap; the first that decides ends it."""
+    """What the launches of one bound decide, by Student's t after each from the third to the cap, until one decides."""
 
     cap: int
     risks: Risks

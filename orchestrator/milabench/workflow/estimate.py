@@ -1,4 +1,4 @@
-"""Decides how often benchmarks are run: as a budget allows, by earlier runs, and on and on until their numbers are precise.
+"""Decides how often benchmarks are run: as a budget allows by earlier runs, or until their numbers are precise.
 
 Each decision follows from the records alone, and is recorded.
 """
