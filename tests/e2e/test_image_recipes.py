@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from dockerfile_parse import DockerfileParser
 
-from milabench.plan.recipe import FOLDER
+from milabench.images.recipe import FOLDER
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from milabench.seams import FEATURES
+from tests.structure import circles
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,7 +42,14 @@ MAY_IMPORT["devices"] = set()
 BELOW_WORKFLOW = set(MAY_IMPORT)
 # Reached by its name in bench/registry.py, and by nobody else.
 MAY_IMPORT["compat"] = {"bench", "config", "devices", "facts", "plan"}
+MAY_IMPORT["seams"] = set()
 MAY_IMPORT |= {"workflow": BELOW_WORKFLOW, "api": {*BELOW_WORKFLOW, "workflow"}, "cli": {*BELOW_WORKFLOW, "workflow"}}
+CORE = set(MAY_IMPORT)
+BUILDS_ON = re.compile(r"^Builds on: ([a-z0-9_, ]+)\.$", re.M)
+# A feature imports the core, and the features that its docstring names. The core imports none; it resolves references of seams.py.
+for room in FEATURES:
+    named = BUILDS_ON.search(importlib.import_module(f"milabench.{room}").__doc__ or "")
+    MAY_IMPORT[room] = CORE | set(named[1].split(", ") if named else ())
 EFFECTS = {"os", "sys", "subprocess", "asyncio", "socket", "time", "random", "shutil", "rich", "asyncssh"}
 EDGES = {
     "config/read.py",
@@ -55,6 +66,7 @@ EDGES = {
     "events/replay.py",
     "bundle/signing.py",
     "redaction.py",
+    "seams.py",
 }
 FOREIGN = ("compat/child.py", "compat/names/")  # a program of its own, and what foreign code imports in it
 DOING = {"execute", "display", "workflow", "cli", "api", "compat"}
@@ -90,6 +102,8 @@ def imports(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            found |= {each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)}
     return found
 
 
@@ -112,9 +126,13 @@ def test_a_module_imports_only_what_its_layer_may() -> None:
         if package.startswith("__"):
             return set()
         reached = {parts[1] for found in imports(path) if (parts := found.split("."))[0] == "milabench" and parts[1:]}
-        return reached - MAY_IMPORT[package] - {package, "errors", "version", "redaction", "shown"}
+        return reached - MAY_IMPORT[package] - {package, "errors", "version", "redaction", "shown", "seams"}
 
     assert offenders(beyond) == {}
+
+
+def test_features_do_not_build_on_each_other_in_a_circle() -> None:
+    assert circles({room: MAY_IMPORT[room] & FEATURES for room in FEATURES}) == []
 
 
 def test_deciding_has_no_effects() -> None:
@@ -127,7 +145,8 @@ def test_deciding_has_no_effects() -> None:
 
 def test_a_dependency_lives_in_its_one_place() -> None:
     def elsewhere(name: str, path: Path) -> set[str]:
-        return {found for found in roots(path) if package_of(name) not in ONLY_HERE.get(found, {package_of(name)})}
+        place = "cli" if name.endswith("_command.py") else package_of(name)
+        return {found for found in roots(path) if place not in ONLY_HERE.get(found, {place})}
 
     assert offenders(elsewhere) == {}
 

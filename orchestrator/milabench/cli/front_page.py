@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
+from milabench import seams
+
 PROGRAM = "milabench"
 GROUPS = {
     "Set up": {
@@ -23,7 +25,6 @@ GROUPS = {
         "pin": "Write the lock files of benchmarks from their requirements",
         "dev": "Open a shell or run a command in a benchmark's environment",
         "capsule": "Pack a suite with all it needs, for machines without a network",
-        "image": "Write the recipe of a container image",
         "completion": "Print the completion script of a shell",
     },
     "Measure": {
@@ -67,6 +68,8 @@ GROUPS = {
         "verify": "Verify an archive of runs",
     },
 }
+for _verb, (_group, _text, _) in seams.verbs().items():
+    GROUPS[_group][_verb] = _text
 COMMANDS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 # What other programs call: neither listed nor completed.
 HIDDEN = {"job": "Carry out a share of a run, inside the job that was submitted for it"}

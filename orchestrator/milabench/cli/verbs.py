@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import keyword
 from typing import TYPE_CHECKING
 
 import click
 
+from milabench import seams
 from milabench.cli.front_page import ABOUT, COMMANDS, HIDDEN, OPTIONS, front_page
 from milabench.cli.help import with_help, with_variables
 from milabench.cli.milabench13 import as_typed_here, typed_here
@@ -24,11 +24,12 @@ class VerbGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the verb's command, from the module of its name."""
+        """Return the verb's command: of a feature, or from the module of its name."""
         if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
+        added = seams.verbs().get(cmd_name)
         module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name.replace("-", "_")
-        command = importlib.import_module(f"milabench.cli.{module}").command
+        command = seams.resolved(added[2] if added else f"cli.{module}:command")
         assert isinstance(command, click.Command)
         return with_help(with_variables(command))
 
@@ -53,6 +54,10 @@ class VerbGroup(click.Group):
         if name and name not in COMMANDS and name not in HIDDEN and not name.startswith("-"):
             import difflib
 
+            if (feature := seams.feature_of_verb(name)) is not None:
+                raise click.UsageError(
+                    f"'{name}' belongs to the feature {feature}, which MILABENCH_WITHOUT leaves out", ctx
+                )
             near = difflib.get_close_matches(name, COMMANDS, n=2)
             hint = f"; did you mean {' or '.join(near)}?" if near else "; `milabench --help` lists them"
             if former := typed_here(args):
@@ -81,6 +86,10 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
 @click.option("--traceback", is_flag=True, help=OPTIONS["--traceback"])
 def verbs(traceback: bool) -> None:
     """Carry out one verb."""
+    if unknown := seams.left_out() - seams.FEATURES:
+        raise click.UsageError(
+            f"MILABENCH_WITHOUT: no feature '{min(unknown)}'; there are {', '.join(sorted(seams.FEATURES))}"
+        )
 
 
 with_help(verbs)

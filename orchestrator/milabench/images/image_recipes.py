@@ -14,7 +14,7 @@ from milabench.devices.regular_file import open_regular
 from milabench.errors import EnvironmentFailed, RecordError, UsageError, os_reason
 from milabench.execute.installer import torch_index
 from milabench.execute.inventory import benchmate_digest
-from milabench.plan.recipe import ControlPlane, apptainer_definition, base_image, containerfile, is_pinned_image
+from milabench.images.recipe import ControlPlane, apptainer_definition, base_image, containerfile, is_pinned_image
 from milabench.plan.requirements import parse_requirements
 from milabench.workflow.context import read_context
 from milabench.workflow.environments import BENCHMATE, decide_install

@@ -27,7 +27,7 @@ def command() -> None:
 @_OUTPUT
 def oci(wheel: Path, image: str | None, output: Path | None) -> None:
     """Write the Containerfile of an image with the control plane, for docker, podman and buildah."""
-    from milabench.workflow.image_recipes import oci_recipe
+    from milabench.images.image_recipes import oci_recipe
 
     _write(oci_recipe(wheel, image, terminal_session()), output)
 
@@ -39,7 +39,7 @@ def oci(wheel: Path, image: str | None, output: Path | None) -> None:
 @_OUTPUT
 def apptainer(options: SuiteOptions, wheel: Path, image: str | None, output: Path | None) -> None:
     """Write the Apptainer definition of an image with the environment of the selected benchmarks."""
-    from milabench.workflow.image_recipes import apptainer_recipe
+    from milabench.images.image_recipes import apptainer_recipe
 
     _write(apptainer_recipe(options, wheel, image, terminal_session()), output)
 

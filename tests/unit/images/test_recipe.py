@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.plan.recipe import ControlPlane, apptainer_definition, base_image, containerfile, image_lock
+from milabench.images.recipe import ControlPlane, apptainer_definition, base_image, containerfile, image_lock
 from milabench.plan.requirements import Lock, RequirementFile, broken_constraints, parse_requirements
 from milabench.plan.venvs import VenvSpec
 

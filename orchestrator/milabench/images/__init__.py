@@ -1,0 +1,1 @@
+"""Recipes of container images: from the wheel that goes into them and the locks of the suite; nothing is built here."""
