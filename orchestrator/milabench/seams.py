@@ -12,6 +12,13 @@ import os
 # feature -> verb -> (its group on the page of `milabench --help`, its line there, its click command)
 VERBS: dict[str, dict[str, tuple[str, str, str]]] = {
     "images": {"image": ("Set up", "Write the recipe of a container image", "images.image_command:command")},
+    "timing_audit": {
+        "timing-audit": (
+            "Measure",
+            "Compare methods of timing the calls of a model",
+            "timing_audit.timing_audit_command:command",
+        ),
+    },
 }
 FEATURES = frozenset(VERBS)
 

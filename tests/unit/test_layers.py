@@ -103,7 +103,9 @@ def imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            found |= {each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+            found |= {
+                each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            }
     return found
 
 

@@ -36,7 +36,6 @@ GROUPS = {
         "size": "Find the largest batch size that fits",
         "ops": "Time operators; record and replay execution traces",
         "driver": "Run a task of a .cfg file and extract metrics from its log",
-        "timing-audit": "Compare methods of timing the calls of a model",
     },
     "Follow and manage runs": {
         "runs": "List runs with their verdicts",

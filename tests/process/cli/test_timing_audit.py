@@ -10,7 +10,7 @@ import pytest
 
 from milabench.errors import UsageError
 from milabench.plan.model import Step
-from milabench.workflow.timing_audit import audit_overrides, model_location, require_model
+from milabench.timing_audit.experiment import audit_overrides, model_location, require_model
 from tests.commands import Said
 
 MODEL = "import helper\n\n\ndef make(batch, device):\n    return helper.call\n"

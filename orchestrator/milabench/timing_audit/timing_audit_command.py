@@ -37,7 +37,7 @@ from milabench.workflow.options import AuditRequest
 @options.collected_as("request", AuditRequest)
 def command(from_run: str | None, request: AuditRequest, wide: bool, as_json: bool, **factors: Any) -> int:
     """Show how the method of timing a model's call changes the result."""
-    from milabench.workflow.timing_audit import read_audit, run_audit
+    from milabench.timing_audit.experiment import read_audit, run_audit
 
     if from_run is None:
         given = {name: value for name, value in factors.items() if value is not None}
@@ -47,7 +47,7 @@ def command(from_run: str | None, request: AuditRequest, wide: bool, as_json: bo
     if as_json:
         click.echo(json.dumps(asdict(audit), indent=2))
     else:
-        from milabench.report.timing import render
+        from milabench.timing_audit.report import render
 
         click.echo(render(audit, options.table_width(wide)), nl=False)
     return max(code, STEPS_FAILED if audit.errors else DONE)

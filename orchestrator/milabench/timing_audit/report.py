@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from milabench.analysis.intervals import Interval
-from milabench.analysis.timing_audit import BatchResult, CellResult, FactorEffect, TimingAudit
 from milabench.report.text_table import text_table
+from milabench.timing_audit.analysis import BatchResult, CellResult, FactorEffect, TimingAudit
 
 HEADINGS = (
     *("batch", "warmup", "sync", "call ms", "[95 %]", "event ms", "[95 %]"),

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from milabench.analysis.timing_audit import TimingAudit, timing_audit
 from milabench.errors import RecordError, UsageError
 from milabench.events.model import Data
 from milabench.events.replay import replay
 from milabench.events.runs_folder import find_run
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Step
+from milabench.timing_audit.analysis import TimingAudit, timing_audit
 from milabench.workflow.files import base_folder, shipped_suite
 from milabench.workflow.install import install
 from milabench.workflow.options import AuditRequest, Extent, InstallSettings, Session, SuiteOptions

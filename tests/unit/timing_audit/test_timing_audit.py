@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.timing_audit import CellKey, TimingAudit, timing_audit
-from milabench.report.timing import render
+from milabench.timing_audit.analysis import CellKey, TimingAudit, timing_audit
+from milabench.timing_audit.report import render
 
 KNOWN = json.loads((Path(__file__).parents[2] / "golden" / "known_answers.json").read_text())
 MS = 1_000_000
