@@ -19,6 +19,13 @@ VERBS: dict[str, dict[str, tuple[str, str, str]]] = {
             "timing_audit.timing_audit_command:command",
         ),
     },
+    "driver": {
+        "driver": (
+            "Measure",
+            "Run a task of a .cfg file and extract metrics from its log",
+            "driver.driver_command:command",
+        ),
+    },
 }
 FEATURES = frozenset(VERBS)
 

@@ -35,7 +35,6 @@ GROUPS = {
         "resume": "Resume an incomplete run, or rerun what failed in it",
         "size": "Find the largest batch size that fits",
         "ops": "Time operators; record and replay execution traces",
-        "driver": "Run a task of a .cfg file and extract metrics from its log",
     },
     "Follow and manage runs": {
         "runs": "List runs with their verdicts",

@@ -16,6 +16,7 @@ from typing import Any, Final
 from milabench.config.interpolate import escaped
 from milabench.config.schema import FILE_KEYS, REDUCTIONS
 from milabench.config.tasks import verbatim
+from milabench.driver.task_driver import FOREVER_S, by_variables, report_failures
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 from milabench.events.removal import remove
 from milabench.execute.retry_policy import RetryPolicy
@@ -23,7 +24,6 @@ from milabench.redaction import is_searchable, is_secret_name, mask, values_in
 from milabench.workflow.files import base_folder, write_file
 from milabench.workflow.options import Extent, Session, SuiteOptions
 from milabench.workflow.run_suite import PreparedRuns, RunSettings, execute_runs, prepare_runs
-from milabench.workflow.task_driver import FOREVER_S, by_variables, report_failures
 
 RUNS: Final = 10
 DIRECTIONS: Final = ("higher", "lower", "none")

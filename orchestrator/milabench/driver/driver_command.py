@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from milabench.cli.options import base_option, collected_as, display_option, seconds_of, terminal_session, wait_option
+from milabench.driver.task_driver import CONFIG, RESULT, TaskOptions, run_task
 from milabench.errors import DONE
-from milabench.workflow.task_driver import CONFIG, RESULT, TaskOptions, run_task
 
 
 @click.command("driver")

@@ -1,0 +1,1 @@
+"""Tasks of .cfg files, which are any commands, and the metrics in their logs; `milabench driver`."""
