@@ -26,6 +26,9 @@ VERBS: dict[str, dict[str, tuple[str, str, str]]] = {
             "driver.driver_command:command",
         ),
     },
+    "bench_command": {
+        "bench": ("Measure", "Measure any command, or compare several", "bench_command.bench_command:command"),
+    },
 }
 FEATURES = frozenset(VERBS)
 

@@ -30,7 +30,6 @@ GROUPS = {
     "Measure": {
         "plan": "Show what install, prepare or run would do",
         "run": "Run and measure benchmarks",
-        "bench": "Measure any command, or compare several",
         "ci": "Do the steps of a build server's job: doctor to exit code",
         "resume": "Resume an incomplete run, or rerun what failed in it",
         "size": "Find the largest batch size that fits",

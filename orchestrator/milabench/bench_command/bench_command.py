@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from milabench.bench_command.measure_commands import RUNS, CommandOptions, measure_commands
 from milabench.cli.options import (
     Verb,
     base_option,
@@ -20,7 +21,6 @@ from milabench.cli.options import (
 )
 from milabench.config.schema import REDUCTIONS
 from milabench.errors import INTERRUPTED
-from milabench.workflow.measure_commands import RUNS, CommandOptions, measure_commands
 
 
 class _CommandLine(click.Command):
