@@ -46,7 +46,7 @@ MAY_IMPORT["seams"] = set()
 MAY_IMPORT |= {"workflow": BELOW_WORKFLOW, "api": {*BELOW_WORKFLOW, "workflow"}, "cli": {*BELOW_WORKFLOW, "workflow"}}
 CORE = set(MAY_IMPORT)
 BUILDS_ON = re.compile(r"^Builds on: ([a-z0-9_, ]+)\.$", re.M)
-# A feature imports the core, and the features that its docstring names. The core imports none; it resolves references of seams.py.
+# A feature imports the core and the features that its docstring names; the core imports none, but by the references of seams.py.
 for room in FEATURES:
     named = BUILDS_ON.search(importlib.import_module(f"milabench.{room}").__doc__ or "")
     MAY_IMPORT[room] = CORE | set(named[1].split(", ") if named else ())

@@ -65,7 +65,7 @@ GROUPS = {
         "verify": "Verify an archive of runs",
     },
 }
-for _verb, (_group, _text, _) in seams.verbs().items():
+for _verb, (_group, _text) in seams.verbs().items():
     GROUPS[_group][_verb] = _text
 COMMANDS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 # What other programs call: neither listed nor completed.

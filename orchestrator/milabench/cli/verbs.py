@@ -27,9 +27,9 @@ class VerbGroup(click.Group):
         """Return the verb's command: of a feature, or from the module of its name."""
         if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
-        added = seams.verbs().get(cmd_name)
-        module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name.replace("-", "_")
-        command = seams.resolved(added[2] if added else f"cli.{module}:command")
+        name, feature = cmd_name.replace("-", "_"), seams.feature_of_verb(cmd_name)
+        module = f"cli.{name}_" if keyword.iskeyword(name) else f"cli.{name}"
+        command = seams.resolved(f"{feature}.{name}_command:command" if feature else f"{module}:command")
         assert isinstance(command, click.Command)
         return with_help(with_variables(command))
 
