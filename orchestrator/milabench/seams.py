@@ -9,12 +9,29 @@ from __future__ import annotations
 
 import os
 
-# feature -> verb -> (its group on the page of `milabench --help`, its line there); the command is that of `<feature>/<verb>_command.py`
-VERBS: dict[str, dict[str, tuple[str, str]]] = {
-    "images": {"image": ("Set up", "Write the recipe of a container image")},
-    "timing_audit": {"timing-audit": ("Measure", "Compare methods of timing the calls of a model")},
-    "driver": {"driver": ("Measure", "Run a task of a .cfg file and extract metrics from its log")},
-    "bench_command": {"bench": ("Measure", "Measure any command, or compare several")},
+TYPE_CHECKING = False  # as of typing, which takes longer to import than all of this
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+# feature -> group on the page of `milabench --help` -> verb -> its line there; `<feature>/<verb>_command.py` has the command
+VERBS: dict[str, dict[str, dict[str, str]]] = {
+    "images": {"Set up": {"image": "Write the recipe of a container image"}},
+    "bench_command": {"Measure": {"bench": "Measure any command, or compare several"}},
+    "driver": {"Measure": {"driver": "Run a task of a .cfg file and extract metrics from its log"}},
+    "timing_audit": {"Measure": {"timing-audit": "Compare methods of timing the calls of a model"}},
+    "history": {
+        "Report, compare and decide": {
+            "history": "Show the trend of a benchmark over runs",
+            "db": "Keep and query the results of many runs",
+            "import": "Convert results of other programs into runs",
+            "export": "Write results for Parquet, Prometheus or OpenTelemetry",
+        }
+    },
+}
+# option of a command of the core -> (the feature that does what it says, the function)
+HANDLERS = {
+    "report --from-db": ("history", "history.results_store:stored_summaries"),
 }
 FEATURES = frozenset(VERBS)
 
@@ -26,13 +43,26 @@ def left_out() -> frozenset[str]:
 
 def feature_of_verb(verb: str) -> str | None:
     """Return the feature that adds this verb, also where it is left out."""
-    return next((feature for feature, added in VERBS.items() if verb in added), None)
+    return next((feature for feature, groups in VERBS.items() for verbs in groups.values() if verb in verbs), None)
 
 
-def verbs() -> dict[str, tuple[str, str]]:
-    """Return the verbs of the features that take part."""
+def verbs_of(group: str) -> dict[str, str]:
+    """Return the verbs that the features which take part add to a group, with their lines."""
     without = left_out()
-    return {verb: each for feature, added in VERBS.items() if feature not in without for verb, each in added.items()}
+    added = (groups.get(group, {}) for feature, groups in VERBS.items() if feature not in without)
+    return {verb: line for verbs in added for verb, line in verbs.items()}
+
+
+def handler(option: str) -> Callable[..., Any]:
+    """Return the function that does what an option of the core says. Raises UsageError where its feature is left out."""
+    feature, reference = HANDLERS[option]
+    if feature in left_out():
+        from milabench.errors import UsageError
+
+        raise UsageError(f"{option} needs the feature {feature}, which MILABENCH_WITHOUT leaves out")
+    function = resolved(reference)
+    assert callable(function)
+    return function
 
 
 def resolved(reference: str) -> object:

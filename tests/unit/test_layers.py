@@ -32,7 +32,6 @@ MAY_IMPORT = {
     "acceptance": {"analysis", "config"},
     "bundle": {"events"},
     "procurement": {"acceptance", "analysis", "bundle", "config", "events"},
-    "history": {"analysis", "events"},
     "execute": {"plan", "facts", "events", "bench"},
     "display": {"events", "plan"},
 }

@@ -47,7 +47,6 @@ GROUPS = {
     "Report, compare and decide": {
         "report": "Report the results of runs",
         "compare": "Compare systems: which is faster, by how much, how surely",
-        "history": "Show the trend of a benchmark over runs",
         "accept": "Check a run against acceptance criteria",
         "offers": "Compare all offers to a tender",
         "offer": "Pack an offer to a tender, or verify one",
@@ -57,16 +56,13 @@ GROUPS = {
         "project": "Project measured nodes or devices to larger counts",
         "baseline": "Compute what is expected of the machines of a fleet",
         "outliers": "Find the nodes and devices that differ from a baseline",
-        "db": "Keep and query the results of many runs",
-        "import": "Convert results of other programs into runs",
         "import-meter": "Add what a power meter measured to a run",
-        "export": "Write results for Parquet, Prometheus or OpenTelemetry",
         "bundle": "Create a tamper-evident archive of runs",
         "verify": "Verify an archive of runs",
     },
 }
-for _verb, (_group, _text) in seams.verbs().items():
-    GROUPS[_group][_verb] = _text
+for _group, _verbs in GROUPS.items():
+    _verbs |= seams.verbs_of(_group)
 COMMANDS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 # What other programs call: neither listed nor completed.
 HIDDEN = {"job": "Carry out a share of a run, inside the job that was submitted for it"}

@@ -18,7 +18,6 @@ import click
 
 from milabench.cli.progress_line import ProgressLine
 from milabench.errors import UsageError
-from milabench.history import STORE
 from milabench.shown import is_lock
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ base_option = click.option(
     "--base", type=click.Path(path_type=Path), help="Folder for environments, data and runs. Default: ./results."
 )
 db_option = click.option(
-    "--db", "location", metavar="PATH|postgresql://...", help=f"The results store. Default: {STORE} in the base."
+    "--db", "location", metavar="PATH|postgresql://...", help="The results store. Default: history.sqlite in the base."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 wide_option = click.option(

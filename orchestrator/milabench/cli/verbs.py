@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 from typing import TYPE_CHECKING
 
 import click
@@ -28,8 +27,7 @@ class VerbGroup(click.Group):
         if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
         name, feature = cmd_name.replace("-", "_"), seams.feature_of_verb(cmd_name)
-        module = f"cli.{name}_" if keyword.iskeyword(name) else f"cli.{name}"
-        command = seams.resolved(f"{feature}.{name}_command:command" if feature else f"{module}:command")
+        command = seams.resolved(f"{feature}.{name}_command:command" if feature else f"cli.{name}:command")
         assert isinstance(command, click.Command)
         return with_help(with_variables(command))
 

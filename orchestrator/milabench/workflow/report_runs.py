@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from milabench import seams
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import Comparison, System
 from milabench.analysis.job_mix import costs_of
@@ -92,9 +93,7 @@ def _summaries(
     traces: list[Sequence[Trace] | None] | None = None
     if request.from_db:
         require_no_records(request, form)
-        from milabench.workflow.results_store import store_location, stored_summaries  # few reports need a store
-
-        summaries = stored_summaries(store_location(request.base, request.location), request.runs)
+        summaries = seams.handler("report --from-db")(request.base, request.location, request.runs)
     else:
         runs = [_report_run(folder, name, opened) for name in request.runs] or [latest_run(folder)]
         with shown_reading(session) as watched:

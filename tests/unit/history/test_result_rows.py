@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from milabench.cli.export import command as export
+from milabench.history.export_command import command as export
 from milabench.history.result_rows import COLUMNS, DESCRIPTION
 from tests.recorded_run import SYSTEM, Recorded, rates, record
 

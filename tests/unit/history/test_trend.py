@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from milabench.cli.history import trend_text
+from milabench.history.history_command import trend_text
 from milabench.history.trend import trends
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from milabench.cli.options import base_option, db_option, json_option, table_width, wide_option
+from milabench.history.results_store import COLUMNS, benchmark_trends, store_location
 from milabench.history.trend import Trend
-from milabench.workflow.results_store import COLUMNS, benchmark_trends, store_location
 
 
 @click.command("history")

@@ -35,8 +35,8 @@ _OF_SUBMITTER = ("result-rows", "system-description")
 @click.option("--submitter", default="", help="Who measured, in result-rows and system-description.")
 def command(runs: tuple[str, ...], base: Path | None, form: str | None, output: Path | None, submitter: str) -> None:
     """Write the results of runs for other programs: Parquet, Prometheus, OpenTelemetry, lists. Default: the latest run."""
+    from milabench.history.results_store import run_rows
     from milabench.workflow.measured_runs import resolve_runs
-    from milabench.workflow.results_store import run_rows
 
     form = form or _format_of(output)
     if submitter and form not in _OF_SUBMITTER:

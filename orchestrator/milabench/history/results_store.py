@@ -57,12 +57,14 @@ def query_store(location: str, sql: str) -> tuple[list[str], list[Row]]:
         return store.query(sql)
 
 
-def stored_summaries(location: str, names: Sequence[str]) -> list[Summary]:
-    """Return the stored summaries of runs of these names, the newest of each; without names of the newest run.
+def stored_summaries(base: Path | None, location: str | None, names: Sequence[str]) -> list[Summary]:
+    """Return what the store holds of runs of these names, the newest of each; without names of the newest run.
 
     Raises NothingSelected when there is none.
     """
-    _, rows = query_store(location, "SELECT name, summary FROM runs ORDER BY created DESC, name DESC")
+    _, rows = query_store(
+        store_location(base, location), "SELECT name, summary FROM runs ORDER BY created DESC, name DESC"
+    )
     summaries = []
     for wanted in names or (None,):
         # `night` also means `night.2026-03-01_12-00-00`.

@@ -33,7 +33,7 @@ def command() -> None:
 @json_option
 def add(runs: tuple[str, ...], base: Path | None, location: str | None, as_json: bool) -> None:
     """Add runs to the store; adding a run again is a no-op. Default: the latest run."""
-    from milabench.workflow.results_store import add_runs, store_location
+    from milabench.history.results_store import add_runs, store_location
 
     added, count = add_runs(store_location(base, location), base, runs)
     if as_json:
@@ -63,7 +63,7 @@ def query(
     sql: str, base: Path | None, location: str | None, form: str | None, as_json: bool, as_csv: bool, wide: bool
 ) -> None:
     """Query the store in SQL; its tables are runs, results and metrics (docs/reference/results-store.md)."""
-    from milabench.workflow.results_store import query_store, store_location
+    from milabench.history.results_store import query_store, store_location
 
     forms = {*([form] if form else []), *(["json"] if as_json else []), *(["csv"] if as_csv else [])}
     if len(forms) > 1:

@@ -20,7 +20,7 @@ def command(sources: tuple[str, ...], base: Path | None, run_name: str | None, a
     """Convert results of other programs into runs: run directories of milabench 1.3 (also zipped, also many at once), and
     the JSON of nccl-tests.
     """
-    from milabench.workflow.import_runs import import_runs
+    from milabench.history.import_runs import import_runs
 
     runs, notes = import_runs(sources, base, run_name=run_name)
     for note in notes:
