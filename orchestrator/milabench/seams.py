@@ -32,8 +32,9 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
 # option of a command of the core -> (the feature that does what it says, the function)
 HANDLERS = {
     "report --from-db": ("history", "history.results_store:stored_summaries"),
+    "report --site": ("site", "site.write:write_site"),
 }
-FEATURES = frozenset(VERBS)
+FEATURES = frozenset(VERBS) | {feature for feature, _ in HANDLERS.values()}
 
 
 def left_out() -> frozenset[str]:

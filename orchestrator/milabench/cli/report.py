@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from milabench import seams
 from milabench.cli import options
 from milabench.cli.formats import Destination, format_options
 from milabench.errors import UsageError
@@ -71,12 +72,10 @@ def command(
 ) -> None:
     """Report on runs: folders, names below the base, or bundles of one run. Default: the latest run."""
     if site is not None:
-        from milabench.workflow.site import write_site
-
         others = (full, request.from_db, request.weights, request.tender, request.score != "index", save_reference)
         if not destination.is_default or any(others):
             raise UsageError("--site writes pages of its own; give it only runs, --base, --reference and --validations")
-        write_site(request, site, options.terminal_session())
+        seams.handler("report --site")(request, site, options.terminal_session())
         return
     if save_reference is not None:
         from milabench.workflow.references import save_reference as save

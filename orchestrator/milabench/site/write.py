@@ -28,10 +28,10 @@ from milabench.events.rundir import Run
 from milabench.events.values import as_mapping
 from milabench.execute.locks import take_alone
 from milabench.history.trend import Trend, trends
-from milabench.report.html import site
-from milabench.report.html.site import Fleets, SiteHistory, SitePoint, SiteRun
 from milabench.report.model import result_text
 from milabench.shown import counted
+from milabench.site import pages as site
+from milabench.site.pages import Fleets, SiteHistory, SitePoint, SiteRun
 from milabench.version import __version__
 from milabench.workflow.files import base_folder
 from milabench.workflow.measured_runs import resolve_runs
