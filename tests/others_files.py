@@ -29,10 +29,10 @@ from pathlib import Path
 import milabench.cli
 import milabench.workflow
 from milabench.bundle.capsule import CapsuleManifest, Content, entry_of, write_capsule
+from milabench.capsule.install import PLATFORM
 from milabench.execute.inventory import benchmate_digest
 from milabench.plan.prepare import data_lock, data_mark
 from milabench.version import __version__
-from milabench.workflow.capsule import PLATFORM
 from tests.examples import ALL
 from tests.process.cli.installable import BENCHMATE, installable
 from tests.recorded_run import Recorded, rates, record

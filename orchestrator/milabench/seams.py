@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # feature -> group on the page of `milabench --help` -> verb -> its line there; `<feature>/<verb>_command.py` has the command
 VERBS: dict[str, dict[str, dict[str, str]]] = {
+    "capsule": {"Set up": {"capsule": "Pack a suite with all it needs, for machines without a network"}},
     "images": {"Set up": {"image": "Write the recipe of a container image"}},
     "bench_command": {"Measure": {"bench": "Measure any command, or compare several"}},
     "driver": {"Measure": {"driver": "Run a task of a .cfg file and extract metrics from its log"}},
@@ -32,6 +33,7 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
 # option of a command of the core -> (the feature that does what it says, the function)
 HANDLERS = {
     "report --from-db": ("history", "history.results_store:stored_summaries"),
+    "install --from": ("capsule", "capsule.install:install_from"),
     "report --site": ("site", "site.write:write_site"),
 }
 FEATURES = frozenset(VERBS) | {feature for feature, _ in HANDLERS.values()}

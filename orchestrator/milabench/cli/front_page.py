@@ -24,7 +24,6 @@ GROUPS = {
         "import-suite": "Turn benchmarks of milabench 1.3 into ours",
         "pin": "Write the lock files of benchmarks from their requirements",
         "dev": "Open a shell or run a command in a benchmark's environment",
-        "capsule": "Pack a suite with all it needs, for machines without a network",
         "completion": "Print the completion script of a shell",
     },
     "Measure": {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from milabench import seams
 from milabench.cli.options import (
     collected_as,
     display_option,
@@ -37,14 +38,13 @@ def command(
 ) -> int | None:
     """Install the environments and programs of the selected benchmarks."""
     if capsule is not None:
-        from milabench.workflow.capsule import install_from
         from milabench.workflow.preflight import command_line
 
         for name, given in (("--config", is_on_command_line("config_file")), ("--update", settings.update)):
             if given:
                 raise click.UsageError(f"--from names the suite and what is installed for it; leave out {name}")
         session = terminal_session(display)
-        install_from(capsule, options, session, settings)
+        seams.handler("install --from")(capsule, options, session, settings)
         # The suite that was installed last is the default of its base.
         session.info(f"next: `{command_line('run', replace(options, config_file=None))}`")
         return None

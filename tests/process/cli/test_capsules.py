@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 
 from milabench.bundle.capsule import CapsuleManifest, Content, PackedImage, entry_of, write_capsule
+from milabench.capsule.install import PLATFORM
 from milabench.execute.inventory import benchmate_digest
 from milabench.execute.venv_build import benchmate_requirements
 from milabench.report.registry import FORMATS
 from milabench.version import __version__
-from milabench.workflow.capsule import PLATFORM
 from tests.commands import ROOT, Said
 from tests.process.install.places import wheel
 from tests.processes import CEILING_S, started, until

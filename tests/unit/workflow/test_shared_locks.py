@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from milabench.workflow.capsule_create import packed_folders
+from milabench.capsule.create import packed_folders
 
 Milabench = Callable[..., Any]
 

@@ -24,8 +24,8 @@ def command() -> None:
 @click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="Downloads at a time.")
 def create(options: SuiteOptions, output: Path, no_data: bool, jobs: int) -> None:
     """Write a capsule of the selected benchmarks, which are installed and prepared here."""
+    from milabench.capsule.create import create_capsule
     from milabench.execute.sizes import size_text
-    from milabench.workflow.capsule_create import create_capsule
 
     session = terminal_session()
     manifest = create_capsule(output, options, session, jobs=jobs, has_data=not no_data)
@@ -41,7 +41,7 @@ def create(options: SuiteOptions, output: Path, no_data: bool, jobs: int) -> Non
 def show(capsule: Path, as_json: bool) -> None:
     """Show what a capsule holds, and what machine it is for."""
     from milabench.bundle.capsule import open_capsule
-    from milabench.workflow.capsule import capsule_json, capsule_text
+    from milabench.capsule.install import capsule_json, capsule_text
 
     with open_capsule(capsule) as opened:
         manifest = opened.manifest
@@ -54,7 +54,7 @@ def show(capsule: Path, as_json: bool) -> None:
 @click.argument("capsule", type=click.Path(path_type=Path))
 def verify(capsule: Path) -> None:
     """Compare every byte of a capsule with its manifest. Exit codes: 0 unaltered, 6 altered."""
-    from milabench.workflow.capsule import verify_capsule
+    from milabench.capsule.install import verify_capsule
 
     manifest = verify_capsule(capsule)
     click.echo(f"{capsule}: unaltered, {len(manifest.files)} files")

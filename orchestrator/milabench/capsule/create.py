@@ -14,6 +14,7 @@ from typing import Any
 from milabench.bundle import capsule as capsules
 from milabench.bundle.archive import pieces
 from milabench.bundle.capsule import MAX_DEPTH, CapsuleEntry, CapsuleManifest, Content, PackedImage, PackedPython
+from milabench.capsule.install import PLATFORM
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import plain_benchmark, to_yaml
 from milabench.errors import ConfigError, EnvironmentFailed, Problem, os_reason
@@ -30,7 +31,6 @@ from milabench.plan.prepare import MARKERS, OWN_DATA
 from milabench.redaction import mask, mask_settings, secret_names
 from milabench.version import __version__
 from milabench.workflow import environments
-from milabench.workflow.capsule import PLATFORM
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.files import IS_CHECKOUT, ROOT
 from milabench.workflow.install import progress_report

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from milabench.capsule.create import _searched, tree
 from milabench.errors import EnvironmentFailed
-from milabench.workflow.capsule_create import _searched, tree
 
 
 def packed(folder: Path, *left_out: str) -> dict[str, str]:
