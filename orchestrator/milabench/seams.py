@@ -39,7 +39,7 @@ HANDLERS = {
 FEATURES = frozenset(VERBS) | {feature for feature, _ in HANDLERS.values()}
 
 
-def left_out() -> frozenset[str]:
+def features_left_out() -> frozenset[str]:
     """Return the features that MILABENCH_WITHOUT names, between commas."""
     return frozenset(filter(None, os.environ.get("MILABENCH_WITHOUT", "").split(",")))
 
@@ -51,7 +51,7 @@ def feature_of_verb(verb: str) -> str | None:
 
 def verbs_of(group: str) -> dict[str, str]:
     """Return the verbs that the features which take part add to a group, with their lines."""
-    without = left_out()
+    without = features_left_out()
     added = (groups.get(group, {}) for feature, groups in VERBS.items() if feature not in without)
     return {verb: line for verbs in added for verb, line in verbs.items()}
 
@@ -59,7 +59,7 @@ def verbs_of(group: str) -> dict[str, str]:
 def handler(option: str) -> Callable[..., Any]:
     """Return the function that does what an option of the core says. Raises UsageError where its feature is left out."""
     feature, reference = HANDLERS[option]
-    if feature in left_out():
+    if feature in features_left_out():
         from milabench.errors import UsageError
 
         raise UsageError(f"{option} needs the feature {feature}, which MILABENCH_WITHOUT leaves out")

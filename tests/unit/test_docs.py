@@ -26,7 +26,7 @@ PATH = re.compile(r"(?:[\w.*{},-]+/)+[\w.*{},-]*")
 SYMBOL = re.compile(r"((?:milabench|benchmate)(?:\.[A-Za-z_]\w*)+)(?:\(.*\))?")
 # What the tutorials create, and what is a file on a node or in a run and only looks like a path of the repository.
 ELSEWHERE = re.compile(
-    r"benchmarks/(mine\b|dcgan\b|nnx_simple_training)|config/scaling/|build/|cache/|data/|results/|docs/measuring"
+    r"benchmarks/(mine\b|dcgan\b|nnx_simple_training)|config/scaling/|build/|cache/|data/|images/|site/|results/|docs/measuring"
 )
 OPTION = re.compile(r"--[a-z][a-z0-9-]*(=.*)?")  # those of other programs often have an underscore
 # Of programs that `milabench driver` starts, an example of the suite language, and options that are made from a list of names.

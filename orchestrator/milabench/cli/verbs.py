@@ -84,7 +84,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
 @click.option("--traceback", is_flag=True, help=OPTIONS["--traceback"])
 def verbs(traceback: bool) -> None:
     """Carry out one verb."""
-    if unknown := seams.left_out() - seams.FEATURES:
+    if unknown := seams.features_left_out() - seams.FEATURES:
         raise click.UsageError(
             f"MILABENCH_WITHOUT: no feature '{min(unknown)}'; there are {', '.join(sorted(seams.FEATURES))}"
         )
