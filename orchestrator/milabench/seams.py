@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# feature -> group on the page of `milabench --help` -> verb -> its line there; `<feature>/<verb>_command.py` has the command
+# feature -> group on the page of `milabench --help-all` -> verb -> its line there; `<feature>/<verb>_command.py` has the command
 VERBS: dict[str, dict[str, dict[str, str]]] = {
     "capsule": {"Set up": {"capsule": "Pack a suite with all it needs, for machines without a network"}},
     "images": {"Set up": {"image": "Write the recipe of a container image"}},

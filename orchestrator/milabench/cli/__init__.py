@@ -172,12 +172,12 @@ def _error_text(text: str) -> str:
     return "\n".join(line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..." for line in lines)
 
 
-def _show_front_page() -> int:
-    """Print the page of `milabench --help` without click, whose import takes longer than all the rest."""
+def _show_front_page(*, has_all: bool) -> int:
+    """Print a page about all of milabench without click, whose import takes longer than all the rest."""
     from milabench.cli.front_page import front_page, terminal_width
 
     try:
-        sys.stdout.write(f"{front_page(terminal_width())}\n")  # at once: what a pipe's reader reads is all of it
+        sys.stdout.write(f"{front_page(terminal_width(), has_all=has_all)}\n")  # at once: what a pipe's reader reads is all of it
         sys.stdout.flush()
     except BrokenPipeError:
         return NOT_WRITTEN
@@ -188,8 +188,8 @@ def _show_front_page() -> int:
 
 
 def _exit_code_of_verb() -> int:
-    if sys.argv[1:] in (["--help"], ["-h"], ["help"]) and COMPLETION not in os.environ:
-        return _show_front_page()
+    if sys.argv[1:] in (["--help"], ["-h"], ["help"], ["--help-all"]) and COMPLETION not in os.environ:
+        return _show_front_page(has_all=sys.argv[1] == "--help-all")
     import click
 
     from milabench.cli.front_page import PROGRAM

@@ -1,4 +1,7 @@
-"""The page that `milabench --help` prints: all verbs, in groups. Imports nothing, for it is what people wait for most often."""
+"""The pages that `milabench --help` and `--help-all` print: the verbs of the main job, and all of them in groups.
+
+Imports next to nothing, for they are what people wait for most often.
+"""
 
 from __future__ import annotations
 
@@ -63,6 +66,11 @@ GROUPS = {
 for _group, _verbs in GROUPS.items():
     _verbs |= seams.verbs_of(_group)
 COMMANDS = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
+# In the order in which most people need them.
+MAIN = (
+    *("quickstart", "doctor", "list", "init", "new", "install", "prepare", "dev"),
+    *("run", "status", "resume", "report", "compare", "accept"),
+)
 # What other programs call: neither listed nor completed.
 HIDDEN = {"job": "Carry out a share of a run, inside the job that was submitted for it"}
 
@@ -71,25 +79,30 @@ OPTIONS = {
     "--version": "Print the version.",
     "--traceback": "Show the Python traceback of an error.",
     "--no-color": "Show no colours; the same as NO_COLOR=1.",
+    "--help-all": "Show all commands.",
     "-h, --help": "Show this message and exit.",
 }
-NOTES = (
+EXIT_CODES = (
     "Exit codes: 0 all passed, 1 a step did not pass, 2 usage or configuration, 3 nothing selected, "
     "4 install or prepare failed, 5 a node could not be reached, 6 records unreadable or altered, "
-    "7 acceptance FAIL, 8 acceptance INCONCLUSIVE, 130 interrupted.",
-    "`--help-all` behind a command shows all of its options with their variables, `--help` those that most people need.",
+    "7 acceptance FAIL, 8 acceptance INCONCLUSIVE, 130 interrupted."
 )
+OF_A_COMMAND = "`milabench COMMAND --help` shows the options that most people need, `--help-all` all of them with their variables."
 NARROWEST, WIDEST = 50, 78  # as click writes the help of a verb
 
 
-def front_page(width: int) -> str:
-    """Return the page, in lines of at most so many characters."""
+def front_page(width: int, *, has_all: bool = False) -> str:
+    """Return the page, in lines of at most so many characters: of the main job, or of all verbs."""
+    rest = len(COMMANDS) - len(MAIN)
+    shown = GROUPS if has_all else {"Commands": {verb: COMMANDS[verb] for verb in MAIN}}
+    notes = (EXIT_CODES, OF_A_COMMAND) if has_all else (f"{rest} more commands: {PROGRAM} --help-all", OF_A_COMMAND)
+    column = [verb for verbs in shown.values() for verb in verbs]
     blocks = [
         [f"Usage: {PROGRAM} [OPTIONS] COMMAND [ARGS]..."],
         _wrapped(ABOUT, width, "  "),
         ["Options:", *_table(OPTIONS, OPTIONS, width)],
-        *([f"{group}:", *_table(verbs, COMMANDS, width)] for group, verbs in GROUPS.items()),
-        *(_wrapped(note, width, "  ") for note in NOTES),
+        *([f"{group}:", *_table(verbs, column, width)] for group, verbs in shown.items()),
+        *(_wrapped(note, width, "  ") for note in notes),
     ]
     return "\n\n".join("\n".join(block) for block in blocks)
 

@@ -57,7 +57,7 @@ class VerbGroup(click.Group):
                     f"'{name}' belongs to the feature {feature}, which MILABENCH_WITHOUT leaves out", ctx
                 )
             near = difflib.get_close_matches(name, COMMANDS, n=2)
-            hint = f"; did you mean {' or '.join(near)}?" if near else "; `milabench --help` lists them"
+            hint = f"; did you mean {' or '.join(near)}?" if near else "; `milabench --help-all` lists them"
             if former := typed_here(args):
                 hint = f"; {former}"
             raise click.UsageError(f"no command '{name}'{hint}", ctx)
@@ -90,7 +90,13 @@ def verbs(traceback: bool) -> None:
         )
 
 
+def _show_all_verbs(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        click.echo(front_page(context.make_formatter().width, has_all=True))
+        context.exit()
+
+
 with_help(verbs)
 for each in verbs.params:
     if each.name == "help_all" and isinstance(each, click.Option):
-        each.hidden = True  # without a command there are no more options than `--help` shows
+        each.callback, each.help = _show_all_verbs, OPTIONS["--help-all"]
