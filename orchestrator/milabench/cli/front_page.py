@@ -87,7 +87,9 @@ EXIT_CODES = (
     "4 install or prepare failed, 5 a node could not be reached, 6 records unreadable or altered, "
     "7 acceptance FAIL, 8 acceptance INCONCLUSIVE, 130 interrupted."
 )
-OF_A_COMMAND = "`milabench COMMAND --help` shows the options that most people need, `--help-all` all of them with their variables."
+OF_A_COMMAND = (
+    "`milabench COMMAND --help` shows the options that most people need, `--help-all` all of them with their variables."
+)
 NARROWEST, WIDEST = 50, 78  # as click writes the help of a verb
 
 

@@ -108,7 +108,9 @@ def typed_here(words: Sequence[str]) -> str:
         return f"`milabench {VERBS[name]}` does here what it does in milabench 1.3" if name in VERBS else ""
     known = _GROUPS[name]
     if not rest or rest[0].startswith("-"):
-        return "it is a group of milabench 1.3, whose commands stand by themselves here: `milabench --help-all` lists them"
+        return (
+            "it is a group of milabench 1.3, whose commands stand by themselves here: `milabench --help-all` lists them"
+        )
     here = known.get(rest[0]) or VERBS.get(rest[0])
     if here is None:
         return f"nothing here does what `{name} {rest[0]}` does in milabench 1.3; `milabench --help-all` lists all commands"
