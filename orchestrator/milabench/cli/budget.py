@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.compare import SCORE_METRICS
+from milabench.cli.compare import metric_option
 from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import base_option, collected_as, table_width, terminal_session, wide_option
 from milabench.errors import DONE
@@ -40,7 +40,7 @@ def varied_share(ctx: click.Context, param: click.Parameter, value: str) -> floa
     "--spend", metavar="AMOUNT", help="What this money buys and runs for the years of the tender: 2M, '300 k EUR'."
 )
 @click.option("--power", metavar="AMOUNT", help="What fits in this power: 400kW.")
-@click.option("--metric", type=click.Choice(SCORE_METRICS), help="The score, instead of the tender's own.")
+@metric_option
 @click.option(
     "--vary",
     callback=varied_share,

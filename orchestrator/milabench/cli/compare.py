@@ -23,7 +23,19 @@ from milabench.errors import DONE, STEPS_FAILED, UsageError
 from milabench.workflow.options import CompareRequest
 
 # The names of procurement/scores.METRICS, which the help must not wait for.
-SCORE_METRICS = ("ssi", "ssni", "ssp", "throughput", "index", "specspeed", "specrate")
+SCORE_METRICS = ("ssi", "ssni", "ssp", "throughput", "index")
+
+
+class _Metric(click.Choice[str]):
+    """A score's name; one that was removed is answered with what there is instead."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value in {"specspeed", "specrate"}:
+            raise UsageError(f"--metric {value} was removed; --metric index is the same mean of ratios")
+        return super().convert(value, param, ctx)
+
+
+metric_option = click.option("--metric", type=_Metric(SCORE_METRICS), help="The score, instead of the tender's own.")
 
 
 def margin_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
@@ -83,11 +95,7 @@ margin_option = click.option(
     metavar="FILE",
     help="Score the runs, and offers (offer.yaml), by a tender (procurement.yaml); see docs/procurement.md.",
 )
-@click.option(
-    "--metric",
-    type=click.Choice(SCORE_METRICS),
-    help="The score, instead of the tender's own.",
-)
+@metric_option
 @validations_option
 @wide_option
 @collected_as("request", CompareRequest)

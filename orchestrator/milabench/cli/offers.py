@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.compare import SCORE_METRICS
+from milabench.cli.compare import metric_option
 from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import base_option, file_option, table_width, terminal_session, wide_option
 from milabench.errors import DONE, STEPS_FAILED, VERDICT_CODES, RecordError
@@ -25,7 +25,7 @@ def command() -> None:
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False, exists=True))
 @file_option("--tender", required=True, help="The tender (procurement.yaml) that they answer.")
-@click.option("--metric", type=click.Choice(SCORE_METRICS), help="The score, instead of the tender's own.")
+@metric_option
 @file_option("--allowed-signers", metavar="FILE", help="Require signatures by one of these (the format of ssh-keygen).")
 @base_option
 @lambda function: format_options(function, has_workbook=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.compare import SCORE_METRICS, margin_option
+from milabench.cli.compare import margin_option, metric_option
 from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import base_option, file_option, table_width, wide_option
 from milabench.cli.progress_line import ProgressLine
@@ -88,7 +88,7 @@ def _noise(texts: tuple[str, ...]) -> tuple[str | None, dict[str, float]]:
     "Both together: as stated, the rest as in the run. Default: as in the tender's reference run.",
 )
 @file_option("--criteria", help="Acceptance criteria (YAML), in which `x reference` is what the winner offered.")
-@click.option("--metric", type=click.Choice(SCORE_METRICS), help="The score, instead of the tender's own.")
+@metric_option
 @margin_option
 @click.option("--seed", type=int, default=1, show_default=True, help="What is drawn, is drawn of it.")
 @base_option

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.compare import SCORE_METRICS
+from milabench.cli.compare import metric_option
 from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import base_option, table_width, terminal_session, wide_option
 from milabench.errors import UsageError
@@ -35,7 +35,7 @@ def check_tender(tender: Path, offers: tuple[Path, ...]) -> None:
 @click.option(
     "--of", "names", multiple=True, metavar="RUN|OFFER", help="Also the score of this run, report, bundle or offer."
 )
-@click.option("--metric", type=click.Choice(SCORE_METRICS), help="The score, instead of the tender's own.")
+@metric_option
 @base_option
 @format_options
 @wide_option

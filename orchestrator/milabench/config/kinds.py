@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from functools import cache, lru_cache
 from pathlib import Path
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from milabench.config import expr
@@ -249,8 +249,8 @@ class Flag(Kind):
 class Choice(Kind):
     """One of a few words."""
 
-    def __init__(self, *, words: Sequence[str]) -> None:
-        self.words = words
+    def __init__(self, *, words: Sequence[str], removed: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.words, self.removed = words, removed
         self.expected = "one of " + ", ".join(words)
         self.schema = {"anyOf": [{"enum": list(words)}, _INTERPOLATED]}
 
@@ -262,7 +262,7 @@ class Choice(Kind):
         word = value if value in self.words else value.replace("-", "_")
         if word in self.words:
             return word
-        return parser.expected(self.expected, node, path, did_you_mean(value, self.words))
+        return parser.expected(self.expected, node, path, self.removed.get(value) or did_you_mean(value, self.words))
 
 
 class Capacity(Kind):

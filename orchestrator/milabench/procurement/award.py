@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from milabench.procurement.scores import METRICS
 from milabench.procurement.tender_scores import Admissible, ScoredBid, TenderScores, compared_with_first
 
 _RANKS: Final[dict[Admissible, int]] = {"yes": 2, "not shown": 1, "no": 0}
@@ -13,9 +12,8 @@ _RANKS: Final[dict[Admissible, int]] = {"yes": 2, "not shown": 1, "no": 0}
 
 def leading(scores: TenderScores) -> ScoredBid | None:
     """Return the bid with the best score of those shown to be admissible, else of those not ruled out; None without one."""
-    sign = 1 if METRICS[scores.metric].is_higher_better else -1
     ranked = [
-        ((_RANKS[entry.admissible], sign * entry.score.value.value), entry)
+        ((_RANKS[entry.admissible], entry.score.value.value), entry)
         for entry in scores.bids
         if entry.score is not None and entry.is_admissible
     ]
@@ -28,12 +26,7 @@ def beside_the_leading(scores: TenderScores) -> TenderScores:
     if first is None:
         return scores
     ordered = (first, *(entry for entry in scores.bids if entry is not first))
-    is_higher_better = METRICS[scores.metric].is_higher_better
-    bids = compared_with_first(
-        [replace(entry, ratio=None, verdict=None) for entry in ordered],
-        scores.margin,
-        is_higher_better=is_higher_better,
-    )
+    bids = compared_with_first([replace(entry, ratio=None, verdict=None) for entry in ordered], scores.margin)
     return replace(scores, bids=tuple(bids))
 
 

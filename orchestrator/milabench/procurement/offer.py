@@ -97,7 +97,7 @@ class OfferBenchmark:
     )
     value: Figure | None = key("Its figure, where no run shows it: `350 s +- 5 %`.", default=None)
     nodes: _Count | None = key("Nodes that it uses, n; by default those of the run.", default=None)
-    copies: Positive = key("Copies that run at once; 1 by default.", default=1.0)
+    copies: Positive = key("Not used: it was part of a score that was removed.", default=1.0)
     tier: Tier = key("What was changed: `as-is`, `ported` or `optimized`.", default="as-is")
     changes: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True)] = key(
         "Files and flags that were changed.", default=()

@@ -312,9 +312,8 @@ class _Room:
 
     def _best(self, scores: TenderScores) -> int | None:
         """Return which offer has the best score of those that break no rule."""
-        sign = 1 if METRICS[self.metric].is_higher_better else -1
         marks = {
-            at: sign * entry.score.value.value
+            at: entry.score.value.value
             for at, entry in enumerate(scores.bids)
             if entry.score is not None and entry.keeps_rule
         }

@@ -1,4 +1,4 @@
-"""Scores of tenders: SSI, SSNI, SSP, the throughput of a filled module, indices, SPEC-like ratios.
+"""Scores of tenders: SSI, SSNI, SSP, the throughput of a filled module, indices.
 
 A metric is a value of `METRICS`: a mean of one term for each benchmark, times a scale; each names its source.
 """
@@ -22,7 +22,7 @@ class BenchmarkFigures:
     """One benchmark of an offer: its figure of merit there and on the reference, in the same units, and what the rules fix.
 
     `direction` says which figures are better. `capability` is c: how many times larger the problem is than on the reference;
-    `nodes` and `reference_nodes` are those that the benchmark uses, `copies` run at once. `work` is the count of a run that the
+    `nodes` and `reference_nodes` are those that the benchmark uses. `work` is the count of a run that the
     buyer fixed, in the units that the score is to have (TFLOP). `weight` may count jobs.
     """
 
@@ -34,7 +34,6 @@ class BenchmarkFigures:
     capability: float = 1.0
     nodes: float | None = None
     reference_nodes: float | None = None
-    copies: float = 1.0
     work: UncertainValue | None = None
 
 
@@ -70,7 +69,6 @@ class ScoreMetric:
     is_weighted: bool = True
     is_by_share: bool = True
     is_time_needed: bool = False
-    is_higher_better: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +138,6 @@ def _speedup_term(bench: BenchmarkFigures, _machine: MachineSize) -> UncertainVa
     return speedup(bench)
 
 
-def _specrate_term(bench: BenchmarkFigures, _machine: MachineSize) -> UncertainValue:
-    return product([(speedup(bench), 1)], bench.copies)
-
-
 def _rate_of_a_node(bench: BenchmarkFigures, _machine: MachineSize) -> UncertainValue:
     assert bench.work is not None
     return product([(bench.work, 1), (bench.offered, -1)], 1 / _given(bench.nodes), f"{bench.work.units}/s")
@@ -205,26 +199,9 @@ METRICS: Final[Mapping[str, ScoreMetric]] = MappingProxyType(
             needs=("reference",),
             term=_speedup_term,
         ),
-        "specspeed": ScoreMetric(
-            title="geometric mean of speed ratios",
-            formula="(prod t_ref / t)^(1 / M)",
-            source="Patterson and Hennessy, on SPECratio",
-            needs=("reference",),
-            term=_speedup_term,
-            is_weighted=False,
-            is_time_needed=True,
-        ),
-        "specrate": ScoreMetric(
-            title="geometric mean of rate ratios",
-            formula="(prod copies t_ref / t)^(1 / M)",
-            source="wikichip, SPEC CPU2017",
-            needs=("reference",),
-            term=_specrate_term,
-            is_weighted=False,
-            is_time_needed=True,
-        ),
     }
 )
+REMOVED_METRICS: Final = dict.fromkeys(("specspeed", "specrate"), "it was removed: index is the same mean of ratios")
 
 
 def offer_score(
@@ -328,7 +305,7 @@ def _require(
 
 def _unfit(metric: str, definition: ScoreMetric, bench: BenchmarkFigures) -> list[Problem]:
     problems = []
-    for name, number in (("weight", bench.weight), ("capability", bench.capability), ("copies", bench.copies)):
+    for name, number in (("weight", bench.weight), ("capability", bench.capability)):
         least = "from zero up" if name == "weight" else "above zero"
         if not math.isfinite(number) or number < 0 or (number == 0 and name != "weight"):
             problems.append(Problem("", f"{bench.name}.{name}", f"expected a number {least}, got {number:g}"))

@@ -42,7 +42,7 @@ from milabench.procurement.amounts import (
     PowerInKw,
     Years,
 )
-from milabench.procurement.scores import METRICS
+from milabench.procurement.scores import METRICS, REMOVED_METRICS
 from milabench.procurement.uncertainty import UncertainValue
 
 Tier = Literal["as-is", "ported", "optimized"]
@@ -156,7 +156,9 @@ class TenderKeys:
 
     title: str = key("What reports are headed with.", default="")
     suite: Path = key("The tender's own suite, relative to this file.", default=None)
-    metric: Annotated[str, Choice(words=tuple(METRICS))] = key("What offers are scored by.", default="ssi")
+    metric: Annotated[str, Choice(words=tuple(METRICS), removed=REMOVED_METRICS)] = key(
+        "What offers are scored by.", default="ssi"
+    )
     mean: Literal["geometric", "arithmetic", "harmonic"] = key(
         "The mean, where the metric allows several.", default=None
     )

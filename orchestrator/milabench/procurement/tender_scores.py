@@ -267,7 +267,7 @@ def score_tender(
         metric=metric,
         mean=mean or METRICS[metric].means[0],
         margin=margin,
-        bids=tuple(compared_with_first(entries, margin, is_higher_better=METRICS[metric].is_higher_better)),
+        bids=tuple(compared_with_first(entries, margin)),
         scored=tuple(scored) if complete else (),
         excluded=tuple(_excluded(tender, scored, bids, rows)) if complete else (),
         reference=reference,
@@ -485,7 +485,6 @@ def _scored(
             capability=tender.benchmarks[row.bench].capability,
             nodes=row.nodes,
             reference_nodes=row.reference_nodes,
-            copies=bid.offer.benchmarks[row.bench].copies if bid.offer is not None else 1.0,
             work=tender.benchmarks[row.bench].work,
         )
         for row in rows
@@ -554,12 +553,11 @@ def decide(value: UncertainValue, least: float) -> Decision:
     return "PASS" if interval[0] >= least else "FAIL" if interval[1] < least else "INCONCLUSIVE"
 
 
-def compared_with_first(entries: Sequence[ScoredBid], margin: float, *, is_higher_better: bool) -> Iterator[ScoredBid]:
+def compared_with_first(entries: Sequence[ScoredBid], margin: float) -> Iterator[ScoredBid]:
     """Yield the bids with their ratios over the first and the verdicts on these, all being one family of claims."""
     first, *others = entries
-    sign = 1 if is_higher_better else -1
     ratios = [
-        product([(entry.score.value, sign), (first.score.value, -sign)])
+        product([(entry.score.value, 1), (first.score.value, -1)])
         if entry.score is not None and first.score is not None
         else None
         for entry in others

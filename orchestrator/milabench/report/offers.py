@@ -226,23 +226,20 @@ _ROW_HEADS: Final = (
         "c",
         "n",
         "n ref",
-        "copies",
         "work",
     ),
     *("S", "U", "term", "part of the mean", "remark", "figure is", "reference is"),
 )
 # What a benchmark brings to each score, by the columns above; what the mean is multiplied by.
 _TERMS: Final[Mapping[str, str]] = {
-    "ssi": "I{at}*O{at}*N{at}",
-    "ssni": "N{at}",
-    "ssp": "M{at}/(D{at}*J{at})",
+    "ssi": "I{at}*N{at}*M{at}",
+    "ssni": "M{at}",
+    "ssp": "L{at}/(D{at}*J{at})",
     "throughput": "3600*$B$2/(D{at}*J{at})",
-    "index": "N{at}",
-    "specspeed": "N{at}",
-    "specrate": "L{at}*N{at}",
+    "index": "M{at}",
 }
 _SCALES: Final[Mapping[str, str]] = {"ssni": "$B$2/$B$3*", "ssp": "$B$2*", "throughput": "1/SUM({w})*"}
-_PARTS: Final = {"geometric": "H{at}*LN(P{at})", "arithmetic": "H{at}*P{at}", "harmonic": "H{at}/P{at}"}
+_PARTS: Final = {"geometric": "H{at}*LN(O{at})", "arithmetic": "H{at}*O{at}", "harmonic": "H{at}/O{at}"}
 _MEANS: Final = {
     "geometric": "EXP(SUM({parts})/SUM({w}))",
     "arithmetic": "SUM({parts})/SUM({w})",
@@ -266,7 +263,7 @@ def score_worksheet(name: str, scores: TenderScores, entry: ScoredBid) -> tuple[
     sheet, metric = Sheet(name=name), METRICS[scores.metric]
     value = None if entry.score is None else entry.score.value
     last = _FIRST_ROW + len(entry.benchmarks) - 1
-    ranges = {"w": f"H{_FIRST_ROW}:H{last}", "parts": f"Q{_FIRST_ROW}:Q{last}"}
+    ranges = {"w": f"H{_FIRST_ROW}:H{last}", "parts": f"P{_FIRST_ROW}:P{last}"}
     score: Cell = entry.why_not or "no score"
     if value is not None:
         text = (_SCALES.get(scores.metric, "") + _MEANS[scores.mean]).format(**ranges)
@@ -287,7 +284,6 @@ def score_worksheet(name: str, scores: TenderScores, entry: ScoredBid) -> tuple[
 
 def _worksheet_row(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark, at: int) -> tuple[Cell, ...]:
     wanted, term, figure, reference = scores.tender.benchmarks[row.bench], row.term, row.figure, row.reference
-    offer = entry.bid.offer
     metric = METRICS[scores.metric]
     weight = wanted.weight if metric.is_weighted else 1.0
     is_lower = figure is not None and figure.direction == "lower"
@@ -309,7 +305,6 @@ def _worksheet_row(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark,
         # Only what is in the score counts in the sums.
         None if term is None else weight,
         *(wanted.capability, row.nodes, row.reference_nodes),
-        offer.benchmarks[row.bench].copies if offer is not None and row.bench in offer.benchmarks else 1.0,
         None if wanted.work is None else wanted.work.value,
         *(speedup, use, whole, part),
         row.why_not or (f"RULE BROKEN: {term.breach}" if term is not None and term.breach else ""),
@@ -384,8 +379,7 @@ def _overview_row(side: OfferSide, at: int, score_cell: str, terms: Mapping[str,
     low, high = (None if value is None else value.interval()) or (None, None)
     ratio: Cell = None
     if entry.ratio is not None:
-        is_higher = METRICS[entry.score.metric].is_higher_better if entry.score else True
-        ratio = Formula(text=f"E{at}/E$3" if is_higher else f"E$3/E{at}", value=entry.ratio.value)
+        ratio = Formula(text=f"E{at}/E$3", value=entry.ratio.value)
     return (
         *(offer.name, side.verdict, entry.admissible, offer.nodes),
         None if value is None else Formula(text=score_cell, value=value.value),

@@ -226,8 +226,7 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
         ),
         (
             "metric: ssj\n" + BASE,
-            "procurement.yaml:1:9: metric: expected one of ssi, ssni, ssp, throughput, index, specspeed, specrate, got 'ssj';"
-            " did you mean 'ssp'?",
+            "procurement.yaml:1:9: metric: expected one of ssi, ssni, ssp, throughput, index, got 'ssj'; did you mean 'ssp'?",
         ),
         (
             "mean: harmonic\nmetric: ssi\n" + BASE,
