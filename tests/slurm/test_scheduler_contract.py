@@ -12,9 +12,9 @@ import pytest
 
 from milabench.config.schema import SlurmConfig
 from milabench.errors import UsageError
-from milabench.execute.scheduler import JobHandle, JobRequest, JobState, Scheduler
+from milabench.execute.scheduler import JobHandle, JobRequest, JobState, Scheduler, job_name
 from milabench.execute.slurm.scheduler import SlurmScheduler
-from milabench.execute.slurm.script import batch_script, job_name
+from milabench.execute.slurm.script import batch_script
 from tests.processes import until
 from tests.slurm.fake_commands import FakeSlurm
 from tests.slurm.fake_scheduler import FakeScheduler

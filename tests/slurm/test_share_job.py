@@ -71,7 +71,7 @@ def planned(suite: Path, base: Path, **extent: Any) -> Path:
     from dataclasses import replace
 
     description = describe_run(request)
-    entry = submission_entry(shares, Submission(), "marker", settings.retry)
+    entry = submission_entry(shares, Submission(), "slurm", "marker", settings.retry)
     description = replace(description, manifest={**description.manifest, "submission": entry})
     files = stems(request.plan.steps)
     writer = create_run(base, "run", datetime.now())
@@ -125,7 +125,7 @@ def test_of_two_jobs_of_one_share_the_second_ends_with_a_line(verb: Verb, suite:
 @pytest.mark.parametrize(
     ("environ", "share", "line"),
     [
-        ({}, "s1", "SLURM_JOB_ID is not set"),
+        ({}, "s1", "inside of a job of slurm, and this is none"),
         (variables(), "s9", "has no share 's9'"),
         (variables("n[1-"), "s1", "SLURM_JOB_NODELIST"),
     ],

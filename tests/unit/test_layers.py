@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "acceptance": {"analysis", "config"},
     "bundle": {"events"},
     "procurement": {"acceptance", "analysis", "bundle", "config", "events"},
-    "execute": {"plan", "facts", "events", "bench"},
+    "execute": {"plan", "facts", "events", "bench", "config"},
     "display": {"events", "plan"},
 }
 for packages in MAY_IMPORT.values():

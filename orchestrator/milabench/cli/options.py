@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from milabench import seams
 from milabench.cli.progress_line import ProgressLine
 from milabench.errors import UsageError
 from milabench.shown import is_lock
@@ -259,7 +260,7 @@ _ASK = click.option("--ask-nodes", is_flag=True, help="Query the other nodes. De
 _ENGINE = (
     click.option(
         "--engine",
-        type=click.Choice(["local", "slurm"]),
+        type=click.Choice(["local", *seams.SCHEDULERS]),
         help="What places the steps. Default: from the system file, else Slurm within an allocation, else this machine.",
     ),
     click.option(

@@ -38,6 +38,7 @@ from milabench.config.sizes import SIZES
 from milabench.config.source_map import Origins
 from milabench.devices.registry import ARCHS
 from milabench.errors import ConfigError, Problem
+from milabench.seams import SCHEDULERS
 
 Method = Literal["per_gpu", "njobs", "multigpu", "multinode"]
 """The plan methods; plan/method.py says what each means."""
@@ -463,7 +464,7 @@ class SystemConfig:
     """What the system file says. The main node comes first in `nodes`; `raw` is the whole mapping, for placeholders."""
 
     arch: Arch | None = key("Kind of accelerator; detected when absent.", default=None)
-    engine: Literal["local", "slurm"] | None = key(
+    engine: Annotated[str, Choice(words=("local", *SCHEDULERS))] | None = key(
         "What places the steps: `slurm` asks Slurm for nodes. By default the nodes of an allocation that milabench is started"
         " in, else those that are listed here, else this machine.",
         default=None,

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from milabench.devices.regular_file import read_regular
 from milabench.errors import ConfigError, MilabenchError, Unreachable, os_reason
@@ -20,10 +21,13 @@ from milabench.events.wire import parse_object
 from milabench.execute.heartbeat import is_beating
 from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import Orchestrator, orchestrator_of, this_orchestrator
-from milabench.execute.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState, Scheduler
-from milabench.execute.slurm.script import SlurmOptions, batch_script, job_name
+from milabench.execute.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState, Scheduler, job_name
+from milabench.execute.slurm.script import batch_script
 from milabench.execute.srun import job_text, scheduler_here
 from milabench.facts.slurm import AllocatedNode, Allocation
+
+if TYPE_CHECKING:
+    from milabench.config.schema import SlurmConfig
 
 LEASE_S = 120.0
 """After which an allocation ends that nobody has claimed again: its orchestrator was killed, or its machine."""
@@ -144,7 +148,7 @@ def allocation_folder(base: Path, marker: str) -> Path:
     return base / "allocations" / marker
 
 
-def holder_script(slurm: SlurmOptions, base: Path, marker: str) -> str:
+def holder_script(slurm: SlurmConfig, base: Path, marker: str) -> str:
     """Return the batch script of a job that holds nodes for as long as somebody claims them."""
     lease = Lease(allocation_folder(base, marker))
     step_s = max(1, min(5, int(lease_s() / 4)))
@@ -155,7 +159,7 @@ def holder_script(slurm: SlurmOptions, base: Path, marker: str) -> str:
 
 
 def request_nodes(
-    slurm: SlurmOptions, base: Path, say: Callable[[str], object], keep: Callable[[HeldAllocation], object]
+    slurm: SlurmConfig, base: Path, say: Callable[[str], object], keep: Callable[[HeldAllocation], object]
 ) -> None:
     """Ask Slurm for nodes and wait until it gives them, for `keep`; an interrupt cancels the job, and so do several.
 
@@ -284,7 +288,7 @@ def _make(folder: Path) -> None:
         ) from None
 
 
-def _wish(slurm: SlurmOptions) -> str:
+def _wish(slurm: SlurmConfig) -> str:
     count = f"{slurm.nodes} node{'s' * (slurm.nodes > 1)}" if slurm.nodes else "nodes" if slurm.nodelist else "a node"
     where = f" of partition {slurm.partition}" if slurm.partition else ""
     return count + where + (f" ({slurm.nodelist})" if slurm.nodelist else "")

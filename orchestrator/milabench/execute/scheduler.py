@@ -1,13 +1,19 @@
-"""What a batch scheduler is to milabench: four verbs on batches of jobs. Nothing here knows which scheduler it is."""
+"""What a batch scheduler is to milabench: four verbs on batches of jobs, and how those are written; not which scheduler it is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 
+from milabench import seams
+from milabench.errors import UsageError
 from milabench.events.model import Why
+
+if TYPE_CHECKING:
+    from milabench.config.schema import SystemConfig
+    from milabench.facts.slurm import Allocation
 
 JobPhase = Literal["pending", "running", "ended", "absent", "unknown"]
 """Where a job is: `absent`, when the scheduler answered and does not know it; `unknown`, when it gave no usable answer."""
@@ -98,3 +104,50 @@ class Scheduler(Protocol):
 
         Raises Unreachable when the scheduler does not answer.
         """
+
+
+class JobSystem(Protocol):
+    """A kind of batch scheduler: how milabench speaks to it, writes its jobs, and knows one from within.
+
+    `seams.SCHEDULERS` has them by the name that `system.engine`, manifests and journals give them.
+    """
+
+    def connect(self, *, timeout_s: float | None = None, say: Callable[[str], object] = lambda _: None) -> Scheduler:
+        """Return the scheduler of this machine, each command of which is given so long; `say` gets a line when one is slow."""
+
+    def script(self, system: SystemConfig, job: JobText) -> str:
+        """Return the batch script of a job with the options of a system. Raises ConfigError for what cannot be written."""
+
+    def allocation(self, environ: Mapping[str, str]) -> Allocation | None:
+        """Return the nodes of the job that these variables are of; None outside of one. Raises ConfigError."""
+
+    def job_id(self, environ: Mapping[str, str]) -> str:
+        """Return the id of that job, as its submission returned it: of an array's task `123_4`; empty outside of one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobText:
+    """What a batch script is made of.
+
+    `nodes` are the names of those that the job was planned for: stated ones, unless the system names them. `output` is the file
+    of its standard output and error. `tasks`, of an array: the word that each task adds to the command.
+    """
+
+    marker: str
+    share: str
+    nodes: tuple[str, ...]
+    command: tuple[str, ...]
+    output: Path
+    tasks: tuple[str, ...] = ()
+
+
+def job_system(name: str) -> JobSystem:
+    """Return the batch scheduler of this name. Raises UsageError for one that this version does not have."""
+    if name not in seams.SCHEDULERS:
+        raise UsageError(f"'{name}' is no scheduler that this version knows; it has {', '.join(seams.SCHEDULERS)}")
+    return cast("JobSystem", seams.resolved(seams.SCHEDULERS[name]))
+
+
+def job_name(marker: str, share: str) -> str:
+    """Return the name of the job that carries out a share: by it a job is found whose submission was not heard of."""
+    return f"mb-{marker}-{share}"

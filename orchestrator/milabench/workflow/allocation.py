@@ -18,10 +18,9 @@ from milabench.execute.allocation import (
     forget_allocation,
     request_nodes,
 )
-from milabench.execute.scheduler import UNKNOWN_STATE, JobHandle
-from milabench.execute.slurm.script import job_name
+from milabench.execute.scheduler import UNKNOWN_STATE, JobHandle, job_name, job_system
 from milabench.execute.srun import job_text, scheduler_here
-from milabench.facts.slurm import AllocatedNode, Allocation, allocation_of
+from milabench.facts.slurm import AllocatedNode, Allocation
 from milabench.plan.system import stated_allocation, stated_devices
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import Session, SuiteOptions
@@ -39,7 +38,8 @@ def allocation_for(system: SystemConfig, options: SuiteOptions, session: Session
     Only stated, with no job, unless the options ask to `allocate`. Raises ConfigError, UsageError for what Slurm refuses, and
     Unreachable.
     """
-    ours = allocation_of(options.environ)
+    engine = system.engine or "slurm"
+    ours = job_system(engine).allocation(options.environ)
     require_arch(system)
     if options.bound_nodes:
         by_name = {} if ours is None else {node.name: node for node in ours.nodes}
@@ -47,6 +47,8 @@ def allocation_for(system: SystemConfig, options: SuiteOptions, session: Session
         return replace(ours or Allocation(job="", nodes=()), nodes=tuple(nodes))
     if not options.allocate:
         return stated_allocation(system, is_distributed=options.distribute) if ours is None else without_job(ours)
+    if engine != "slurm":
+        raise UsageError(f"--engine {engine}: it gives nodes to jobs alone; add --submit")
     if session.allocation is None and ours is not None:
         require_given(ours, session)
         session.allocation = HeldAllocation(ours)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -20,8 +19,7 @@ from milabench.events.values import as_mapping
 from milabench.execute.interrupts import interrupts
 from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, holder_of, this_orchestrator, wait_for_release
-from milabench.execute.scheduler import JobHandle, Scheduler
-from milabench.execute.slurm.scheduler import SlurmScheduler
+from milabench.execute.scheduler import JobHandle, Scheduler, job_system
 from milabench.workflow.follow_jobs import end_run, follow_jobs, open_jobs
 from milabench.workflow.options import Session
 from milabench.workflow.planning import describe_run, plan_request, request_of, require_request_ready
@@ -77,11 +75,13 @@ def _submit_run(budgeted: BudgetedPlan, prepared: PreparedRuns, session: Session
     description = describe_run(
         planned, stamp=prepared.stamp, validations=prepared.checks, replicates=budgeted.replicates
     )
-    entry = submission_entry(shares, submission, marker, prepared.settings.retry)
+    engine = context.system.engine or ""
+    jobs = job_system(engine)
+    entry = submission_entry(shares, submission, engine, marker, prepared.settings.retry)
     description = replace(description, manifest={**description.manifest, "submission": entry})
     files = stems(planned.plan.steps)
     # Who follows asks again by itself; somebody waits for a submission.
-    asked, scheduler = SlurmScheduler(os.environ, say=session.info), SlurmScheduler(os.environ)
+    asked, scheduler = jobs.connect(say=session.info), jobs.connect()
     with contextlib.closing(create_run(Path(context.dirs.base), description.name, datetime.now())) as writer:
         path = writer.path
         orchestrator = this_orchestrator(new_marker(path.name))
@@ -89,7 +89,7 @@ def _submit_run(budgeted: BudgetedPlan, prepared: PreparedRuns, session: Session
             try:
                 batches = job_batches(
                     shares,
-                    context.system.slurm,
+                    context.system,
                     marker=marker,
                     run=path,
                     max_jobs=submission.max_jobs,
@@ -246,7 +246,7 @@ def _batches_again(run: Run, todo: set[str], writer: RunWriter, session: Session
     shares = [share for share in submitted_shares(run) if share.name in todo]
     return job_batches(
         shares,
-        context.system.slurm,
+        context.system,
         marker=str(as_mapping(run.manifest.get("submission")).get("marker")),
         run=run.path,
         max_jobs=submission_of(run).max_jobs,

@@ -54,17 +54,17 @@ def job_scripts(planned: PlannedRequest, submission: Submission | None) -> tuple
     Raises ConfigError for options that Slurm would read as something else.
     """
     context = planned.request.context
-    base, slurm = Path(context.dirs.base), context.system.slurm
+    base = Path(context.dirs.base)
     if submission is None:
         if context.allocation is None or allocation_of(context.options.environ) is not None:
             return ()
-        return (JobScript(name=SHARE, shares=(), script=holder_script(slurm, base, MARKER)),)
+        return (JobScript(name=SHARE, shares=(), script=holder_script(context.system.slurm, base, MARKER)),)
     shares = planned_shares(planned, submission)
     bench_of = {step.id: step.bench for step in planned.plan.steps}
     benches = {share.name: [bench_of[step] for step in share.steps] for share in shares}
     batches = job_batches(
         shares,
-        slurm,
+        context.system,
         marker=MARKER,
         run=base / "runs" / RUN,
         max_jobs=submission.max_jobs,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from milabench import seams
 from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.replicates import PRECISIONS, PrecisionTarget, Replicates
 from milabench.config.matrix import runs
@@ -107,8 +108,15 @@ def expand_requests(
 def require_slurm(system: SystemConfig) -> None:
     """Raise UsageError unless Slurm is what places the steps of a system."""
     if system.engine != "slurm":
+        raise UsageError("--distribute makes jobs of Slurm; add --engine slurm, or engine: slurm to the system file")
+
+
+def require_jobs(system: SystemConfig) -> None:
+    """Raise UsageError unless a batch scheduler is what places the steps of a system."""
+    if system.engine not in seams.SCHEDULERS:
+        known = " or ".join(seams.SCHEDULERS)
         raise UsageError(
-            "--submit and --distribute make jobs of Slurm; add --engine slurm, or engine: slurm to the system file"
+            f"--submit makes jobs of a batch scheduler; add --engine {known}, or set engine in the system file"
         )
 
 
@@ -116,7 +124,7 @@ def require_submittable(requests: Sequence[Request]) -> None:
     """Raise UsageError for requests that cannot be made by jobs of a scheduler."""
     for request in requests:
         options = request.context.options
-        require_slurm(request.context.system)
+        require_jobs(request.context.system)
         for option, values in (("--override", options.overrides), ("--slurm-arg", options.slurm_args)):
             if secret := next((mask_argument(value) for value in values if mask_argument(value) != value), ""):
                 raise UsageError(

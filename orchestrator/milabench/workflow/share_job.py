@@ -23,7 +23,7 @@ from milabench.events.values import as_mapping, mappings_in, whole
 from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_share, this_orchestrator
 from milabench.execute.retry_policy import RetryPolicy
-from milabench.facts.slurm import Allocation, allocation_of
+from milabench.facts.slurm import Allocation
 from milabench.plan.model import Plan, Step, remaining_plan
 from milabench.workflow.execution import continue_plan
 from milabench.workflow.options import Session
@@ -32,6 +32,7 @@ from milabench.workflow.run_lookup import attempts_made
 from milabench.workflow.run_records import RunDescription, with_stems, writing
 from milabench.workflow.run_suite import passed_steps
 from milabench.workflow.saved_options import changed_files
+from milabench.workflow.submit import job_system_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +51,20 @@ def carry_out_share(path: Path, name: str, session: Session, environ: Mapping[st
     Each step of the share has an end in its journal when this returns or raises, unless we were interrupted before the first
     was started. Raises UsageError outside of a job, Unreachable when another job carries the share out.
     """
-    allocation = allocation_of(environ)
+    run = open_run(path)
+    jobs = job_system_of(run)
+    allocation = jobs.allocation(environ)
     if allocation is None:
+        scheduler = as_mapping(run.manifest.get("submission")).get("scheduler")
         raise UsageError(
-            "job: carries out a share inside a job of Slurm, and SLURM_JOB_ID is not set; see `milabench run --submit`"
+            f"job: carries out a share inside of a job of {scheduler}, and this is none; see `milabench run --submit`"
         )
-    if name not in open_run(path).shares:
+    if name not in run.shares:
         raise UsageError(f"{path}: has no share '{name}'; `milabench run --submit` makes runs with shares")
     orchestrator = this_orchestrator(new_marker(path.name))
     with (
         hold_share(path, name, orchestrator),
-        contextlib.closing(RunWriter(path, share=name, job=job_id(environ))) as writer,
+        contextlib.closing(RunWriter(path, share=name, job=jobs.job_id(environ))) as writer,
     ):
         run = open_run(path)  # again: another job may have carried it out until now
         passed = passed_steps(run)
@@ -92,12 +96,6 @@ def carry_out_share(path: Path, name: str, session: Session, environ: Mapping[st
     if executed.result.interrupted:
         return INTERRUPTED
     return DONE if executed.result.all_passed else STEPS_FAILED
-
-
-def job_id(environ: Mapping[str, str]) -> str:
-    """Return the id of the job that we are in, as its submission returned it: of an array's task `123_4`."""
-    array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
-    return f"{array}_{task}" if array and task else environ.get("SLURM_JOB_ID", "")
 
 
 def retry_of(run: Run) -> RetryPolicy:

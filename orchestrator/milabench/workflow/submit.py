@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from milabench.errors import RecordError, UsageError
 from milabench.events.run_writer import RunWriter
 from milabench.events.values import as_mapping
-from milabench.execute.scheduler import JobHandle, JobRequest, Scheduler
-from milabench.execute.slurm.scheduler import COMMAND_S, SlurmScheduler
-from milabench.execute.slurm.script import batch_script, job_name
+from milabench.execute.scheduler import JobHandle, JobRequest, JobSystem, JobText, Scheduler, job_name, job_system
+from milabench.execute.slurm.scheduler import SlurmScheduler
 from milabench.plan.ab import SIDES, side_name
 from milabench.plan.method import reached_nodes
 from milabench.plan.shares import PlannedShare, shares_of
@@ -28,7 +27,7 @@ from milabench.workflow.options import Session, Submission, SuiteOptions
 from milabench.workflow.planning import PlannedRequest, require_slurm
 
 if TYPE_CHECKING:
-    from milabench.config.schema import SlurmConfig
+    from milabench.config.schema import SystemConfig
     from milabench.events.rundir import Run
     from milabench.execute.retry_policy import RetryPolicy
 
@@ -64,15 +63,17 @@ def share_of_job(run: Run, handle: JobHandle) -> str | None:
     return None
 
 
-def scheduler_of(run: Run, *, timeout_s: float = COMMAND_S) -> Scheduler:
-    """Return the scheduler that a run was submitted to, each command of which is given so long.
+def job_system_of(run: Run) -> JobSystem:
+    """Return the batch scheduler that a run was submitted to. Raises RecordError for one that this version does not know."""
+    try:
+        return job_system(str(as_mapping(run.manifest.get("submission")).get("scheduler")))
+    except UsageError as error:
+        raise RecordError(f"{run.path}: was submitted to {error}") from None
 
-    Raises RecordError for one that this version does not know.
-    """
-    name = str(as_mapping(run.manifest.get("submission")).get("scheduler"))
-    if name != SLURM:
-        raise RecordError(f"{run.path}: was submitted to '{name}', which this version does not know")
-    return SlurmScheduler(os.environ, timeout_s)
+
+def scheduler_of(run: Run, *, timeout_s: float | None = None) -> Scheduler:
+    """Return the scheduler that a run was submitted to, each command of which is given so long; see `job_system_of`."""
+    return job_system_of(run).connect(timeout_s=timeout_s)
 
 
 def for_jobs(options: SuiteOptions, session: Session) -> SuiteOptions:
@@ -127,7 +128,7 @@ def planned_shares(planned: PlannedRequest, submission: Submission) -> tuple[Pla
 
 def job_batches(
     shares: Sequence[PlannedShare],
-    slurm: SlurmConfig,
+    system: SystemConfig,
     *,
     marker: str,
     run: Path,
@@ -136,10 +137,9 @@ def job_batches(
 ) -> list[JobBatch]:
     """Return what is submitted for the shares of a run, in order; pure, so that it can be shown before.
 
-    A share that was planned for nodes of `slurm.nodelist` runs on these; another one on as many as it was planned for.
     `submissions` counts those that each share has behind it: no two jobs of a run have the same name.
     """
-    named = set(nodes_in(slurm.nodelist, "nodelist"))
+    jobs = job_system(system.engine or "")
     arrays: dict[str, list[PlannedShare]] = {}
     for share in shares:
         arrays.setdefault(share.array or share.name, []).append(share)
@@ -159,15 +159,17 @@ def job_batches(
             "--share",
             *(() if tasks else (first.name,)),
         ]
-        options = replace(slurm, nodes=len(first.nodes))
-        if named.issuperset(first.nodes):
-            options = replace(options, nodelist=",".join(first.nodes), exclude="")
-        script = batch_script(
-            options, marker=marker, share=name, command=command, output=run / JOBS / f"{first.name}.out", tasks=tasks
+        job = JobText(
+            marker=marker,
+            share=name,
+            nodes=first.nodes,
+            command=tuple(command),
+            output=run / JOBS / f"{first.name}.out",
+            tasks=tasks,
         )
         request = JobRequest(
             name=job_name(marker, name),
-            script=script,
+            script=jobs.script(system, job),
             path=run / JOBS / f"{name}.sh",
             tasks=len(tasks),
             at_once=min(max_jobs or 0, len(tasks)),
@@ -177,12 +179,12 @@ def job_batches(
 
 
 def submission_entry(
-    shares: Sequence[PlannedShare], submission: Submission, marker: str, retry: RetryPolicy
+    shares: Sequence[PlannedShare], submission: Submission, scheduler: str, marker: str, retry: RetryPolicy
 ) -> dict[str, Any]:
     """Return what the manifest holds of a submission."""
     return {
         "marker": marker,
-        "scheduler": SLURM,
+        "scheduler": scheduler,
         "shares": {
             share.name: {
                 "steps": list(share.steps),

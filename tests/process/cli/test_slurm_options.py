@@ -91,11 +91,11 @@ def test_engine_wins_over_the_system_file(suite: Path, tmp_path: Path) -> None:
         ),
         (
             ("run", "--submit"),
-            "--submit and --distribute make jobs of Slurm; add --engine slurm, or engine: slurm to the system file",
+            "--submit makes jobs of a batch scheduler; add --engine slurm, or set engine in the system file",
         ),
         (
             ("plan", "run", "--distribute", "--engine", "local"),
-            "--submit and --distribute make jobs of Slurm; add --engine slurm, or engine: slurm to the system file",
+            "--distribute makes jobs of Slurm; add --engine slurm, or engine: slurm to the system file",
         ),
         (
             ("plan", "run", "--submit", "--engine", "slurm", "--precision", "1%"),
@@ -115,7 +115,7 @@ def test_in_an_allocation_jobs_are_those_of_slurm(milabench: Milabench, suite: P
     assert "#SBATCH" in said.out and "node1" in said.out
     # What was decided otherwise stays so.
     refused = milabench("plan", "run", "--submit", "--engine", "local", "--config", str(suite), **inside)
-    assert refused.code == 2 and "--submit and --distribute make jobs of Slurm" in refused.err
+    assert refused.code == 2 and "--submit makes jobs of a batch scheduler" in refused.err
 
 
 @pytest.mark.parametrize("option", ["--array", "--distribute"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.config.schema import SlurmConfig
+from milabench.config.read import read_suite
 from milabench.execute.slurm.script import script_options
 from milabench.plan.shares import PlannedShare
 from milabench.workflow.submit import job_batches
@@ -23,9 +23,11 @@ from milabench.workflow.submit import job_batches
     ids=["one of the named nodes", "all of them", "any two", "two, of which one is named"],
 )
 def test_a_share_asks_for_the_named_nodes_that_it_was_planned_for(
-    nodelist: str, nodes: tuple[str, ...], asks: list[str]
+    nodelist: str, nodes: tuple[str, ...], asks: list[str], tmp_path: Path
 ) -> None:
     share = PlannedShare(name="s1", steps=("a.0",), nodes=nodes)
-    (batch,) = job_batches([share], SlurmConfig(nodelist=nodelist), marker="m", run=Path("/b/runs/r"))
+    (tmp_path / "suite.yaml").write_text(f"system: {{engine: slurm, slurm: {{nodelist: '{nodelist}'}}}}\n")
+    system = read_suite([tmp_path / "suite.yaml"]).system
+    (batch,) = job_batches([share], system, marker="m", run=Path("/b/runs/r"))
     options = script_options(batch.request.script)
     assert [word for word in options if word.startswith("--node")] == asks

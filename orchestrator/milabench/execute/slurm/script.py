@@ -6,10 +6,14 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError
+from milabench.execute.scheduler import job_name
 from milabench.redaction import mask_argument
+
+if TYPE_CHECKING:
+    from milabench.config.schema import SlurmConfig
 
 _DIRECTIVE = "#SBATCH "
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -22,47 +26,13 @@ _OURS = (
 _OURS_SHORT = re.compile(r"-[HIOQksv]*[JoeadW]")
 
 
-class SlurmOptions(Protocol):
-    """The resources of a job, each in Slurm's own words; empty or None where the site decides (`system.slurm`)."""
-
-    @property
-    def partition(self) -> str: ...
-    @property
-    def account(self) -> str: ...
-    @property
-    def qos(self) -> str: ...
-    @property
-    def time(self) -> str: ...
-    @property
-    def constraint(self) -> str: ...
-    @property
-    def gpus_per_node(self) -> str: ...
-    @property
-    def nodes(self) -> int | None: ...
-    @property
-    def exclusive(self) -> bool: ...
-    @property
-    def reservation(self) -> str: ...
-    @property
-    def nodelist(self) -> str: ...
-    @property
-    def exclude(self) -> str: ...
-    @property
-    def extra(self) -> tuple[str, ...]: ...
-
-
-def job_name(marker: str, share: str) -> str:
-    """Return the name of the job that carries out a share: by it a job is found whose submission was not heard of."""
-    return f"mb-{marker}-{share}"
-
-
 def job_name_prefix(marker: str) -> str:
     """Return what the names of all jobs of a run begin with."""
     return job_name(marker, "")
 
 
 def batch_script(
-    slurm: SlurmOptions, *, marker: str, share: str, command: Sequence[str], output: Path, tasks: Sequence[str] = ()
+    slurm: SlurmConfig, *, marker: str, share: str, command: Sequence[str], output: Path, tasks: Sequence[str] = ()
 ) -> str:
     """Return the batch script of a job; its options are those of `slurm`, the last of them `slurm.extra`.
 
@@ -90,7 +60,7 @@ def script_options(script: str) -> list[str]:
     return [word for line in lines if line.startswith(_DIRECTIVE) for word in shlex.split(line[len(_DIRECTIVE) :])]
 
 
-def resource_options(slurm: SlurmOptions) -> tuple[str, ...]:
+def resource_options(slurm: SlurmConfig) -> tuple[str, ...]:
     """Return the resources as options of sbatch, salloc and srun. Raises ConfigError."""
     values = {
         "partition": slurm.partition,
@@ -123,7 +93,7 @@ def resource_options(slurm: SlurmOptions) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _options(slurm: SlurmOptions, marker: str, share: str, output: Path, tasks: Sequence[str]) -> Iterator[str]:
+def _options(slurm: SlurmConfig, marker: str, share: str, output: Path, tasks: Sequence[str]) -> Iterator[str]:
     name = job_name(marker, share)
     for word in (name, marker, str(output)):
         _require_readable(word)

@@ -1,0 +1,49 @@
+"""Slurm as a batch scheduler among others: its commands, its scripts, and what its variables say in a job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from milabench.execute.scheduler import JobText, Scheduler
+from milabench.execute.slurm.scheduler import COMMAND_S, SlurmScheduler
+from milabench.execute.slurm.script import batch_script
+from milabench.facts.slurm import Allocation, allocation_of
+from milabench.plan.system import nodes_in
+
+if TYPE_CHECKING:
+    from milabench.config.schema import SystemConfig
+
+
+class SlurmJobs:
+    """`JobSystem` of Slurm."""
+
+    def connect(self, *, timeout_s: float | None = None, say: Callable[[str], object] = lambda _: None) -> Scheduler:
+        """Return the Slurm of this machine."""
+        return SlurmScheduler(os.environ, COMMAND_S if timeout_s is None else timeout_s, say)
+
+    def script(self, system: SystemConfig, job: JobText) -> str:
+        """Return the batch script of a job.
+
+        One that was planned for nodes of `slurm.nodelist` runs on these; another one on as many as it was planned for.
+        """
+        options = replace(system.slurm, nodes=len(job.nodes))
+        if set(nodes_in(system.slurm.nodelist, "nodelist")).issuperset(job.nodes):
+            options = replace(options, nodelist=",".join(job.nodes), exclude="")
+        return batch_script(
+            options, marker=job.marker, share=job.share, command=job.command, output=job.output, tasks=job.tasks
+        )
+
+    def allocation(self, environ: Mapping[str, str]) -> Allocation | None:
+        """Return the nodes of the job that these variables are of; see `JobSystem.allocation`."""
+        return allocation_of(environ)
+
+    def job_id(self, environ: Mapping[str, str]) -> str:
+        """Return the id of that job."""
+        array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
+        return f"{array}_{task}" if array and task else environ.get("SLURM_JOB_ID", "")
+
+
+SLURM = SlurmJobs()
