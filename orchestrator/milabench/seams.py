@@ -36,9 +36,9 @@ HANDLERS = {
     "install --from": ("capsule", "capsule.install:install_from"),
     "report --site": ("site", "site.write:write_site"),
 }
-# name in `system.engine`, manifests and journals -> the batch scheduler, a `JobSystem` of execute/scheduler.py
+# name in `system.engine`, manifests and journals -> the batch scheduler, a `JobSystem` of schedulers/scheduler.py
 SCHEDULERS = {
-    "slurm": "execute.slurm.jobs:SLURM",
+    "slurm": "schedulers.slurm.jobs:SLURM",
 }
 FEATURES = frozenset(VERBS) | {feature for feature, _ in HANDLERS.values()}
 

@@ -36,9 +36,9 @@ from milabench.devices.regular_file import MIB, read_regular
 from milabench.errors import NOT_WRITTEN, MilabenchError
 from milabench.execute.api import Outcome, Progress, StepRequest
 from milabench.execute.remote_host import remote_node
-from milabench.execute.scheduler import JobHandle, job_name
-from milabench.execute.slurm.scheduler import SlurmScheduler
 from milabench.plan.model import Step
+from milabench.schedulers.scheduler import JobHandle, job_name
+from milabench.schedulers.slurm.scheduler import SlurmScheduler
 from milabench.shown import visible
 from tests.hostile_agent import Change, Message, hostile_machine
 from tests.slurm.fake_commands import FakeSlurm

@@ -16,8 +16,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from milabench.execute.jobs import JobTracker
-from milabench.execute.scheduler import JobHandle
-from milabench.execute.slurm.scheduler import SlurmScheduler
+from milabench.schedulers.scheduler import JobHandle
+from milabench.schedulers.slurm.scheduler import SlurmScheduler
 
 SEPARATOR = "\x1f"
 

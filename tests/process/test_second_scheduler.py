@@ -25,7 +25,9 @@ waits:
 def queued(copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copy:  # noqa: F811
     """The copy with a second scheduler, whose queue is a folder."""
     shutil.copytree(ROOT / "tests" / "schedulers" / "queue", copy.package / "schedulers" / "queue")
-    copy.insert("seams.py", '    "slurm": "execute.slurm.jobs:SLURM",', '    "queue": "schedulers.queue.jobs:QUEUE",')
+    copy.insert(
+        "seams.py", '    "slurm": "schedulers.slurm.jobs:SLURM",', '    "queue": "schedulers.queue.jobs:QUEUE",'
+    )
     (tmp_path / "jobs").mkdir()
     monkeypatch.setenv("QUEUE_FOLDER", str(tmp_path / "jobs"))
     return copy

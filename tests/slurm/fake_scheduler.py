@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from milabench.errors import Unreachable, UsageError
-from milabench.execute.scheduler import JobHandle, JobRequest, JobState
+from milabench.schedulers.scheduler import JobHandle, JobRequest, JobState
 
 ABSENT = JobState(phase="absent")
 

@@ -12,9 +12,9 @@ import pytest
 
 from milabench.config.schema import SlurmConfig
 from milabench.errors import UsageError
-from milabench.execute.scheduler import JobHandle, JobRequest, JobState, Scheduler, job_name
-from milabench.execute.slurm.scheduler import SlurmScheduler
-from milabench.execute.slurm.script import batch_script
+from milabench.schedulers.scheduler import JobHandle, JobRequest, JobState, Scheduler, job_name
+from milabench.schedulers.slurm.scheduler import SlurmScheduler
+from milabench.schedulers.slurm.script import batch_script
 from tests.processes import until
 from tests.slurm.fake_commands import FakeSlurm
 from tests.slurm.fake_scheduler import FakeScheduler

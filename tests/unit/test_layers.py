@@ -32,7 +32,8 @@ MAY_IMPORT = {
     "acceptance": {"analysis", "config"},
     "bundle": {"events"},
     "procurement": {"acceptance", "analysis", "bundle", "config", "events"},
-    "execute": {"plan", "facts", "events", "bench", "config"},
+    "schedulers": {"config", "facts", "events", "plan"},
+    "execute": {"plan", "facts", "events", "bench", "config", "schedulers"},
     "display": {"events", "plan"},
 }
 for packages in MAY_IMPORT.values():
@@ -79,7 +80,7 @@ USE_CASES = {
     "timing_audit/experiment.py",
 }
 FOREIGN = ("compat/child.py", "compat/names/")  # a program of its own, and what foreign code imports in it
-DOING = {"execute", "display", "workflow", "cli", "api", "compat"}
+DOING = {"execute", "schedulers", "display", "workflow", "cli", "api", "compat"}
 ONLY_HERE = {"omegaconf": {"config"}, "yaml": {"config"}, "asyncssh": {"execute"}, "rich": {"display", "cli"}}
 ONLY_HERE |= {
     "click": {"cli"},

@@ -18,7 +18,7 @@ from milabench.cli.options import base_option, json_option, run_argument
 from milabench.shown import visible_line
 
 if TYPE_CHECKING:
-    from milabench.execute.scheduler import JobState
+    from milabench.schedulers.scheduler import JobState
     from milabench.workflow.run_lookup import RunHandle
 
 SHOWN = 10

@@ -21,10 +21,10 @@ from milabench.events.wire import parse_object
 from milabench.execute.heartbeat import is_beating
 from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import Orchestrator, orchestrator_of, this_orchestrator
-from milabench.execute.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState, Scheduler, job_name
-from milabench.execute.slurm.script import batch_script
 from milabench.execute.srun import job_text, scheduler_here
 from milabench.facts.slurm import AllocatedNode, Allocation
+from milabench.schedulers.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState, Scheduler, job_name
+from milabench.schedulers.slurm.script import batch_script
 
 if TYPE_CHECKING:
     from milabench.config.schema import SlurmConfig

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from milabench.execute.heartbeat import FRESH_S
-from milabench.execute.scheduler import UNKNOWN_STATE, JobHandle, JobState, Scheduler
+from milabench.schedulers.scheduler import UNKNOWN_STATE, JobHandle, JobState, Scheduler
 
 FIRST_INTERVAL_S: Final = 1.0
 LONGEST_INTERVAL_S: Final = 10.0

@@ -13,8 +13,8 @@ from milabench.devices.registry import VENDORS
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.execute.command_channel import CommandChannel, end_of, start_command
-from milabench.execute.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
 from milabench.execute.ssh import Address, last_line
+from milabench.schedulers.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
 
 END_S = 0.6  # for srun to end the step that it is asked to end
 SETTLED_S = 5.0  # within which Slurm knows why it ended a step
@@ -110,7 +110,7 @@ def state_of_job(job: str) -> JobState:
 
 def scheduler_here(say: Callable[[str], object] = lambda _: None, *, timeout_s: float | None = None) -> Scheduler:
     """Return the Slurm of this machine; `say` gets a line when a command does not answer for some seconds."""
-    from milabench.execute.slurm.scheduler import COMMAND_S, SlurmScheduler
+    from milabench.schedulers.slurm.scheduler import COMMAND_S, SlurmScheduler
 
     return SlurmScheduler(srun_environment(os.environ), COMMAND_S if timeout_s is None else timeout_s, say)
 

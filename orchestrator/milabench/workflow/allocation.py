@@ -18,10 +18,10 @@ from milabench.execute.allocation import (
     forget_allocation,
     request_nodes,
 )
-from milabench.execute.scheduler import UNKNOWN_STATE, JobHandle, job_name, job_system
 from milabench.execute.srun import job_text, scheduler_here
 from milabench.facts.slurm import AllocatedNode, Allocation
 from milabench.plan.system import stated_allocation, stated_devices
+from milabench.schedulers.scheduler import UNKNOWN_STATE, JobHandle, job_name, job_system
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import Session, SuiteOptions
 

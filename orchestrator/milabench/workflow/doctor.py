@@ -16,12 +16,12 @@ from milabench.errors import Unreachable, UsageError
 from milabench.events.shims import note_of
 from milabench.execute.remote_host import connect_all, link_speeds
 from milabench.execute.shims import shims_of
-from milabench.execute.slurm.commands import Commands
 from milabench.facts.compare import NodeFinding, compare_nodes
 from milabench.facts.model import Node
 from milabench.facts.probe import this_machine
 from milabench.plan.run import plan_run
 from milabench.plan.system import is_local
+from milabench.schedulers.slurm.commands import Commands
 from milabench.workflow.context import CommandContext, read_context, read_suite_only
 from milabench.workflow.environments import environment_folders
 from milabench.workflow.files import base_folder

@@ -26,7 +26,7 @@ from milabench.execute.interrupts import interrupts
 from milabench.execute.jobs import JobTracker
 from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, holder_of, share_beat, this_orchestrator
-from milabench.execute.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
+from milabench.schedulers.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
 from milabench.workflow.options import Session
 from milabench.workflow.run_records import writing
 from milabench.workflow.run_view import LOOK_EVERY_S, JournalClock, RunView

@@ -19,7 +19,7 @@ from milabench.events.values import as_mapping
 from milabench.execute.interrupts import interrupts
 from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, holder_of, this_orchestrator, wait_for_release
-from milabench.execute.scheduler import JobHandle, Scheduler, job_system
+from milabench.schedulers.scheduler import JobHandle, Scheduler, job_system
 from milabench.workflow.follow_jobs import end_run, follow_jobs, open_jobs
 from milabench.workflow.options import Session
 from milabench.workflow.planning import describe_run, plan_request, request_of, require_request_ready

@@ -14,9 +14,9 @@ from milabench.execute.agent_client import local_leftovers, sweep_local
 from milabench.execute.allocation import DeadRequest, dead_requests, end_request
 from milabench.execute.locks import Orchestrator, orchestrator_of
 from milabench.execute.remote_host import RemoteHost, connect_all, node_marker
-from milabench.execute.scheduler import JobHandle
 from milabench.execute.srun import scheduler_here
 from milabench.execute.ssh import Address
+from milabench.schedulers.scheduler import JobHandle
 from milabench.workflow.allocation import RecordedAllocation, give_back, held_jobs, recorded_allocation
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import Session

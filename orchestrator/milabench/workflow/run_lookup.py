@@ -15,7 +15,7 @@ from milabench.events.runs_folder import find_run, latest_run
 from milabench.events.shares import Share, ShareJob
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
 from milabench.execute.locks import Orchestrator, holder_of, orchestrator_of, share_holder
-from milabench.execute.scheduler import JobState
+from milabench.schedulers.scheduler import JobState
 from milabench.workflow.allocation import RecordedAllocation, recorded_allocation
 from milabench.workflow.files import base_folder
 

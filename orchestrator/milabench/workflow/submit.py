@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from milabench.errors import RecordError, UsageError
 from milabench.events.run_writer import RunWriter
 from milabench.events.values import as_mapping
-from milabench.execute.scheduler import JobHandle, JobRequest, JobSystem, JobText, Scheduler, job_name, job_system
-from milabench.execute.slurm.scheduler import SlurmScheduler
 from milabench.plan.ab import SIDES, side_name
 from milabench.plan.method import reached_nodes
 from milabench.plan.shares import PlannedShare, shares_of
 from milabench.plan.system import nodes_in
+from milabench.schedulers.scheduler import JobHandle, JobRequest, JobSystem, JobText, Scheduler, job_name, job_system
+from milabench.schedulers.slurm.scheduler import SlurmScheduler
 from milabench.workflow.context import read_suite_only
 from milabench.workflow.options import Session, Submission, SuiteOptions
 from milabench.workflow.planning import PlannedRequest, require_slurm

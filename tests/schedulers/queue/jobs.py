@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import UsageError
-from milabench.execute.scheduler import JobHandle, JobRequest, JobState, JobText
 from milabench.facts.slurm import AllocatedNode, Allocation
+from milabench.schedulers.scheduler import JobHandle, JobRequest, JobState, JobText
 
 if TYPE_CHECKING:
     from milabench.config.schema import SystemConfig

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from milabench.execute.jobs import LOST_S, OUTAGE_S, JobTracker
-from milabench.execute.scheduler import JobHandle, JobState
+from milabench.schedulers.scheduler import JobHandle, JobState
 
 A, B = JobHandle(id="1", name="mb-m-s1"), JobHandle(id="2_0", name="mb-m-s2")
 PENDING = JobState(phase="pending", state="PENDING", reason="Priority")

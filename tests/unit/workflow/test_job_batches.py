@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milabench.config.read import read_suite
-from milabench.execute.slurm.script import script_options
 from milabench.plan.shares import PlannedShare
+from milabench.schedulers.slurm.script import script_options
 from milabench.workflow.submit import job_batches
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError
-from milabench.execute.scheduler import job_name
 from milabench.redaction import mask_argument
+from milabench.schedulers.scheduler import job_name
 
 if TYPE_CHECKING:
     from milabench.config.schema import SlurmConfig

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from milabench.execute.scheduler import JobPhase, JobResult
+from milabench.schedulers.scheduler import JobPhase, JobResult
 
 STATES: Final[Mapping[str, tuple[tuple[str, ...], JobPhase, JobResult]]] = {
     # Base states: a job has one of them.

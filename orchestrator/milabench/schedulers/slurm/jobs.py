@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from milabench.execute.scheduler import JobText, Scheduler
-from milabench.execute.slurm.scheduler import COMMAND_S, SlurmScheduler
-from milabench.execute.slurm.script import batch_script
 from milabench.facts.slurm import Allocation, allocation_of
 from milabench.plan.system import nodes_in
+from milabench.schedulers.scheduler import JobText, Scheduler
+from milabench.schedulers.slurm.scheduler import COMMAND_S, SlurmScheduler
+from milabench.schedulers.slurm.script import batch_script
 
 if TYPE_CHECKING:
     from milabench.config.schema import SystemConfig
