@@ -6,7 +6,7 @@ Variation is on two levels, within processes and between them (Kalibera and Jone
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from milabench.analysis.sample_statistics import mean, stdev
@@ -133,24 +133,6 @@ def normal_quantile(p: float) -> float:
     from statistics import NormalDist  # it imports fractions, decimal and random
 
     return NormalDist().inv_cdf(p)
-
-
-def share_interval(hits: int, trials: int, level: float = 0.95) -> Interval:
-    """Return the exact interval of a probability that showed in so many of the trials (Clopper and Pearson 1934)."""
-    tail = (1 - level) / 2
-    # P(X >= hits) rises with the probability p and is I_p(hits, trials - hits + 1).
-    low = 0.0 if hits == 0 else _where(lambda p: incomplete_beta(p, hits, trials - hits + 1), tail)
-    high = 1.0 if hits == trials else _where(lambda p: incomplete_beta(p, hits + 1, trials - hits), 1 - tail)
-    return low, high
-
-
-def _where(rising: Callable[[float], float], wanted: float) -> float:
-    """Return where between 0 and 1 a rising function reaches a value, by bisection."""
-    low, high = 0.0, 1.0
-    for _ in range(52):
-        middle = (low + high) / 2
-        low, high = (middle, high) if rising(middle) < wanted else (low, middle)
-    return (low + high) / 2
 
 
 def share_of_processes(within: float, between: float, iterations: float) -> float:

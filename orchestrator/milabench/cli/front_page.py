@@ -53,7 +53,6 @@ GROUPS = {
         "offers": "Compare all offers to a tender",
         "offer": "Pack an offer to a tender, or verify one",
         "tender": "Check a tender, explain every number of a score",
-        "rehearse": "Try a tender on simulated offers: how often is it right",
         "budget": "How many nodes match, what money buys, what fits in a power",
         "project": "Project measured nodes or devices to larger counts",
         "baseline": "Compute what is expected of the machines of a fleet",
@@ -73,6 +72,8 @@ MAIN = (
 )
 # What other programs call: neither listed nor completed.
 HIDDEN = {"job": "Carry out a share of a run, inside the job that was submitted for it"}
+# What answers with exit code 2, and says what there is instead.
+REMOVED = {"rehearse": "in a checkout of milabench, `python -m tests.rehearsal` tries a tender (docs/procurement.md)"}
 
 ABOUT = "Benchmarks for machine learning systems: install, prepare, run, report."
 OPTIONS = {

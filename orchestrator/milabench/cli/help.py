@@ -36,7 +36,6 @@ RARE = frozenset(
             "accept --power",
             "--bad-failure-rate",
         ),
-        *("--slowdown", "rehearse --metric", "rehearse --margin"),
     )
 )
 

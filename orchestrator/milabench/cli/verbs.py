@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from milabench import seams
-from milabench.cli.front_page import ABOUT, COMMANDS, HIDDEN, OPTIONS, front_page
+from milabench.cli.front_page import ABOUT, COMMANDS, HIDDEN, OPTIONS, REMOVED, front_page
 from milabench.cli.help import with_help, with_variables
 from milabench.cli.milabench13 import as_typed_here, typed_here
 
@@ -49,6 +49,8 @@ class VerbGroup(click.Group):
                 click.echo(ctx.get_help())
                 ctx.exit()
             return self.resolve_command(ctx, [*args[1:], "--help"])
+        if name in REMOVED:
+            raise click.UsageError(f"'{name}' was removed; {REMOVED[name]}", ctx)
         if name and name not in COMMANDS and name not in HIDDEN and not name.startswith("-"):
             import difflib
 

@@ -26,7 +26,7 @@ def candidates(milabench: Milabench, *words: str, **environ: str) -> list[str]:
 
 
 def test_commands_are_completed(milabench: Milabench) -> None:
-    assert candidates(milabench, "re") == ["resume", "replay", "report", "rehearse"]
+    assert candidates(milabench, "re") == ["resume", "replay", "report"]
     assert {"install", "run", "size", "completion"} <= set(candidates(milabench, ""))
 
 

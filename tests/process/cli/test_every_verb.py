@@ -74,7 +74,6 @@ LINES = {
     "offer": ["offer --help"],
     "offers": ["offers --help"],
     "budget": ["budget --help"],
-    "rehearse": ["rehearse --help"],
     "pin": ["pin --help"],
     "image": ["image --help"],
     "driver": ["driver --help"],

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from milabench import cli
 from milabench.cli import front_page
-from milabench.cli.front_page import COMMANDS, GROUPS
+from milabench.cli.front_page import COMMANDS, GROUPS, REMOVED
 from milabench.cli.help import MOST_SHOWN, RARE, common_options, long_name
 from milabench.cli.verbs import verbs
 
@@ -123,6 +123,13 @@ def test_no_verb_shows_more_than_fits_a_screen() -> None:
 def test_help_is_a_word_too(line: str) -> None:
     words = line.split()[1:]
     assert shown(*line.split()) == shown(*words, "--help")
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_verb_that_was_removed_says_what_there_is_instead(name: str) -> None:
+    with pytest.raises(click.UsageError, match=f"'{name}' was removed; ") as error:
+        shown(name, "whatever", "--option")
+    assert error.value.exit_code == 2
 
 
 def test_help_of_an_unknown_verb_names_the_nearest() -> None:

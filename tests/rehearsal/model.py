@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from milabench.analysis.intervals import Interval, share_interval
+from milabench.analysis.intervals import Interval, incomplete_beta
 from milabench.analysis.two_samples import DEFAULT_MARGIN
-from milabench.procurement.noise import RunNoise
 
 VERDICTS, AWARD, COVERAGE = "verdicts", "award", "coverage of 95 % intervals"
 GOOD, BAD, FLEET = "acceptance of a good system", "acceptance with bad nodes", "outliers"
@@ -23,6 +21,24 @@ LEAST = "least score: "
 OF_BENCHMARKS, OF_SCORES, OF_RATIOS = "S of a benchmark", "score of an offer", "score over the first one's"
 PASSED, FAILED, UNDECIDED = "PASS", "FAIL", "INCONCLUSIVE"
 FOUND, BLAMED = "bad nodes that are found", "good nodes that are reported"
+
+
+def share_interval(hits: int, trials: int, level: float = 0.95) -> Interval:
+    """Return the exact interval of a probability that showed in so many of the trials (Clopper and Pearson 1934)."""
+    tail = (1 - level) / 2
+    # P(X >= hits) rises with the probability p and is I_p(hits, trials - hits + 1).
+    low = 0.0 if hits == 0 else _where(lambda p: incomplete_beta(p, hits, trials - hits + 1), tail)
+    high = 1.0 if hits == trials else _where(lambda p: incomplete_beta(p, hits + 1, trials - hits), 1 - tail)
+    return low, high
+
+
+def _where(rising: Callable[[float], float], wanted: float) -> float:
+    """Return where between 0 and 1 a rising function reaches a value, by bisection."""
+    low, high = 0.0, 1.0
+    for _ in range(52):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < wanted else (low, middle)
+    return (low + high) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +83,6 @@ class Observed:
         """Its exact 95 % interval."""
         return share_interval(self.hits, self.trials) if self.trials else None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as `rehearse --format json` has it."""
-        return {
-            "name": self.name,
-            "hits": self.hits,
-            "trials": self.trials,
-            "share": self.share,
-            "ci95": self.interval,
-            "stated": self.stated or None,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsedOffer:
@@ -94,20 +99,13 @@ class RehearsedOffer:
 class Rehearsal:
     """What a rehearsal came to; `notes` say what it stands on.
 
-    `nodes_used` are those of an offer's benchmarks, `groups` rates by what they tell about. `with_more` is the same with twice
-    the launches, where that was asked for.
+    `groups` are rates by what they tell about.
     """
 
     plan: RehearsalPlan
-    tender: str
-    metric: str
-    criteria: str
-    noise: Mapping[str, RunNoise]
-    nodes_used: Mapping[str, int]
     offers: tuple[RehearsedOffer, ...]
     groups: Mapping[str, tuple[Observed, ...]]
     notes: tuple[str, ...] = ()
-    with_more: Rehearsal | None = None
 
     def rate(self, group: str, name: str) -> Observed:
         """Return one of the rates."""

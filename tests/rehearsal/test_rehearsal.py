@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria
-from milabench.analysis.intervals import share_interval
-from milabench.errors import ConfigError, NothingSelected
-from milabench.procurement.noise import RunNoise, measured_noise, stated
-from milabench.procurement.rehearsal import rehearse
-from milabench.procurement.rehearsal_model import (
+from milabench.errors import ConfigError
+from milabench.procurement.tender import Tender, parse_tender
+from tests.rehearsal.__main__ import main
+from tests.rehearsal.model import (
     ANY_WRONG,
     AWARD,
     BAD,
@@ -37,9 +36,10 @@ from milabench.procurement.rehearsal_model import (
     WRONG,
     Rehearsal,
     RehearsalPlan,
+    share_interval,
 )
-from milabench.procurement.simulated_runs import simulated_bench
-from milabench.procurement.tender import Tender, parse_tender
+from tests.rehearsal.noise import RunNoise
+from tests.rehearsal.tenders import rehearse
 
 TENDER = """\
 metric: ssi
@@ -178,30 +178,6 @@ def test_a_published_value_with_an_error_is_off_by_it() -> None:
     assert 0.88 <= share(found, COVERAGE, OF_SCORES) <= 0.99
 
 
-def test_measured_noise_is_what_was_drawn() -> None:
-    noise = RunNoise(launches=0.01, nodes=0.02, within=0.03)
-    bench = simulated_bench("a", 100, "items/s", "higher", 1, noise.logs(random.Random(3), 200, 200))
-    found = measured_noise(bench, "run")
-    assert (found.launches, found.nodes, found.within) == (
-        pytest.approx(0.01, rel=0.15),
-        pytest.approx(0.02, rel=0.15),
-        pytest.approx(0.03, rel=0.02),
-    )
-
-
-def test_one_node_shows_how_launches_vary_and_two_launches_show_nothing() -> None:
-    logs = [[0.0], [0.02], [0.04]]
-    bench = simulated_bench("a", 100, "s", "lower", 1, logs)
-    assert measured_noise(bench, "run") == RunNoise(launches=pytest.approx(0.02))
-    with pytest.raises(NothingSelected, match=r"run: has 2 launches of 'a'; three at least"):
-        measured_noise(simulated_bench("a", 100, "s", "lower", 1, logs[:2]), "run")
-
-
-def test_what_is_stated_stands_instead_of_what_was_measured() -> None:
-    noise = stated(RunNoise(launches=0.5, nodes=0.01), {"launches": 0.01, "failures": 0.02})
-    assert noise == RunNoise(launches=math.log1p(0.01), nodes=0.01, failures=0.02)
-
-
 def test_criteria_on_what_is_not_in_the_tender_are_refused_and_what_is_not_simulated_is_said() -> None:
     plan = RehearsalPlan(ratios=(1.5,), nodes=2, tenders=1)
     unknown = Criteria(title="", file="c.yaml", benchmarks=(BenchCriteria(name="brt", where="c.yaml:2:3"),))
@@ -226,3 +202,27 @@ def test_criteria_on_what_is_not_in_the_tender_are_refused_and_what_is_not_simul
 )
 def test_exact_binomial_intervals(hits: int, trials: int, interval: tuple[float, float]) -> None:
     assert share_interval(hits, trials) == pytest.approx(interval, abs=1e-6)
+
+
+def test_the_program_says_how_often_each_thing_happens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = tmp_path / "procurement.yaml"
+    asked.write_text("metric: index\nbenchmarks:\n  bert: {reference: {value: 699.78 s}}\n")
+    main(
+        [
+            str(asked),
+            "--noise",
+            "0.1%",
+            "--true-ratios",
+            "1.5,1.6",
+            "--tenders",
+            "3",
+            "--nodes",
+            "6",
+            "--bad-nodes",
+            "1",
+        ]
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["A (1.5): wins 0 of 3", "B (1.6): wins 3 of 3"]
+    assert "award: the best offer has the highest score: 100.0% (29.2% to 100.0%) of 3" in lines
+    assert any(line.startswith("acceptance with bad nodes: FAIL") for line in lines)

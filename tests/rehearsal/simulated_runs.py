@@ -10,7 +10,7 @@ from milabench.analysis.bench_summary import with_rate
 from milabench.analysis.score import Score
 from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateResult, Summary
 from milabench.analysis.throughput import Direction, Throughput
-from milabench.procurement.noise import Logs
+from tests.rehearsal.noise import Logs
 
 _NO_COUNTS: Final = {"planned": 0, "passed": 0, "failed": 0, "skipped": 0, "missing": 0, "cancelled": 0}
 

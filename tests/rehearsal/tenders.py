@@ -1,6 +1,6 @@
 """A tender rehearsed: offers whose truth is known are measured, scored and accepted by the real code; how often that is right.
 
-Only what is measured is drawn (procurement/noise.py); scores, verdicts, acceptance and outliers are those of `compare --tender`,
+Only what is measured is drawn (noise.py); scores, verdicts, acceptance and outliers are those of `compare --tender`,
 `accept` and `outliers`. Nothing is read or written.
 """
 
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Final
 
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria
@@ -23,10 +24,13 @@ from milabench.analysis.two_samples import Verdict
 from milabench.config.problems import Problems, did_you_mean
 from milabench.errors import Problem
 from milabench.procurement.measured import SourcedFigure
-from milabench.procurement.noise import Draw, Logs, RunNoise
 from milabench.procurement.offer import Offer, OfferBenchmark
 from milabench.procurement.reference_nodes import run_nodes
-from milabench.procurement.rehearsal_model import (
+from milabench.procurement.scores import METRICS
+from milabench.procurement.tender import ReferenceFigure, ReferenceRun, Tender, TenderBenchmark
+from milabench.procurement.tender_scores import Bid, TenderScores, reference_figures, score_tender
+from milabench.procurement.uncertainty import UncertainValue, constant
+from tests.rehearsal.model import (
     ANY_WRONG,
     AWARD,
     BAD,
@@ -54,11 +58,8 @@ from milabench.procurement.rehearsal_model import (
     RehearsalPlan,
     RehearsedOffer,
 )
-from milabench.procurement.scores import METRICS
-from milabench.procurement.simulated_runs import node_name, simulated_bench, simulated_run, times_as_fast
-from milabench.procurement.tender import ReferenceFigure, ReferenceRun, Tender, TenderBenchmark
-from milabench.procurement.tender_scores import Bid, TenderScores, reference_figures, score_tender
-from milabench.procurement.uncertainty import UncertainValue, constant
+from tests.rehearsal.noise import Logs, RunNoise
+from tests.rehearsal.simulated_runs import node_name, simulated_bench, simulated_run, times_as_fast
 
 LEVEL: Final = 0.95
 _SIMULATED: Final = ("rate", "system")
@@ -114,12 +115,11 @@ def rehearse(
     tender: Tender,
     noise: Mapping[str, RunNoise],
     plan: RehearsalPlan,
-    draw: Draw,
+    draw: Random,
     reference: System | None = None,
     criteria: Criteria | None = None,
-    progress: Callable[[int], None] = lambda _: None,
 ) -> Rehearsal:
-    """Return how often scores, verdicts and acceptance come out right over simulated tenders; `progress` gets each one's number.
+    """Return how often scores, verdicts and acceptance come out right over simulated tenders.
 
     `draw` is seeded as the plan says; `reference` is the run that the tender names, `noise` that of each benchmark. Raises
     ConfigError for what cannot be scored, and for criteria on benchmarks that are not in the tender.
@@ -132,20 +132,14 @@ def rehearse(
     room = _Room(plan=plan, tender=simulated, metric=metric, levels=levels, nodes=nodes, noise=noise, criteria=criteria)
     truth, counts = room.true_scores(), _Counts()
     wins: Counter[str] = Counter()
-    for number in range(plan.tenders):
+    for _ in range(plan.tenders):
         room.one_tender(draw, truth, counts, wins)
-        progress(number + 1)
     groups: dict[str, tuple[Observed, ...]] = {}
     for (group, name), (hits, trials) in counts.found.items():
         stated = _STATED.get((group, name), "")
         groups[group] = (*groups.get(group, ()), Observed(name=name, hits=hits, trials=trials, stated=stated))
     return Rehearsal(
         plan=plan,
-        tender=tender.file,
-        metric=metric,
-        criteria=criteria.file or criteria.title,
-        noise=dict(noise),
-        nodes_used=nodes,
         offers=tuple(
             RehearsedOffer(
                 name=entry.bid.name,
@@ -278,7 +272,7 @@ class _Room:
         ]
         return score_tender(self.tender, bids, metric=self.metric, margin=self.plan.margin)
 
-    def one_tender(self, draw: Draw, truth: TenderScores, counts: _Counts, wins: Counter[str]) -> None:
+    def one_tender(self, draw: Random, truth: TenderScores, counts: _Counts, wins: Counter[str]) -> None:
         """Measure, score, compare and accept once; count what was right."""
         tender = self._measured_reference(draw)
         logs = [
@@ -340,7 +334,7 @@ class _Room:
         }
         return Offer(file="", vendor=name, nodes=self.plan.nodes, benchmarks=benchmarks, origin=self.tender.origin)
 
-    def _measured_reference(self, draw: Draw) -> Tender:
+    def _measured_reference(self, draw: Random) -> Tender:
         """Return the tender with a reference that was measured again, or published with an error, as its own was."""
         benchmarks = {}
         for name, wanted in self.tender.benchmarks.items():
@@ -372,7 +366,7 @@ class _Room:
         name: str,
         ratio: float,
         logs: Mapping[str, Logs],
-        draw: Draw | None = None,
+        draw: Random | None = None,
     ) -> Summary:
         """Return the run of a system as its nodes record it; with `draw` its steps also fail as often as they do."""
         benches = []
@@ -389,7 +383,7 @@ class _Room:
             benches.append(replace(simulated_bench(bench, *args), nodes=len(rows[0])))
         return simulated_run(name, benches)
 
-    def _accept(self, draw: Draw, ratio: float, offered: Mapping[str, Logs], counts: _Counts) -> None:
+    def _accept(self, draw: Random, ratio: float, offered: Mapping[str, Logs], counts: _Counts) -> None:
         """Judge the system that won as delivered, without bad nodes and with them, beside what it offered."""
         plan = self.plan
         promised = self._recorded("offered", ratio, offered)
