@@ -14,13 +14,7 @@ from typing import Final, Literal
 from milabench.errors import ConfigError, Problem
 from milabench.procurement.costs import YEAR_HOURS, OwnershipCosts, carbon_intensity, lifetime_cost
 from milabench.procurement.scores import METRICS, MachineSize
-from milabench.procurement.sensitivity import (
-    Swing,
-    UncertainInput,
-    VarianceShares,
-    one_at_a_time,
-    variance_shares,
-)
+from milabench.procurement.sensitivity import InputRange, Swing, one_at_a_time
 from milabench.procurement.tender import Terms
 from milabench.procurement.tender_scores import ScoredBid, TenderScores
 from milabench.procurement.uncertainty import Mean, UncertainValue, constant, product, propagate, same_units, sum_of
@@ -30,7 +24,6 @@ Question = Literal["match", "spend", "power"]
 # A weight is an opinion: it is varied by half to either side.
 _WEIGHT_FACTOR: Final = 1.5
 _ONE: Final = constant(1.0)
-_POINTS: Final = 256
 # A quotient that is whole but for rounding is whole.
 _ROUNDING: Final = 1e-9
 _MOST_NODES: Final = 10**9  # the upper bound of what two launches far apart say may be infinite
@@ -63,23 +56,11 @@ class BudgetSystem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputRange:
-    """One input of an answer, from where to where it was varied, and why so: as stated, as it is in the score, or as assumed."""
-
-    name: str
-    value: float
-    low: float
-    high: float
-    units: str = ""
-    basis: Literal["stated", "scored", "assumed"] = "stated"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetAnswer:
     """The answer of one system to a question: whole `nodes`, `bounds` at 95 % (None where not known), what they come to.
 
     `quotient` is the number before it was made whole. `cost` is what the nodes cost over their years, `power_kw` what they draw
-    at work, `energy_kwh` and `carbon_kg` are of a year with PUE. `result` names what swings and shares are of: the nodes that
+    at work, `energy_kwh` and `carbon_kg` are of a year with PUE. `result` names what swings are of: the nodes that
     match, or the score that a limit allows, neither of them rounded. `why_not` says why the nodes have no score.
     """
 
@@ -97,9 +78,7 @@ class BudgetAnswer:
     carbon_kg: UncertainValue | None = None
     power_level: str = ""
     result: str = ""
-    inputs: tuple[InputRange, ...] = ()
     swings: tuple[Swing, ...] = ()
-    shares: VarianceShares | None = None
     why_not: str = ""
 
 
@@ -375,26 +354,10 @@ def _score_inputs(systems: Sequence[BudgetSystem], vary: float) -> list[InputRan
 def _with_sensitivity(
     answer: BudgetAnswer, result: str, function: Callable[[Mapping[str, float]], float], inputs: Sequence[InputRange]
 ) -> BudgetAnswer:
-    """Return the answer with what its result hangs on; an input that cannot be off is a constant of the function.
+    """Return the answer with what its result hangs on.
 
     Nothing hangs on anything where not one node is left.
     """
     if not answer.nodes:
         return answer
-    varied = {
-        each.name: UncertainInput(value=each.value, low=each.low, high=each.high, shape="lognormal")
-        for each in inputs
-        if each.low < each.high
-    }
-    constants = {each.name: each.value for each in inputs}
-
-    def of(names: Mapping[str, float]) -> float:
-        return function({**constants, **names})
-
-    return replace(
-        answer,
-        result=result,
-        inputs=tuple(each for each in inputs if each.name in varied),
-        swings=one_at_a_time(of, varied),
-        shares=variance_shares(of, varied, points=_POINTS) if varied else None,
-    )
+    return replace(answer, result=result, swings=one_at_a_time(function, inputs))

@@ -18,9 +18,7 @@ BUDGET_LEGEND = (
     "nodes: whole ones, rounded up where they are to match and down where something limits them; all else is computed from these",
     "bounds: of the nodes, 95 %, rounded in the same way; cost: price, upkeep and energy of all years, without interest; power:"
     " at work, without the building's; energy and carbon: of a year, with PUE",
-    "low, high: the result, before nodes are whole, with this input at its bound and all others as they are; first: the share of"
-    " its variance that goes when the input is known; total: the share that stays when all others are (Sobol), each with its"
-    " standard error",
+    "low, high: the result, before nodes are whole, with this input at its bound and all others as they are; "
     "basis: stated in the files, scored: as it is in the score, or assumed: prices and rates without an uncertainty, and weights",
 )
 
@@ -49,7 +47,7 @@ def budget_document(
         *section("rules broken, however many nodes there are", broken),
         *section("not answered", [("", line) for line in notes]),
         _answer_table(answers),
-        *(_input_table(answer) for answer in answers if answer.inputs),
+        *(_input_table(answer) for answer in answers if answer.swings),
         Notes(lines=BUDGET_LEGEND),
     )
 
@@ -100,29 +98,23 @@ def sensitivity_title(answer: BudgetAnswer) -> str:
 
 
 def _input_table(answer: BudgetAnswer) -> Table:
-    shares = {share.name: share for share in answer.shares.shares} if answer.shares is not None else {}
-    ranges = {each.name: each for each in answer.inputs}
-    rows = []
-    for swing in answer.swings:
-        given, share = ranges[swing.name], shares[swing.name]
-        rows.append(
-            (
-                *(
-                    swing.name,
-                    f"{given.value:.5g} {given.units}".rstrip(),
-                    f"{given.low:.5g} to {given.high:.5g}",
-                    given.basis,
-                ),
-                *(format_number(swing.low), format_number(swing.high)),
-                *(f"{share.first:.3f} ± {share.first_error:.3f}", f"{share.total:.3f} ± {share.total_error:.3f}"),
-            )
+    rows = [
+        (
+            swing.input.name,
+            f"{swing.input.value:.5g} {swing.input.units}".rstrip(),
+            f"{swing.input.low:.5g} to {swing.input.high:.5g}",
+            swing.input.basis,
+            format_number(swing.low),
+            format_number(swing.high),
         )
+        for swing in answer.swings
+    ]
     return Table(
         title=f"what it hangs on: {sensitivity_title(answer)}",
-        headings=("input", "value", "varied", "basis", "low", "high", "first", "total"),
-        is_text=(True, True, True, True, False, False, False, False),
+        headings=("input", "value", "varied", "basis", "low", "high"),
+        is_text=(True, True, True, True, False, False),
         rows=tuple(rows),
-        spare=("first", "basis"),
+        spare=("basis",),
     )
 
 
@@ -139,8 +131,6 @@ def budget_to_json(
 
 
 def _answer_json(answer: BudgetAnswer) -> dict[str, Any]:
-    swings = {swing.name: swing for swing in answer.swings}
-    shares = {share.name: share for share in answer.shares.shares} if answer.shares is not None else {}
     amounts = ("quotient", "score", "ratio", "cost", "power_kw", "energy_kwh", "carbon_kg")
     return {
         **{
@@ -151,21 +141,16 @@ def _answer_json(answer: BudgetAnswer) -> dict[str, Any]:
         **{name: value_to_json(getattr(answer, name)) for name in amounts},
         "sensitivity": {
             "result": answer.result,
-            "evaluations": 0 if answer.shares is None else answer.shares.evaluations,
             "inputs": [
                 {
-                    "name": each.name,
-                    "value": each.value,
-                    "units": each.units,
-                    "range": [each.low, each.high],
-                    "basis": each.basis,
-                    "swing": [swings[each.name].low, swings[each.name].high],
-                    "first": shares[each.name].first,
-                    "first_error": shares[each.name].first_error,
-                    "total": shares[each.name].total,
-                    "total_error": shares[each.name].total_error,
+                    "name": swing.input.name,
+                    "value": swing.input.value,
+                    "units": swing.input.units,
+                    "range": [swing.input.low, swing.input.high],
+                    "basis": swing.input.basis,
+                    "swing": [swing.low, swing.high],
                 }
-                for each in answer.inputs
+                for swing in answer.swings
             ],
         },
     }

@@ -168,14 +168,13 @@ def test_a_system_that_breaks_the_rule_of_the_metric_is_said_to(
     assert f"{broken['system']}: {broken['rule']}" == line
 
 
-def test_the_page_draws_swings_and_shares(milabench: Milabench, files: dict[str, str], tmp_path: Path) -> None:
+def test_the_page_draws_swings(milabench: Milabench, files: dict[str, str], tmp_path: Path) -> None:
     page = tmp_path / "budget.html"
     said = milabench("budget", files["procurement"], files["a"], "--spend", "400M", "-o", str(page))
     assert said.code == 0
     text = page.read_text()
-    assert len(re.findall(r"<svg[^>]* role=\"img\"", text)) == 2
+    assert len(re.findall(r"<svg[^>]* role=\"img\"", text)) == 1
     assert "Swings: score that it buys, A (spend)" in text
-    assert "Shares of the variance: score that it buys, A (spend)" in text
     for name in ("price of a node", "price of energy", "share of the year in use", "weight of milc"):
         assert name in text
     assert "budget by ssi: APEX" in milabench("budget", files["procurement"], files["a"], "--format", "markdown").out

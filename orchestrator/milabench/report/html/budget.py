@@ -1,4 +1,4 @@
-"""The page of budget answers: how far each input swings a result, and which share of its variance goes back to it."""
+"""The page of budget answers: how far each input swings a result."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from milabench.report.budget import sensitivity_title
 from milabench.report.document import Document
 from milabench.report.html.blocks import document_page
 from milabench.report.html.markup import Child
-from milabench.report.html.plots import Bar, SwingBar, bars, figure, tornado
+from milabench.report.html.plots import SwingBar, figure, tornado
 from milabench.report.labels import format_number
 
 MOST_DRAWN = 15
 
 
 def budget_page(blocks: Document, answers: Sequence[BudgetAnswer]) -> str:
-    """Return the page of a document, with two drawings for each answer."""
-    return document_page(blocks, [figure for answer in answers if answer.inputs for figure in _figures(answer)])
+    """Return the page of a document, with a drawing for each answer."""
+    return document_page(blocks, [_figure(answer) for answer in answers if answer.swings])
 
 
-def _figures(answer: BudgetAnswer) -> list[Child]:
+def _figure(answer: BudgetAnswer) -> Child:
     title = sensitivity_title(answer)
     drawn = answer.swings[:MOST_DRAWN]
     left_out = f" The {MOST_DRAWN} widest of {len(answer.swings)}." if len(answer.swings) > MOST_DRAWN else ""
@@ -31,7 +31,7 @@ def _figures(answer: BudgetAnswer) -> list[Child]:
         f"Swings: {title}",
         [
             SwingBar(
-                label=swing.name,
+                label=swing.input.name,
                 low=swing.low,
                 high=swing.high,
                 text=f"{format_number(swing.low)} to {format_number(swing.high)}",
@@ -41,29 +41,5 @@ def _figures(answer: BudgetAnswer) -> list[Child]:
         centre=centre,
         units=answer.result,
     )
-    shown: list[Child] = [
-        figure(
-            f"Swings: {title}",
-            drawing,
-            f"One input at a time, from its lower (framed) to its upper bound (filled); the line is the result itself.{left_out}",
-        )
-    ]
-    if answer.shares is not None:
-        rows = [
-            Bar(
-                label=share.name,
-                value=max(0.0, share.first),
-                most=max(0.0, share.total),
-                text=f"{share.first:.2f}, total {share.total:.2f} ± {share.total_error:.2f}",
-            )
-            for share in answer.shares.shares[:MOST_DRAWN]
-        ]
-        note = "The bar is the share of the variance that goes when the input is known, the frame that with all its interactions."
-        shown.append(
-            figure(
-                f"Shares of the variance: {title}",
-                bars(f"Shares of the variance: {title}", rows, units="share of the variance"),
-                note,
-            )
-        )
-    return shown
+    note = "One input at a time, from its lower (framed) to its upper bound (filled); the line is the result itself."
+    return figure(f"Swings: {title}", drawing, f"{note}{left_out}")
