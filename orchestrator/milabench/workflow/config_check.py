@@ -109,7 +109,7 @@ def foreign_problems(suite: Suite, dirs: Dirs) -> tuple[Problem, ...]:
     if not foreign:
         return ()
     from milabench.facts.probe import this_machine
-    from milabench.workflow.import_suite import imaginary_system, most_machines
+    from milabench.plan.imaginary_systems import imaginary_system, most_machines
 
     devices = this_machine().answer().devices
     arch = suite.system.arch or (devices[0].arch if devices else "cpu")

@@ -20,12 +20,12 @@ from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import mapping_yaml
 from milabench.errors import ConfigError, UsageError, os_reason
 from milabench.events.removal import put, remove
-from milabench.facts.model import Arch, Device, Node, SystemFacts
-from milabench.plan.context import PlanContext, ResolvedBenchmark, benchmark_on, dirs_under
+from milabench.facts.model import Arch
+from milabench.plan.context import PlanContext, ResolvedBenchmark, benchmark_on
+from milabench.plan.imaginary_systems import imaginary_system, most_machines
 from milabench.plan.method import nodes_of, why_not_placed
 from milabench.plan.model import Step
 from milabench.plan.prepare import prepare_step
-from milabench.plan.profile import PROFILES
 from milabench.plan.step import replicate_steps
 from milabench.plan.venvs import UNPINNED
 from milabench.workflow.context import declared_options, resolve_benchmark, with_processes
@@ -185,35 +185,6 @@ def _systems(suite: Suite) -> tuple[PlanContext, ...]:
         imaginary_system(suite, ARCH, nodes, devices)
         for nodes, devices in ((1, 1), (1, 4), (max(2, most_machines(suite)), 2))
     )
-
-
-def most_machines(suite: Suite) -> int:
-    """Return how many machines the largest benchmark of a suite takes."""
-    return max((bench.num_machines for bench in suite.benchmarks.values()), default=1)
-
-
-def imaginary_system(suite: Suite, arch: Arch, nodes: int, devices: int) -> PlanContext:
-    """Return what a plan of the suite is made for on so many machines with so many devices each, not those of its system."""
-    raw = {key: value for key, value in suite.system.raw.items() if key not in ("nodes", "gpu")}
-    return PlanContext(
-        facts=SystemFacts(arch=arch, nodes=tuple(_node(rank, devices, arch) for rank in range(nodes))),
-        system=replace(suite.system, nodes=(), raw={**raw, "arch": arch}),
-        dirs=dirs_under("/imaginary", {}),
-        profile=PROFILES["default"],
-        repeats=1,
-    )
-
-
-def _node(rank: int, devices: int, arch: Arch) -> Node:
-    held = tuple(
-        Device(index=index, uuid=f"{rank}-{index}", name="imaginary", arch=arch, memory_mib=81_920)
-        for index in range(devices)
-    )
-    address = f"10.0.0.{rank + 1}"
-    return Node(
-        name=f"node{rank}", ip=address, hostname=address, user="me", main=rank == 0, local=rank == 0,
-        cpu_count=64, devices=held,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
