@@ -165,6 +165,10 @@ values = st.one_of(
 )
 
 
+MOST = 2**53
+"""Whole numbers beyond it have no float of their own, some none at all."""
+
+
 def places(value: Any, limit: int = 5000) -> list[tuple[Any, Any]]:
     """Return where a value can be changed: (container, key or index), the outermost first."""
     found: list[tuple[Any, Any]] = []
@@ -228,7 +232,11 @@ def _repeat(draw: Draw[Any], found: list[tuple[Any, Any]], container: Any, key: 
 
 
 def _wrap(draw: Draw[Any], found: list[tuple[Any, Any]], container: Any, key: Any) -> None:
-    container[key] = draw(st.sampled_from(([container[key]], {"a": container[key]}, str(container[key])[:10_000])))
+    value = container[key]
+    text = (
+        f"{value:x}" if isinstance(value, int) and abs(value) > MOST else str(value)
+    )  # of so many digits Python writes no others
+    container[key] = draw(st.sampled_from(([value], {"a": value}, text[:10_000])))
 
 
 def _nudge(draw: Draw[Any], found: list[tuple[Any, Any]], container: Any, key: Any) -> None:
@@ -236,6 +244,8 @@ def _nudge(draw: Draw[Any], found: list[tuple[Any, Any]], container: Any, key: A
     match container[key]:
         case bool(value):
             container[key] = not value
+        case int(value) if abs(value) > MOST:
+            container[key] = draw(st.sampled_from((-value, value * 10**6, value + 1, value // 3, 0)))
         case int(value) | float(value):
             container[key] = draw(st.sampled_from((-value, value * 1e6, value + 1, value / 3, 0 * value)))
         case str(value):
