@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.structure import ROOT
 
-CHILD = ROOT / "orchestrator" / "milabench" / "compat" / "child.py"
+CHILD = ROOT / "orchestrator" / "milabench" / "compat13" / "child.py"
 FOLDERS = ROOT / "tests" / "programs" / "milabench13"
 DIRS = {name: f"/base/{name}" for name in ("venv", "data", "runs", "extra", "cache")}
 JOB = {"method": "njobs", "n": 1}

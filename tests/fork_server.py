@@ -39,7 +39,7 @@ OF_THE_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_", "GLIBC_", "COVE
 OF_THE_TESTS = {name: value for name, value in os.environ.items() if not name.startswith("MILABENCH_")}
 """What this process began with, whatever a test has changed by the time that it needs the server."""
 # What a child process of its own is: the names of milabench 1.3 are for benchmarks, the agent is another program.
-NOT_IMPORTED = ("milabench.compat.names", "milabench.__main__", "milabench.execute.agent.__main__")
+NOT_IMPORTED = ("milabench.compat13.names", "milabench.__main__", "milabench.execute.agent.__main__")
 
 
 def of_the_start(environ: Mapping[str, str]) -> dict[str, str]:

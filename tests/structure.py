@@ -28,7 +28,7 @@ _LAYOUT = {
     tokenize.ENCODING,
 }
 _BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.IfExp, ast.Assert, ast.comprehension)
-FOREIGN_NAMES = ("milabench.compat.names.", "benchmate.milabench13.")
+FOREIGN_NAMES = ("milabench.compat13.names.", "benchmate.milabench13.")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

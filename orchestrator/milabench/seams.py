@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # feature -> group on the page of `milabench --help-all` -> verb -> its line there; `<feature>/<verb>_command.py` has the command
 VERBS: dict[str, dict[str, dict[str, str]]] = {
     "capsule": {"Set up": {"capsule": "Pack a suite with all it needs, for machines without a network"}},
+    "compat13": {"Set up": {"import-suite": "Turn benchmarks of milabench 1.3 into ours"}},
     "images": {"Set up": {"image": "Write the recipe of a container image"}},
     "bench_command": {"Measure": {"bench": "Measure any command, or compare several"}},
     "driver": {"Measure": {"driver": "Run a task of a .cfg file and extract metrics from its log"}},
@@ -32,6 +33,7 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
 }
 # option of a command of the core -> (the feature that does what it says, the function)
 HANDLERS = {
+    "new --from": ("compat13", "compat13.import_suite_command:new_from_folder"),
     "report --from-db": ("history", "history.results_store:stored_summaries"),
     "install --from": ("capsule", "capsule.install:install_from"),
     "report --site": ("site", "site.write:write_site"),
@@ -40,7 +42,13 @@ HANDLERS = {
 SCHEDULERS = {
     "slurm": "schedulers.slurm.jobs:SLURM",
 }
-FEATURES = frozenset(VERBS) | {feature for feature, _ in HANDLERS.values()}
+# name that a benchfile of another system assigns at module level -> (the feature that understands it, the module that reads it)
+BENCHFILES = {
+    "__pack__": ("compat13", "compat13.milabench13"),
+}
+# what people type for another program, as ours: a feature, and the module that knows
+SPELLINGS = (("compat13", "compat13.spellings"),)
+FEATURES = frozenset(VERBS) | {feature for feature, _ in (*HANDLERS.values(), *BENCHFILES.values(), *SPELLINGS)}
 
 
 def features_left_out() -> frozenset[str]:
@@ -60,21 +68,33 @@ def verbs_of(group: str) -> dict[str, str]:
     return {verb: line for verbs in added for verb, line in verbs.items()}
 
 
-def handler(option: str) -> Callable[..., Any]:
-    """Return the function that does what an option of the core says. Raises UsageError where its feature is left out."""
-    feature, reference = HANDLERS[option]
+def require(feature: str, what: str) -> None:
+    """Raise UsageError where a feature is left out that something needs."""
     if feature in features_left_out():
         from milabench.errors import UsageError
 
-        raise UsageError(f"{option} needs the feature {feature}, which MILABENCH_WITHOUT leaves out")
+        raise UsageError(f"{what} needs the feature {feature}, which MILABENCH_WITHOUT leaves out")
+
+
+def spellings() -> list[Any]:
+    """Return the modules that know what people type for other programs."""
+    without = features_left_out()
+    return [resolved(module) for feature, module in SPELLINGS if feature not in without]
+
+
+def handler(option: str) -> Callable[..., Any]:
+    """Return the function that does what an option of the core says. Raises UsageError where its feature is left out."""
+    feature, reference = HANDLERS[option]
+    require(feature, option)
     function = resolved(reference)
     assert callable(function)
     return function
 
 
 def resolved(reference: str) -> object:
-    """Import what a reference names."""
+    """Import what a reference names: something in a module, or a module."""
     import importlib
 
     module, _, name = reference.partition(":")
-    return getattr(importlib.import_module(f"milabench.{module}"), name)
+    imported = importlib.import_module(f"milabench.{module}")
+    return getattr(imported, name) if name else imported

@@ -34,6 +34,13 @@ def said(*words):
     return code, out.getvalue(), err.getvalue()
 
 base = ["--base", folder]
+there = os.path.join(folder, "there")
+WORDS = {
+    "install --from": ("install", "--from", there, *base),
+    "new --from": ("new", "mine", "--from", folder, "--into", there),
+    "report --from-db": ("report", "--from-db", *base),
+    "report --site": ("report", "--site", there, *base),
+}
 assert said("--help")[0] == 0
 code, page, _ = said("--help-all")
 verbs = [verb for group in seams.VERBS.get(feature, {}).values() for verb in group]
@@ -45,9 +52,7 @@ for verb in verbs:
     assert code == 2 and f"belongs to the feature {feature}" in err, err
 for option, (owner, _) in seams.HANDLERS.items():
     if owner == feature:
-        verb, flag = option.split()
-        words = [flag] if flag == "--from-db" else [flag, os.path.join(folder, "there")]
-        code, _, err = said(verb, *words, *base)
+        code, _, err = said(*WORDS[option])
         assert code == 2 and f"{option} needs the feature {feature}" in err, err
 """
 

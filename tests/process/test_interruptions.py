@@ -34,7 +34,7 @@ def test_an_event_loop_is_run_only_where_signals_are_held() -> None:
         if isinstance(node, ast.Attribute) and node.attr in ("run", "Runner", "new_event_loop", "run_until_complete")
         if isinstance(node.value, ast.Name) and node.value.id == "asyncio"
     }
-    # The child of compat/ is a program of its own, which runs what others wrote.
+    # The child of compat13/ is a program of its own, which runs what others wrote.
     assert found == {"interrupts.py", "child.py"}
 
 

@@ -24,7 +24,6 @@ MAY_IMPORT = {
     "facts": set(),
     "events": set(),
     "bench": {"config", "facts"},
-    "compat": {"bench", "config"},
     "plan": {"bench", "config", "facts"},
     "checks": {"events"},
     "analysis": {"events"},
@@ -40,8 +39,6 @@ for packages in MAY_IMPORT.values():
     packages.add("devices")
 MAY_IMPORT["devices"] = set()
 BELOW_WORKFLOW = set(MAY_IMPORT)
-# Reached by its name in bench/registry.py, and by nobody else.
-MAY_IMPORT["compat"] = {"bench", "config", "devices", "facts", "plan"}
 MAY_IMPORT["seams"] = set()
 MAY_IMPORT |= {"workflow": BELOW_WORKFLOW, "api": {*BELOW_WORKFLOW, "workflow"}, "cli": {*BELOW_WORKFLOW, "workflow"}}
 CORE = set(MAY_IMPORT)
@@ -73,14 +70,17 @@ USE_CASES = {
     "bench_command/measure_commands.py",
     "capsule/create.py",
     "capsule/install.py",
+    "compat13/import_suite.py",
+    "compat13/imported_files.py",
+    "compat13/milabench13.py",
     "driver/task_driver.py",
     "history/results_store.py",
     "images/image_recipes.py",
     "site/write.py",
     "timing_audit/experiment.py",
 }
-FOREIGN = ("compat/child.py", "compat/names/")  # a program of its own, and what foreign code imports in it
-DOING = {"execute", "schedulers", "display", "workflow", "cli", "api", "compat"}
+FOREIGN = ("compat13/child.py", "compat13/names/")  # a program of its own, and what foreign code imports in it
+DOING = {"execute", "schedulers", "display", "workflow", "cli", "api"}
 ONLY_HERE = {"omegaconf": {"config"}, "yaml": {"config"}, "asyncssh": {"execute"}, "rich": {"display", "cli"}}
 ONLY_HERE |= {
     "click": {"cli"},

@@ -1,21 +1,17 @@
-"""Benchfiles that are not ours: which module of compat/ understands them. The one place that knows of compat/."""
+"""Benchfiles that are not ours, and the modules that understand them, which features add."""
 
 from __future__ import annotations
 
 import ast
-import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Final, cast
 
+from milabench import seams
 from milabench.devices.regular_file import read_regular
 
 BENCHFILE = "benchfile.py"
-# The name that such a benchfile assigns at module level -> the module that reads it: `declared_in(folder)` returns its
-# benchmark; `read_together(folders)` prepares that for several; `placed(benches, context)` returns benchmarks with the
-# processes of a plan.
-FORMATS: Final[Mapping[str, str]] = {"__pack__": "milabench.compat.milabench13"}
 
 
 class EveryName(frozenset[str]):
@@ -34,7 +30,7 @@ def foreign_format(benchfile: Path) -> ModuleType | None:
         text = read_regular(benchfile).decode()
     except (OSError, UnicodeDecodeError):
         return None
-    if not any(name in text for name in FORMATS):
+    if not any(name in text for name in seams.BENCHFILES):
         return None
     try:
         statements = ast.parse(text).body
@@ -43,7 +39,7 @@ def foreign_format(benchfile: Path) -> ModuleType | None:
     for statement in statements:
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         for target in targets:
-            if isinstance(target, ast.Name) and target.id in FORMATS:
+            if isinstance(target, ast.Name) and target.id in seams.BENCHFILES:
                 return module_of(target.id)
     return None
 
@@ -63,5 +59,11 @@ def ask_together(folders: Iterable[Path]) -> bool:
 
 
 def module_of(name: str) -> ModuleType:
-    """Return the module that reads benchfiles in which this name is assigned."""
-    return importlib.import_module(FORMATS[name])
+    """Return the module that reads benchfiles in which this name is assigned. Raises UsageError where its feature is left out.
+
+    `declared_in(folder)` returns its benchmark; `read_together(folders)` prepares that for several; `placed(benches, context)`
+    returns benchmarks with the processes of a plan.
+    """
+    feature, module = seams.BENCHFILES[name]
+    seams.require(feature, f"a benchfile with {name}")
+    return cast("ModuleType", seams.resolved(module))

@@ -24,7 +24,6 @@ GROUPS = {
         "nodes": "Check the machines of a system",
         "init": "Copy the shipped suites and benchmarks, to edit them",
         "new": "Create a benchmark from a template",
-        "import-suite": "Turn benchmarks of milabench 1.3 into ours",
         "pin": "Write the lock files of benchmarks from their requirements",
         "dev": "Open a shell or run a command in a benchmark's environment",
         "completion": "Print the completion script of a shell",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from milabench import seams
+
 
 @click.command("new")
 @click.argument("name")
@@ -28,9 +30,7 @@ import click
 @click.option("--module", metavar="NAME", help="With --from: the program, a module started as `python -m` does.")
 def command(name: str, into: Path, release: str | None, script: str | None, module: str | None) -> None:
     """Create a benchmark from a template, which runs as it is, or around a published program, for you to edit."""
-    from milabench.cli.import_suite import echo_outcomes, first_verbs
     from milabench.errors import UsageError
-    from milabench.workflow.import_suite import import_folder
     from milabench.workflow.new_benchmark import create_benchmark, create_from_release
 
     if release is None:
@@ -42,11 +42,10 @@ def command(name: str, into: Path, release: str | None, script: str | None, modu
     elif Path(release).is_dir():
         if script or module:
             raise UsageError("--script and --module name a program of a release; a folder says itself what it starts")
-        outcomes = import_folder(name, into, Path(release))
         folder = into / name
-        echo_outcomes(outcomes, folder / "suite.yaml")
+        first = seams.handler("new --from")(name, into, Path(release))
         click.echo(f"created {folder}; try it:")
-        verbs = (*first_verbs(outcomes), "install", "prepare", "run")
+        verbs = (*first, "install", "prepare", "run")
     else:
         folder = create_from_release(name, into, release, script=script, module=module)
         click.echo(

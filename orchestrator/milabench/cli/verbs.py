@@ -9,7 +9,6 @@ import click
 from milabench import seams
 from milabench.cli.front_page import ABOUT, COMMANDS, HIDDEN, OPTIONS, REMOVED, front_page
 from milabench.cli.help import with_help, with_variables
-from milabench.cli.milabench13 import as_typed_here, typed_here
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -60,11 +59,13 @@ class VerbGroup(click.Group):
                 )
             near = difflib.get_close_matches(name, COMMANDS, n=2)
             hint = f"; did you mean {' or '.join(near)}?" if near else "; `milabench --help-all` lists them"
-            if former := typed_here(args):
-                hint = f"; {former}"
+            for known in seams.spellings():
+                hint = f"; {former}" if (former := known.typed_here(args)) else hint
             raise click.UsageError(f"no command '{name}'{hint}", ctx)
         verb, command, rest = super().resolve_command(ctx, args)
-        return verb, command, as_typed_here(verb or "", rest)
+        for known in seams.spellings():
+            rest = known.as_typed_here(verb or "", rest)
+        return verb, command, rest
 
     def get_help(self, ctx: click.Context) -> str:
         """Return the front page, as wide as click writes the help of a verb."""

@@ -151,7 +151,7 @@ def test_a_class_that_prepares_by_itself_does_so_on_another_machine_from_what_is
     steps = own.steps("plan prepare", PREPARES, ", num_machines: 2", system)
     scripts = {step["node"]: step["argv"][2] for step in steps}
     assert Path(scripts["here"]).is_file()
-    assert scripts["there"] == "/far/definitions/milabench-compat/child.py"
+    assert scripts["there"] == "/far/definitions/milabench-compat13/child.py"
 
 
 BROKEN = """\

@@ -25,7 +25,7 @@ _OF_OS = {"replace", "remove", "rmdir", "move"}
 EXCUSED = {
     "orchestrator/milabench/": {
         "execute/agent/": "runs on nodes, where nothing of milabench can be imported: its own folders and those of its run",
-        "compat/names/": "what foreign benchfiles of milabench 1.3 call, in a process of their own",
+        "compat13/names/": "what foreign benchfiles of milabench 1.3 call, in a process of their own",
         "events/removal.py": "is that module",
         "execute/allocation.py": "the empty folder above a request of its own",
         "workflow/garbage.py": "the empty folder of what was removed",

@@ -10,8 +10,8 @@ import click
 import pytest
 import yaml
 
-from milabench.cli.milabench13 import OPTIONS, VERBS, as_typed_here
 from milabench.cli.verbs import COMMANDS, verbs
+from milabench.compat13.spellings import OPTIONS, VERBS, as_typed_here
 from tests.commands import Said
 
 Milabench = Callable[..., Said]

@@ -1,6 +1,6 @@
 """What a benchmark of milabench 1.3 starts, recognised as data: the values of a benchfile of ours, and of its suite.
 
-Pure over the words that its class answered (compat/milabench13.py); whoever writes the files compares the
+Pure over the words that its class answered (compat13/milabench13.py); whoever writes the files compares the
 plans of both forms.
 """
 

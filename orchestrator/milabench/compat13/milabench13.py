@@ -17,7 +17,7 @@ from typing import Any, Final, cast, get_args
 
 from milabench.bench.api import COPY, RUNNER, ForeignBenchmark, StartedProcess, WorkingCopy
 from milabench.bench.load import folder_digest
-from milabench.compat.data_form import DataForm, NotRecognised, as_placed_here, data_form, why_a_class
+from milabench.compat13.data_form import DataForm, NotRecognised, as_placed_here, data_form, why_a_class
 from milabench.config.schema import BenchmarkConfig, ContainerConfig, Engine
 from milabench.config.show import plain_benchmark
 from milabench.config.source_map import WrittenFloat

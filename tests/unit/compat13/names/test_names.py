@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from milabench.compat.names.milabench.effects import ALLOWED
-from milabench.compat.names.milabench.fs import XPath
-from milabench.compat.names.milabench.merge import DELETE, merge
-from milabench.compat.names.milabench.system import DockerConfig, option, system_global
-from milabench.compat.names.milabench.utils import assemble_options, enumerate_rank, select_nodes
+from milabench.compat13.names.milabench.effects import ALLOWED
+from milabench.compat13.names.milabench.fs import XPath
+from milabench.compat13.names.milabench.merge import DELETE, merge
+from milabench.compat13.names.milabench.system import DockerConfig, option, system_global
+from milabench.compat13.names.milabench.utils import assemble_options, enumerate_rank, select_nodes
 from tests.structure import CONTROL_PLANE
 
-SOURCES = [CONTROL_PLANE / "compat" / "child.py", *sorted((CONTROL_PLANE / "compat" / "names").rglob("*.py"))]
+SOURCES = [CONTROL_PLANE / "compat13" / "child.py", *sorted((CONTROL_PLANE / "compat13" / "names").rglob("*.py"))]
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=[path.name for path in SOURCES])

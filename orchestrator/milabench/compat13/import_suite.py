@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from milabench.bench.registry import BENCHFILE, ask_together, foreign_format
+from milabench.compat13.imported_files import REQUIREMENTS, VOIRFILE, ImportedFolder, common_items, write_files
 from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import mapping_yaml
@@ -29,11 +30,10 @@ from milabench.plan.prepare import prepare_step
 from milabench.plan.step import replicate_steps
 from milabench.plan.venvs import UNPINNED
 from milabench.workflow.context import declared_options, resolve_benchmark, with_processes
-from milabench.workflow.imported_files import REQUIREMENTS, VOIRFILE, ImportedFolder, common_items, write_files
 from milabench.workflow.new_benchmark import NAME
 
 if TYPE_CHECKING:
-    from milabench.compat.data_form import DataForm
+    from milabench.compat13.data_form import DataForm
 
 ARCH: Final[Arch] = "cuda"
 _RUNNER: Final = "benchmate.run"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from milabench.workflow.import_suite import ImportedBenchmark
+    from milabench.compat13.import_suite import ImportedBenchmark
 
 
 @click.command("import-suite")
@@ -26,7 +26,7 @@ def command(source: Path, into: Path) -> None:
 
     From a suite with the folders that it names, or from a folder that is or holds benchmarks. Nothing there is changed.
     """
-    from milabench.workflow.import_suite import import_suite
+    from milabench.compat13.import_suite import import_suite
 
     outcomes = import_suite(source, into)
     echo_outcomes(outcomes, into / "suite.yaml")
@@ -35,6 +35,15 @@ def command(source: Path, into: Path) -> None:
     click.echo(f"created {into}; {'write its locks with our versions, and ' if pin else ''}see what it starts:")
     for verb in (*pin, "plan run"):
         click.echo(f"  milabench {verb} --config {suite}")
+
+
+def new_from_folder(name: str, into: Path, folder: Path) -> tuple[str, ...]:
+    """Create a benchmark from a folder of milabench 1.3, say what became of it, and return the verbs to begin with."""
+    from milabench.compat13.import_suite import import_folder
+
+    outcomes = import_folder(name, into, folder)
+    echo_outcomes(outcomes, into / name / "suite.yaml")
+    return first_verbs(outcomes)
 
 
 def first_verbs(outcomes: Sequence[ImportedBenchmark]) -> tuple[str, ...]:

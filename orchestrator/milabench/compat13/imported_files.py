@@ -19,7 +19,7 @@ from milabench.workflow.foreign_environments import ADDED, variants
 from milabench.workflow.requirement_files import included_files, read_requirements
 
 if TYPE_CHECKING:
-    from milabench.compat.data_form import DataForm
+    from milabench.compat13.data_form import DataForm
 
 SHARED: Final = "_milabench13"
 _EMPTY_VOIRFILE: Final = '"""The program reports by itself; with this file it is started by the runner."""\n'
