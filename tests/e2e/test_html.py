@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from milabench.cli.compare import command as compare
-from milabench.cli.offers import command as offers
+from milabench.cli.offer import command as offer_command
 from milabench.cli.report import command as report
 from tests import chromium
 from tests.drawn_runs import HOSTILE, NAMES, system
@@ -56,7 +56,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     offered, asked = make_offers(base / "tender", title=HOSTILE)
     found["offers"] = base / "offers.html"
     words = ["compare", offered, "--tender", asked, "-o", found["offers"]]
-    done = CliRunner().invoke(offers, [str(word) for word in words], standalone_mode=False)
+    done = CliRunner().invoke(offer_command, [str(word) for word in words], standalone_mode=False)
     assert done.exception is None, done.output
     return {**found, "index": site / "index.html", "history": site / "history-bert.html"}
 

@@ -132,7 +132,7 @@ def _score(request: CompareRequest, destination: Destination, wide: bool, tender
             raise UsageError(f"--{option} is of comparisons without --tender; leave one of the two out")
     if destination.is_workbook:
         raise UsageError(
-            "a workbook of offers is written by `milabench offers compare`; leave out --tender, or choose another format"
+            "a workbook of offers is written by `milabench offer compare`; leave out --tender, or choose another format"
         )
     names = [name for name in request.runs if isinstance(name, str)]
     scores = compare_by_tender(

@@ -20,7 +20,6 @@ GROUPS = {
         "config": "Show, explain or check the configuration of a suite",
         "install": "Install the environments and programs of benchmarks",
         "prepare": "Download or generate the data and models of benchmarks",
-        "gated": "List the weights and data that need accepted terms",
         "nodes": "Check the machines of a system",
         "init": "Copy the shipped suites and benchmarks, to edit them",
         "new": "Create a benchmark from a template",
@@ -49,8 +48,7 @@ GROUPS = {
         "report": "Report the results of runs",
         "compare": "Compare systems: which is faster, by how much, how surely",
         "accept": "Check a run against acceptance criteria",
-        "offers": "Compare all offers to a tender",
-        "offer": "Pack an offer to a tender, or verify one",
+        "offer": "Pack an offer to a tender, verify one, compare all",
         "tender": "Check a tender, explain every number of a score",
         "budget": "How many nodes match, what money buys, what fits in a power",
         "project": "Project measured nodes or devices to larger counts",
@@ -72,7 +70,11 @@ MAIN = (
 # What other programs call: neither listed nor completed.
 HIDDEN = {"job": "Carry out a share of a run, inside the job that was submitted for it"}
 # What answers with exit code 2, and says what there is instead.
-REMOVED = {"rehearse": "in a checkout of milabench, `python -m tests.rehearsal` tries a tender (docs/procurement.md)"}
+REMOVED = {
+    "gated": "`milabench list --gated` lists the weights and data that need accepted terms",
+    "offers": "`milabench offer compare` compares all offers to a tender",
+    "rehearse": "in a checkout of milabench, `python -m tests.rehearsal` tries a tender (docs/procurement.md)",
+}
 
 ABOUT = "Benchmarks for machine learning systems: install, prepare, run, report."
 OPTIONS = {

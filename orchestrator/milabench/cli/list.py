@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import click
 
 from milabench.bench.readme import stands_for
 from milabench.cli.options import json_option, suite_options, table_width, wide_option
+from milabench.errors import UsageError
 from milabench.execute.shims import shims_of
 from milabench.execute.sizes import size_text
 from milabench.shown import cut_text
@@ -19,7 +21,7 @@ from milabench.workflow.files import base_folder
 from milabench.workflow.options import SuiteOptions
 
 if TYPE_CHECKING:
-    from milabench.config.schema import BenchmarkConfig
+    from milabench.config.schema import BenchmarkConfig, Suite
 
 WIDTH = 100
 """Characters of a line where no terminal says how many it fits."""
@@ -32,10 +34,17 @@ _MIB = 2**20
 @click.option(
     "--references", is_flag=True, help="List the shipped reference results instead, which runs are held beside."
 )
+@click.option(
+    "--gated",
+    is_flag=True,
+    help="List those whose weights or data need accepted terms, where to accept them, and whether a token is there.",
+)
 @wide_option
 @json_option
-def command(options: SuiteOptions, references: bool, wide: bool, as_json: bool) -> None:
+def command(options: SuiteOptions, references: bool, gated: bool, wide: bool, as_json: bool) -> None:
     """List the benchmarks of the suite."""
+    if references and gated:
+        raise UsageError("--gated lists benchmarks, and --references results; leave one of the two out")
     if references:
         from milabench.workflow.report_inputs import shipped_references
 
@@ -49,6 +58,9 @@ def command(options: SuiteOptions, references: bool, wide: bool, as_json: bool) 
         return
     venvs = base_folder(options.base) / "venv"
     suite = read_suite_only(options)
+    if gated:
+        click.echo(gated_text(suite, options, table_width(wide), as_json=as_json))
+        return
     is_all_disabled = suite.benchmarks and not any(bench.enabled for bench in suite.benchmarks.values())
     if is_all_disabled and options.select is None and options.exclude is None:
         benches = tuple(suite.benchmarks.values())
@@ -93,6 +105,32 @@ def benchmarks_table(benches: Sequence[Mapping[str, Any]], width: int | None = N
     return "\n".join(
         [*lines, "", *textwrap.wrap(legend, width or WIDTH, break_long_words=False, break_on_hyphens=False)]
     )
+
+
+def gated_text(suite: Suite, options: SuiteOptions, width: int | None, *, as_json: bool) -> str:
+    """Return the benchmarks that need accepted terms, as a table or as JSON, and whether a token is there."""
+    from milabench.report.text_table import text_table
+    from milabench.workflow.gated import HOW, gated_benches, token_place
+
+    # Without a selection also those that are not enabled: what must be accepted keeps them from being so.
+    is_selected = options.select or options.exclude
+    found = gated_benches(selected_benchmarks(suite, options) if is_selected else suite.benchmarks.values())
+    disabled = {name for name, bench in suite.benchmarks.items() if not bench.enabled}
+    token = token_place(os.environ)
+    if as_json:
+        entries = [{**gated.to_json(), "enabled": gated.bench not in disabled} for gated in found]
+        return json.dumps({"schema": 1, "token": token or None, "gated": entries}, indent=1)
+    if not found:
+        return "no benchmark of this selection needs accepted terms"
+    marks = {name: f"{name} (not enabled)" for name in disabled}
+    rows = [
+        [marks.get(gated.bench, gated.bench), gated.terms.repository, gated.terms.revision, gated.terms.page]
+        for gated in found
+    ]
+    lines = text_table(
+        ["benchmark", "repository", "revision", "terms"], rows, [True] * 4, spare=("revision",), width=width
+    )
+    return "\n".join([*lines, "", f"token: {f'there, by {token}' if token else f'none; {HOW}'}"])
 
 
 def _disk(mib: int | None) -> str:

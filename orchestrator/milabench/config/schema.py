@@ -303,7 +303,7 @@ class BenchmarkConfig:
     )
     describe: DescribeConfig = key("What the page of the suite says of it.", default=DescribeConfig(), compare=False)
     gated: GatedConfig | None = key(
-        "Weights or data whose terms must have been accepted; `milabench gated` lists them.", default=None
+        "Weights or data whose terms must have been accepted; `milabench list --gated` lists them.", default=None
     )
     max_duration: Seconds = key("Time limit of a step in seconds; of a sweep, for each of its points.", default=600)
     max_silence: Seconds | None = key("Seconds without record or output after which a step has failed.", default=None)

@@ -22,7 +22,7 @@ class Gated:
     terms: GatedConfig
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `milabench gated --json` has it."""
+        """Return it as `milabench list --gated --json` has it."""
         return {
             "bench": self.bench,
             "repository": self.terms.repository,

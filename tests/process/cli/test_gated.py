@@ -37,25 +37,25 @@ def test_what_is_gated_is_listed_with_its_terms_and_no_token_is_shown(
     milabench: Callable[..., Said], suite: Path, tmp_path: Path
 ) -> None:
     nobody = {"HOME": str(tmp_path), "HF_TOKEN": ""}
-    said = milabench("gated", "--config", str(suite), **nobody)
+    said = milabench("list", "--gated", "--config", str(suite), **nobody)
     assert said.code == 0
     for part in ("locked", "owner/model", COMMIT, "https://huggingface.co/owner/model", "token: none"):
         assert part in said.out
     assert "free" not in said.out
-    said = milabench("gated", "--config", str(suite), **{**nobody, "HF_TOKEN": "hf_sesame"})
+    said = milabench("list", "--gated", "--config", str(suite), **{**nobody, "HF_TOKEN": "hf_sesame"})
     assert "token: there, by HF_TOKEN" in said.out
     (tmp_path / "hub").mkdir()
     (tmp_path / "hub" / "token").write_text("hf_sesame")
-    said = milabench("gated", "--config", str(suite), "--json", **nobody, HF_HOME=str(tmp_path / "hub"))
+    said = milabench("list", "--gated", "--config", str(suite), "--json", **nobody, HF_HOME=str(tmp_path / "hub"))
     assert json.loads(said.out)["token"] == str(tmp_path / "hub" / "token")
     assert "sesame" not in said.out + said.err
-    assert "no benchmark" in milabench("gated", "--config", str(suite), "--select", "free", **nobody).out
+    assert "no benchmark" in milabench("list", "--gated", "--config", str(suite), "--select", "free", **nobody).out
 
 
 def test_those_that_are_not_enabled_are_listed_too(milabench: Callable[..., Said], suite: Path) -> None:
     suite.write_text(suite.read_text().replace("definition: locked,", "definition: locked, enabled: false,"))
-    assert "locked (not enabled)" in milabench("gated", "--config", str(suite)).out
-    (row,) = json.loads(milabench("gated", "--config", str(suite), "--json").out)["gated"]
+    assert "locked (not enabled)" in milabench("list", "--gated", "--config", str(suite)).out
+    (row,) = json.loads(milabench("list", "--gated", "--config", str(suite), "--json").out)["gated"]
     assert row["enabled"] is False
 
 

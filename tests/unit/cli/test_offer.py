@@ -458,7 +458,6 @@ def test_a_budget_question_says_what_is_not_the_tenders_suite(offered: Offered, 
 def test_an_archive_for_another_text_of_the_tender_is_said_wherever_it_is_read(
     offered: Offered, tmp_path: Path
 ) -> None:
-    from milabench.cli import offers
 
     archive, tender = offered()
     tender.write_text(f"# later\n{tender.read_text()}")
@@ -467,7 +466,7 @@ def test_an_archive_for_another_text_of_the_tender_is_said_wherever_it_is_read(
     said = "was made for another text of the tender"
     assert said in told(archive, "--tender", tender).stderr
     table = CliRunner().invoke(
-        offers.command, ["compare", str(tmp_path / "offers"), "--tender", str(tender)], standalone_mode=False
+        offer.command, ["compare", str(tmp_path / "offers"), "--tender", str(tender)], standalone_mode=False
     )
     assert said in table.stderr
 

@@ -1,4 +1,4 @@
-"""`offers compare`: four offers, on a page and in a workbook whose formulas come to the same numbers."""
+"""`offer compare`: four offers, on a page and in a workbook whose formulas come to the same numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from milabench.cli import compare, offer, offers
+from milabench.cli import compare, offer
 from milabench.errors import MilabenchError, NothingSelected, RecordError, UsageError
 from milabench.procurement.scores import METRICS
 from milabench.workflow.offers import create_offer
@@ -31,7 +31,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def shown(four: tuple[Path, Path], *more: object) -> Result:
-    return ran(offers.command, "compare", four[0], "--tender", four[1], *more)
+    return ran(offer.command, "compare", four[0], "--tender", four[1], *more)
 
 
 def test_scores_costs_and_verdicts_of_all_offers(four: tuple[Path, Path]) -> None:
@@ -116,7 +116,7 @@ def test_where_no_offer_is_admissible_the_exit_code_says_so(four: tuple[Path, Pa
     strict.write_text(yaml.safe_dump(asked))
     (tmp_path / "offers").mkdir()
     (tmp_path / "offers" / "A.zip").write_bytes((four[0] / "A.zip").read_bytes())
-    result = ran(offers.command, "compare", tmp_path / "offers", "--tender", strict)
+    result = ran(offer.command, "compare", tmp_path / "offers", "--tender", strict)
     assert result.return_value == 1
     assert "No offer is admissible." in result.stdout
 
@@ -127,7 +127,7 @@ def test_a_suspect_figure_is_marked_in_the_workbook(four: tuple[Path, Path], tmp
     declared = offer_file(tmp_path / "E", "E", {bench: {"run": str(run)} for bench in ("bert", "llama")}, nodes=640)
     (tmp_path / "offers").mkdir()
     create_offer(four[1], declared, tmp_path / "offers" / "E.zip", None)
-    ran(offers.command, "compare", tmp_path / "offers", "--tender", four[1], "-o", target)
+    ran(offer.command, "compare", tmp_path / "offers", "--tender", four[1], "-o", target)
     book = Book(target).formulas
     marked = [cell.value for cell in book["offers"][2]].index("suspect figures") + 1
     assert book["offers"].cell(3, marked).value == "bert"
@@ -225,7 +225,7 @@ def test_an_altered_offer_is_not_admissible_and_decides_nothing(four: tuple[Path
     (tmp_path / "offers" / "B.zip").write_bytes((four[0] / "B.zip").read_bytes())
     unaltered = json.loads(shown(four, "--json").stdout)["tender"]["systems"]
     assert [each["verdict"] for each in unaltered] == [None, "SLOWER", "SLOWER", "SLOWER"]
-    result = ran(offers.command, "compare", tmp_path / "offers", "--tender", four[1], "--json")
+    result = ran(offer.command, "compare", tmp_path / "offers", "--tender", four[1], "--json")
     assert result.return_value == 6
     whole, altered = json.loads(result.stdout)["tender"]["systems"]
     assert (whole["admissible"], altered["admissible"]) == (True, False)
@@ -240,11 +240,11 @@ def test_an_offer_that_no_allowed_signer_signed_is_refused_and_not_called_altere
     (tmp_path / "offers" / "A.zip").write_bytes((four[0] / "A.zip").read_bytes())
     (tmp_path / "signers").write_text("")
     words = ("--tender", four[1], "--allowed-signers", tmp_path / "signers")
-    result = ran(offers.command, "compare", tmp_path / "offers", *words)
+    result = ran(offer.command, "compare", tmp_path / "offers", *words)
     assert result.return_value == 6
     assert "altered, or by none of the allowed signers\n  A A-1000: it is not signed\n" in result.stdout
     assert "modified" not in result.stdout
-    answer = json.loads(ran(offers.command, "compare", tmp_path / "offers", *words, "--json").stdout)
+    answer = json.loads(ran(offer.command, "compare", tmp_path / "offers", *words, "--json").stdout)
     (side,), (system,) = answer["offers"], answer["tender"]["systems"]
     assert (side["verdict"], system["admissible"]) == ("UNTRUSTED", False)
     assert system["doubts"] == ["its archive is by none of the allowed signers"]
@@ -252,7 +252,7 @@ def test_an_offer_that_no_allowed_signer_signed_is_refused_and_not_called_altere
 
 def test_an_altered_offer_is_shown_as_such(four: tuple[Path, Path], tmp_path: Path) -> None:
     with_lower_price(four[0] / "A.zip", tmp_path / "offers" / "A.zip")
-    result = ran(offers.command, "compare", tmp_path / "offers", "--tender", four[1], "--json")
+    result = ran(offer.command, "compare", tmp_path / "offers", "--tender", four[1], "--json")
     assert result.return_value == 6
     (side,) = json.loads(result.stdout)["offers"]
     assert side["verdict"] == "ALTERED" and side["altered"] == ["changed: offer.yaml"]
@@ -280,7 +280,7 @@ def test_an_offer_in_another_currency_fails_and_does_not_hide_the_others(
         folder / "b.zip",
     )
     (folder / "a.zip").write_bytes((four[0] / "A.zip").read_bytes())
-    result = ran(offers.command, "compare", folder, "--tender", four[1], "--json")
+    result = ran(offer.command, "compare", folder, "--tender", four[1], "--json")
     value = json.loads(result.stdout)
     assert result.return_value == 7
     a, b = value["tender"]["systems"]
@@ -301,20 +301,20 @@ def test_an_archive_that_cannot_be_read_does_not_hide_the_others(four: tuple[Pat
     (folder / "a whole.zip").write_bytes(content)
     (folder / "cut.zip").write_bytes(content[: len(content) // 2])
     (folder / "empty.zip").write_bytes(b"")
-    result = ran(offers.command, "compare", folder, "--tender", four[1], "--json")
+    result = ran(offer.command, "compare", folder, "--tender", four[1], "--json")
     value = json.loads(result.stdout)
     assert result.return_value == 6
     assert [each["name"] for each in value["offers"]] == ["B B-1000"]
     assert [each["file"] for each in value["unreadable"]] == ["cut.zip", "empty.zip"]
     assert all(each["why"].startswith("not a readable zip file") for each in value["unreadable"])
-    page = ran(offers.command, "compare", folder, "--tender", four[1]).stdout
+    page = ran(offer.command, "compare", folder, "--tender", four[1]).stdout
     assert "cannot be read, and not compared\n  cut.zip: not a readable zip file" in page
-    ran(offers.command, "compare", folder, "--tender", four[1], "-o", tmp_path / "x.xlsx")
+    ran(offer.command, "compare", folder, "--tender", four[1], "-o", tmp_path / "x.xlsx")
     book = Book(tmp_path / "x.xlsx")
     assert [book.formulas["offers"].cell(row, 1).value for row in (3, 4, 5)] == ["B B-1000", "cut.zip", "empty.zip"]
     (folder / "a whole.zip").unlink()
     with pytest.raises(RecordError, match=r"empty\.zip: not a readable zip file"):
-        ran(offers.command, "compare", folder, "--tender", four[1])
+        ran(offer.command, "compare", folder, "--tender", four[1])
 
 
 def test_bad_input_is_one_line(four: tuple[Path, Path], tmp_path: Path) -> None:
@@ -329,4 +329,4 @@ def test_bad_input_is_one_line(four: tuple[Path, Path], tmp_path: Path) -> None:
     )
     for error, words, said in cases:
         with pytest.raises(error, match=said):
-            ran(offers.command, "compare", *words)
+            ran(offer.command, "compare", *words)

@@ -76,7 +76,7 @@ def test_a_comparison_is_a_workbook_of_its_numbers(tmp_path: Path) -> None:
     ]
     assert "(index)" in {row["bench"] for row in rows} and all(isinstance(row["ratio"], float) for row in rows[-1:])
     done = CliRunner().invoke(compare, [old, new, "--tender", "t.yaml", "-o", str(target)], standalone_mode=False)
-    assert "`milabench offers compare`" in str(done.exception)
+    assert "`milabench offer compare`" in str(done.exception)
 
 
 @pytest.mark.parametrize(
