@@ -34,7 +34,8 @@ help:
 
 # How many tests of processes run at once, beside those of units and of benchmate; more than there are cores, for they wait.
 AT_ONCE ?= 3
-# The slow tests make their own load; the files share nothing. E2E="e2e and not long" leaves the slowest out.
+# The slow tests make their own load; the files share nothing. E2E="e2e and not long" leaves the slowest out, and the slow tests of
+# `make test` with all their examples.
 E2E_AT_ONCE ?= 2
 E2E ?= e2e or slow
 # RETRY=1 runs up to three tests that failed once more, alone: real processes on a busy machine. What fails twice has failed.
@@ -121,7 +122,8 @@ fmt: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 e2e: $(VENV)/.dev
-	ALL_EXAMPLES=1 $(RUN_PARTS) benchmate "-q -n $(E2E_AT_ONCE) --dist worksteal -m slow" . "-q -n $(E2E_AT_ONCE) --dist loadfile --durations=10 -m '$(E2E)'"
+	ALL_EXAMPLES=1 $(RUN_PARTS) $(if $(findstring or slow,$(E2E)),benchmate "-q -n $(E2E_AT_ONCE) --dist worksteal -m slow") \
+		. "-q -n $(E2E_AT_ONCE) --dist loadfile --durations=10 -m '$(E2E)'"
 
 # What it found is in $(BASE)/suite-health.json; `python tests/suite_health.py write FILE...` puts it into docs/suite.md.
 SHARD ?= 1/1

@@ -16,8 +16,10 @@ from tests.gpu.parts import PARTS
 from tests.gpu.runner import PART_S, probe
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(PART_S + 60)]
-TRIED = {3: "quickstart-flops,quickstart-digits,launch", 4: "flops,convnext-bf16"}
-"""Of the benchmarks, those that are tried without an accelerator; the others are run by other tests, at size tiny."""
+TRIED = {2: "busy,elsewhere,throttle", 3: "quickstart-flops,quickstart-digits,launch", 4: "flops,convnext-bf16"}
+"""Of a part's programs, those that are tried without an accelerator. The checks and benchmarks of the others are run by other
+tests: tests/unit/checks, tests/process/cli/test_size.py, the quickstart's at size tiny.
+"""
 
 
 def run(part: int, folder: Path, *words: str) -> tuple[int, dict[str, Any], list[dict[str, Any]]]:
@@ -30,11 +32,14 @@ def run(part: int, folder: Path, *words: str) -> tuple[int, dict[str, Any], list
     return done.returncode, head, programs
 
 
-@pytest.mark.parametrize("part", sorted(PARTS))
-def test_without_an_accelerator_a_part_shows_what_a_simulated_one_can(part: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "only"),
+    [*((part, TRIED.get(part, "")) for part in sorted(PARTS)), pytest.param(2, "", marks=pytest.mark.long)],
+)
+def test_without_an_accelerator_a_part_shows_what_a_simulated_one_can(part: int, only: str, tmp_path: Path) -> None:
     if not probe().is_simulated:
         pytest.skip("there is an accelerator: the test below runs the part on it")
-    code, head, programs = run(part, tmp_path, *(["--only", TRIED[part]] if part in TRIED else []))
+    code, head, programs = run(part, tmp_path, *(["--only", only] if only else []))
     failed = {found["program"]: found["reason"] for found in programs if found["outcome"] == "failed"}
     assert (code, failed) == (0, {}), (tmp_path / f"part{part}.log").read_text()
     assert head["simulated"]

@@ -80,7 +80,10 @@ def share(found: Rehearsal, group: str, name: str) -> float:
     [
         (5, 0.01, "ssi"),
         (4, 0.03, "index"),
-        *(pytest.param(*case, marks=pytest.mark.e2e) for case in ((5, 0.01, "index"), (4, 0.03, "ssi"))),
+        *(
+            pytest.param(*case, marks=[pytest.mark.e2e, pytest.mark.long])
+            for case in ((5, 0.01, "index"), (4, 0.03, "ssi"))
+        ),
     ],
 )
 def test_the_stated_confidence_is_kept_within_two_points(metric: str, launches: int, cv: float) -> None:

@@ -41,6 +41,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 
 
 @pytest.mark.e2e
+@pytest.mark.long
 def test_outliers_names_the_slow_node(fleet: Cluster, tmp_path: Path) -> None:
     (tmp_path / "paced.py").write_text(PACED)
     user = User(tmp_path)

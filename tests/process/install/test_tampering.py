@@ -66,7 +66,7 @@ def refused(place: Place, spec: VenvSpec, outcome: Installed) -> str:
     return outcome.why
 
 
-@pytest.fixture(params=["uv", pytest.param("pip", marks=pytest.mark.e2e)])
+@pytest.fixture(params=["uv", pytest.param("pip", marks=[pytest.mark.e2e, pytest.mark.long])])
 def changes(request: pytest.FixtureRequest) -> dict[str, object]:
     """Which program installs."""
     return {} if request.param == "uv" else {"uv": None}
