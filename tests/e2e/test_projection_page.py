@@ -63,7 +63,7 @@ def test_the_law_and_its_band_reach_beyond_what_was_measured(shown: chromium.Pag
     assert first < shown.run(BORDER) < last - 100
     assert shown.run("getComputedStyle(document.querySelector('path.band-of-law')).fill") != "none"
     laws = shown.run("[...document.querySelectorAll('path.law')].map((each) => each.textContent)")
-    assert laws == ["ideal", "amdahl", "usl", "logarithmic"]
+    assert laws == ["ideal", "amdahl", "usl"]
 
 
 def test_projected_rows_are_marked_and_in_no_table_with_measured_ones(shown: chromium.Page) -> None:

@@ -17,7 +17,7 @@ interval. A parameter at its bound: no interval either, for the derivation suppo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -65,34 +65,23 @@ def universal_scalability(parameters: Mapping[str, float], count: float) -> tupl
     return value, slopes
 
 
-def logarithmic(parameters: Mapping[str, float], count: float) -> tuple[float, Mapping[str, float]] | None:
-    """Return alpha + beta log2 N and its derivatives: what a tree of messages adds to a time."""
-    log = math.log2(count)
-    return parameters["alpha"] + parameters["beta"] * log, {"alpha": 1.0, "beta": log}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingLaw:
-    """A row of `LAWS`: the formula, its parameters, and which of them are not below zero."""
+    """A row of `LAWS`: the formula of `universal_scalability` with these parameters, and which of them are not below zero."""
 
     formula: str
     parameters: tuple[str, ...]
     bounded: tuple[str, ...] = ()
-    evaluate: Callable[[Mapping[str, float], float], tuple[float, Mapping[str, float]] | None]
 
 
 LAWS: Mapping[str, ScalingLaw] = {
-    "ideal": ScalingLaw(formula="g N", parameters=("g",), evaluate=universal_scalability),
-    "amdahl": ScalingLaw(
-        formula="g N / (1 + a (N - 1))", parameters=("a", "g"), bounded=("a",), evaluate=universal_scalability
-    ),
+    "ideal": ScalingLaw(formula="g N", parameters=("g",)),
+    "amdahl": ScalingLaw(formula="g N / (1 + a (N - 1))", parameters=("a", "g"), bounded=("a",)),
     "usl": ScalingLaw(
         formula="g N / (1 + a (N - 1) + b N (N - 1))",
         parameters=("a", "b", "g"),
         bounded=("a", "b"),
-        evaluate=universal_scalability,
     ),
-    "logarithmic": ScalingLaw(formula="alpha + beta log2 N", parameters=("alpha", "beta"), evaluate=logarithmic),
 }
 
 
@@ -194,7 +183,7 @@ class ScalingFit:
 
 
 def _evaluate(law: str, parameters: Mapping[str, float], count: float) -> tuple[float, Mapping[str, float]]:
-    point = LAWS[law].evaluate(parameters, count)
+    point = universal_scalability(parameters, count)
     if point is None:
         raise UsageError(f"the fit of {law} has no value at {count:g}")
     return point
@@ -278,7 +267,7 @@ def _fit_free(
     counts, values = [point.count for point in points], [point.value for point in points]
 
     def curve(parameters: Vector, count: float) -> tuple[float, Vector] | None:
-        point = LAWS[law].evaluate(dict(zip(free, parameters, strict=True)), count)
+        point = universal_scalability(dict(zip(free, parameters, strict=True)), count)
         return None if point is None else (point[0], tuple(point[1][name] for name in free))
 
     start = _start(free, counts, values)
@@ -310,9 +299,7 @@ def _fit_free(
 
 
 def _start(free: tuple[str, ...], counts: Sequence[float], values: Sequence[float]) -> Vector:
-    """Return where the search begins: for the laws of contention at that of the first count, for a line anywhere."""
-    if "g" not in free:
-        return (0.0,) * len(free)
+    """Return where the search begins: at the contention of the first count."""
     first = values[0] / counts[0]
     # The share lost at the largest count, in equal parts to contention and coherence.
     lost = max(0.01, first * counts[-1] / values[-1] - 1) / (len(free) - 1 or 1)

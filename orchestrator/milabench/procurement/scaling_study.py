@@ -19,7 +19,6 @@ from milabench.errors import NothingSelected, UsageError
 from milabench.events.values import as_mapping, whole
 from milabench.procurement.projection import (
     FURTHEST,
-    LAWS,
     ChosenFit,
     CountPoint,
     HeldOut,
@@ -103,7 +102,7 @@ class BenchScaling:
         return tuple(each.law for each in self.chosen.candidates if each.fit is None or each.fit.freedom < 1)
 
     def efficiency(self, measured: MeasuredCount) -> float | None:
-        """Return the value over that of the smallest count, for each node or device; None of a time that grows."""
+        """Return the value over that of the smallest count, for each node or device; None where no direction is known."""
         first = self.measured[0]
         is_throughput = self.direction == "higher" or first.is_inverse
         return measured.value / first.value * first.count / measured.count if is_throughput else None
@@ -180,23 +179,20 @@ def _bench_scaling(
     for run in with_it:
         by_count.setdefault(_count(run, name, counted), []).append(run)
     measured, left_out = _measured(name, by_count, counted, across=across)
-    if len(measured) < 2:
-        also = "".join(f"; not at {_counted(count, counted)}: {why}" for count, why in left_out)
-        if not measured:
-            return f"it has no number{also}"
-        one = _counted(measured[0].count, counted)
-        return f"one measured count ({one}) says nothing about scaling; measure at another one{also}"
+    if why_not := _why_no_law(measured, left_out, counted):
+        return why_not
     if counted == "nodes" and (unlike := _unlike_nodes(name, [run for m in measured for run in by_count[m.count]])):
         return unlike
     first = measured[0].side
-    measured, laws = _what_scales(measured)
+    if first.direction == "lower":
+        measured = tuple(replace(each, is_inverse=True) for each in measured)
     points = [CountPoint(count=each.count, values=each.values) for each in measured]
     try:
-        chosen = choose_law(points, laws)
+        chosen = choose_law(points)
     except UsageError as error:
         return str(error)
     projected = _projected(name, chosen, to or _default_targets(measured[-1].count, bound), bound)
-    held_out, why_not = _back_tested(points, laws)
+    held_out, why_not = _back_tested(points)
     return BenchScaling(
         bench=name,
         of=counted,
@@ -211,16 +207,17 @@ def _bench_scaling(
     )
 
 
-def _what_scales(measured: tuple[MeasuredCount, ...]) -> tuple[tuple[MeasuredCount, ...], tuple[str, ...]]:
-    """Return the counts with the value that scales, and the laws that it may have.
-
-    The laws are of throughput, which a time that falls has one over it; a time that grows has that of messages along a tree.
-    """
-    if measured[0].side.direction != "lower":
-        return measured, tuple(LAWS)
-    if measured[-1].value < measured[0].value:
-        return tuple(replace(each, is_inverse=True) for each in measured), tuple(LAWS)
-    return measured, ("logarithmic",)
+def _why_no_law(measured: Sequence[MeasuredCount], left_out: Sequence[tuple[int, str]], of: Counted) -> str:
+    """Return why no law goes through these counts; empty where one may."""
+    also = "".join(f"; not at {_counted(count, of)}: {why}" for count, why in left_out)
+    if not measured:
+        return f"it has no number{also}"
+    if len(measured) < 2:
+        one = _counted(measured[0].count, of)
+        return f"one measured count ({one}) says nothing about scaling; measure at another one{also}"
+    if measured[0].side.direction == "lower" and measured[-1].value >= measured[0].value:
+        return f"it is a time that grows with {of}: the laws are of throughput, and of times that fall"
+    return ""
 
 
 def _unlike_nodes(name: str, runs: Sequence[System]) -> str:
@@ -317,12 +314,12 @@ def _kind(summary: Summary) -> str:
     return ", ".join(sorted(devices or processors))
 
 
-def _back_tested(points: Sequence[CountPoint], laws: Sequence[str]) -> tuple[HeldOut | None, str]:
+def _back_tested(points: Sequence[CountPoint]) -> tuple[HeldOut | None, str]:
     """Return what the counts below the largest project to it, or why that cannot be tried."""
     if len(points) < 3:
         return None, "two measured counts: without the larger one, nothing says how it scales"
     try:
-        (held_out,) = back_test(points, 1, laws)
+        (held_out,) = back_test(points, 1)
     except UsageError as error:
         return None, str(error)
     return held_out, ""

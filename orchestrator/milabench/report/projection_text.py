@@ -13,7 +13,7 @@ from milabench.report.labels import format_number
 
 APART = "projected, measured by nobody"
 """What the title of every table of projected values says."""
-_PARAMETERS = {"a": "contention a", "b": "coherence b", "g": "value of one g", "alpha": "alpha", "beta": "beta"}
+_PARAMETERS = {"a": "contention a", "b": "coherence b", "g": "value of one g"}
 
 
 def projection_document(study: ScalingStudy) -> Document:

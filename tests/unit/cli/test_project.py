@@ -50,7 +50,7 @@ def only(invoke: Invoke, *argv: str | Path) -> Any:
 def test_the_law_behind_the_runs_is_chosen_and_its_projection_holds_the_truth(invoke: Invoke, runs: list[str]) -> None:
     bench = only(invoke, *runs, "--to", "128,32")
     standing = {law["law"]: law["standing"] for law in bench["laws"]}
-    assert standing == {"ideal": "ruled out", "amdahl": "ruled out", "usl": "chosen", "logarithmic": "ruled out"}
+    assert standing == {"ideal": "ruled out", "amdahl": "ruled out", "usl": "chosen"}
     assert [(row["count"], row["law"]) for row in bench["projected"]] == [(32, "usl"), (128, "usl")]
     for row in bench["projected"]:
         low, high = row["prediction_interval"]
@@ -193,15 +193,9 @@ def timed(base: Path, seconds: Callable[[int], float]) -> list[str]:
     return paths
 
 
-def test_a_time_that_grows_has_the_law_of_messages_alone(tmp_path: Path, invoke: Invoke) -> None:
-    bench = only(invoke, *timed(tmp_path, lambda count: 2.0 + 0.5 * math.log2(count)))
-    assert ([law["law"] for law in bench["laws"]], bench["units"], bench["direction"]) == (
-        ["logarithmic"],
-        "s",
-        "lower",
-    )
-    assert bench["projected"][0]["projected_value"] == pytest.approx(4.5, rel=0.01)
-    assert {row["efficiency"] for row in bench["measured"]} == {None}
+def test_a_time_that_grows_is_not_projected(tmp_path: Path, invoke: Invoke) -> None:
+    with pytest.raises(NothingSelected, match="job: it is a time that grows with nodes: the laws are of throughput"):
+        only(invoke, *timed(tmp_path, lambda count: 2.0 + 0.5 * math.log2(count)))
 
 
 def test_of_a_time_that_falls_one_over_it_is_what_scales(tmp_path: Path, invoke: Invoke) -> None:
@@ -319,7 +313,7 @@ def test_a_row_of_the_page_is_marked_and_apart(invoke: Invoke, runs: list[str]) 
     apart = page[page.index('<div class="projected">') :]
     assert [apart.count(f"</span> {count}</span>") for count in (32, 64, 128)] == [1, 1, 1]
     assert page.count('class="dots point e"') == len(COUNTS), "only measured values are points"
-    assert page.count("band-of-law") == 1 and page.count('class="line law') == 4
+    assert page.count("band-of-law") == 1 and page.count('class="line law') == 3
 
 
 def test_two_counts_project_without_an_interval_and_say_why(invoke: Invoke, runs: list[str]) -> None:
@@ -329,4 +323,4 @@ def test_two_counts_project_without_an_interval_and_say_why(invoke: Invoke, runs
     }
     page = invoke(project.command, *runs[:2], "--format", "html").stdout
     assert "two measured counts settle no law but ideal" in page and "band-of-law" not in page
-    assert "2 counts neither choose nor rule out amdahl, usl, logarithmic" in page
+    assert "2 counts neither choose nor rule out amdahl, usl" in page

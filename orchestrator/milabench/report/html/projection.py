@@ -16,7 +16,7 @@ from milabench.report.labels import format_number
 
 _STEPS = 80  # of a curve
 _MOST_REACH = 1.6  # times the largest value: the axis ends there, however wide the band is
-_MARKS = dict(zip(LAWS, "abcd", strict=True))
+_MARKS = dict(zip(LAWS, "abc", strict=True))
 _POINTS = "e"
 
 
