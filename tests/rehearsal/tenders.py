@@ -145,7 +145,7 @@ def rehearse(
                 name=entry.bid.name,
                 ratio=ratio,
                 score=None if entry.score is None else entry.score.value.value,
-                breaks_rule=not entry.keeps_rule,
+                breaks_rule=entry.score is None or not entry.score.is_admissible,
                 won=Observed(name=entry.bid.name, hits=wins[entry.bid.name], trials=plan.tenders),
             )
             for entry, ratio in zip(truth.bids, plan.ratios, strict=True)
@@ -309,7 +309,7 @@ class _Room:
         marks = {
             at: entry.score.value.value
             for at, entry in enumerate(scores.bids)
-            if entry.score is not None and entry.keeps_rule
+            if entry.score is not None and entry.score.is_admissible
         }
         return max(marks, key=marks.__getitem__) if marks else None
 

@@ -193,11 +193,6 @@ class ScoredBid:
         return self.admissible != "no"
 
     @property
-    def keeps_rule(self) -> bool:
-        """Whether it has a score and breaks no rule of the metric, whatever it costs and the tender asks for."""
-        return self.score is not None and self.score.is_admissible
-
-    @property
     def tiers(self) -> Mapping[Tier, tuple[str, ...]]:
         """The benchmarks in the score by tier."""
         tiers: dict[Tier, tuple[str, ...]] = {}
