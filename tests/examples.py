@@ -14,6 +14,8 @@ from hypothesis import settings
 ALL = bool(os.environ.get("ALL_EXAMPLES"))
 PART = 5  # one example in so many, where not all run
 LEAST = 30
+ONLY_ALL = (pytest.mark.e2e, pytest.mark.long)
+"""The marks of a case whose claim another case shows in `make test`: the whole of `make e2e` runs it, CI does not."""
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from milabench.seams import FEATURES
+from tests import structure
 from tests.structure import circles
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,9 +101,16 @@ def modules() -> Iterator[tuple[str, Path]]:
 MODULES = list(modules())
 
 
+PARSED = {module.path: module for module in structure.modules(structure.CONTROL_PLANE).values()}
+
+
 @functools.cache
 def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
+    return PARSED[path].tree if path in PARSED else ast.parse(path.read_text(), str(path))
+
+
+def _name_of(called: ast.expr) -> str:
+    return getattr(called, "attr", getattr(called, "id", ""))
 
 
 @functools.cache  # every test asks of every module
@@ -113,7 +121,7 @@ def imports(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and _name_of(node.func).endswith("import_module"):
             found |= {
                 each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
             }

@@ -19,6 +19,7 @@ from milabench.acceptance.evaluate import evaluate_criteria
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import BenchSummary
 from milabench.events.model import Config, Data, Event
+from tests.examples import thinned
 from tests.recorded_run import Recorded, record
 
 S = 10**9
@@ -113,12 +114,11 @@ def test_a_process_that_stood_still_has_its_calm_rate_in_the_interval(tmp_path: 
 @pytest.mark.slow
 def test_more_launches_of_noise_are_not_less_precise(tmp_path: Path) -> None:
     """One of ten launches was called unsteady in 14 to 86 % of benchmarks."""
-    runs = [
-        [launch(noise(310, 0.1, seed=100 * trial + n, correlation=0.9))[0] for n in range(10)] for trial in range(20)
-    ]
+    trials = thinned(range(20), 3)
+    runs = [[launch(noise(310, 0.1, seed=100 * trial + n, correlation=0.9))[0] for n in range(10)] for trial in trials]
     suspects = [
         bench
         for number, launches in enumerate(runs)
         if (bench := judged(tmp_path / str(number), *launches)).validity != "valid"
     ]
-    assert len(suspects) <= 3, list(chain.from_iterable(bench.reasons for bench in suspects))
+    assert len(suspects) <= len(trials) * 3 / 20, list(chain.from_iterable(bench.reasons for bench in suspects))

@@ -16,6 +16,7 @@ from milabench.checks.devices import UsageCheck
 from milabench.checks.registry import CHECKS, NAMES, checks_for
 from milabench.events.model import Verdict
 from milabench.events.reasons import REASONS, Reason
+from tests.structure import CONTROL_PLANE, INSTRUMENTS, modules
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "reference" / "checks.md"
@@ -90,9 +91,9 @@ def members(node: ast.AST) -> Iterator[str]:
 
 def emitted_words() -> Iterator[str]:
     """The words that code puts into something called reasons or doubts."""
-    for package in (ROOT / "orchestrator" / "milabench", ROOT / "benchmate" / "src" / "benchmate"):
-        for file in package.rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_text())):
+    for package in (CONTROL_PLANE, INSTRUMENTS):
+        for module in modules(package).values():
+            for node in ast.walk(module.tree):
                 match node:
                     case ast.Assign(targets=[ast.Name(id="reasons" | "doubts")], value=value):
                         yield from members(value)

@@ -50,7 +50,7 @@ def removals(file: Path) -> Iterator[str]:
     """Yield the calls in a module that remove, rename or copy a tree."""
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            name, owner = node.func.attr, ast.unparse(node.func.value)
+            name, owner = node.func.attr, getattr(node.func.value, "id", "")
             is_of_a_path = name == "replace" and len(node.args) == 1 and not node.keywords
             if name in _CALLS or (name in _OF_OS and owner in ("os", "shutil")) or name == "rmdir" or is_of_a_path:
                 yield f"{node.lineno}: {ast.unparse(node)[:80]}"

@@ -11,6 +11,7 @@ import pytest
 from milabench.procurement.costs import OwnershipCosts, of_items, yearly_cost
 from milabench.procurement.scores import BenchmarkFigures, MachineSize, offer_score
 from milabench.procurement.uncertainty import UncertainValue, constant
+from tests.examples import ONLY_ALL
 
 TENDERS = 4000
 MACHINE = MachineSize(nodes=1024, reference_nodes=5586)
@@ -82,9 +83,9 @@ def cost(draw: random.Random, is_exact: bool) -> UncertainValue:
 @pytest.mark.parametrize(
     "draw_one",
     [
-        pytest.param(score_of("ssi"), id="ssi"),
-        pytest.param(score_of("ssi", is_reference_measured=True), id="ssi, reference measured"),
-        pytest.param(score_of("ssp"), id="ssp, arithmetic"),
+        pytest.param(score_of("ssi"), id="ssi", marks=ONLY_ALL),
+        pytest.param(score_of("ssi", is_reference_measured=True), id="ssi, reference measured", marks=ONLY_ALL),
+        pytest.param(score_of("ssp"), id="ssp, arithmetic", marks=ONLY_ALL),
         pytest.param(score_of("index", is_reference_measured=True), id="index, reference measured"),
         pytest.param(cost, id="cost of a million tokens"),
     ],

@@ -31,6 +31,7 @@ from milabench.procurement.projection import (
     universal_scalability,
 )
 from milabench.procurement.uncertainty import product
+from tests.examples import ONLY_ALL
 
 
 def points_of(pairs: Sequence[tuple[float, float]]) -> list[CountPoint]:
@@ -201,7 +202,7 @@ def test_a_single_law_misses_what_was_held_out() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", ["ideal", "amdahl", "usl"])
+@pytest.mark.parametrize("law", [*(pytest.param(law, marks=ONLY_ALL) for law in ("ideal", "amdahl")), "usl"])
 def test_prediction_intervals_hold_twice_as_far(law: str) -> None:
     """Of 100 systems with 2 % noise; 95 % intervals of a true law hold in 86 to 100 cases (0.2 % on each side of a binomial)."""
     parameters = {name: {"a": 0.02, "b": 0.0003, "g": 10.0}[name] for name in LAWS[law].parameters}
@@ -217,7 +218,7 @@ def test_prediction_intervals_hold_twice_as_far(law: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("off", [0.0, pytest.param(0.01, marks=pytest.mark.e2e), 0.04])
+@pytest.mark.parametrize("off", [*(pytest.param(off, marks=ONLY_ALL) for off in (0.0, 0.01)), 0.04])
 def test_intervals_from_launches_hold(off: float) -> None:
     """Launches of 3 % spread, 2 to 5 at a count, on a law that is off there: 95 % intervals hold in 93 to 99.5 % of 400."""
     parameters = {"a": 0.02, "g": 10.0}
@@ -340,7 +341,7 @@ def mix(p: Projected) -> None:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_mypy_refuses_a_projected_value_among_measured_ones(tmp_path: Path) -> None:
     """By its centre it is a number again: whoever writes that has said so."""
     root = Path(__file__).resolve().parents[3]
