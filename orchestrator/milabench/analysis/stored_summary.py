@@ -19,8 +19,7 @@ from milabench.analysis.summary_io import processes_from_json, summary_of_benche
 from milabench.analysis.summary_model import BenchSummary, LaunchRate, LazyReplicates, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
-from milabench.events.compiled_shapes import UNREAD, ShapeCheck
-from milabench.events.shapes import RATE_SHAPE, SUMMARY_SHAPE, Required, Shape, require_shape
+from milabench.events.shapes import RATE_SHAPE, SUMMARY_SHAPE, UNREAD, Required, Shape, ShapeCheck, require_shape
 from milabench.events.values import SMALLEST_NUMBER
 
 _LAST_KEY = b',"made_of":'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from milabench.events.shapes import (
     ABOVE_ZERO,
     FILE,
     JOURNAL_SHAPE,
+    MANIFEST_SHAPE,
     NOT_NEGATIVE,
     Required,
     _check_of,
@@ -38,8 +40,17 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(SHAPES, VALUES)
-def test_what_is_checked_at_once_fits_if_nothing_of_it_has_another_shape(shape: Any, value: Any) -> None:
-    assert _check_of(shape)(value) == (not list(_misfits(value, shape, "")))
+def test_nothing_that_has_another_shape_passes_the_check_in_c(shape: Any, value: Any) -> None:
+    assert not (_check_of(shape).fits(value) and list(_misfits(value, shape, "")))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_file"),
+    [("a.b c~1", True), ("é", True), ("", False), ("a/b", False), ("/", False), ("a\n", False), ("\x7f", False)],
+)
+def test_the_name_of_a_file_is_one_of_its_folder(name: str, is_file: bool) -> None:
+    with contextlib.nullcontext() if is_file else pytest.raises(ValueError, match="not the name of a file"):
+        require_shape({"files": {"step": name}}, MANIFEST_SHAPE)
 
 
 @pytest.mark.parametrize(

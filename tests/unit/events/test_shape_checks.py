@@ -1,4 +1,4 @@
-"""What the compiled check lets pass has the shape: it may refuse more, which is then looked at one by one, but never less."""
+"""What the check in C lets pass has the shape: it may refuse more, which is then looked at one by one, but never less."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milabench.events.compiled_shapes import ShapeCheck
-from milabench.events.shapes import RATE_SHAPE, SUMMARY_SHAPE, require_shape
+from milabench.events.shapes import RATE_SHAPE, SUMMARY_SHAPE, ShapeCheck, require_shape
 
 CHECKS = {"rate": (RATE_SHAPE, ShapeCheck(RATE_SHAPE)), "summary": (SUMMARY_SHAPE, ShapeCheck(SUMMARY_SHAPE))}
 COUNTS = dict.fromkeys(("planned", "passed", "failed", "skipped", "missing", "cancelled"), 1)
