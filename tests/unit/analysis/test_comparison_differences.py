@@ -193,6 +193,7 @@ def made(name: str, runs: list[dict[str, Any]]) -> System:
     return replace(first, name=name, later=tuple(later))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(systems_of, systems_of)
 def test_a_comparison_turned_round_says_the_same(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:

@@ -322,6 +322,7 @@ def test_an_interrupt_in_the_midst_of_a_match_leaves_no_tick_for_what_follows() 
     assert search_watch().searching is None
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_while_the_limit_ticks_ends_as_it_would() -> None:
     # What is freed after Python has taken its signal handlers away lasts longer than a tick.
     program = """
@@ -341,6 +342,7 @@ def test_a_line_of_any_length_is_searched_in_pieces() -> None:
     assert fold.series()[0].value == 1
 
 
+@pytest.mark.slow
 def test_a_thread_has_its_log_searched_by_a_child_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = [metric(r"ok (\d+)", "mean"), metric(FOREVER), metric(r"not (there)")]
     lines = [("ok 1\n", "stdout"), ("\udcff ok", "stderr"), (" 4\n", "stderr"), (ENDLESS, "stdout"), ("ok 7", "stdout")]

@@ -100,6 +100,7 @@ def accepted(curve: ServingCurve, confidence: str = "0.95") -> CriterionResult:
     return check
 
 
+@pytest.mark.slow
 def test_few_requests_pass_no_server_and_many_pass_a_good_one() -> None:
     rng = random.Random(38)
     bad, good = 75.7 / math.exp(2.3263 * 0.3), 60 / math.exp(2.3263 * 0.3)

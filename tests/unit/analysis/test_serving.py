@@ -578,6 +578,7 @@ def test_a_cost_may_stand_on_the_declared_power(tmp_path: Path) -> None:
     assert "joules_per_mtok" not in values
 
 
+@pytest.mark.slow
 def test_records_that_are_cut_off_at_any_byte_are_read(tmp_path: Path) -> None:
     loads: Loads = {"concurrency=4": (10.0, 0.3), "concurrency=8": (11.0, 0.3)}
     run = record(tmp_path, *launches("chat", lambda _: launch(loads, slo=None, count=2), 1))
@@ -596,6 +597,7 @@ def test_records_that_are_cut_off_at_any_byte_are_read(tmp_path: Path) -> None:
                 assert point.values["output_tps"].value == pytest.approx(loads[point.name][0], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_drawn_runs_saturate_and_one_is_slower(tmp_path: Path) -> None:
     (old,) = summarise(serving_run(tmp_path, "old")).benchmarks
     (new,) = summarise(serving_run(tmp_path, "new", slower=1.2)).benchmarks

@@ -70,6 +70,7 @@ def test_sessions_that_lie_together_by_chance_claim_no_more_than_their_launches_
     assert found.variance > 0
 
 
+@pytest.mark.slow
 def test_the_interval_of_three_sessions_of_three_launches_covers_as_often_as_it_claims() -> None:
     assert 0.93 <= coverage(3, 3, 0.01) <= 0.975
     assert 0.93 <= coverage(5, 3, 0.01) <= 0.97
@@ -235,6 +236,7 @@ def detected(true: float, launches: int, trials: int, rng: random.Random) -> tup
     return found / trials, median(said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launches", [4, 10])
 def test_half_of_the_differences_that_the_power_line_names_are_found(launches: int) -> None:
     rng = random.Random(launches)

@@ -176,6 +176,7 @@ def test_a_frozen_step_is_a_stall_and_has_its_place_in_the_window() -> None:
     assert (found.long_step.at_s, found.long_step.lasted_s) == (pytest.approx(15.0), pytest.approx(8.5))
 
 
+@pytest.mark.slow
 def test_a_stall_among_very_many_steps_is_found_and_has_its_place() -> None:
     frozen = 25_000
     events = [

@@ -82,6 +82,7 @@ def test_how_many_of_b_match_a(milabench: Milabench, files: dict[str, str]) -> N
     assert named["weight of milc"] == "assumed"
 
 
+@pytest.mark.slow
 def test_years_that_may_be_off_are_an_input_of_what_money_buys(
     milabench: Milabench, files: dict[str, str], tmp_path: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_years_that_may_be_off_are_an_input_of_what_money_buys(
     assert inputs["years"]["swing"][0] == pytest.approx(399e6 / of_node * 3.0612740016171007 / 1024)
 
 
+@pytest.mark.slow
 def test_what_money_buys_and_what_fits_in_a_power(milabench: Milabench, files: dict[str, str]) -> None:
     (money,) = answers(milabench, files["procurement"], files["a"], "--spend", "400M")
     # K-COST-4 counts 445755.648 a node.
@@ -128,6 +130,7 @@ def test_what_money_buys_costs_as_much_as_an_offer_of_so_many_nodes(
     assert limit["offered"]["value"] <= 400e6
 
 
+@pytest.mark.slow
 def test_without_a_question_the_limits_of_the_tender_are_asked(milabench: Milabench, files: dict[str, str]) -> None:
     said = milabench("budget", files["procurement"], files["a"], files["b"])
     assert (said.code, said.err) == (0, "")
@@ -138,6 +141,7 @@ def test_without_a_question_the_limits_of_the_tender_are_asked(milabench: Milabe
     assert "what it hangs on: score that it buys, A (spend)" in said.out
 
 
+@pytest.mark.slow
 def test_a_system_that_cannot_answer_does_not_hide_the_others(
     milabench: Milabench, files: dict[str, str], tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def curves(base: Path, *runs: str | Path) -> Any:
     return only
 
 
+@pytest.mark.slow
 def test_a_server_20_per_cent_slower_has_1_over_1_2_inside_every_interval(base: Path) -> None:
     ratios = curves(base, "old", "new")["ratios"]
     closed = [ratio for ratio in ratios if ratio["point"].startswith("concurrency=")]

@@ -176,6 +176,7 @@ def counted(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     return make
 
 
+@pytest.mark.slow
 def test_measured_projected_and_declared_are_told_apart(counted: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     found = counted(1, 2, 3, 4)
     assert [(row["bench"], row["standing"], row["value"]) for row in found["evidence"]] == [
@@ -297,6 +298,7 @@ def test_a_number_that_was_altered_is_found_whatever_the_declaration_says(offere
     assert ran("verify", forged, "--tender", tender).stdout.startswith("ALTERED: A A-1000")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen on this machine")
 def test_a_signature_says_who_offers(offered: Offered, tmp_path: Path) -> None:
     _, tender = offered()

@@ -34,6 +34,7 @@ def shown(four: tuple[Path, Path], *more: object) -> Result:
     return ran(offer.command, "compare", four[0], "--tender", four[1], *more)
 
 
+@pytest.mark.slow
 def test_scores_costs_and_verdicts_of_all_offers(four: tuple[Path, Path]) -> None:
     result = shown(four, "--json")
     assert result.return_value == 7  # C changed its source
@@ -66,6 +67,7 @@ def test_scores_costs_and_verdicts_of_all_offers(four: tuple[Path, Path]) -> Non
     assert (a["within_budget"], a["within_power"]) == ("yes", "yes")
 
 
+@pytest.mark.slow
 def test_an_archive_is_scored_as_the_offer_that_is_in_it(four: tuple[Path, Path]) -> None:
     """Not as the run of one node that its records are: nodes, tier and name are the offer's, as in the table of all offers."""
     table = json.loads(shown(four, "--json").stdout)["tender"]["systems"][1:]
@@ -80,6 +82,7 @@ def test_an_archive_is_scored_as_the_offer_that_is_in_it(four: tuple[Path, Path]
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["ssi", "ssni", "index"])
 def test_the_workbook_recomputes_to_the_same_numbers(four: tuple[Path, Path], tmp_path: Path, metric: str) -> None:
     target = tmp_path / "offers.xlsx"
@@ -220,6 +223,7 @@ def with_lower_price(archive: Path, target: Path) -> None:
             new.writestr(info, old.read(info).replace(b"40 k EUR", b"30 k EUR"))
 
 
+@pytest.mark.slow
 def test_an_altered_offer_is_not_admissible_and_decides_nothing(four: tuple[Path, Path], tmp_path: Path) -> None:
     with_lower_price(four[0] / "D.zip", tmp_path / "offers" / "D.zip")
     (tmp_path / "offers" / "B.zip").write_bytes((four[0] / "B.zip").read_bytes())

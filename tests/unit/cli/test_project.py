@@ -47,6 +47,7 @@ def only(invoke: Invoke, *argv: str | Path) -> Any:
     return bench
 
 
+@pytest.mark.slow
 def test_the_law_behind_the_runs_is_chosen_and_its_projection_holds_the_truth(invoke: Invoke, runs: list[str]) -> None:
     bench = only(invoke, *runs, "--to", "128,32")
     standing = {law["law"]: law["standing"] for law in bench["laws"]}
@@ -74,6 +75,7 @@ def test_the_law_without_the_largest_count_is_tested_on_it(invoke: Invoke, runs:
     assert test["projected_value"] == pytest.approx(test["measured_value"], rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_back_test_that_fails_is_said(tmp_path: Path, invoke: Invoke) -> None:
     for count, level in ((1, 100), (2, 200), (4, 400), (8, 800), (16, 700)):
         on_nodes(tmp_path, count, level)
@@ -217,6 +219,7 @@ def test_three_counts_leave_a_law_open_and_say_so(invoke: Invoke, runs: list[str
 # ------------------------------------------------------------------------------------------------------------- how far
 
 
+@pytest.mark.slow
 def test_beyond_eight_times_the_largest_measured_count_somebody_has_to_answer_for_it(
     invoke: Invoke, runs: list[str]
 ) -> None:

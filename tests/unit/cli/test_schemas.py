@@ -44,6 +44,7 @@ def schema_named_by(suite: Path) -> Path:
     return (suite.parent / head[1]).resolve()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_schema_is_one_of_its_dialect_and_says_what_it_is(name: str) -> None:
     schema = json.loads(schema_file(name).read_text())

@@ -69,6 +69,7 @@ def test_an_interpolation_may_lead_to_another() -> None:
     assert resolved({"a": "${b}/x", "b": "${c}/y", "c": "z"}) == {"a": "z/y/x", "b": "z/y", "c": "z"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bench", "message"),
     [

@@ -233,6 +233,7 @@ def test_a_run_of_steps_takes_few_bytes_and_is_one_batch(tmp_path: Path) -> None
     assert batch.end == steps.expected[0]["time"]
 
 
+@pytest.mark.slow
 def test_no_record_holds_more_than_readers_hold_at_a_time(tmp_path: Path) -> None:
     steps = Steps()
     for _ in range(2 * LONGEST + 1):

@@ -277,6 +277,7 @@ def test_a_load_that_repeats_has_two_offsets_and_is_refused() -> None:
         fit_clock(EnergyCurve.of_power(twice), own, basis)
 
 
+@pytest.mark.slow
 def test_readings_of_weeks_before_the_run_do_not_hide_its_offset() -> None:
     own, basis = known_to_run()
     of_run = wall(37.0, 1)

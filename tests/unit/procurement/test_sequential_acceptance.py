@@ -90,6 +90,7 @@ def test_what_a_reference_measured_is_agreed(tmp_path: Path) -> None:
     assert so_far(text, summary, reference).verdict == "PASS"
 
 
+@pytest.mark.slow
 def test_what_is_still_needed_is_what_decides(tmp_path: Path) -> None:
     noisy = (104.0, 99.0, 103.0, 107.0)
     check = only(so_far(AT_LEAST_100, run(tmp_path, noisy, left=6), cap=40))
@@ -132,6 +133,7 @@ def drawn(noise: random.Random, centre: float, spread: float, cap: int) -> Itera
         yield values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", [5, 12])
 def test_a_system_at_its_bound_is_rejected_and_accepted_no_more_often_than_stated(cap: int) -> None:
     """4,000 runs by the very function that judges the launches of a criterion."""

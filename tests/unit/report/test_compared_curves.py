@@ -115,6 +115,7 @@ def test_a_page_draws_the_curves_over_each_other_and_lists_every_ratio(slower: C
     assert 'id="curves"' not in written(compare_systems([system("old", bench()), system("new", bench())]), "html")
 
 
+@pytest.mark.slow
 def test_whatever_numbers_two_reports_hold_every_format_shows_them() -> None:
     rng = random.Random(18)
     extremes = (0.0, 1e-60, 1e-50, 1.0, 7.5, 1e9, 1e50, -1.0, -1e50)

@@ -120,6 +120,7 @@ def trees(pages: dict[str, str]) -> dict[str, Node]:
 both = pytest.mark.parametrize("name", ["report", "compare"])
 
 
+@pytest.mark.slow
 @both
 def test_every_name_is_text_and_never_an_element(trees: dict[str, Node], name: str) -> None:
     tree = trees[name]

@@ -49,6 +49,7 @@ def test_text_is_never_a_formula_and_the_same_sheets_give_the_same_bytes(tmp_pat
     assert written() == written()
 
 
+@pytest.mark.slow
 def test_a_report_of_runs_recomputes_to_its_own_numbers(tmp_path: Path) -> None:
     old, new = (str(system(tmp_path, name, faster).path) for name, faster in (("old", 1.0), ("new", 1.2)))
     target = tmp_path / "report.xlsx"
@@ -64,6 +65,7 @@ def test_a_report_of_runs_recomputes_to_its_own_numbers(tmp_path: Path) -> None:
     assert book.of(second.title, f"B{row}") == pytest.approx(1.0)  # of the reference beside itself
 
 
+@pytest.mark.slow
 def test_a_comparison_is_a_workbook_of_its_numbers(tmp_path: Path) -> None:
     old, new = (str(system(tmp_path, name, faster).path) for name, faster in (("old", 1.0), ("new", 1.2)))
     target = tmp_path / "compare.xlsx"

@@ -288,6 +288,7 @@ def test_a_query_only_reads(milabench: Milabench, base: Path) -> None:
     assert not list(base.glob("*.db"))
 
 
+@pytest.mark.slow
 def test_the_history_of_each_size_is_apart(milabench: Milabench, base: Path) -> None:
     for day in range(1, 13):
         run(base, f"tiny{day}", 51_000, day=day, size="tiny"), run(base, f"device{day}", 800, day=day, size="device")
