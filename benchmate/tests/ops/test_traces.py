@@ -482,9 +482,10 @@ def test_a_pipe_or_a_device_is_no_trace_and_no_configuration(tmp_path, make, wor
     assert f"error: {path}: not a regular file but a " in done.stderr
 
 
-def test_what_unpacks_to_far_more_than_a_trace_is_refused(tmp_path):
+@pytest.mark.parametrize("behind", [b"", os.urandom(1 << 20)], ids=["alone", "before what is not packed"])
+def test_what_unpacks_to_far_more_than_a_trace_is_refused(tmp_path, behind):
     path = tmp_path / "t.json.gz"
-    path.write_bytes(gzip.compress(bytes(1 << 26)))
+    path.write_bytes(gzip.compress(bytes(1 << 26) + behind))
     with pytest.raises(OpsError, match="unpacks to more than the limit of 16 MiB"):
         read_trace(str(path))
     with pytest.raises(OpsError, match="unpacks to more than the limit of 16 MiB"):

@@ -228,14 +228,14 @@ def _unpack(content: bytes, path: str) -> bytes:
 
 def gunzip(content: bytes, path: str) -> bytes:
     """Return what gzip packed. Raises OpsError for more than a trace has, EOFError, OSError and zlib.error for damage."""
-    # A trace of repeated operators is packed to a thirtieth of its size.
-    most = min(MAX_WHOLE, max(16 * MIB, MAX_RATIO * len(content)))
-    pieces, size = [], 0
-    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+    pieces, size, most = [], 0, 16 * MIB
+    with io.BytesIO(content) as packed, gzip.GzipFile(fileobj=packed) as file:
         # Piece by piece: Python makes room for as many bytes as it is asked for.
         while size <= most and (piece := file.read(MIB)):
             pieces.append(piece)
             size += len(piece)
+            # A trace of repeated operators is packed to a thirtieth of its size, from its beginning on.
+            most = min(MAX_WHOLE, max(most, MAX_RATIO * packed.tell()))
     _require_size(size, path, most)
     return b"".join(pieces)
 
