@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @click.option("--run-name", default="run", help="Name of the run.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the order in which benchmarks run.")
 @click.option("--frozen", is_flag=True, help="With install: accept locks whose requirements have changed since.")
+@click.option("--full", is_flag=True, help="Show the folder and the variables of each step too.")
 @json_option
 @click.option(
     "--diff",
@@ -43,6 +44,7 @@ def command(
     submit: Submission | None,
     phase: str,
     frozen: bool,
+    full: bool,
     as_json: bool,
     other: Path | None,
 ) -> None:
@@ -52,7 +54,7 @@ def command(
 
     session = terminal_session()
     if phase == "run":
-        print_requests(options, extent, session, submit=submit, as_json=as_json, other=other)
+        print_requests(options, extent, session, submit=submit, as_json=as_json, other=other, is_full=full)
         return
     if submit is not None:
         raise click.UsageError(f"--submit and --distribute go with `plan run`; leave them out of `plan {phase}`")
@@ -63,7 +65,7 @@ def command(
         from milabench.workflow.preflight import pending_preparations
 
         preparations = pending_preparations(context)
-        output = PlanOutput(value=preparations.to_json, text=lambda: plan_text(preparations))
+        output = PlanOutput(value=preparations.to_json, text=lambda: plan_text(preparations, is_full=full))
     else:
         from milabench.workflow.environments import decide_install
         from milabench.workflow.install import environments_of, install_text, resources_text
@@ -98,6 +100,7 @@ def print_requests(
     as_json: bool,
     submit: Submission | None = None,
     other: Path | None = None,
+    is_full: bool = False,
 ) -> None:
     """Print what would be run, its estimated duration, and the batch scripts of its jobs; see `print_plans`."""
     from milabench.workflow.estimate import apply_budget, warn_of_memory
@@ -115,11 +118,11 @@ def print_requests(
     for request in requests:
         budgeted = apply_budget(plan_request(request))
         warn_of_memory(budgeted.planned)
-        outputs.append(_plan_output(request, budgeted, job_scripts(budgeted.planned, submit)))
+        outputs.append(_plan_output(request, budgeted, job_scripts(budgeted.planned, submit), is_full=is_full))
     print_plans(outputs, as_json=as_json, other=other)
 
 
-def _plan_output(request: Request, budgeted: BudgetedPlan, jobs: Sequence[JobScript]) -> PlanOutput:
+def _plan_output(request: Request, budgeted: BudgetedPlan, jobs: Sequence[JobScript], *, is_full: bool) -> PlanOutput:
     from milabench.plan.resources import sum_of_data
     from milabench.plan.text import plan_text
     from milabench.workflow.estimate import configs_of, estimate_lines
@@ -132,7 +135,7 @@ def _plan_output(request: Request, budgeted: BudgetedPlan, jobs: Sequence[JobScr
         return {**described, "jobs": [job.to_json() for job in jobs]} if jobs else described
 
     def text() -> str:
-        lines = [plan_text(plan), *budgeted.lines, *estimate_lines(estimate)]
+        lines = [plan_text(plan, is_full=is_full), *budgeted.lines, *estimate_lines(estimate)]
         return "\n".join([*lines, *(f"\n{job.text}".removesuffix("\n") for job in jobs), ""])
 
     return PlanOutput(value=value, text=text, name=request.name, options=request.values)

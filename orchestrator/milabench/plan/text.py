@@ -10,21 +10,23 @@ from milabench.plan.step_dir import with_step_dir
 from milabench.redaction import MASK
 
 
-def plan_text(plan: Plan) -> str:
-    """Return each step with its command line, working folder, limits and the variables that are set."""
+def plan_text(plan: Plan, *, is_full: bool = False) -> str:
+    """Return each step with its command line and limits; `is_full`: with its folder and the variables that are set, too."""
     lines = [f"{plan.phase} plan {plan.hash[:12]}: {len(plan.steps)} steps"]
     for group in plan.groups():
         lines.append("")
         if len(group) > 1:
             lines.append(f"together: {', '.join(step.id for step in group)}")
         for step in group:
-            lines += _step_lines(step)
+            lines += _step_lines(step, is_full=is_full)
     if plan.skipped:
         lines += ["", "skipped:", *(f"  {skip.bench}: {skip.why}" for skip in plan.skipped)]
+    if plan.steps and not is_full:
+        lines += ["", f"folders and variables of each step: milabench plan {plan.phase} --full"]
     return "\n".join(lines) + "\n"
 
 
-def _step_lines(step: Step) -> list[str]:
+def _step_lines(step: Step, *, is_full: bool) -> list[str]:
     limits = [f"{step.timeout_s:g} s" if step.timeout_s is not None else "no time limit"]
     if step.max_silence_s is not None:
         limits.append(f"{step.max_silence_s:g} s of silence")
@@ -33,13 +35,15 @@ def _step_lines(step: Step) -> list[str]:
     runs = step.env.get("MILABENCH_DIR_RUNS", "runs")
     shown = with_step_dir(step, f"{runs}/RUN/{STEP_DIRS}/{step.stem or step.id}").shown()
     env = {**shown["env"], **dict.fromkeys(step.secret_env, MASK)}
-    return [
+    lines = [
         f"{step.id}  [{step.hash[:8]}]  node {step.node}, devices {devices or '-'}, {', '.join(limits)}",
         *([f"  in the container {step.container}"] if step.container is not None else []),
-        f"  cd {shlex.quote(shown['cwd'])}",
         f"  {_shell_line(shown['argv'])}",
-        f"  {' '.join(f'{name}={_shell_line([value])}' for name, value in sorted(env.items()))}",
     ]
+    if is_full:
+        lines.insert(-1, f"  cd {shlex.quote(shown['cwd'])}")
+        lines.append(f"  {' '.join(f'{name}={_shell_line([value])}' for name, value in sorted(env.items()))}")
+    return lines
 
 
 def _shell_line(words: Sequence[str]) -> str:

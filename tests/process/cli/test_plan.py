@@ -35,7 +35,7 @@ def as_golden(found: str, name: str) -> None:
     assert found == golden.read_text()
 
 
-@pytest.mark.parametrize(("form", "name"), [((), "plan_run.txt"), (("--json",), "plan_run.json")])
+@pytest.mark.parametrize(("form", "name"), [(("--full",), "plan_run.txt"), (("--json",), "plan_run.json")])
 def test_a_plan_for_an_imaginary_cluster_is_what_the_golden_file_shows(
     milabench: Milabench, environ: dict[str, str], form: tuple[str, ...], name: str
 ) -> None:

@@ -120,7 +120,7 @@ def test_a_plan_shows_where_the_folder_will_be_and_its_hash_does_not_depend_on_t
     milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
 ) -> None:
     here = written(tmp_path, a={"command": "true"})[:3]
-    text = milabench("plan", "run", *here).out
+    text = milabench("plan", "run", *here, "--full").out
     assert f"cd {environ['MILABENCH_BASE']}/runs/RUN/steps/a.0" in text
     (step,) = json.loads(milabench("plan", "run", *here, "--json").out)["steps"]
     assert (step["cwd"], step["env"]["TOLD"], step["keep_step_dir"]) == ("@{step_dir}", "@{step_dir}/told", "failed")
