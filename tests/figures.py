@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from milabench.seams import FEATURES
 from tests.structure import (
     CONTROL_PLANE,
     INSTRUMENTS,
@@ -90,12 +91,29 @@ def table(trees: Mapping[str, Figures]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def rooms(tree: Mapping[str, Module]) -> str:
+    """Return the Markdown table of the packages of the control plane with their modules and lines of code, the features apart."""
+    lines: dict[str, list[int]] = {}
+    for module in tree.values():
+        room = module.name.split(".")[1] if "." in module.name else ""
+        is_package = room and f"milabench.{room}" in tree and tree[f"milabench.{room}"].is_package
+        lines.setdefault(room if is_package else "", []).append(module.line_counts[0])
+    named = sorted(lines, key=lambda room: (room in FEATURES, -sum(lines[room])))
+    rows = ["| room | | modules | lines of code |", "|---|---|---|---|"]
+    for room in named:
+        name, kind = f"`{room}/`" if room else "modules beside them", "feature" if room in FEATURES else "core"
+        rows.append(f"| {name} | {kind} | {len(lines[room])} | {sum(lines[room]):,} |")
+    core = sum(sum(counts) for room, counts in lines.items() if room not in FEATURES)
+    return "\n".join([*rows, f"| all of the core | | | {core:,} |"]) + "\n"
+
+
 def main() -> None:
     """Print the table, or write it to the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"write the table to {PAGE.relative_to(ROOT)}")
     arguments = parser.parse_args()
-    text = table({"milabench": figures(modules(CONTROL_PLANE)), "benchmate": figures(modules(INSTRUMENTS))})
+    trees = {"milabench": modules(CONTROL_PLANE), "benchmate": modules(INSTRUMENTS)}
+    text = f"{table({name: figures(tree) for name, tree in trees.items()})}\n{rooms(trees['milabench'])}"
     print(text, end="")
     if arguments.write:
         before, _, rest = PAGE.read_text().partition(BEGIN)
