@@ -22,6 +22,15 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
     "bench_command": {"Measure": {"bench": "Measure any command, or compare several"}},
     "driver": {"Measure": {"driver": "Run a task of a .cfg file and extract metrics from its log"}},
     "timing_audit": {"Measure": {"timing-audit": "Compare methods of timing the calls of a model"}},
+    "procurement": {
+        "Report, compare and decide": {
+            "offer": "Pack an offer to a tender, verify one, compare all",
+            "tender": "Check a tender, explain every number of a score",
+            "budget": "How many nodes match, what money buys, what fits in a power",
+            "project": "Project measured nodes or devices to larger counts",
+            "import-meter": "Add what a power meter measured to a run",
+        }
+    },
     "history": {
         "Report, compare and decide": {
             "history": "Show the trend of a benchmark over runs",

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner
 
-from milabench.cli.budget import command as budget
+from milabench.procurement.budget_command import command as budget
 from tests import chromium
 from tests.drawn_runs import HOSTILE
-from tests.unit.cli.test_budget import TENDER, A, B
+from tests.unit.procurement.test_budget_command import TENDER, A, B
 
 pytestmark = [
     pytest.mark.e2e,

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from milabench.cli.compare import command as compare
-from milabench.cli.offer import command as offer_command
 from milabench.cli.report import command as report
+from milabench.procurement.offer_command import command as offer_command
 from tests import chromium
 from tests.drawn_runs import HOSTILE, NAMES, system
 from tests.offered import LED_BY_D, make_offers

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from milabench.cli.project import command as project
+from milabench.procurement.project_command import command as project
 from tests import chromium
 from tests.drawn_runs import HOSTILE
 from tests.scaled_runs import COUNTS, on_nodes, usl

@@ -143,12 +143,12 @@ def command(
         return _plan(run, base, criteria, reference, power or DEFAULT_POWER, destination)
     renderer = FORMATS[destination.format].renderer
     if recheck is not None and against is not None:
-        from milabench.workflow.acceptance_runs import recheck_run
+        from milabench.procurement.acceptance_runs import recheck_run
 
         acceptance = recheck_run(run, base, against, recheck, criteria)
     elif sequential and criteria is not None:
+        from milabench.procurement.acceptance_runs import accept_growing_run
         from milabench.procurement.sequential_acceptance import SequentialPlan
-        from milabench.workflow.acceptance_runs import accept_growing_run
 
         looks = SequentialPlan(
             alpha=alpha or DEFAULT_ALPHA,
@@ -192,8 +192,8 @@ def _plan(
     run: str | None, base: Path | None, criteria: Path, reference: str | None, power: float, destination: Destination
 ) -> int:
     """Write what the criteria take, and return 8 where one of them has no plan."""
-    from milabench.report.acceptance_plan import render_plan
-    from milabench.workflow.acceptance_runs import acceptance_plan
+    from milabench.procurement.acceptance_plan_report import render_plan
+    from milabench.procurement.acceptance_runs import acceptance_plan
 
     if power == 1:
         raise UsageError("--power 1: no number of launches is certain to pass; give less, such as 0.95")

@@ -123,9 +123,9 @@ def command(
 
 def _score(request: CompareRequest, destination: Destination, wide: bool, tender: Path, metric: str | None) -> int:
     """Compare by a tender; what only the comparison of runs has is refused."""
+    from milabench.procurement.tender_report import score_lines, tender_document, tender_to_json
+    from milabench.procurement.tenders import compare_by_tender
     from milabench.report.document_formats import write_document
-    from milabench.report.tender import score_lines, tender_document, tender_to_json
-    from milabench.workflow.tenders import compare_by_tender
 
     for option in ("why", "weights", "costs", "validations", "per"):
         if is_on_command_line(option):

@@ -48,7 +48,7 @@ def _verify_offer(
     bundle: Path, tender: Path | None, allowed_signers: Path | None, *, is_offer: bool, as_json: bool
 ) -> int:
     from milabench.cli.formats import Destination
-    from milabench.cli.offer import show_verified_offer
+    from milabench.procurement.offer_command import show_verified_offer
 
     if tender is None:
         raise UsageError(f"--offer: name the tender that it answers too: milabench verify --offer {bundle} TENDER")

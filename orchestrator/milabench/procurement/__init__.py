@@ -1,1 +1,1 @@
-"""From measurements to a decision about systems: scores, costs and projections, pure, over values with uncertainty."""
+"""From measurements to a decision about systems: tenders, offers, scores, costs, budgets, projections, acceptance."""

@@ -264,7 +264,7 @@ def _bundled_meters(path: Path, name: str) -> Mapping[str, MeteredBench]:
     with archive.open_checked(path) as file:
         if not any(f"/{METERS}/" in each for each in records_of(file, name)):
             return {}
-    from milabench.workflow.expenses import metered_benches
+    from milabench.procurement.run_expenses import metered_benches
 
     with opened_bundle(path) as run:
         return metered_benches(run)

@@ -139,8 +139,8 @@ def _with_expenses(
     if request.tender is None and not any(map(is_metered, runs)):
         return list(summaries)
     # Reading a tender takes a YAML reader, which few reports need.
-    from milabench.workflow.expenses import with_expenses
-    from milabench.workflow.tender_files import read_tender
+    from milabench.procurement.run_expenses import with_expenses
+    from milabench.procurement.tender_files import read_tender
 
     tender = None if request.tender is None else read_tender(request.tender)
     if tender is not None:
@@ -151,9 +151,9 @@ def _with_expenses(
 
 def _warn_of_other_suite(tender: Tender, runs: Sequence[Run], summaries: Sequence[Summary], session: Session) -> None:
     """Say of each run what of its suite is not the tender's own."""
+    from milabench.procurement.tender_report import suite_lines
     from milabench.procurement.tender_scores import Bid
-    from milabench.report.tender import suite_lines
-    from milabench.workflow.tender_suites import TenderSuites, lock_texts
+    from milabench.procurement.tender_suites import TenderSuites, lock_texts
 
     own = TenderSuites(tender, session)
     for run, summary in zip(runs, summaries, strict=False):  # results of a store have no runs
@@ -373,7 +373,7 @@ def _metered_source(source: ReportSource) -> ReportSource:
     """Return a run that a meter measured with the energy of its work."""
     if not source.metered and (source.run is None or not is_metered(source.run)):
         return source
-    from milabench.workflow.expenses import with_expenses
+    from milabench.procurement.run_expenses import with_expenses
 
     return replace(source, summary=with_expenses(source.summary, source.run, None, metered=source.metered or None))
 

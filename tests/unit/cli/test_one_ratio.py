@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.examples import thinned
-from tests.unit.cli.test_recheck import NOW, written
+from tests.unit.procurement.test_recheck_command import NOW, written
 
 Milabench = Callable[..., Any]
 BENCHES = ("x", "y")

@@ -17,8 +17,8 @@ from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.uncertainty import MeasuredLaunch, uncertainty_of
 from milabench.procurement.acceptance_plan import AcceptancePlan, plan_acceptance
+from milabench.procurement.acceptance_plan_report import render_plan
 from milabench.procurement.statistical_power import Noise, PowerQuestion, fewest_launches, launch_plan
-from milabench.report.acceptance_plan import render_plan
 from tests.recorded_run import Recorded, rates, record
 
 

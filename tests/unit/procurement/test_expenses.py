@@ -11,9 +11,9 @@ from milabench.errors import ConfigError
 from milabench.procurement.expenses import BOARD_LEVEL, PROVISIONED_LEVEL
 from milabench.procurement.offer import Offer, parse_offer
 from milabench.procurement.offer_costs import offer_costs
+from milabench.procurement.run_expenses import with_expenses
+from milabench.procurement.run_meters import import_meter
 from milabench.procurement.tender import Tender, parse_tender
-from milabench.workflow.expenses import with_expenses
-from milabench.workflow.meters import import_meter
 from milabench.workflow.summaries import summary_of
 from tests.metered_runs import BUSY_W, LAUNCHES, RATE, metered_run, wall_csv
 from tests.recorded_run import Recorded, rates, record

@@ -18,10 +18,11 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from milabench.cli import offer, verify
+from milabench.cli import verify
 from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
+from milabench.procurement import offer_command as offer
+from milabench.procurement.run_meters import import_meter
 from milabench.workflow.bundle_runs import bundle_runs
-from milabench.workflow.meters import import_meter
 from tests.metered_runs import LAUNCHES, metered_run, wall_csv
 from tests.offered import HASH, LOCK, offer_file, own_suite, tender_file, vendor_run
 
@@ -448,7 +449,7 @@ def test_a_report_by_the_tender_says_what_is_not_its_suite(offered: Offered, tmp
 
 
 def test_a_budget_question_says_what_is_not_the_tenders_suite(offered: Offered, tmp_path: Path) -> None:
-    from milabench.cli import budget
+    from milabench.procurement import budget_command as budget
 
     archive, tender = offered(overrides=["bert.argv.--batch-size=64"])
     words = [str(tender), str(archive), "--power", "300 kW"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from milabench.procurement import projection_text as texts
 from milabench.procurement.projection import LAWS, Projected, ScalingFit
 from milabench.procurement.scaling_study import BenchScaling, MeasuredCount, ScalingStudy
-from milabench.report import projection_text as texts
 from milabench.report.html.axis import Scale, coordinate
 from milabench.report.html.markup import Child, Markup, badge, el, html_table, note
 from milabench.report.html.page import alert, article, document, tile

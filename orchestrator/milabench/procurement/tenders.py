@@ -17,12 +17,7 @@ from milabench.config.problems import Problems
 from milabench.config.source_map import Origins
 from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError
 from milabench.procurement.offer import Offer, offer_problems
-from milabench.procurement.provenance import Provenance, scores_provenance, tender_provenance
-from milabench.procurement.tender import Tender
-from milabench.procurement.tender_scores import Bid, TenderScores, score_tender, unscored_benchmarks
-from milabench.shown import counted
-from milabench.workflow.files import base_folder
-from milabench.workflow.opened_offers import (
+from milabench.procurement.opened_offers import (
     checked_offer,
     is_offer_archive,
     offer_bid,
@@ -31,10 +26,15 @@ from milabench.workflow.opened_offers import (
     system_by,
     warn_of_other_text,
 )
+from milabench.procurement.provenance import Provenance, scores_provenance, tender_provenance
+from milabench.procurement.tender import Tender
+from milabench.procurement.tender_files import read_offer, read_tender
+from milabench.procurement.tender_scores import Bid, TenderScores, score_tender, unscored_benchmarks
+from milabench.procurement.tender_suites import Locks, TenderSuites, lock_texts
+from milabench.shown import counted
+from milabench.workflow.files import base_folder
 from milabench.workflow.report_inputs import ReportSource, find_report_source, session_names
 from milabench.workflow.report_runs import unique_names
-from milabench.workflow.tender_files import read_offer, read_tender
-from milabench.workflow.tender_suites import Locks, TenderSuites, lock_texts
 
 if TYPE_CHECKING:
     from milabench.workflow.options import Session

@@ -22,10 +22,10 @@ from milabench.procurement.budget import (
     nodes_for_power,
 )
 from milabench.procurement.tender import Tender, tender_currency
+from milabench.procurement.tender_report import suite_lines
+from milabench.procurement.tenders import compare_by_tender
 from milabench.procurement.uncertainty import UncertainValue
-from milabench.report.tender import suite_lines
 from milabench.workflow.options import BudgetRequest, Session
-from milabench.workflow.tenders import compare_by_tender
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,12 +19,7 @@ from milabench.plan.model import STEP_DIRS
 from milabench.procurement.award import beside_the_leading
 from milabench.procurement.offer_check import OfferCheck
 from milabench.procurement.offer_costs import offer_costs
-from milabench.version import __version__
-from milabench.workflow.bundle_runs import bundle_parts
-from milabench.workflow.files import base_folder, is_archive, read_file
-from milabench.workflow.measured_runs import resolve_runs
-from milabench.workflow.opened_bundles import unpacked_run
-from milabench.workflow.opened_offers import (
+from milabench.procurement.opened_offers import (
     CONTENTS,
     DECLARATION,
     OFFER_KIND,
@@ -35,12 +30,17 @@ from milabench.workflow.opened_offers import (
     opened_offer,
     warn_of_other_text,
 )
+from milabench.procurement.tender_files import read_offer, read_tender
+from milabench.procurement.tenders import score_bids
+from milabench.version import __version__
+from milabench.workflow.bundle_runs import bundle_parts
+from milabench.workflow.files import base_folder, is_archive, read_file
+from milabench.workflow.measured_runs import resolve_runs
+from milabench.workflow.opened_bundles import unpacked_run
 from milabench.workflow.summaries import recompute_summary
-from milabench.workflow.tender_files import read_offer, read_tender
-from milabench.workflow.tenders import score_bids
 
 if TYPE_CHECKING:
-    from milabench.report.offers import OfferTable
+    from milabench.procurement.offers_report import OfferTable
     from milabench.workflow.options import Session
 
 
@@ -163,7 +163,7 @@ def offer_table(
     An archive that cannot be read is told beside the others. Raises NothingSelected without an offer, RecordError where none can
     be read, UsageError for one offer in two archives, and as `verify_offer` and `compare_by_tender`.
     """
-    from milabench.report.offers import OfferSide, OfferTable
+    from milabench.procurement.offers_report import OfferSide, OfferTable
 
     tender = read_tender(tender_file)
     paths = [path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix.lower() == ".zip"]

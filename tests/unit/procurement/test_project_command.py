@@ -13,8 +13,9 @@ import pytest
 from click.exceptions import BadParameter
 from click.testing import CliRunner, Result
 
-from milabench.cli import accept, compare, project, report
+from milabench.cli import accept, compare, report
 from milabench.errors import MilabenchError, NothingSelected, RecordError, UsageError
+from milabench.procurement import project_command as project
 from tests.recorded_run import Recorded, data, rates, record
 from tests.scaled_runs import COUNTS, on_nodes, usl
 

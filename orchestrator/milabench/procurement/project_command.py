@@ -58,8 +58,8 @@ def counts_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @collected_as("request", ProjectRequest)
 def command(request: ProjectRequest, destination: Destination, wide: bool) -> int:
     """Project what runs measured at several counts of nodes or devices to larger ones, by a law of scaling with its interval."""
-    from milabench.report.projection import render_projection
-    from milabench.workflow.project import project_runs
+    from milabench.procurement.projected_runs import project_runs
+    from milabench.procurement.projection_report import render_projection
 
     width = table_width(wide) if destination.output is None else None
     destination.write(render_projection(project_runs(request), destination.format, width))

@@ -13,10 +13,11 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from milabench.cli import compare, offer
+from milabench.cli import compare
 from milabench.errors import MilabenchError, NothingSelected, RecordError, UsageError
+from milabench.procurement import offer_command as offer
+from milabench.procurement.offer_archives import create_offer
 from milabench.procurement.scores import METRICS
-from milabench.workflow.offers import create_offer
 from tests.formulas import Book
 from tests.offered import LED_BY_D, VENDORS, make_offers, offer_file, tender_file, vendor_run
 

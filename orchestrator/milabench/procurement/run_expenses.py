@@ -16,9 +16,9 @@ from milabench.procurement.expenses import MeteredBench, expenses
 from milabench.procurement.metering import level_of, metered_launch
 from milabench.procurement.offer import Offer
 from milabench.procurement.offer_costs import kept_share
+from milabench.procurement.run_meters import StepPower, meters_of, step_powers
 from milabench.procurement.tender import Tender, Terms, tender_currency
 from milabench.procurement.uncertainty import UncertainValue, product, sum_of
-from milabench.workflow.meters import StepPower, meters_of, step_powers
 
 
 def with_expenses(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from milabench.procurement.budget import BudgetAnswer
-from milabench.report.budget import sensitivity_title
+from milabench.procurement.budget_report import sensitivity_title
 from milabench.report.document import Document
 from milabench.report.html.blocks import document_page
 from milabench.report.html.markup import Child

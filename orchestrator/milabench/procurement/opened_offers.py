@@ -20,15 +20,15 @@ from milabench.procurement.expenses import metered_node_kw
 from milabench.procurement.offer import Offer, parse_offer
 from milabench.procurement.offer_check import OfferCheck, check_offer
 from milabench.procurement.power_levels import PowerLevel
+from milabench.procurement.run_expenses import metered_benches, with_expenses
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid, Verified
+from milabench.procurement.tender_suites import TenderSuites
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.workflow.bundle_runs import LOCK_FILES
-from milabench.workflow.expenses import metered_benches, with_expenses
 from milabench.workflow.opened_bundles import unpacked_run
 from milabench.workflow.report_inputs import ReportSource
 from milabench.workflow.summaries import recompute_summary, summary_of
-from milabench.workflow.tender_suites import TenderSuites
 
 if TYPE_CHECKING:
     from milabench.workflow.options import Session

@@ -12,7 +12,7 @@ import click
 from milabench.cli.options import base_option, file_option, json_option, run_names
 
 if TYPE_CHECKING:
-    from milabench.workflow.meters import ImportedMeter
+    from milabench.procurement.run_meters import ImportedMeter
 
 _DAY_S = 86400.0
 _LEAST_OF_DEVICES = 0.95  # their own sensors err by a few per cent
@@ -66,7 +66,7 @@ def command(
     unit: W, kW, J, kJ, Wh or kWh, the last four being counters; "outlet" may name who was read. A declaration has nodes,
     measured_nodes, random, compute, interconnect, others, location, error and meters, all optional.
     """
-    from milabench.workflow.meters import import_meter
+    from milabench.procurement.run_meters import import_meter
 
     imported = import_meter(run, file, base, clock_offset=clock_offset, outlets=outlets, declaration=declaration)
     click.echo(_as_json(imported) if as_json else _as_text(imported))

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from milabench.procurement.offer_check import OfferCheck
+from milabench.procurement.projection_report import projected_to_json
+from milabench.procurement.tender_report import change_to_json, value_to_json
 from milabench.report.document import Document, Notes, Properties, Statement, Table, Title, section, words_table
 from milabench.report.labels import format_number
-from milabench.report.projection import projected_to_json
-from milabench.report.tender import change_to_json, value_to_json
 from milabench.shown import counted, cut_text
 
 _MOST_SHOWN = 60  # characters of a value that changed

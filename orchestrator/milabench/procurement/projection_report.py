@@ -11,8 +11,8 @@ from milabench.analysis.summary_model import SCHEMA
 from milabench.errors import UsageError
 from milabench.events.values import strict
 from milabench.procurement.projection import LAWS, Candidate, Projected
+from milabench.procurement.projection_text import is_within_reach, projection_document, standing
 from milabench.procurement.scaling_study import BenchScaling, MeasuredCount, ScalingStudy
-from milabench.report.projection_text import is_within_reach, projection_document, standing
 
 
 def render_projection(study: ScalingStudy, format_name: str, width: int | None = None) -> str:
@@ -46,7 +46,7 @@ def _as_markdown(study: ScalingStudy) -> str:
 
 
 def _as_page(study: ScalingStudy) -> str:
-    from milabench.report.html.projection import projection_page
+    from milabench.procurement.projection_page import projection_page
 
     return projection_page(study)
 

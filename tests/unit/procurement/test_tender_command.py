@@ -12,8 +12,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from milabench.cli import compare, tender
+from milabench.cli import compare
 from milabench.errors import ConfigError, MilabenchError, NothingSelected, RecordError, UsageError
+from milabench.procurement import tender_command as tender
 from milabench.procurement.scores import METRICS
 from tests.ats5 import ATS5, ATS5_NODES
 from tests.recorded_run import Recorded, data, rates, record

@@ -13,13 +13,13 @@ from milabench.procurement.costs import YEAR_HOURS, capital_recovery_factor
 from milabench.procurement.offer import Offer
 from milabench.procurement.offer_check import OfferCheck
 from milabench.procurement.offer_costs import OfferCosts
+from milabench.procurement.offer_report import projected_tables
 from milabench.procurement.scores import METRICS
 from milabench.procurement.tender import Tender
+from milabench.procurement.tender_report import tender_document, tender_to_json, value_to_json
 from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.document import Document, Notes, Statement, Table, section
-from milabench.report.offer import projected_tables
-from milabench.report.tender import tender_document, tender_to_json, value_to_json
 from milabench.report.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
 
 

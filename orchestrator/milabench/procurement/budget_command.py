@@ -57,8 +57,8 @@ def command(request: BudgetRequest, destination: Destination, wide: bool) -> int
 
     Systems are offers (offer.yaml), runs, JSON reports or bundles.
     """
-    from milabench.report.budget import render_budget
-    from milabench.workflow.budget import answer_budget
+    from milabench.procurement.budget_questions import answer_budget
+    from milabench.procurement.budget_report import render_budget
 
     answered = answer_budget(request, terminal_session())
     width = table_width(wide) if destination.output is None else None

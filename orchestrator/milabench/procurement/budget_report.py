@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from milabench.procurement.budget import BudgetAnswer
+from milabench.procurement.tender_report import value_to_json
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text
 from milabench.report.document import Document, Notes, Statement, Table, Title, section
 from milabench.report.document_formats import write_document
 from milabench.report.labels import format_number
-from milabench.report.tender import value_to_json
 
 BUDGET_LEGEND = (
     "nodes: whole ones, rounded up where they are to match and down where something limits them; all else is computed from these",
@@ -169,6 +169,6 @@ def render_budget(
     document = budget_document(metric, answers, notes, broken, title)
     if format_name == "html":
         # The page takes longer to import than text takes to write.
-        page: str = importlib.import_module("milabench.report.html.budget").budget_page(document, answers)
+        page: str = importlib.import_module("milabench.procurement.budget_page").budget_page(document, answers)
         return page
     return write_document(format_name, document, budget_to_json(metric, answers, notes, broken), width)

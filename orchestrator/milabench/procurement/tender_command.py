@@ -24,7 +24,7 @@ def command() -> None:
 @click.argument("offers", nargs=-1, metavar="[OFFER]...", type=click.Path(path_type=Path))
 def check_tender(tender: Path, offers: tuple[Path, ...]) -> None:
     """Report everything that is wrong with a tender, and with offers (offer.yaml) that answer it."""
-    from milabench.workflow.tenders import check_tender_files
+    from milabench.procurement.tenders import check_tender_files
 
     click.echo(check_tender_files(tender, offers), err=True)
 
@@ -53,9 +53,9 @@ def explain_tender(
     KEY, such as `terms` or `benchmarks.bert.weight`, shows only what is below it.
     """
     from milabench.procurement.provenance import select_keys
+    from milabench.procurement.tender_report import provenance_document, provenance_to_json
+    from milabench.procurement.tenders import explain_numbers
     from milabench.report.document_formats import write_document
-    from milabench.report.tender import provenance_document, provenance_to_json
-    from milabench.workflow.tenders import explain_numbers
 
     if metric is not None and not names:
         raise UsageError(f"--metric {metric} scores nothing here: name a run or an offer with --of")
