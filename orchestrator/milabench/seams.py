@@ -40,8 +40,19 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
         }
     },
 }
-# option of a command of the core -> (the feature that does what it says, the function)
+# what the core hands over, mostly an option of a command -> (the feature that does it, the function)
 HANDLERS = {
+    "accept --every": ("procurement", "procurement.recheck_calendar:recheck_note"),
+    "accept --plan": ("procurement", "procurement.acceptance_runs:write_plan"),
+    "accept --recheck": ("procurement", "procurement.acceptance_runs:recheck_run"),
+    "accept --sequential": ("procurement", "procurement.acceptance_runs:accept_growing_run"),
+    "compare --tender": ("procurement", "procurement.comparison_by_tender:score_by_tender"),
+    "meters": ("procurement", "procurement.run_expenses:with_energy"),
+    "meters of a bundle": ("procurement", "procurement.run_expenses:metered_benches"),
+    "report --tender": ("procurement", "procurement.run_expenses:with_expenses_of_runs"),
+    "schema offer": ("procurement", "procurement.offer:offer_schema"),
+    "schema tender": ("procurement", "procurement.tender:tender_schema"),
+    "verify --offer": ("procurement", "procurement.offer_command:show_verified_offer"),
     "new --from": ("compat13", "compat13.import_suite_command:new_from_folder"),
     "report --from-db": ("history", "history.results_store:stored_summaries"),
     "install --from": ("capsule", "capsule.install:install_from"),
@@ -89,6 +100,11 @@ def spellings() -> list[Any]:
     """Return the modules that know what people type for other programs."""
     without = features_left_out()
     return [resolved(module) for feature, module in SPELLINGS if feature not in without]
+
+
+def takes_part(what: str) -> bool:
+    """Return whether the feature takes part that a handler is of."""
+    return HANDLERS[what][0] not in features_left_out()
 
 
 def handler(option: str) -> Callable[..., Any]:

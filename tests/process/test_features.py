@@ -35,7 +35,14 @@ def said(*words):
 
 base = ["--base", folder]
 there = os.path.join(folder, "there")
+open(os.path.join(folder, "c.yaml"), "w").write("a: {}\\n")
+criteria = ("--criteria", os.path.join(folder, "c.yaml"))
 WORDS = {
+    "accept --plan": ("accept", "--plan", *criteria, *base),
+    "accept --recheck": ("accept", "--recheck", "0.9", "--against", "a", *base),
+    "accept --sequential": ("accept", "--sequential", *criteria, *base),
+    "compare --tender": ("compare", "--tender", there, "a", "b", *base),
+    "verify --offer": ("verify", "--offer", folder, there),
     "install --from": ("install", "--from", there, *base),
     "new --from": ("new", "mine", "--from", folder, "--into", there),
     "report --from-db": ("report", "--from-db", *base),
@@ -51,7 +58,7 @@ for verb in verbs:
     code, _, err = said(verb)
     assert code == 2 and f"belongs to the feature {feature}" in err, err
 for option, (owner, _) in seams.HANDLERS.items():
-    if owner == feature:
+    if owner == feature and option in WORDS:
         code, _, err = said(*WORDS[option])
         assert code == 2 and f"{option} needs the feature {feature}" in err, err
 """

@@ -47,8 +47,6 @@ BUILDS_ON = re.compile(r"^Builds on: ([a-z0-9_, ]+)\.$", re.M)
 for room in FEATURES:
     named = BUILDS_ON.search(importlib.import_module(f"milabench.{room}").__doc__ or "")
     MAY_IMPORT[room] = CORE | set(named[1].split(", ") if named else ())
-MAY_IMPORT["cli"].add("procurement")
-MAY_IMPORT["workflow"].add("procurement")
 EFFECTS = {"os", "sys", "subprocess", "asyncio", "socket", "time", "random", "shutil", "rich", "asyncssh"}
 EDGES = {
     "config/read.py",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from milabench import seams
 from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import base_option, file_option, is_on_command_line, removed_option, run_argument
 from milabench.errors import DONE, VERDICT_CODES, UsageError
@@ -140,23 +141,20 @@ def command(
         return DONE
     _require_one_way(click.get_current_context().params)
     if is_plan and criteria is not None:
-        return _plan(run, base, criteria, reference, power or DEFAULT_POWER, destination)
+        power = power or DEFAULT_POWER
+        code: int = seams.handler("accept --plan")(run, base, criteria, reference, power, destination)
+        return code
     renderer = FORMATS[destination.format].renderer
     if recheck is not None and against is not None:
-        from milabench.procurement.acceptance_runs import recheck_run
-
-        acceptance = recheck_run(run, base, against, recheck, criteria)
+        acceptance: Acceptance = seams.handler("accept --recheck")(run, base, against, recheck, criteria)
     elif sequential and criteria is not None:
-        from milabench.procurement.acceptance_runs import accept_growing_run
-        from milabench.procurement.sequential_acceptance import SequentialPlan
-
-        looks = SequentialPlan(
-            alpha=alpha or DEFAULT_ALPHA,
-            beta=beta or DEFAULT_BETA,
-            cap=cap,
-            bad_failure_rate=bad_failure_rate,
-        )
-        acceptance = accept_growing_run(run, base, criteria, reference, looks, across=across)
+        looks = {
+            "alpha": alpha or DEFAULT_ALPHA,
+            "beta": beta or DEFAULT_BETA,
+            "cap": cap,
+            "bad_failure_rate": bad_failure_rate,
+        }
+        acceptance = seams.handler("accept --sequential")(run, base, criteria, reference, looks, across=across)
     else:
         from milabench.workflow.report_runs import accept_run
 
@@ -188,28 +186,12 @@ def _require_one_way(given: Mapping[str, Any]) -> None:
         raise UsageError("missing option --criteria FILE; docs/reference/criteria.md shows such a file")
 
 
-def _plan(
-    run: str | None, base: Path | None, criteria: Path, reference: str | None, power: float, destination: Destination
-) -> int:
-    """Write what the criteria take, and return 8 where one of them has no plan."""
-    from milabench.procurement.acceptance_plan_report import render_plan
-    from milabench.procurement.acceptance_runs import acceptance_plan
-
-    if power == 1:
-        raise UsageError("--power 1: no number of launches is certain to pass; give less, such as 0.95")
-    plan = acceptance_plan(run, base, criteria, reference, power)
-    destination.write(render_plan(plan, destination.format))
-    return DONE if plan.is_complete else VERDICT_CODES["INCONCLUSIVE"]
-
-
 def _with_rechecks(acceptance: Acceptance, every: str, first: datetime | None) -> Acceptance:
     """Return the verdict with the dates of the next rechecks."""
-    from milabench.procurement.recheck_calendar import recheck_note
-
     accepted_on = first or _day(acceptance.accepted_on)
     if accepted_on is None:
         raise UsageError("--every: the accepted run does not say when it began; give its day with --from 2026-11-01")
-    return replace(acceptance, notes=(*acceptance.notes, recheck_note(every, accepted_on.date())))
+    return replace(acceptance, notes=(*acceptance.notes, seams.handler("accept --every")(every, accepted_on.date())))
 
 
 def _day(text: str) -> datetime | None:

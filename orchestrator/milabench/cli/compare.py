@@ -7,19 +7,19 @@ from pathlib import Path
 
 import click
 
+from milabench import seams
 from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import (
     base_option,
     collected_as,
     file_option,
-    is_on_command_line,
     runs_argument,
     table_width,
     terminal_session,
     validations_option,
     wide_option,
 )
-from milabench.errors import DONE, STEPS_FAILED, UsageError
+from milabench.errors import UsageError
 from milabench.workflow.options import CompareRequest
 
 # The names of procurement/scores.METRICS, which the help must not wait for.
@@ -104,7 +104,8 @@ def command(
 ) -> int:
     """Compare runs, or JSON reports or bundles of runs, with the first of them; `A1,A2,A3` are several runs of one system."""
     if tender is not None:
-        return _score(request, destination, wide, tender, metric)
+        code: int = seams.handler("compare --tender")(request, destination, tender, metric, wide=wide)
+        return code
     if metric is not None:
         raise UsageError(f"--metric {metric} needs the tender that says how: give it with --tender procurement.yaml")
     from milabench.workflow.report_runs import compare_runs, comparison_exit_code
@@ -119,34 +120,3 @@ def command(
     width = table_width(wide) if destination.output is None else None
     destination.write_pieces(compared.pieces(destination.format, width))
     return comparison_exit_code(compared.comparison)
-
-
-def _score(request: CompareRequest, destination: Destination, wide: bool, tender: Path, metric: str | None) -> int:
-    """Compare by a tender; what only the comparison of runs has is refused."""
-    from milabench.procurement.tender_report import score_lines, tender_document, tender_to_json
-    from milabench.procurement.tenders import compare_by_tender
-    from milabench.report.document_formats import write_document
-
-    for option in ("why", "weights", "costs", "validations", "per"):
-        if is_on_command_line(option):
-            raise UsageError(f"--{option} is of comparisons without --tender; leave one of the two out")
-    if destination.is_workbook:
-        raise UsageError(
-            "a workbook of offers is written by `milabench offer compare`; leave out --tender, or choose another format"
-        )
-    names = [name for name in request.runs if isinstance(name, str)]
-    scores = compare_by_tender(
-        tender,
-        names,
-        request.base,
-        terminal_session(),
-        metric=metric or "",
-        margin=request.margin,
-        across=request.across,
-    )
-    width = table_width(wide) if destination.output is None else None
-    if destination.format == "brief":
-        destination.write("".join(f"{line}\n" for line in score_lines(scores)))
-    else:
-        destination.write(write_document(destination.format, tender_document(scores), tender_to_json(scores), width))
-    return STEPS_FAILED if scores.is_refused else DONE

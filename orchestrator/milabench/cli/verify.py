@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from milabench import seams
 from milabench.cli.options import file_option, json_option
 from milabench.errors import DONE, RecordError, UsageError
 from milabench.shown import counted
@@ -48,13 +49,14 @@ def _verify_offer(
     bundle: Path, tender: Path | None, allowed_signers: Path | None, *, is_offer: bool, as_json: bool
 ) -> int:
     from milabench.cli.formats import Destination
-    from milabench.procurement.offer_command import show_verified_offer
 
     if tender is None:
         raise UsageError(f"--offer: name the tender that it answers too: milabench verify --offer {bundle} TENDER")
     if not is_offer:
         raise UsageError(f"{tender}: a tender is what an offer is compared with; add --offer, or leave it out")
-    return show_verified_offer(bundle, tender, allowed_signers, Destination(form=None, as_json=as_json, output=None))
+    destination = Destination(form=None, as_json=as_json, output=None)
+    code: int = seams.handler("verify --offer")(bundle, tender, allowed_signers, destination)
+    return code
 
 
 def verification_text(bundle: Path, verified: Verification) -> str:

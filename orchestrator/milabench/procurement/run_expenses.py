@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from milabench.analysis.comparison_model import System
 from milabench.analysis.intervals import Interval
 from milabench.analysis.job_mix import costs_of
 from milabench.analysis.summary_model import Summary
@@ -19,6 +21,7 @@ from milabench.procurement.offer_costs import kept_share
 from milabench.procurement.run_meters import StepPower, meters_of, step_powers
 from milabench.procurement.tender import Tender, Terms, tender_currency
 from milabench.procurement.uncertainty import UncertainValue, product, sum_of
+from milabench.workflow.options import Session
 
 
 def with_expenses(
@@ -118,3 +121,35 @@ def _windows(steps: Sequence[StepPower]) -> tuple[dict[int, Interval], bool]:
         start, stop = windows.get(step.repeat, window)
         windows[step.repeat] = min(start, window[0]), max(stop, window[1])
     return windows, has_windows
+
+
+def with_energy(summary: Summary, run: Run | None, *, metered: Mapping[str, MeteredBench]) -> Summary:
+    """Return a summary with the energy that a meter measured; `metered` is that of a run in a bundle."""
+    return with_expenses(summary, run, None, metered=metered or None)
+
+
+def with_expenses_of_runs(
+    tender_file: Path | None, runs: Sequence[Run], summaries: Sequence[Summary], session: Session
+) -> list[Summary]:
+    """Return the summaries with energy, cost and carbon by a tender, or in energy alone where a meter measured a run."""
+    # Reading a tender takes a YAML reader, which few reports need.
+    from milabench.procurement.tender_files import read_tender
+
+    tender = None if tender_file is None else read_tender(tender_file)
+    if tender is not None:
+        _warn_of_other_suite(tender, runs, summaries, session)
+    paired = zip(runs, summaries, strict=True) if runs else ((None, summary) for summary in summaries)
+    return [with_expenses(summary, run, tender) for run, summary in paired]
+
+
+def _warn_of_other_suite(tender: Tender, runs: Sequence[Run], summaries: Sequence[Summary], session: Session) -> None:
+    """Say of each run what of its suite is not the tender's own."""
+    from milabench.procurement.tender_report import suite_lines
+    from milabench.procurement.tender_scores import Bid
+    from milabench.procurement.tender_suites import TenderSuites, lock_texts
+
+    own = TenderSuites(tender, session)
+    for run, summary in zip(runs, summaries, strict=False):  # results of a store have no runs
+        bid = Bid(name=run.name, system=System(name=run.name, summary=summary, manifest=run.manifest))
+        for line in suite_lines(run.name, own.check(bid, lock_texts(run))):
+            session.warn(line)

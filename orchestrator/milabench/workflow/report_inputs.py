@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from milabench import seams
 from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
@@ -22,7 +23,6 @@ from milabench.workflow.summaries import summary_of
 
 if TYPE_CHECKING:
     from milabench.analysis.traces import Tracing
-    from milabench.procurement.expenses import MeteredBench
     from milabench.workflow.options import Session
 
 NO_REFERENCE = "none"  # instead of the name of a reference
@@ -102,7 +102,7 @@ class ReportSource:
     summary: Summary
     manifest: Mapping[str, Any]
     run: Run | None = None
-    metered: Mapping[str, MeteredBench] = field(default_factory=dict)
+    metered: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def system(self) -> System:
@@ -236,7 +236,7 @@ def _json_report(path: Path) -> ReportSource:
     name = ""
     value: Mapping[str, Any] | None = None
     manifest: Mapping[str, Any] = {}
-    metered: Mapping[str, MeteredBench] = {}
+    metered: Mapping[str, Any] = {}
     if is_archive(path):
         from milabench.bundle.verify import bundled_run
 
@@ -256,7 +256,7 @@ def _json_report(path: Path) -> ReportSource:
     return ReportSource(name=name or summary.run or path.stem, summary=summary, manifest=manifest, metered=metered)
 
 
-def _bundled_meters(path: Path, name: str) -> Mapping[str, MeteredBench]:
+def _bundled_meters(path: Path, name: str) -> Mapping[str, Any]:
     """Return what meters measured of the run of a bundle; its records are unpacked only where there are any."""
     from milabench.bundle import archive
     from milabench.workflow.opened_bundles import opened_bundle, records_of
@@ -264,10 +264,11 @@ def _bundled_meters(path: Path, name: str) -> Mapping[str, MeteredBench]:
     with archive.open_checked(path) as file:
         if not any(f"/{METERS}/" in each for each in records_of(file, name)):
             return {}
-    from milabench.procurement.run_expenses import metered_benches
-
+    if not seams.takes_part("meters of a bundle"):
+        return {}
     with opened_bundle(path) as run:
-        return metered_benches(run)
+        metered: Mapping[str, Any] = seams.handler("meters of a bundle")(run)
+        return metered
 
 
 def _mapping(path: Path) -> dict[str, Any]:

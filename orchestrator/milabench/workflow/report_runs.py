@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from milabench.analysis.system_diff import Differences
     from milabench.analysis.traces import Trace, Tracing
     from milabench.events.shared_manifests import SharedManifests
-    from milabench.procurement.tender import Tender
 
 _MANY = 16  # runs of a comparison whose summaries stay in memory with all of their lists
 _LINES = 64  # of a comparison that are written at a time
@@ -136,30 +135,11 @@ def _with_expenses(
     request: ReportRequest, runs: Sequence[Run], summaries: Sequence[Summary], session: Session
 ) -> list[Summary]:
     """Return the summaries with energy, cost and carbon by a tender, or in energy alone where a meter measured a run."""
-    if request.tender is None and not any(map(is_metered, runs)):
+    is_asked = request.tender is not None or (any(map(is_metered, runs)) and seams.takes_part("report --tender"))
+    if not is_asked:
         return list(summaries)
-    # Reading a tender takes a YAML reader, which few reports need.
-    from milabench.procurement.run_expenses import with_expenses
-    from milabench.procurement.tender_files import read_tender
-
-    tender = None if request.tender is None else read_tender(request.tender)
-    if tender is not None:
-        _warn_of_other_suite(tender, runs, summaries, session)
-    paired = zip(runs, summaries, strict=True) if runs else ((None, summary) for summary in summaries)
-    return [with_expenses(summary, run, tender) for run, summary in paired]
-
-
-def _warn_of_other_suite(tender: Tender, runs: Sequence[Run], summaries: Sequence[Summary], session: Session) -> None:
-    """Say of each run what of its suite is not the tender's own."""
-    from milabench.procurement.tender_report import suite_lines
-    from milabench.procurement.tender_scores import Bid
-    from milabench.procurement.tender_suites import TenderSuites, lock_texts
-
-    own = TenderSuites(tender, session)
-    for run, summary in zip(runs, summaries, strict=False):  # results of a store have no runs
-        bid = Bid(name=run.name, system=System(name=run.name, summary=summary, manifest=run.manifest))
-        for line in suite_lines(run.name, own.check(bid, lock_texts(run))):
-            session.warn(line)
+    energy: list[Summary] = seams.handler("report --tender")(request.tender, runs, summaries, session)
+    return energy
 
 
 def tracing_for(form: Format, compared: int = 0) -> Tracing | None:
@@ -373,9 +353,9 @@ def _metered_source(source: ReportSource) -> ReportSource:
     """Return a run that a meter measured with the energy of its work."""
     if not source.metered and (source.run is None or not is_metered(source.run)):
         return source
-    from milabench.procurement.run_expenses import with_expenses
-
-    return replace(source, summary=with_expenses(source.summary, source.run, None, metered=source.metered or None))
+    if not seams.takes_part("meters"):
+        return source
+    return replace(source, summary=seams.handler("meters")(source.summary, source.run, metered=source.metered))
 
 
 def _system(name: str, sources: Sequence[ReportSource], costs: Costs) -> System:

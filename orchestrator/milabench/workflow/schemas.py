@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from milabench import seams
 from milabench.workflow.files import ROOT
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -49,16 +50,9 @@ def _acceptance() -> dict[str, Any]:
     return criteria_schema()
 
 
-def _tender() -> dict[str, Any]:
-    from milabench.procurement.tender import tender_schema
-
-    return tender_schema()
-
-
-def _offer() -> dict[str, Any]:
-    from milabench.procurement.offer import offer_schema
-
-    return offer_schema()
+def _of_a_feature(what: str) -> dict[str, Any]:
+    schema: dict[str, Any] = seams.handler(what)()
+    return schema
 
 
 def _report() -> dict[str, Any]:
@@ -100,8 +94,8 @@ def _record() -> dict[str, Any]:
 SCHEMAS: Mapping[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     "suite": ("milabench suite or system file", _suite),
     "acceptance": ("acceptance criteria of milabench", _acceptance),
-    "tender": ("tender of milabench, procurement.yaml", _tender),
-    "offer": ("offer of milabench, offer.yaml", _offer),
+    "tender": ("tender of milabench, procurement.yaml", lambda: _of_a_feature("schema tender")),
+    "offer": ("offer of milabench, offer.yaml", lambda: _of_a_feature("schema offer")),
     "report": ("milabench report of runs as JSON, and summary.json of a run", _report),
     "comparison": ("milabench comparison as JSON", _comparison),
     "plan": ("milabench plan as JSON", _plan),
