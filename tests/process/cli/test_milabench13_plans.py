@@ -130,7 +130,7 @@ def test_a_container_that_cannot_be_taken_over_is_told_with_the_way_out(
 
 def test_a_token_that_a_benchfile_sets_is_shown_nowhere(own: Own, environ: dict[str, str]) -> None:
     secret = "hf_A7b9C1d3E5f7G9h1"
-    for words in (("plan run",), ("plan run", "--json")):
+    for words in (("plan run", "--full"), ("plan run", "--json")):
         said = own(words[0], TOKEN, *words[1:], MILABENCH_HF_TOKEN=secret)
         assert said.code == 0, said.err
         assert "HF_TOKEN" in said.out
