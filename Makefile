@@ -16,7 +16,7 @@ help:
 	@echo "make demo-cluster three machines in network namespaces (root, sshd), $(CLUSTER) run over them, its report"
 	@echo "make demo-slurm   a Slurm cluster on this machine (slurmctld, slurmd), $(CONFIG) run on it in one allocation and as jobs"
 	@echo "make test         set up and run the tests"
-	@echo "make check        formatting, lint, types"
+	@echo "make check        formatting, lint, types, English of the pages"
 	@echo "make fast         the loop of an edit: what needs no process and no half second"
 	@echo "make e2e          the slow tests: real suites in real environments; properties with all their examples"
 	@echo "make suite-health every benchmark of config/ci.yaml installed, prepared and run; SHARD=1/4 takes a fourth; exit 1 where one fails"
@@ -109,6 +109,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/proselint check --config docs/proselint.json docs $(wildcard *.md)
 
 # pytest keeps the tests with their assertions rewritten as byte code. Where that is not there yet, each worker of `make test`
 # makes all of it at once; one process before them does it once, and finds what cannot be collected.
