@@ -28,7 +28,7 @@ DOCS_WORDS_GOAL = 30_000
 WORST = 20
 
 # What is held today, for each kind of text. Lower a number whenever its text gets better; never raise one.
-DOCS_WORDS = 50_250
+DOCS_WORDS = 39_500
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "docs": {
         "what": 8,
