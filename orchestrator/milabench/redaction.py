@@ -108,14 +108,22 @@ _ASSIGNED = re.compile(_NAMED.pattern + r"([^\s\"'\\,}\]]*)")
 _OPTION = re.compile(r"(?<!\S)--?([A-Za-z][\w-]*)\s+([^\s-]\S*)")
 _GIVEN = re.compile(r"((?:--[\w-]+=)?([^={]*))=")
 _RESTS = 8  # of a text: the rests of a thousand assignments are as long as all of them, a thousand times
-_MAY_HOLD = re.compile(
-    r"(?i)token|secret|pass|pwd|key|cred|auth|pat|jwt|cookie|bearer|webhook|conn|dsn|otp|sas|session|pin|://"
+# In lower case. Looked for one by one: an expression that holds all of them takes 0.3 us for each character.
+_MAY_HOLD = (
+    *("token", "secret", "pass", "pwd", "key", "cred", "auth", "pat", "jwt", "cookie", "bearer", "webhook", "conn", "dsn"),
+    *("otp", "sas", "session", "pin", "://"),
 )
 
 
 def mask_urls(text: str) -> str:
     """Return the text with what its URLs have before their hosts as `***`."""
     return _USERINFO.sub(f"://{MASK}@", text) if "@" in text and "://" in text else text
+
+
+def _may_hold(text: str) -> bool:
+    """Return whether there may be a secret in a text, which most do not have; quick."""
+    lower = text.lower()
+    return any(word in lower for word in _MAY_HOLD)
 
 
 def _assignments(text: str) -> Iterator[re.Match[str]]:
@@ -143,7 +151,7 @@ def mask_assignments(text: str) -> Tuple[str, int]:
 
     After a colon only what is quoted counts: `"token": 5` is a number of a record.
     """
-    if not _MAY_HOLD.search(text):
+    if not _may_hold(text):
         return text, 0
     matches = [match for match in _assignments(text) if match[2][-1] in "=\"'" and match[3] != MASK]
     return _without(text, matches), len(matches)
@@ -162,7 +170,7 @@ def mask_argument(word: str) -> str:
 
 def _values_in_text(text: str) -> Iterator[str]:
     """Yield the secrets that a text shows by itself: assigned to a secret name, given to such an option, in a URL."""
-    if not _MAY_HOLD.search(text):
+    if not _may_hold(text):
         return
     for number, match in enumerate(_assignments(text)):
         yield match[3]
