@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from command import end, missing, wrong
-from timing import Ranks, the_device
+from timing import Ranks, device_name, the_device
 
 import benchmate
 from benchmate.ops.device import TorchDevice, free_bytes
@@ -178,7 +178,7 @@ def drop_pages(folder: Path) -> None:
 def compare(restored: State, written: State) -> None:
     for name, tensor in written.items():
         if not torch.equal(restored[name], tensor):
-            wrong(f"checkpoint: {name} was restored otherwise than it was written")
+            wrong(f"checkpoint: {device_name(tensor.device)}: {name} was restored otherwise than it was written")
 
 
 def report(times: Mapping[str, list[float]], total: int, params: Mapping[str, object]) -> None:

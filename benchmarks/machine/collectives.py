@@ -2,7 +2,7 @@
 
 Sizes and the bandwidth of the bus are counted as NCCL's tests count them: a size is that of the largest buffer of a rank
 (of an all-gather the output), and the share of it that crosses the bus per rank makes operations and numbers of ranks
-comparable. The time is the slowest rank's. What arrived is checked at each size.
+comparable. The time is the slowest rank's. At each size every bit of several results is compared with what it must be.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from command import sizes, whole, wrong
+from command import sizes, whole
+from known_answers import FORMATS, describe_difference, differs
 from timing import Ranks, report_rate, the_device, time_call
 
 import benchmate
@@ -31,6 +32,8 @@ OPERATIONS = {
     "broadcast": BUS["broadcast"],
     "send_recv": lambda _: 1.0,  # each rank sends to the next one and receives from the one before
 }
+CHECKS = 10  # results that are compared before an operation is timed at a size, and as many after it
+BY_SENDER = ("all_gather", "all_to_all")  # whose result has a part from each rank
 SMALL = 4096  # sums of numbers of up to this many ranks are exact in single precision
 
 
@@ -65,8 +68,9 @@ def main() -> None:
         ladder = sizes(args.smallest, args.largest, args.factor, ELEMENT * ranks.count)
         for size in ladder:
             exchange = exchanges(name, size // ELEMENT, device, ranks)
-            check(name, size, exchange, device)
+            check(name, size, exchange, device, ranks)
             timed = time_call(exchange.call, device, args.seconds, agree=ranks.slowest)
+            check(name, size, exchange, device, ranks)
             if ranks.is_first:
                 seconds = timed.estimate.median
                 params = {"bytes": size, "ranks": ranks.count}
@@ -123,17 +127,22 @@ def exchanges(name: str, count: int, device: TorchDevice, ranks: Ranks) -> Excha
     return Exchange(pass_on, got.zero_, got, numbers(before))
 
 
-def check(name: str, size: int, exchange: Exchange, device: TorchDevice) -> None:
-    """Compare one result with what it must be, and leave zeros where a sum would grow."""
-    exchange.reset()
-    exchange.call()
-    device.synchronize()
-    if not torch.equal(exchange.result, exchange.expected):
-        place = int((exchange.result != exchange.expected).nonzero()[0])
-        actual, right = exchange.result[place].item(), exchange.expected[place].item()
-        wrong(f"collectives: {name} of {size} bytes gave {actual} instead of {right} at element {place}")
+def check(name: str, size: int, exchange: Exchange, device: TorchDevice, ranks: Ranks) -> None:
+    """Compare results with what they must be, and leave zeros where a sum would grow; ends all ranks where one is wrong."""
+    finding = ""
+    for _ in range(CHECKS):
+        exchange.reset()
+        exchange.call()
+        device.synchronize()
+        if not finding and bool(differs(exchange.result, exchange.expected)):
+            rows = ranks.count if name in BY_SENDER else 1
+            finding = describe_difference(
+                FORMATS["fp32"], exchange.result.view(rows, -1), exchange.expected.view(rows, -1)
+            )
     if name == "all_reduce":
         exchange.result.zero_()
+    hint = ", rows are the ranks that sent" if name in BY_SENDER else ""
+    ranks.end_if_wrong(f"collectives: {name} of {size} bytes{hint}", finding)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def sizes(smallest: int, largest: int, factor: int, multiple: int) -> list[int]:
 
 def wrong(detail: str) -> NoReturn:
     """End the program, and with it the step, because a result is wrong."""
-    end("invalid", detail)
+    end("wrong", detail)
 
 
 def missing(detail: str) -> NoReturn:

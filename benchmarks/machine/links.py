@@ -18,7 +18,8 @@ import torch
 import torch.distributed as dist
 from bad_links import BadLink, Link, Place, bad_links, describe, kind_of, rounds
 from command import whole, wrong
-from timing import Ranks, the_device
+from known_answers import FORMATS, describe_difference, differs
+from timing import Ranks, device_name, the_device
 
 import benchmate
 from benchmate.ops.device import TorchDevice
@@ -79,8 +80,7 @@ def exchange(pair: tuple[int, int], device: TorchDevice, rank: int, size: int, s
     call = transfer(sent, got, other)
     call()
     device.synchronize()
-    if not torch.equal(got, sent - rank + other):
-        wrong(f"links: what rank {other} sent did not arrive at rank {rank} as it was")
+    check(got, sent - rank + other, pair, rank)
     # Both ranks must make the same number of messages: the lower one says how many.
     repeats = torch.zeros((), device=device.device)
     if rank < other:
@@ -91,7 +91,17 @@ def exchange(pair: tuple[int, int], device: TorchDevice, rank: int, size: int, s
     for request in dist.batch_isend_irecv([dist.P2POp(dist.isend if rank < other else dist.irecv, repeats, other)]):
         request.wait()
     calls = int(repeats.item())
-    return count * ELEMENT / min(block_s(call, calls, device) / calls for _ in range(REPEATS)) / 1e9
+    seconds = min(block_s(call, calls, device) / calls for _ in range(REPEATS))
+    check(got, sent - rank + other, pair, rank)
+    return count * ELEMENT / seconds / 1e9
+
+
+def check(got: torch.Tensor, right: torch.Tensor, pair: tuple[int, int], rank: int) -> None:
+    """End the program where anything arrived otherwise than it was sent."""
+    if bool(differs(got, right)):
+        other = pair[1 - pair.index(rank)]
+        found = describe_difference(FORMATS["fp32"], got.view(1, -1), right.view(1, -1))
+        wrong(f"links: rank {rank} on {device_name(got.device)} got something else than rank {other} sent: {found}")
 
 
 def transfer(sent: torch.Tensor, got: torch.Tensor, other: int) -> Callable[[], None]:

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import torch
 from command import missing, whole, wrong
-from timing import report_rate, the_device, time_call
+from known_answers import FORMATS, describe_difference, differs
+from timing import device_name, report_rate, the_device, time_call
 
 import benchmate
 from benchmate.ops.device import TorchDevice
@@ -31,7 +32,7 @@ SEED = 1
 SCALAR = 3.0
 ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 ELEMENT = 8  # bytes of a number in double precision
-CHECKED = 101  # elements of a result that are computed again on the host
+LARGEST = 2**40  # of the whole numbers in arrays: fifteen times as much is still exact
 GB = 1e9
 NODES = Path("/sys/devices/system/node")
 
@@ -69,34 +70,31 @@ def report_stream(place: str, device: TorchDevice, args: argparse.Namespace) -> 
 
 
 def stream(device: TorchDevice, array_bytes: int, seconds: float) -> dict[str, SampledTime]:
-    """The time of each kernel over arrays of double precision, whose results are checked."""
+    """The time of each kernel over arrays of double precision; every bit of the results is compared.
+
+    The arrays hold whole numbers, whose sums and products are exact.
+    """
     generator = torch.Generator().manual_seed(SEED)
     count = array_bytes // ELEMENT
-    start = torch.rand(count, generator=generator, dtype=torch.float64)
+    start = torch.randint(1, LARGEST, (count,), generator=generator).double()
     a, b, c = (start.to(device.device, copy=True) for _ in range(3))
-    del start
-    kernels: dict[str, Callable[[], object]] = {
-        "copy": lambda: c.copy_(a),
-        "scale": lambda: torch.mul(c, SCALAR, out=b),
-        "add": lambda: torch.add(a, b, out=c),
-        "triad": lambda: torch.add(b, c, alpha=SCALAR, out=a),
+    kernels: dict[str, tuple[Callable[[], object], torch.Tensor, float]] = {
+        "copy": (lambda: c.copy_(a), c, 1.0),
+        "scale": (lambda: torch.mul(c, SCALAR, out=b), b, SCALAR),
+        "add": (lambda: torch.add(a, b, out=c), c, 1 + SCALAR),
+        "triad": (lambda: torch.add(b, c, alpha=SCALAR, out=a), a, SCALAR + SCALAR * (1 + SCALAR)),
     }
-    expected: dict[str, Callable[[float, float, float], tuple[float, float]]] = {
-        "copy": lambda a, b, c: (c, a),
-        "scale": lambda a, b, c: (b, SCALAR * c),
-        "add": lambda a, b, c: (c, a + b),
-        "triad": lambda a, b, c: (a, b + SCALAR * c),
-    }
-    places = torch.linspace(0, count - 1, CHECKED).long().to(device.device)
     times = {}
-    for kernel, call in kernels.items():
+    for kernel, (call, result, factor) in kernels.items():
         times[kernel] = time_call(call, device, seconds)
-        samples = (array[places].tolist() for array in (a, b, c))
-        for values in zip(*samples, strict=True):
-            actual, right = expected[kernel](*values)
-            if not abs(actual - right) <= 1e-12 * abs(right):
-                wrong(f"memory: {kernel} gave {actual!r} instead of {right!r}")
+        require_right(result.cpu(), start * factor, f"memory: {device_name(device.device)}: {kernel}")
     return times
+
+
+def require_right(result: torch.Tensor, right: torch.Tensor, where: str) -> None:
+    """End the program where any bit of a result in double precision differs from the right one."""
+    if bool(differs(result, right)):
+        wrong(f"{where}: {describe_difference(FORMATS['fp64'], result.view(1, -1), right.view(1, -1))}")
 
 
 def report_numa_nodes(args: argparse.Namespace) -> None:
@@ -153,9 +151,19 @@ def copies(device: TorchDevice, size: int, seconds: float) -> None:
             call = functools.partial(to.copy_, source, non_blocking=is_pinned)
             timed = time_call(call, device, seconds, "end-to-end")
             if not torch.equal(to.cpu(), here):
-                wrong(f"memory: a copy {direction} changed what it copied")
+                wrong(f"memory: {device_name(there.device)}: a copy {direction} changed {how_many(to.cpu(), here)}")
             kind = "pinned" if is_pinned else "pageable"
             report_rate("bandwidth", size / GB, "GB/s", timed, direction, {"host_memory": kind, "bytes": size})
+
+
+def how_many(arrived: torch.Tensor, sent: torch.Tensor) -> str:
+    """Say how many bytes of a copy are wrong, and the first of them."""
+    places = (arrived != sent).nonzero()
+    first = int(places[0])
+    values = [int(copy[first]) & 255 for copy in (arrived, sent)]
+    return (
+        f"{len(places)} of {sent.numel()} bytes, the first is byte {first}: {values[0]:#04x} and not {values[1]:#04x}"
+    )
 
 
 def peers(size: int, seconds: float) -> None:
@@ -179,7 +187,10 @@ def peers(size: int, seconds: float) -> None:
 
         timed = time_call(copy, device, seconds, "end-to-end")
         if not torch.equal(got.cpu(), host):
-            wrong(f"memory: a copy from device {source} to {to} changed what it copied")
+            wrong(
+                f"memory: a copy from {device_name(sent.device)} to {device_name(got.device)} changed "
+                f"{how_many(got.cpu(), host)}"
+            )
         report_rate("bandwidth", size / GB, "GB/s", timed, f"{source}>{to}", {"bytes": size})
 
 

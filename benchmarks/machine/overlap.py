@@ -60,7 +60,7 @@ def main() -> None:
     computation_s = timed(compute)
     both_s = timed(both)
     if not torch.equal(product, torch.matmul(a, b)):
-        wrong("overlap: a matrix product made while data were exchanged differs from one made alone")
+        wrong(f"overlap: {ranks.place}: a matrix product made while data were exchanged differs from one made alone")
     check(message, ranks)
     if ranks.is_first:
         params = {"bytes": message.nbytes, "size": args.size, "products": count, "ranks": ranks.count}
@@ -84,7 +84,7 @@ def check(message: torch.Tensor, ranks: Ranks) -> None:
     message.fill_(ranks.rank + 1)
     dist.all_reduce(message)
     if not torch.equal(message, torch.full_like(message, ranks.count * (ranks.count + 1) // 2)):
-        wrong(f"overlap: an all-reduce over {ranks.count} ranks gave {message.unique().tolist()[:4]}")
+        wrong(f"overlap: {ranks.place}: an all-reduce over {ranks.count} ranks gave {message.unique().tolist()[:4]}")
     message.zero_()
 
 

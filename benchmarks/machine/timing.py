@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Mapping
 
 import torch
 import torch.distributed as dist
-from command import missing
+from command import missing, wrong
 
 import benchmate
 from benchmate.ops.device import TorchDevice, default_device
@@ -22,6 +23,16 @@ Agree = Callable[[float], float]
 def the_device(name: str | None = None) -> TorchDevice:
     """The named device, or the first kind that torch finds here; under torchrun that of this rank."""
     return TorchDevice(name or default_device())
+
+
+def device_name(device: torch.device) -> str:
+    """Return what a person finds a device by: its kind and number, its model and identity where it has one, its host."""
+    host = socket.gethostname()
+    if device.type == "cpu":
+        return f"the processor of {host}"
+    properties = torch.get_device_module(device).get_device_properties(device)
+    identity = ", ".join(str(part) for part in (properties.name, getattr(properties, "uuid", "")) if part)
+    return f"{device} ({identity}) of {host}"
 
 
 def time_call(
@@ -65,6 +76,7 @@ class Ranks:
             dist.init_process_group("nccl" if device.is_cuda else "xccl" if device.kind == "xpu" else "gloo")
         self.count = dist.get_world_size() if dist.is_initialized() else 1
         self.rank = dist.get_rank() if dist.is_initialized() else 0
+        self.place = device_name(device.device)
         self._agreed = torch.zeros((), dtype=torch.float64, device=device.device if device.kind != "cpu" else "cpu")
 
     @property
@@ -87,6 +99,20 @@ class Ranks:
     def wait(self) -> None:
         """Wait until all ranks are here."""
         self.slowest(0.0)
+
+    def end_if_wrong(self, detail: str, finding: str) -> None:
+        """End the program on every rank where one of them found something wrong, and name the ranks that did.
+
+        `finding` is what this rank found, empty where all was right. All ranks must call it together.
+        """
+        if not self.slowest(bool(finding)):
+            return
+        mine = (self.rank, self.place, finding)
+        findings: list[tuple[int, str, str]] = [mine] * self.count
+        if self.count > 1:
+            dist.all_gather_object(findings, mine)
+        bad = [f"rank {rank} on {place}: {found}" for rank, place, found in findings if found]
+        wrong(f"{detail} is wrong at {len(bad)} of {self.count} ranks: {'; '.join(bad)}")
 
     def leave(self) -> None:
         """Take the process group down."""

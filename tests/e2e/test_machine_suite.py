@@ -211,3 +211,33 @@ def test_a_file_that_changed_after_it_was_prepared_is_found(place: Place, tmp_pa
     done = place.program(*reads, **env)
     assert done.returncode == 1
     assert f"{changed} does not hold what it was made from" in done.stderr
+
+
+def test_a_bit_that_is_stuck_in_every_product_fails_the_run_and_is_named(place: Place, tmp_path: Path) -> None:
+    shutil.copytree(PROGRAMS, tmp_path / "machine")
+    program = tmp_path / "machine" / "burn.py"
+    faulty = f"""import sys
+sys.path.insert(0, {str(ROOT)!r})
+import torch
+from tests.truth.faulty_device import spoiled, stuck
+torch.matmul = spoiled(torch.matmul, stuck, -1)
+"""
+    future = "from __future__ import annotations\n"
+    program.write_text(program.read_text().replace(future, future + faulty))
+    suite = tmp_path / "faulty.yaml"
+    suite.write_text(f"include: {ROOT}/{SUITE}\nburn: {{definition: {tmp_path}/machine}}\n")
+    options = ("--select", "burn", "--size", "tiny", "--profile", "quick", "--repeat", "1", "--run-name", "faulty")
+    said = place.milabench("run", "--config", str(suite), *options)
+    assert said.code == 1, said.err
+    [bench] = json.loads(place.milabench("report", "faulty", "--json").out)["benchmarks"]
+    [failure] = bench["failures"]
+    assert failure["why"] == "wrong"
+    assert "the processor of " in failure["detail"] and "bit 52 (exponent)" in failure["detail"], failure
+
+
+def test_what_one_rank_of_a_collective_got_wrong_is_named(place: Place) -> None:
+    faulty = str(ROOT / "tests" / "truth" / "faulty_device.py")
+    words = (str(PROGRAMS / "collectives.py"), "--operations", "all_gather", "--largest", "1K", "--seconds", "0.1")
+    done = place.program(faulty, "exchange=1", *words, ranks=RANKS, PYTHONPATH=str(ROOT))
+    assert done.returncode != 0
+    assert "rows are the ranks that sent is wrong at 1 of 2 ranks: rank 1 on the processor of" in done.stderr
