@@ -12,7 +12,19 @@ from functools import cache
 from typing import Annotated, Any, Literal
 
 from milabench.analysis.serving_model import POINT_METRICS
-from milabench.config.kinds import INVALID, Key, Kind, MapOf, Record, ShareText, ValueParser, key, keys_of, record_of
+from milabench.config.kinds import (
+    INVALID,
+    Key,
+    Kind,
+    MapOf,
+    Record,
+    ShareText,
+    ValueParser,
+    Whole,
+    key,
+    keys_of,
+    record_of,
+)
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.source_map import Located, SourceLocation, display_value
 from milabench.config.yaml_reader import decode_text, parse_document
@@ -187,8 +199,8 @@ _NameList = Annotated[tuple[str, ...], _Names()]
 class BenchCriteria:
     """The requirements for one benchmark; None where nothing is required.
 
-    `of` is what `minimum` and `maximum` apply to. `device_spread` and `failure_rate` are shares, 0 to 1. `allow` are the
-    reasons for doubt (docs/reference/protocol.md, section 5) in spite of which a number counts.
+    `of` is what `minimum` and `maximum` apply to. `device_spread` and `failure_rate` are shares, 0 to 1, `wrong` counts steps.
+    `allow` are the reasons for doubt (docs/reference/protocol.md, section 5) in spite of which a number counts.
     """
 
     name: str
@@ -199,6 +211,9 @@ class BenchCriteria:
     maximum: _Bounded = key("the same, for what should be small", default=None)
     device_spread: _OptionalShare = key("most spread between devices or nodes, relative", default=None)
     failure_rate: _OptionalShare = key("most of its steps that may fail", default=None)
+    wrong: Annotated[int, Whole(at_least=0)] = key(
+        "most of its steps that may end with a wrong result; default 0", default=0
+    )
     serving: Annotated[tuple[ServingCriterion, ...], _Curve()] = key(
         "bounds of a curve, by point and metric, and of slo_concurrency, slo_rate and area", default=()
     )

@@ -234,6 +234,7 @@ class BenchEvaluation:
                 yield self._check("runs", "INCONCLUSIVE", "to be in the run", "it is not", missing=missing)
             return
         yield self._runs(self.run)
+        yield from self._wrong(self.run)
         if self.criteria.failure_rate is not None:
             failures = _failure_check(self.run.counts, self.criteria.failure_rate)
             yield replace(failures, bench=self.criteria.name)
@@ -271,6 +272,16 @@ class BenchEvaluation:
         skips = "; ".join(dict.fromkeys(skip.detail for skip in bench.skipped))
         missing = f"a run of it{f' ({skips})' if skips else ''}"
         return self._check("runs", "INCONCLUSIVE", requirement, steps, missing=missing)
+
+    def _wrong(self, bench: BenchSummary) -> Iterable[CriterionResult]:
+        """Judge the steps of which a result was wrong, where there is one or some may be."""
+        wrong = [failure for failure in bench.failures if failure.why == "wrong"]
+        if not wrong and not self.criteria.wrong:
+            return
+        verdict: Verdict = "PASS" if len(wrong) <= self.criteria.wrong else "FAIL"
+        found = "; ".join(f"{failure.name}: {failure.detail}" for failure in wrong[:3])
+        measured = f"{len(wrong)} of {bench.counts['planned']} steps" + (f" ({found})" if found else "")
+        yield self._check("wrong", verdict, f"at most {self.criteria.wrong} wrong results", measured)
 
     def _device_spread(self, bench: BenchSummary, limit: float) -> CriterionResult:
         requirement = f"at most {f'{limit:.3g}' if limit < 0.001 else f'{limit:.1%}'} between devices"

@@ -117,10 +117,10 @@ class Outlier:
     metric: str
     value: float | None = None
     units: str
-    expected: float
+    expected: float | None
     deviation: float | None = None
     within: float = 0.0
-    side: Literal["worse", "better", "different", "failed"]
+    side: Literal["worse", "better", "different", "failed", "wrong"]
     rule: str
 
     def to_json(self) -> dict[str, Any]:
@@ -335,19 +335,20 @@ def _outlier(sample: Sample, expected: Expected, away: float, limit: float, floo
 
 
 def _failed(summary: Summary, bench: BenchSummary, expected: Expected | None) -> Iterable[Outlier]:
-    """Return the steps that did not pass where the places of the baseline did."""
-    if expected is None:
-        return
+    """Return the steps that did not pass where the places of the baseline did, and every step with a wrong result."""
     for failure in bench.failures:
+        is_wrong = failure.why == "wrong"
+        if expected is None and not is_wrong:
+            continue
         detail = f": {failure.detail}" if failure.detail else ""
         yield Outlier(
             location=_step_location(summary, failure.node, failure.step.removeprefix(bench.bench).split(".")),
             run=summary.run,
             bench=bench.bench,
             metric="rate",
-            units=expected.units,
-            expected=expected.median,
-            side="failed",
+            units=bench.units if expected is None else expected.units,
+            expected=None if expected is None else expected.median,
+            side="wrong" if is_wrong else "failed",
             rule=f"{failure.name} did not pass: {failure.why}{detail}",
         )
 

@@ -37,7 +37,7 @@ from milabench.analysis.throughput import LEAST_OVERLAP, Throughput
 from milabench.analysis.uncertainty import CONFIDENCE, Component, MeasuredLaunch, Uncertainty, uncertainty_of
 from milabench.analysis.windows import Window
 from milabench.events.model import OutcomeName
-from milabench.events.reasons import Reason
+from milabench.events.reasons import INVALIDATING, Reason
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
 
 # A benchmark has the worst outcome of its steps.
@@ -268,7 +268,7 @@ def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: Ru
         reasons |= {"cases-differ"}
     if _are_on_different_nodes(results, processes):
         reasons |= {"nodes-differ"}
-    reasons |= _doubts_of_curve(summary.serving)
+    reasons |= _doubts_of_curve(summary.serving) | _wrong(results)
     if perf is None:
         mixed = {"mixed"} if processes else set()
         # Numbers in different units have no mean; nothing below can be said of no number.
@@ -312,6 +312,10 @@ def _launches_of_reasons(
     return {reason: tuple(sorted(repeats)) for reason, repeats in sorted(launches.items()) if every - repeats}
 
 
+def _wrong(results: Iterable[StepResult]) -> set[Reason]:
+    return {"wrong"} if any(result.why == "wrong" for result in results) else set()
+
+
 def _doubts_of_curve(curve: ServingCurve | None) -> set[Reason]:
     return {"few-requests"} if curve is not None and curve.has_few_requests else set()
 
@@ -319,7 +323,7 @@ def _doubts_of_curve(curve: ServingCurve | None) -> set[Reason]:
 def _validity(reasons: Set[str], uncertainty: Uncertainty | None) -> Validity:
     """Return `imprecise` only where nothing worse is known: of a suspect number nobody knows the uncertainty."""
     if reasons:
-        return "invalid" if "inconsistent" in reasons else "suspect"
+        return "suspect" if INVALIDATING.isdisjoint(reasons) else "invalid"
     return "valid" if uncertainty is None or uncertainty.is_enough else "imprecise"
 
 

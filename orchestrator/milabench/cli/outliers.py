@@ -69,5 +69,5 @@ def outlier_text(findings: Findings, width: int | None = None) -> str:
 def _row(outlier: Outlier) -> list[str]:
     value = "none" if outlier.value is None else f"{outlier.value:.6g} {outlier.units}"
     differs = "" if outlier.deviation is None else f"{outlier.deviation:+.1%}"
-    expected = f"{outlier.expected:.6g} {outlier.units}"
+    expected = "none" if outlier.expected is None else f"{outlier.expected:.6g} {outlier.units}"
     return [str(outlier.location), outlier.side, outlier.bench, outlier.metric, value, expected, differs, outlier.rule]

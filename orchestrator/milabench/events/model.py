@@ -17,6 +17,7 @@ Why = Literal[
     "no-data",
     "probe",
     "invalid",
+    "wrong",
     "lost-node",
     "out-of-memory",
     "no-space",

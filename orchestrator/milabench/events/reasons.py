@@ -60,6 +60,8 @@ REASONS: Mapping[Reason, str] = {
     "tail": "while the last requests of the best point were answered none was sent, which makes its rate more than 2 % too small",
     "tokens-unknown": "a server did not say how many tokens its answers have: the tokenizer counted them in their texts",
     "unconverged": "a metric's spread was still above its limit when measuring ended",
-    "wrong": "an operator's result differs from its reference by more than the tolerance",
+    "wrong": "a result of the device differs from what it must be, in a bit or by more than its tolerance: it is invalid",
     "zeros": "the inputs were zeros, with which devices use less power and may be faster",
 }
+# Nothing can be said of a number that has one of these.
+INVALIDATING: frozenset[Reason] = frozenset({"inconsistent", "wrong"})

@@ -91,7 +91,7 @@ def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
     errors = [str(error) for error in value.get("errors") or () if error and error != "no error"]
     outcome, why, detail = "passed", "", ""
     if wrong:
-        outcome, why, detail = "failed", "invalid", f"{wrong:g} wrong values"
+        outcome, why, detail = "failed", "wrong", f"{wrong:g} wrong values"
     elif not value.get("results"):
         outcome, why, detail = "failed", "no-data", errors[0] if errors else "no result"
     events: list[Event] = [

@@ -199,6 +199,29 @@ def test_failures_fail_unless_so_many_are_allowed(tmp_path: Path) -> None:
     assert held(found, "failure_rate: 0").verdict == "FAIL"
 
 
+def test_a_wrong_result_fails_whatever_share_of_failures_is_allowed(tmp_path: Path) -> None:
+    steps = [
+        Recorded(
+            repeat=repeat,
+            outcome="failed" if repeat == 3 else "passed",
+            why="wrong" if repeat == 3 else None,
+            detail="burn: cuda:0: bit 4",
+            events=rates(800, 800, 800),
+        )
+        for repeat in range(4)
+    ]
+    found = summarise(record(tmp_path, *steps))
+    failures_allowed = held(found, "benchmarks: {digits: {failure_rate: 50 %}}")
+    check = only(failures_allowed, "wrong")
+    assert (failures_allowed.verdict, check.verdict) == ("FAIL", "FAIL")
+    assert check.measured == "1 of 4 steps (digits.D0.R3: burn: cuda:0: bit 4)"
+    assert only(held(found, "benchmarks: {digits: {failure_rate: 50 %, wrong: 1}}"), "wrong").verdict == "PASS"
+    # Its number decides nothing, although three launches have passed.
+    assert only(held(found, "benchmarks: {digits: {minimum: '100 images/s', wrong: 1}}"), "minimum").verdict == (
+        "INCONCLUSIVE"
+    )
+
+
 def test_a_required_benchmark_that_was_not_run_is_missing(tmp_path: Path) -> None:
     found = held(run(tmp_path, 800, 801, 802), "required: [bert]")
     assert (found.verdict, found.checks[0].where) == ("INCONCLUSIVE", "a.yaml:1:12")

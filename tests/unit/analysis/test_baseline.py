@@ -92,6 +92,15 @@ def test_a_device_on_which_a_benchmark_failed_falls_out(fleet: list[Summary], tm
     assert "out-of-memory" in found.outliers[0].rule
 
 
+def test_a_device_with_a_wrong_result_is_named_also_where_the_baseline_lacks_the_benchmark(
+    fleet: list[Summary], tmp_path: Path
+) -> None:
+    bad = node(tmp_path, "bad", 800, 800, outcome="failed", why="wrong")
+    for known in (fleet, ()):
+        found = outliers([bad], baseline(known))
+        assert {(str(one.location), one.side) for one in found.outliers} == {("bad/D1 (GPU-bad-1)", "wrong")}
+
+
 def test_a_machine_on_which_a_benchmark_failed_is_named_whatever_the_step_is_called(tmp_path: Path) -> None:
     names = [f"node{number}" for number in range(1, 7)]
     nodes = [{**SYSTEM["nodes"][0], "name": name, "hostname": f"host-{name}"} for name in names]

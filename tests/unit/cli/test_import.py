@@ -374,7 +374,7 @@ def test_wrong_values_of_a_collective_fail_it(milabench: Milabench, tmp_path: Pa
     path.write_text(json.dumps(nccl(wrong=3)))
     assert milabench("import", str(path)).code == 0
     [bench] = report(milabench)["benchmarks"]
-    assert (bench["outcome"], bench["failures"][0]["why"]) == ("failed", "invalid")
+    assert (bench["outcome"], bench["failures"][0]["why"]) == ("failed", "wrong")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ RUN_MARKER = "MILABENCH_RUN_MARKER"
 STEP_MARKER = "MILABENCH_STEP"
 
 # `fail` lines with these reasons say more than the exit code or signal that follows them.
-DECISIVE_REASONS = ("probe", "invalid", "out-of-memory", "no-space", "environment")
+DECISIVE_REASONS = ("probe", "invalid", "wrong", "out-of-memory", "no-space", "environment")
 REASONS = (*DECISIVE_REASONS, "exit", "no-data")
 
 
