@@ -42,6 +42,7 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
 }
 # what the core hands over, mostly an option of a command -> (the feature that does it, the function)
 HANDLERS = {
+    "answers": ("answers", "answers.vote:judged_by_answers"),
     "accept --every": ("procurement", "procurement.recheck_calendar:recheck_note"),
     "accept --plan": ("procurement", "procurement.acceptance_runs:write_plan"),
     "accept --recheck": ("procurement", "procurement.acceptance_runs:recheck_run"),

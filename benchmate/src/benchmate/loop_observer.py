@@ -85,6 +85,7 @@ class Observer:
     # Attributes in __slots__ are read faster than those in a dictionary of this size.
     __slots__ = (
         "_advance",
+        "_answers",
         "_consensus",
         "_copied_to",
         "_first_end_ns",
@@ -103,6 +104,7 @@ class Observer:
         "_window_start_ns",
         "_writer",
         "begun",
+        "is_answering",
         "is_complete",
         "is_over",
         "need",
@@ -121,6 +123,9 @@ class Observer:
         self.stopping = (task == "train" and session.stop_exception is not None) if stop is None else stop
         self._writer = ObservationWriter(session.open_ring(task, units, "rate"))
         self.ring.words[WANTED] = measure.window_steps
+        self._answers = session.answers if task == "train" and self.stopping else None
+        self.is_answering = False
+        """Whether the loop should make the first steps of the program again, now that the window is complete."""
         self.is_complete = False
         self.is_over = False
         """Whether loops should end now: the window is complete and there is no runner to end the program."""
@@ -215,7 +220,8 @@ class Observer:
         # At each step: a program may first touch its device in any of them.
         self._writer.look_for_device()
         measure = self._measure
-        if self.count < measure.warmup_steps or end_ns - self._first_end_ns < measure.warmup_s * 1e9:
+        least = measure.warmup_steps if self._answers is None else max(measure.warmup_steps, self._answers.steps)
+        if self.count < least or end_ns - self._first_end_ns < measure.warmup_s * 1e9:
             return
         if measure.barrier and not self._session.passed_barrier:
             self._writer.settle()
@@ -270,14 +276,19 @@ class Observer:
             self._stop(end_ns)
 
     def _stop(self, end_ns: int) -> None:
-        if self._ranks_may_stop():
+        answers = self._answers
+        if answers is not None and answers.is_due and self._is_looping:
+            # Every rank begins them at the same step.
+            self.is_answering = self._ranks_may_stop(do_meet=False)
+        elif self._ranks_may_stop():
             self.is_over = self._session.stop(f"{self.task}: {self._measured} observations")
 
-    def _ranks_may_stop(self) -> bool:
+    def _ranks_may_stop(self, *, do_meet: bool = True) -> bool:
         try:
             if not self._consensus.may_stop(self.count):
                 return False
-            self._consensus.meet()
+            if do_meet:
+                self._consensus.meet()
             return True
         except Exception as error:  # the store of a process group that is shutting down
             self._session.message(
@@ -351,6 +362,8 @@ class Observer:
                     break
             else:
                 return
+        if self._answers is not None:
+            iterable = self._answers.keep(iterable)
         me = self._loop = Loop()
         self._superseded.clear()
         writer, clock, arrived_ns = self._writer, perf_counter_ns, 0
@@ -398,6 +411,10 @@ class Observer:
                     # A step of the warm-up, or the last of the window: recorded before another batch is fetched.
                     step_ns, began_ns = began_ns, None
                     self._record_unless_overlapped(me, step_ns, self.settled(t0_ns), n, arrived_ns - step_ns, 0)
+                    if self.is_answering and self._answers is not None:
+                        yield from self._answers.again()
+                        self.is_answering = False
+                        self._stop(t0_ns)
                     if self.is_over:
                         return
                     words, ends, arrivals, slot, last_slot, head, last_head, usual_n, until, has_marks = self._copies(

@@ -33,6 +33,7 @@ class LossRecorder:
     # `count` and `until` are read at every loss: faster in __slots__ than in a dictionary.
     __slots__ = (
         "_address",
+        "_answers",
         "_due",
         "_has_failed",
         "_is_on_host",
@@ -53,6 +54,9 @@ class LossRecorder:
         self._session = session
         self.ring: Ring = session.open_ring(task, "", "loss", SLOTS)
         self._task = task
+        self._answers = session.answers if task == "train" else None
+        if self._answers is not None:
+            self._answers.when_again.append(self._look_at_all)
         self.count = self.until = 0
         self._due = 0
         """The number of the next loss on the host to write."""
@@ -69,8 +73,13 @@ class LossRecorder:
         """Whether the losses are in host memory; None before the first that is no float."""
         self._read_ns = self._read_id = 0
 
+    def _look_at_all(self) -> None:
+        self.until = 0
+
     def take(self, batch_id: int, value: object) -> None:
         """Take the loss of one step; never wait for a device, never keep a graph alive, never raise."""
+        if self._answers is not None and self._answers.takes(value):
+            return
         if isinstance(value, (int, float)):
             if batch_id >= self._due or not math.isfinite(value):
                 self._read(batch_id, value)

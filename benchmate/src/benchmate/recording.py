@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
 
 from benchmate.configuration import Config
 from benchmate.ring import Ring
+
+T = TypeVar("T")
+
+
+class FirstSteps(Protocol):
+    """The first steps of a program, which are made again after its window; `answers.Answers` is the real one."""
+
+    steps: int
+    is_due: bool
+    when_again: list[Callable[[], None]]
+
+    def keep(self, iterable: Iterable[T]) -> Iterable[T]:
+        """Return the batches of a loop, of which the first of the program are kept."""
+
+    def again(self) -> Iterator[Any]:
+        """Yield the first batches again."""
+
+    def takes(self, loss: object) -> bool:
+        """Take a loss, and return whether it is one of the steps that are made again."""
+
+    def close(self) -> None:
+        """Say why they were not made again, where they were not."""
 
 
 class Recording(Protocol):
@@ -20,6 +42,7 @@ class Recording(Protocol):
     passed_barrier: bool
     satisfied: set[str]
     paused_ns: int
+    answers: FirstSteps | None
 
     @property
     def is_measuring(self) -> bool:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from benchmate.loop_observer import Observer
     from benchmate.loss_recorder import LossRecorder
     from benchmate.program_rates import ProgramRates
+    from benchmate.recording import FirstSteps
 
 MEASURED_BY = "MILABENCH_MEASURED_BY"
 """The variable with the id of the process that measures: what it starts inherits it, and measures nothing beside it."""
@@ -70,6 +71,7 @@ class Session:
         self.observers: dict[str, Observer] = {}
         self.losses: dict[str, LossRecorder] = {}
         self.program_rates: dict[str, ProgramRates] = {}
+        self.answers: FirstSteps | None = self._wanted_answers()
         self.is_forked_child = False
         self._pid = os.getpid()
         self._sent_messages: set[str] = set()
@@ -95,6 +97,15 @@ class Session:
         """Whether a process that has measured has spawned or executed this one, which is no rank of its job."""
         pid = str(os.getpid())
         return self.world_size == 1 and "RANK" not in environ and environ.get(MEASURED_BY, pid) != pid
+
+    def _wanted_answers(self) -> FirstSteps | None:
+        """Return what makes the first steps again after the window, where the suite asks for it."""
+        if self.stop_exception is None or not self.config.values.get("answers"):
+            return None
+        from benchmate.answers import Answers, wanted_answers
+
+        wanted = wanted_answers(self.config.values)
+        return None if wanted is None else Answers(self, wanted)
 
     # Records
 
@@ -357,6 +368,8 @@ class Session:
     def _send_the_rest(self) -> None:
         for observer in self.observers.values():
             observer.close()
+        if self.answers is not None:
+            self.answers.close()
         for losses in self.losses.values():
             losses.close()
         for rates in self.program_rates.values():
@@ -409,6 +422,7 @@ class Session:
             keep_for_ever(self.losses)  # those on the parent's device
         self.losses = {}
         self.program_rates = {}
+        self.answers = None
         self.replaced()
         step_parts.unwatch_all()
         self.failures = []

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from milabench import seams
 from milabench.analysis.case_sets import cases_of
 from milabench.analysis.intervals import LEAST_LAUNCHES, log_t_interval
 from milabench.analysis.job_mix import Costs
@@ -70,7 +71,7 @@ class RunConditions:
 
 def bench_summary(name: str, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
     """Return the summary of one benchmark, from its steps."""
-    results = with_shared_energy(results, conditions.clocks)
+    results = with_shared_energy(_judged_by_answers(results), conditions.clocks)
     curves = curves_by_step(results, conditions.costs, conditions.clocks)
     serving = over_launches(results, curves, conditions.costs.currency)
     everything = at_best_point(tuple(_processes(results)), curves, serving)
@@ -310,6 +311,14 @@ def _launches_of_reasons(
             launches.setdefault(reason, set()).add(process.repeat)
     every = {process.repeat for process in processes}
     return {reason: tuple(sorted(repeats)) for reason, repeats in sorted(launches.items()) if every - repeats}
+
+
+def _judged_by_answers(results: Sequence[StepResult]) -> Sequence[StepResult]:
+    """Return the steps, of which those have failed whose answers are found wrong."""
+    if not seams.takes_part("answers") or not any(result.measured.answers for result in results):
+        return results
+    judged: Sequence[StepResult] = seams.handler("answers")(results)
+    return judged
 
 
 def _wrong(results: Iterable[StepResult]) -> set[Reason]:

@@ -75,6 +75,22 @@ class Losses:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankAnswers:
+    """What a rank's first steps gave, the first time and again after the window: losses, and norms of gradients where asked for.
+
+    Numbers are hexadecimal floats, with all of their bits; empty where there was none. `device` is its model.
+    """
+
+    rank: int | None = None
+    device: str = ""
+    first: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
+    gradients_first: tuple[str, ...] = ()
+    gradients_again: tuple[str, ...] = ()
+    tolerance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """What one step measured; `throughput` is None when there is no number to give.
 
@@ -94,6 +110,7 @@ class Measurement:
     unusable: int = 0
     losses: Losses = field(default_factory=Losses)
     metrics: tuple[Metric, ...] = ()
+    answers: tuple[RankAnswers, ...] = ()
     end: End | None = None
     is_stopped: bool = False
     errors: tuple[Error, ...] = ()
@@ -146,6 +163,24 @@ def measure(step: str, events: Iterable[StepEvent]) -> Measurement:
     for event in events:
         fold.observe(event)
     return fold.result(step)
+
+
+def _rank_answers(answers: Mapping[str, Any], rank: object, asked: Mapping[str, Any]) -> RankAnswers:
+    """Return what a rank recorded of its answers; what is no text is left out."""
+    gradients = as_mapping(answers.get("gradients"))
+    series = [
+        tuple(value for value in values if isinstance(value, str)) if isinstance(values, list) else ()
+        for values in (answers.get("first"), answers.get("again"), gradients.get("first"), gradients.get("again"))
+    ]
+    return RankAnswers(
+        rank=rank if isinstance(rank, int) else None,
+        device=one_line(str(answers.get("device", ""))),
+        first=series[0],
+        again=series[1],
+        gradients_first=series[2],
+        gradients_again=series[3],
+        tolerance=finite_number(asked.get("tolerance")) or 0.0,
+    )
 
 
 def main_task(tasks: Iterable[str]) -> str:
@@ -308,6 +343,7 @@ class MeasurementFold:
         self.device_memory: dict[str, float] = {}
         self.readings = Readings()
         self.losses = Losses()
+        self.answers: list[RankAnswers] = []
         self.pauses: list[Pause] = []
         self.end: End | None = None
         self.is_stopped = False
@@ -372,6 +408,10 @@ class MeasurementFold:
             self._devices(data["gpudata"])
             # Not `observe`: the readings are this fold's own, so that no record can come twice.
             self.readings.take(data)
+        if isinstance(data.get("answers"), Mapping):
+            self.answers.append(
+                _rank_answers(data["answers"], data.get("rank"), as_mapping(self.config.get("answers")))
+            )
         if isinstance(data.get("pause"), Mapping):
             self._pause(data["pause"], whole(data.get("rank"), -1))
         if isinstance(data.get("window"), Mapping):
@@ -563,6 +603,7 @@ class MeasurementFold:
             window=window,
             unusable=unusable,
             losses=self.losses,
+            answers=tuple(self.answers),
             metrics=tuple(metrics),
             end=self.end,
             is_stopped=self.is_stopped,

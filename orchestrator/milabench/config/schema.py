@@ -259,6 +259,16 @@ class DescribeConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswersConfig:
+    """The first steps of a program, made once more after the window, whose losses are compared bit by bit."""
+
+    steps: Annotated[int, Whole(at_least=1, at_most=64)] = key("How many steps.", default=20)
+    seed: int = key("What random numbers begin with, unless the program says so itself.", default=1)
+    gradients: bool = key("Whether the norms of gradients are compared as well.", default=False)
+    tolerance: NotNegative = key("Relative difference that counts as equal; 0: none, to the bit.", default=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatedConfig:
     """Weights or data that can only be fetched by who has accepted their terms."""
 
@@ -305,6 +315,7 @@ class BenchmarkConfig:
     gated: GatedConfig | None = key(
         "Weights or data whose terms must have been accepted; `milabench list --gated` lists them.", default=None
     )
+    answers: AnswersConfig | None = key("Whether devices compute the same: steps that are made twice.", default=None)
     max_duration: Seconds = key("Time limit of a step in seconds; of a sweep, for each of its points.", default=600)
     max_silence: Seconds | None = key("Seconds without record or output after which a step has failed.", default=None)
     max_records_mib: PositiveWhole = key(

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+from milabench import seams
 from milabench.bench.api import RUNNER, ForeignBenchmark, StartedProcess
 from milabench.config.schema import BenchmarkConfig
 from milabench.config.serving import FREE_PORT
@@ -325,9 +326,17 @@ def bench_config(bench: NodeBenchmark, rendered: RenderedBenchmark) -> dict[str,
         "validation": config.validation,
         "plan": _described_method(config.plan.method, config.plan.n, launcher_of(config) == RANKS),
         **({"serve": _sweep(bench, rendered), "max_duration": config.max_duration} if rendered.serve else {}),
+        **_answers(config),
         **({"metrics": {name: asdict(metric) for name, metric in config.metrics.items()}} if config.metrics else {}),
         "measure": _described_profile(profile.name, *_measured(profile)),
     }
+
+
+def _answers(config: BenchmarkConfig) -> Mapping[str, Any]:
+    if config.answers is None:
+        return {}
+    seams.require("answers", f"{config.name}: the key `answers`")
+    return {"answers": asdict(config.answers)}
 
 
 # Typed: 3 and 3.0 are equal, and not the same in the hash of a step.

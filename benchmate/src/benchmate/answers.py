@@ -1,0 +1,321 @@
+"""The answers of a program: its first steps, made once more after the window from the same state, and the bits of their losses.
+
+Devices of one model that run the same program must give the same bits; a device that repeats itself gives the first ones again.
+The first steps are part of the warm-up: their batches, random states, parameters and settings of the optimizers are kept in host
+memory. After the window the program's own loop gets the same batches, and its parameters are set back. Buffers of modules,
+which change no loss of a training step, stay as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import platform
+import random
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from benchmate.devices.vendors.regular_file import read_regular
+from benchmate.frameworks import initialized_devices
+from benchmate.patching import Patch, apply_when_imported
+from benchmate.records import as_number
+
+if TYPE_CHECKING:
+    from benchmate.recording import Recording
+
+T = TypeVar("T")
+MOST_STEPS = 64
+"""Losses in host memory are all looked at for so many steps; benchmate.loss_recorder."""
+
+
+class Wanted(NamedTuple):
+    """What the suite asks for: how many steps, the seed set before the program begins, and whether gradients are looked at."""
+
+    steps: int
+    seed: int
+    gradients: bool
+
+
+class _OptimizerState:
+    """An optimizer as it was before its first step, and its settings at each of the first ones."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+        self.parameters = [
+            (parameter, parameter.detach().to("cpu", copy=True))
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        ]
+        self.state = copy.deepcopy(optimizer.state_dict()["state"])
+        self.settings: list[list[dict[str, Any]]] = []
+        self.again = 0
+
+    def keep_settings(self) -> None:
+        """Keep the settings of the step that is made next, such as its learning rate."""
+        groups = self.optimizer.param_groups
+        self.settings.append(
+            [{name: copy.deepcopy(value) for name, value in group.items() if name != "params"} for group in groups]
+        )
+
+    def restore(self) -> None:
+        """Set the parameters and the state back to those before the first step."""
+        for parameter, kept in self.parameters:
+            parameter.data.copy_(kept)
+            parameter.grad = None
+        now = self.optimizer.state_dict()
+        self.optimizer.load_state_dict({**now, "state": copy.deepcopy(self.state)})
+        self.again = 0
+
+    def restore_settings(self) -> None:
+        """Set the settings to those of the same step the first time."""
+        if self.again < len(self.settings):
+            for group, kept in zip(self.optimizer.param_groups, self.settings[self.again], strict=True):
+                group.update(copy.deepcopy(kept))
+        self.again += 1
+
+
+class Answers:
+    """Keeps the first steps of a program and makes them again; `is_due` from when they are complete until they are made again."""
+
+    def __init__(self, session: Recording, wanted: Wanted) -> None:
+        self._session, self.wanted = session, wanted
+        self.steps = min(wanted.steps, MOST_STEPS)
+        self._batches: list[Any] = []
+        self._random: list[tuple[Callable[[Any], object], Any]] = []
+        self._optimizers: dict[int, _OptimizerState] = {}
+        self._hook: Any = None
+        self._is_first = True
+        self.when_again: list[Callable[[], None]] = []
+        """Called before the steps are made again."""
+        self.is_again = False
+        self.is_due = False
+        self._losses: tuple[list[object], list[object]] = ([], [])
+        """Of the first time and of the second."""
+        self._norms: tuple[list[object], list[object]] = ([], [])
+        random.seed(wanted.seed)
+        apply_when_imported(Patch("torch.manual_seed", self._seeding_torch))
+        apply_when_imported(Patch("numpy.random.seed", self._seeding_numpy))
+
+    def _seeding_torch(self, manual_seed: Callable[[int], object]) -> object:
+        manual_seed(self.wanted.seed)
+        return manual_seed
+
+    def _seeding_numpy(self, seed: Callable[[int], object]) -> object:
+        seed(self.wanted.seed)
+        return seed
+
+    # The first time
+
+    def keep(self, iterable: Iterable[T]) -> Iterable[T]:
+        """Return the batches of a loop, of which the first of the program are kept."""
+        if not self._is_first:
+            return iterable
+        iterator = iter(iterable)
+        return chain(self._keep(iterator), iterator)
+
+    def _keep(self, iterator: Iterator[T]) -> Iterator[T]:
+        while self._is_first:
+            if len(self._batches) == self.steps:
+                self._end_first()
+                return
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            if not self._batches:
+                self._begin()
+            self._batches.append(_parked(batch))
+            yield batch
+
+    def _begin(self) -> None:
+        self._random = _random_states()
+        self._watch_optimizers()
+
+    def _end_first(self) -> None:
+        self._is_first, self.is_due = False, True
+        self._unhook()
+
+    def _unhook(self) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def _before_step(self, optimizer: Any, *_: object) -> None:
+        try:
+            self._look_at(optimizer)
+        except Exception as error:  # the program's own optimizer may be anything, and must go on
+            self._give_up(f"{type(optimizer).__name__}: {type(error).__name__}: {error}")
+
+    def _give_up(self, why: str) -> None:
+        self._session.message(f"answers: none: {why}", once=True)
+        self._unhook()
+        self._is_first = self.is_due = False
+
+    def _look_at(self, optimizer: Any) -> None:
+        state = self._optimizers.get(id(optimizer))
+        if self.is_again:
+            if state is not None:
+                state.restore_settings()
+        else:
+            if state is None:
+                state = self._optimizers[id(optimizer)] = _OptimizerState(optimizer)
+            state.keep_settings()
+        if self.wanted.gradients:
+            self._norms[self.is_again].append(_gradient_norm(optimizer))
+
+    def takes(self, loss: object) -> bool:
+        """Take a loss of the steps in question; return whether it is one of those that are made again."""
+        if self._is_first and self._batches:
+            self._losses[0].append(_kept_value(loss))
+        elif self.is_again:
+            self._losses[1].append(_kept_value(loss))
+        return self.is_again
+
+    # After the window
+
+    def again(self) -> Iterator[Any]:
+        """Set the program back to where it was before its first batches, yield these again, and record the answers."""
+        self.is_due, self.is_again = False, True
+        for function in self.when_again:
+            function()
+        try:
+            self._set_back()
+            for batch in self._batches:
+                yield _unparked(batch)
+        finally:
+            self._unhook()
+            self.is_again = False
+            self._record()
+
+    def _set_back(self) -> None:
+        for state in self._optimizers.values():
+            state.restore()
+        for restore, kept in self._random:
+            restore(kept)
+        self._watch_optimizers()
+
+    def _watch_optimizers(self) -> None:
+        # It runs for every optimizer, subclasses of the script's included.
+        torch_optimizer: Any = sys.modules.get("torch.optim.optimizer")
+        if torch_optimizer is not None:
+            self._hook = torch_optimizer.register_optimizer_step_pre_hook(self._before_step)
+
+    def _record(self) -> None:
+        first, again = ([_bits(value) for value in values] for values in self._losses)
+        answers: dict[str, object] = {"device": _device_name(), "first": first, "again": again}
+        if self.wanted.gradients:
+            answers["gradients"] = {
+                name: [_bits(value) for value in values]
+                for name, values in zip(("first", "again"), self._norms, strict=True)
+            }
+        rank = {"rank": self._session.rank} if self._session.world_size > 1 else {}
+        if first or again:
+            self._session.record("data", {"task": "train", **rank, "answers": answers})
+        else:
+            self._session.message("answers: none, for no loss is observed: add `probes.loss` to the voirfile")
+
+    def close(self) -> None:
+        """Say why there are no answers, where the program ended without them."""
+        self._unhook()
+        if self.is_due:
+            self._session.message("answers: the program ended before its first steps could be made again")
+        elif self._is_first:
+            self._session.message(
+                f"answers: none, for the program did not begin {self.steps + 1} steps of a loop over an observed loader "
+                "(probes.loader, or benchmate.observed)"
+            )
+
+
+def wanted_answers(values: Mapping[str, Any]) -> Wanted | None:
+    """Return what a benchmark's resolved configuration asks for; None where it asks for no answers."""
+    given = values.get("answers") or {}
+    steps = int(given.get("steps") or 0)
+    return Wanted(steps, int(given.get("seed", 1)), bool(given.get("gradients"))) if steps > 0 else None
+
+
+def _random_states() -> list[tuple[Callable[[Any], object], Any]]:
+    """Return the state of each source of random numbers of the program, with the function that restores it."""
+    states: list[tuple[Callable[[Any], object], Any]] = [(random.setstate, random.getstate())]
+    numpy_random: Any = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        states.append((numpy_random.set_state, numpy_random.get_state()))
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        states.append((torch.set_rng_state, torch.get_rng_state()))
+    for module in initialized_devices("cuda", "xpu"):
+        states.append((module.set_rng_state, module.get_rng_state()))
+    return states
+
+
+def _device_name() -> str:
+    """Return the model of the device that the program uses; of the processor where it uses no other."""
+    for module in initialized_devices("cuda", "xpu"):
+        name: str = module.get_device_name()
+        return name
+    text = b""
+    with contextlib.suppress(OSError):
+        text = read_regular("/proc/cpuinfo")
+    match = re.search(r"^model name\s*:(.*)", text.decode("utf-8", "replace"), re.MULTILINE)
+    return " ".join(match[1].split()) if match else platform.machine()
+
+
+class _Parked(NamedTuple):
+    """A tensor of a device, in host memory."""
+
+    tensor: Any
+    device: Any
+
+
+def _parked(batch: Any) -> Any:
+    """Return a batch in containers of its own, which the program may change, its tensors in host memory."""
+    return _mapped(batch, lambda tensor: _Parked(tensor.detach().to("cpu", copy=True), tensor.device))
+
+
+def _unparked(batch: Any) -> Any:
+    return _mapped(batch, lambda parked: parked.tensor.to(parked.device, copy=True))
+
+
+def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Return a batch whose tensors have been replaced, in its lists, tuples and mappings; other objects are the same."""
+    if isinstance(value, _Parked) or (type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach")):
+        return function(value)
+    if isinstance(value, tuple):
+        members = [_mapped(member, function) for member in value]
+        return type(value)(*members) if hasattr(value, "_fields") else type(value)(members)
+    if isinstance(value, list):
+        return [_mapped(member, function) for member in value]
+    if isinstance(value, Mapping) and hasattr(value, "copy"):
+        replaced = value.copy()
+        for name, member in value.items():
+            replaced[name] = _mapped(member, function)
+        return replaced
+    return value
+
+
+def _kept_value(loss: Any) -> object:
+    """Return a loss that the program cannot change any more; one on a device is not waited for."""
+    detach = getattr(loss, "detach", None)
+    return loss if detach is None else detach().clone()
+
+
+def _gradient_norm(optimizer: Any) -> object:
+    """Return the norm of all gradients of an optimizer, as a tensor that is not waited for; None without any."""
+    torch: Any = sys.modules["torch"]
+    gradients = [
+        parameter.grad.detach()
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if parameter.grad is not None
+    ]
+    if not gradients:
+        return None
+    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(one.float()) for one in gradients]))
+
+
+def _bits(value: object) -> str:
+    """Return a number as text that has all of its bits; empty where it is no number."""
+    number = as_number(value)
+    return "" if number is None else float(number).hex()

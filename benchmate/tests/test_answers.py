@@ -1,0 +1,121 @@
+"""The first steps of a program, made once more after its window: the same batches, random numbers and parameters."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import textwrap
+
+import pytest
+from agent import QUICK, Agent
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+STEPS = 6
+VOIRFILE = """
+from benchmate import probes
+
+def instrument_main(ov):
+    probes.loader(ov, "//make_loader() as loader", units="items/s", batch_size=1)
+    probes.loss(ov, "//train > loss")
+"""
+PLAIN = """
+import random, sys
+
+def make_loader():
+    return range(100000)
+
+def train(loader, faulty_step):
+    for step, batch in enumerate(loader):
+        loss = batch + random.random() + (step == faulty_step) * 0.5
+
+if __name__ == "__main__":
+    train(make_loader(), int(sys.argv[1]))
+"""
+TORCH = """
+import sys
+import torch
+
+def make_loader():
+    return [(torch.randn(8, 4), torch.randn(8)) for _ in range(10000)]
+
+def train(loader):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.Dropout(0.1), torch.nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    for step, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x).squeeze(1), y)
+        loss.backward()
+        if step == int(sys.argv[1]):
+            model[0].weight.grad[0, 0] += 1.0
+        optimizer.step()
+        schedule.step()
+
+if __name__ == "__main__":
+    train(make_loader())
+"""
+
+
+def answers(agent: Agent, tmp_path, script: str, *arguments: str, **asked: object) -> dict:
+    """What a program recorded of its answers; `measure` is short, so that the window is over soon."""
+    config = {"answers": {"steps": STEPS, "seed": 3, **asked}, **QUICK}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for name, text in (("voirfile.py", VOIRFILE), ("script.py", script)):
+        (tmp_path / name).write_text(textwrap.dedent(text))
+    options = ("--config", str(tmp_path / "config.json"), "--voirfile", str(tmp_path / "voirfile.py"))
+    ran = agent.run(*options, str(tmp_path / "script.py"), *arguments)
+    assert ran.code == 0, ran.stderr
+    [found] = [record["answers"] for record in agent.records() if "answers" in record]
+    return found
+
+
+def test_the_first_steps_are_made_again_and_give_the_same(agent, tmp_path):
+    found = answers(agent, tmp_path, PLAIN, "-1")
+    assert len(found["first"]) == STEPS
+    assert found["again"] == found["first"]
+    assert [int(float.fromhex(loss)) for loss in found["first"]] == list(range(STEPS))
+    # They are no part of the window, and no steps of it are lost.
+    entries = agent.entries()
+    assert [window["why"] for window in agent.windows()] == ["complete"]
+    assert entries[-1].batch_id == len(entries) - 1
+
+
+def test_a_wrong_result_of_the_first_time_differs_from_its_step_on(agent, tmp_path):
+    found = answers(agent, tmp_path, PLAIN, "3")
+    assert [one == other for one, other in zip(found["first"], found["again"], strict=True)] == [
+        *[True] * 3,
+        False,
+        *[True] * 2,
+    ]
+
+
+def test_a_program_that_ends_before_its_window_has_no_answers_and_says_so(agent, tmp_path):
+    script = PLAIN.replace("range(100000)", "range(4)")
+    config = {"answers": {"steps": STEPS}, **QUICK}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for name, text in (("voirfile.py", VOIRFILE), ("script.py", script)):
+        (tmp_path / name).write_text(textwrap.dedent(text))
+    options = ("--config", str(tmp_path / "config.json"), "--voirfile", str(tmp_path / "voirfile.py"))
+    agent.run(*options, str(tmp_path / "script.py"), "-1")
+    [said] = [record["message"] for record in agent.records("message") if "answers" in record["message"]]
+    assert said.startswith(f"answers: none, for the program did not begin {STEPS + 1} steps")
+
+
+@needs_torch
+def test_parameters_optimizers_and_random_numbers_are_set_back(agent, tmp_path):
+    found = answers(agent, tmp_path, TORCH, "-1", gradients=True)
+    assert len(found["first"]) == STEPS
+    assert found["again"] == found["first"]
+    assert len(set(found["first"])) == STEPS
+    assert found["gradients"]["again"] == found["gradients"]["first"]
+    assert len(found["gradients"]["first"]) == STEPS
+
+
+@needs_torch
+def test_a_wrong_gradient_shows_in_its_norm_and_in_the_next_loss(agent, tmp_path):
+    found = answers(agent, tmp_path, TORCH, "2", gradients=True)
+    losses = [one == other for one, other in zip(found["first"], found["again"], strict=True)]
+    norms = [one == other for one, other in zip(found["gradients"]["first"], found["gradients"]["again"], strict=True)]
+    assert losses == [True, True, True, False, False, False]
+    assert norms[:3] == [True, True, False]
