@@ -128,6 +128,8 @@ PAGES: Mapping[Path, Callable[[], str]] = {
     REFERENCE / "suite-keys.md": lambda: printed("config", "schema", "--markdown"),
     REFERENCE / "checks.md": lambda: page_of("checks_page.py"),
     REFERENCE / "api.md": lambda: page_of("api_page.py"),
+    REFERENCE / "failures.md": lambda: page_of("failures_page.py"),
+    REFERENCE.parent / "explanation" / "survives.md": lambda: page_of("failures_page.py", "summary_page"),
     REFERENCE.parent / "suite.md": lambda: page_of("suite_page.py"),
     REFERENCE / "upstream-names.md": lambda: page_of("suite_page.py", "names_page"),
     **{REFERENCE / f"grafana-{store}.json": partial(dashboard_of, store) for store in ("postgresql", "sqlite")},

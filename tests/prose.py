@@ -20,7 +20,7 @@ from tests.structure import CONTROL_PLANE, INSTRUMENTS, Module, modules
 GENERATED = {
     *(
         f"docs/reference/{name}.md"
-        for name in ("command-line", "suite-keys", "checks", "api", "upstream-names", "survives")
+        for name in ("command-line", "suite-keys", "checks", "api", "upstream-names", "failures")
     ),
     "docs/suite.md",
     "docs/measurements.md",
