@@ -22,7 +22,7 @@ print(result)
 
 # %% [markdown]
 # ## Its numbers
-# `perf` is the median rate of the replicates, `ci95` its interval.
+# `perf` is the geometric mean of the rates of the repeats, `ci95` its interval.
 
 # %%
 for bench in result.summary.benchmarks:
