@@ -28,17 +28,17 @@ DOCS_WORDS_GOAL = 30_000
 WORST = 20
 
 # What is held today, for each kind of text. Lower a number whenever its text gets better; never raise one.
-DOCS_WORDS = 39_500
+DOCS_WORDS = 30_300  # a few more than the goal, for lines of the changelog that others add
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "docs": {
-        "what": 8,
-        "one": 10.1,
-        "that of": 2,
-        "of it": 0.6,
-        "beside": 0.9,
-        "semicolons a sentence": 0.21,
-        "% over 25 words": 16.6,
-        "retired": 6.9,
+        "what": 1,
+        "one": 2,
+        "that of": 0.1,
+        "of it": 0.4,
+        "beside": 0.1,
+        "semicolons a sentence": 0.03,
+        "% over 25 words": 3.5,
+        "retired": 0.3,
     },
     "help": {
         "what": 11.3,
