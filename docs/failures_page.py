@@ -20,7 +20,9 @@ def page() -> str:
     ]
     for group in classes():
         lines += ["", f"## {group['class']}", "", group["outcome"], "", "| failure | result | tests |", "|---|---|---|"]
-        lines += [f"| {cell(row['failure'])} | {cell(row['left'])} | {links(row['shown by'])} |" for row in group["failures"]]
+        lines += [
+            f"| {cell(row['failure'])} | {cell(row['left'])} | {links(row['shown by'])} |" for row in group["failures"]
+        ]
     return "\n".join(lines) + "\n"
 
 
