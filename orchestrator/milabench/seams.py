@@ -24,11 +24,11 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
     "timing_audit": {"Measure": {"timing-audit": "Compare methods of timing the calls of a model"}},
     "procurement": {
         "Report, compare and decide": {
-            "offer": "Pack an offer to a tender, verify one, compare all",
+            "offer": "Pack, verify and compare offers to a tender",
             "tender": "Check a tender, explain every number of a score",
-            "budget": "How many nodes match, what money buys, what fits in a power",
+            "budget": "Number of nodes that match a system, a budget or a power",
             "project": "Project measured nodes or devices to larger counts",
-            "import-meter": "Add what a power meter measured to a run",
+            "import-meter": "Add a power meter's readings to a run",
         }
     },
     "history": {

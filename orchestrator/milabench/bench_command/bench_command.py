@@ -43,16 +43,18 @@ def _of_command(*names: str, help: str, **settings: Any) -> Callable[[Verb], Ver
 @click.command("bench", cls=_CommandLine)
 @click.argument("commands", nargs=-1, metavar="COMMAND... | -- COMMAND ARGUMENT...")
 @click.option(
-    "--runs", "launches", type=click.IntRange(1), default=RUNS, show_default=True, help="Launches of each command."
+    "--runs", "launches", type=click.IntRange(1), default=RUNS, show_default=True, help="Repeats of each command."
 )
-@click.option("--warmup", type=click.IntRange(0), default=0, metavar="N", help="Launches before those, not counted.")
-@_of_command("--prepare", "prerun", default="", metavar="LINE", help="Shell line before each launch, not timed.")
+@click.option(
+    "--warmup", type=click.IntRange(0), default=0, metavar="N", help="Runs of each command before that are not counted."
+)
+@_of_command("--prepare", "prerun", default="", metavar="LINE", help="Shell line before each repeat, not timed.")
 @_of_command(
     "--metric",
     "metrics",
     multiple=True,
     metavar="[NAME=]REGEX",
-    help="Measure a number in the output, the group of the regular expression. Default: the seconds of a launch.",
+    help="Measure a number in the output: the group of this regular expression. Default: the seconds of the command.",
 )
 @_of_command("--units", multiple=True, metavar="[NAME=]TEXT", help="Units of the metric.")
 @_of_command(
@@ -67,15 +69,17 @@ def _of_command(*names: str, help: str, **settings: Any) -> Callable[[Verb], Ver
     "reductions",
     multiple=True,
     metavar="[NAME=]METHOD",
-    help=f"How several matches become one number ({', '.join(REDUCTIONS)}). Default: last.",
+    help=f"How to combine several matches ({', '.join(REDUCTIONS)}). Default: last.",
 )
 @_of_command("--name", "names", multiple=True, metavar="NAME", help="Name of a command, in their order.")
-@_of_command("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable of the commands, or pass one on.")
-@_of_command("--cwd", type=click.Path(path_type=Path), help="Folder to start in. Default: the current one.")
-@click.option(
-    "--timeout", "timeout_s", callback=seconds_of, metavar="DURATION", help="End a launch after this time (90s, 30m)."
+@_of_command(
+    "--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable, or pass on a variable of this shell."
 )
-@_of_command("--shell", is_flag=True, help="Give each command to /bin/sh, as one line.")
+@_of_command("--cwd", type=click.Path(path_type=Path), help="Folder to start in. Default: the current folder.")
+@click.option(
+    "--timeout", "timeout_s", callback=seconds_of, metavar="DURATION", help="Time limit of a repeat (90s, 30m)."
+)
+@_of_command("--shell", is_flag=True, help="Run each command by /bin/sh, as a single line.")
 @click.option("--no-gate", is_flag=True, help="Exit with 0 also where a comparison is SLOWER.")
 @base_option
 @wait_option
@@ -85,7 +89,7 @@ def _of_command(*names: str, help: str, **settings: Any) -> Callable[[Verb], Ver
 def command(
     ctx: click.Context, options: CommandOptions, base: Path | None, wait: bool, no_gate: bool, display: str
 ) -> int:
-    """Measure commands: how long each takes, or a number that it prints; several are compared with the first."""
+    """Measure the time of commands, or a number that they print, and compare them with the first."""
     from dataclasses import replace
 
     from milabench.workflow.options import ReportRequest

@@ -20,7 +20,7 @@ def command() -> None:
 @command.command("create", short_help="Write a capsule of the selected benchmarks")
 @suite_options()
 @file_option("-o", "--output", required=True, help="The tar file to write.")
-@click.option("--no-data", is_flag=True, help="Leave out what `prepare` has made; it is made on the machine.")
+@click.option("--no-data", is_flag=True, help="Leave out prepared data. `prepare` makes it on the machine.")
 @click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="Downloads at a time.")
 def create(options: SuiteOptions, output: Path, no_data: bool, jobs: int) -> None:
     """Write a capsule of the selected benchmarks, which are installed and prepared here."""
@@ -39,7 +39,7 @@ def create(options: SuiteOptions, output: Path, no_data: bool, jobs: int) -> Non
 @click.argument("capsule", type=click.Path(path_type=Path))
 @json_option
 def show(capsule: Path, as_json: bool) -> None:
-    """Show what a capsule holds, and what machine it is for."""
+    """Show a capsule's contents and the machine that it fits."""
     from milabench.bundle.capsule import open_capsule
     from milabench.capsule.install import capsule_json, capsule_text
 

@@ -48,32 +48,32 @@ def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
 @click.command("accept")
 @run_argument
 @base_option
-@file_option("--criteria", help="Acceptance criteria (YAML); see docs/reference/criteria.md.")
+@file_option("--criteria", help="Acceptance criteria (YAML, docs/reference/criteria.md).")
 @click.option(
-    "--reference", metavar="RUN|FILE", help="The run, JSON report or bundle of one, that `x reference` means."
+    "--reference", metavar="RUN|FILE", help="Reference of `x reference`: a run, its JSON report or its bundle."
 )
 @click.option("--across", is_flag=True, help="Decide also on benchmarks whose arguments are not the reference's.")
 @click.option(
     "--recheck",
     callback=_share,
     metavar="SHARE",
-    help="Instead of criteria: each benchmark reaches this share (0.9) of what it reached in the run of --against.",
+    help="Instead of criteria: each benchmark must reach this share (0.9) of its number in --against.",
 )
-@click.option("--against", metavar="RUN|BUNDLE", help="With --recheck: the run that was accepted, or a bundle of it.")
+@click.option("--against", metavar="RUN|BUNDLE", help="With --recheck: the accepted run, or its bundle.")
 @click.option("--every", metavar="INTERVAL", help="Tell when to check again: '2 years', '6 months', '90 days'.")
 @click.option(
     "--from",
     "first",
     type=click.DateTime(["%Y-%m-%d"]),
     metavar="DATE",
-    help="With --every: the day of the acceptance. Default: that of the accepted run.",
+    help="With --every: the day of the acceptance. Default: the day of the accepted run.",
 )
 @removed_option("--calendar", "--every prints the dates")
 @click.option(
     "--plan",
     "is_plan",
     is_flag=True,
-    help="Instead of a verdict: the launches, nodes and hours that the criteria take, by the noise of RUN or --reference.",
+    help="Instead of a verdict: the repeats, nodes and hours that the criteria need, from the spread of RUN or --reference.",
 )
 @click.option(
     "--power",
@@ -84,7 +84,7 @@ def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
 @click.option(
     "--sequential",
     is_flag=True,
-    help="Judge a run that may still grow by the launches so far: accepted, rejected, or what is still needed.",
+    help="Decide after each repeat of a growing run: accepted, rejected, or how many more repeats are needed.",
 )
 @click.option(
     "--alpha",
@@ -103,13 +103,13 @@ def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     "--cap",
     type=click.IntRange(1),
     metavar="N",
-    help="With --sequential: the most launches, decided before the first. Default: those that were planned.",
+    help="With --sequential: maximum number of repeats, chosen before the first. Default: as planned.",
 )
 @click.option(
     "--bad-failure-rate",
     callback=_share,
     metavar="SHARE",
-    help="With --sequential: the rate of failing steps of a bad system. Default: twice that of the criteria.",
+    help="With --sequential: rate of failing steps of a bad system. Default: twice the rate of the criteria.",
 )
 @format_options
 @click.option("--schema", "print_schema", is_flag=True, help="Print the JSON schema of a criteria file, and exit.")

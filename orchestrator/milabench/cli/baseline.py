@@ -16,7 +16,7 @@ from milabench.cli.options import base_option, file_option, runs_argument, termi
 @file_option("-o", "--output", required=True, help="The baseline's file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the baseline as JSON too.")
 def command(runs: tuple[str, ...], base: Path | None, output: Path, as_json: bool) -> None:
-    """Compute what is expected of nodes and devices like those of these runs."""
+    """Compute the expected numbers of nodes and devices, from these runs."""
     from milabench.workflow.fleet import compute_baseline
 
     expected = compute_baseline(runs, base, output, terminal_session())

@@ -16,7 +16,7 @@ from milabench.shown import counted
 @base_option
 @file_option("-o", "--output", required=True, help="The zip file to write.")
 @file_option("--sign", "key", metavar="KEY", help="Sign with this SSH key.")
-@click.option("--step-dirs", "with_step_dirs", is_flag=True, help="Add the folders that launches left: {step_dir}.")
+@click.option("--step-dirs", "with_step_dirs", is_flag=True, help="Add the folders of repeats: {step_dir}.")
 @json_option
 def command(
     runs: tuple[str, ...], base: Path | None, output: Path, key: Path | None, with_step_dirs: bool, as_json: bool

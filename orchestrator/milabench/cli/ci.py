@@ -15,8 +15,8 @@ from milabench.workflow.run_suite import RunSettings
 
 @click.command(
     "ci",
-    epilog="Exit codes: those of every command; with criteria 7 FAIL and 8 INCONCLUSIVE come first; then 1: a step did not "
-    "pass, or a benchmark is SLOWER than in the baseline.",
+    epilog="Exit codes: with criteria 7 FAIL and 8 INCONCLUSIVE come first. 1: a step did not pass, or a benchmark is SLOWER "
+    "than in the baseline. Others as for every command.",
 )
 @shared.suite_options(environment=True, nodes="executes")
 @shared.plan_options
@@ -25,7 +25,7 @@ from milabench.workflow.run_suite import RunSettings
     "--baseline",
     "reference",  # a suite's own `baseline`, in Extent, is a benchmark
     metavar="RUN|FILE",
-    help="Compare with this run, JSON report of one, or bundle of one; also what `x reference` in the criteria means.",
+    help="Compare with this run, JSON report or bundle. It is also `x reference` in the criteria.",
 )
 @shared.file_option("--criteria", help="Acceptance criteria (YAML) that decide the exit code.")
 @margin_option
@@ -34,7 +34,7 @@ from milabench.workflow.run_suite import RunSettings
     type=click.Path(path_type=Path, file_okay=False),
     default="milabench-reports",
     show_default=True,
-    help="Folder of the reports: summary.md, report.json (the next baseline), JUnit XML; earlier ones are removed.",
+    help="Folder of the reports: summary.md, report.json (the next baseline), JUnit XML. Earlier reports are removed.",
 )
 @shared.display_option
 @shared.collected_as("gates", Gates)

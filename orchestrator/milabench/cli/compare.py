@@ -76,7 +76,7 @@ margin_option = click.option(
     type=click.Choice(["system", "instance"]),
     default="system",
     show_default=True,
-    help="Compare all instances together, or one of them (a device, a job).",
+    help="Compare all instances together, or a single instance (a device, a job).",
 )
 @click.option("--across", is_flag=True, help="Compare also benchmarks whose arguments differ.")
 @file_option(
@@ -102,7 +102,7 @@ margin_option = click.option(
 def command(
     request: CompareRequest, destination: Destination, wide: bool, tender: Path | None, metric: str | None
 ) -> int:
-    """Compare runs, or JSON reports or bundles of runs, with the first of them; `A1,A2,A3` are several runs of one system."""
+    """Compare runs, JSON reports or bundles with the first. `A1,A2,A3` are several runs of one system."""
     if tender is not None:
         code: int = seams.handler("compare --tender")(request, destination, tender, metric, wide=wide)
         return code

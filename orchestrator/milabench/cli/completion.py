@@ -35,7 +35,7 @@ _MAX_FILES = 100
 @click.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> None:
-    """Print a shell's completion script for commands, options and benchmark names; its first line says where to save it."""
+    """Print a shell's completion script for commands, options and benchmark names. Its first line says where to save it."""
     from click.shell_completion import ShellComplete, get_completion_class
 
     from milabench.cli.front_page import PROGRAM

@@ -43,11 +43,11 @@ def show_suite(options: SuiteOptions, benches: tuple[str, ...]) -> None:
     click.echo(to_yaml(suite, list(names)), nl=False)
 
 
-@command.command("explain", short_help="Show where a value comes from and what it becomes")
+@command.command("explain", short_help="Show a value, its source and its effect")
 @suite_options(selection=False)
 @click.argument("keys", nargs=-1, required=True, metavar="BENCH.KEY...", shell_complete=benchmark_names)
 def explain_keys(options: SuiteOptions, keys: tuple[str, ...]) -> None:
-    """Show a value, where it comes from, what it replaced, and what it becomes in a command line."""
+    """Show a value, its source, the values it replaced, and its form in a command line."""
     from milabench.workflow.config_check import explain_key
 
     session = terminal_session()
@@ -72,7 +72,7 @@ def check_config(options: SuiteOptions, files: tuple[Path, ...]) -> None:
 @click.argument("name", default="suite", type=click.Choice(list(SCHEMAS)))
 @click.option("--markdown", is_flag=True, help="Print the reference page of all suite keys instead.")
 def print_schema(name: str, markdown: bool) -> None:
-    """Print the JSON Schema (draft 2020-12) of a format: by default that of suite and system files, for editors."""
+    """Print the JSON Schema (draft 2020-12) of a format, for editors. Default: suite and system files."""
     from milabench.config.schema_docs import reference_page
 
     if markdown and name != "suite":

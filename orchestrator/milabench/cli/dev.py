@@ -10,11 +10,11 @@ from milabench.workflow.options import SuiteOptions
 
 @click.command("dev", context_settings={"ignore_unknown_options": True})
 @suite_options(selection=False, environment=True)
-@click.option("--audit", is_flag=True, help="Run one launch with a second count of its loop, and print both.")
+@click.option("--audit", is_flag=True, help="Run once with a second count of its loop, and print both.")
 @click.argument("bench", shell_complete=benchmark_names)
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
 def command(options: SuiteOptions, audit: bool, bench: str, argv: tuple[str, ...]) -> int:
-    """Open a shell in a benchmark's environment; with a command, run it there and return its exit code."""
+    """Open a shell in a benchmark's environment, or run a command there and return its exit code."""
     from milabench.workflow.dev_shell import open_shell
 
     option, equals, value = bench.partition("=")

@@ -28,12 +28,12 @@ GROUPS = {
         "completion": "Print the completion script of a shell",
     },
     "Measure": {
-        "plan": "Show what install, prepare or run would do",
+        "plan": "Show the plan of install, prepare or run",
         "run": "Run and measure benchmarks",
         "ci": "Do the steps of a build server's job: doctor to exit code",
-        "resume": "Resume an incomplete run, or rerun what failed in it",
+        "resume": "Resume an incomplete run, or rerun its failed steps",
         "size": "Find the largest batch size that fits",
-        "ops": "Time operators; record and replay execution traces",
+        "ops": "Time operators, record and replay execution traces",
     },
     "Follow and manage runs": {
         "runs": "List runs with their verdicts",
@@ -42,13 +42,13 @@ GROUPS = {
         "replay": "Replay a recorded run",
         "cancel": "End an active run",
         "cleanup": "Kill processes left by crashed runs",
-        "gc": "Show what takes space on the disk, and remove what is unused",
+        "gc": "Show the disk space of a base, and remove unused files",
     },
     "Report, compare and decide": {
         "report": "Report the results of runs",
         "compare": "Compare systems: which is faster, by how much, how surely",
         "accept": "Check a run against acceptance criteria",
-        "baseline": "Compute what is expected of the machines of a fleet",
+        "baseline": "Compute the expected numbers of a fleet's machines",
         "outliers": "Find the nodes and devices that differ from a baseline",
         "bundle": "Create a tamper-evident archive of runs",
         "verify": "Verify an archive of runs",
@@ -75,7 +75,7 @@ ABOUT = "Benchmarks for machine learning systems: install, prepare, run, report.
 OPTIONS = {
     "--version": "Print the version.",
     "--traceback": "Show the Python traceback of an error.",
-    "--no-color": "Show no colours; the same as NO_COLOR=1.",
+    "--no-color": "Show no colours (NO_COLOR=1).",
     "--help-all": "Show all commands.",
     "-h, --help": "Show this message and exit.",
 }

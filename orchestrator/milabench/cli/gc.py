@@ -22,7 +22,7 @@ _SHOWN = 40
 
 @click.command("gc")
 @base_option
-@click.option("--remove", is_flag=True, help="Remove what is unused. Default: only show it.")
+@click.option("--remove", is_flag=True, help="Remove unused items. Default: only show them.")
 @click.option(
     "--runs-older-than",
     "older_than_s",
@@ -37,7 +37,7 @@ _SHOWN = 40
     "--forget",
     multiple=True,
     metavar="SUITE",
-    help="Count what only this suite refers to as unused, although its file exists.",
+    help="Treat files that only this suite uses as unused, although its file exists.",
 )
 @json_option
 def command(
@@ -48,7 +48,7 @@ def command(
     forget: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Show what takes space below the base, and what of it is unused: environments, programs, data, runs; remove that."""
+    """Show the disk space of environments, programs, data and runs, and remove unused ones."""
     from milabench.workflow.base_survey import Policy, survey_base
     from milabench.workflow.garbage import collect_garbage
 

@@ -11,7 +11,7 @@ import click
 @click.command("init")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
 def command(folder: Path) -> None:
-    """Copy the shipped suites and benchmarks into a folder, for you to edit. Default: the current one."""
+    """Copy the shipped suites and benchmarks into a folder, to edit them. Default: the current folder."""
     from milabench.workflow.new_benchmark import copy_shipped
 
     for path in copy_shipped(folder):

@@ -22,7 +22,7 @@ from milabench.workflow.options import InstallSettings, SuiteOptions
 
 @click.command("install")
 @suite_options(environment=True, nodes="executes")
-@file_option("--from", "capsule", help="Install the suite of this capsule; needs no network.")
+@file_option("--from", "capsule", help="Install the suite of this capsule, without a network.")
 @click.option("--force", is_flag=True, help="Recreate existing environments.")
 @click.option("--update", is_flag=True, help="Recreate unpinned environments with the newest packages.")
 @click.option("--frozen", is_flag=True, help="Install from locks whose requirements have changed since.")

@@ -31,9 +31,7 @@ _MIB = 2**20
 
 @click.command("list")
 @suite_options()
-@click.option(
-    "--references", is_flag=True, help="List the shipped reference results instead, which runs are held beside."
-)
+@click.option("--references", is_flag=True, help="List the shipped reference results instead.")
 @click.option(
     "--gated",
     is_flag=True,

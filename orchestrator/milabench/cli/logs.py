@@ -16,7 +16,7 @@ from milabench.shown import visible_output
 @click.argument("step")
 @run_argument
 @base_option
-@click.option("--attempt", type=click.IntRange(1), help="Default: the last one.")
+@click.option("--attempt", type=click.IntRange(1), help="Default: the last attempt.")
 @click.option("-f", "--follow", is_flag=True, help="Continue until the step ends.")
 @click.option(
     "--raw", is_flag=True, help="On a terminal too, every byte as it was written. Default there: text and colours."

@@ -23,8 +23,8 @@ from milabench import seams
     "--from",
     "release",
     metavar="pypi:PROJECT==VERSION[:FILE]|FOLDER",
-    help="Measure a program of this release, unmodified (default FILE: its sdist, else its pure wheel); or turn this benchmark"
-    " of milabench 1.3 into one of ours.",
+    help="Measure a program of this release, unmodified (default FILE: its sdist, else its pure wheel), or convert this benchmark"
+    " of milabench 1.3.",
 )
 @click.option("--script", metavar="PATH", help="With --from: the program, a file of the release.")
 @click.option("--module", metavar="NAME", help="With --from: the program, a module started as `python -m` does.")

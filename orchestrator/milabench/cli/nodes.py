@@ -24,7 +24,7 @@ def command() -> None:
 
 @command.command("check", short_help="Check that every node can be reached and is fit for a run")
 @suite_options(selection=False, nodes="checks")
-@click.option("--no-links", is_flag=True, help="Do not measure the connections between nodes, one by one.")
+@click.option("--no-links", is_flag=True, help="Do not measure the connections between nodes.")
 @json_option
 def check_system(options: SuiteOptions, no_links: bool, as_json: bool) -> int:
     """Check that every node of the system file can be reached and is fit for a run."""

@@ -21,8 +21,9 @@ from milabench.workflow.options import SuiteOptions
 def command(
     suite: Path | None, bench: str, base: Path | None, arch: str | None, use_current_env: bool, argv: tuple[str, ...]
 ) -> int:
-    """Time operators, or record and replay execution traces, in the environment of benchmarks/ops: the arguments are those
-    of `python -m benchmate.ops`, such as `-c FILE`, `trace replay FILE` or `--help` after `--`.
+    """Time operators, or record and replay execution traces, in the environment of benchmarks/ops.
+
+    Takes the arguments of `python -m benchmate.ops`, such as `-c FILE`, `trace replay FILE` or `--help` after `--`.
     """
     from milabench.workflow.dev_shell import run_ops
     from milabench.workflow.files import shipped_suite

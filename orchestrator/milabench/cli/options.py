@@ -120,9 +120,7 @@ def run_argument(function: Verb) -> Verb:
             raise click.UsageError(_BOTH_WAYS)
         return function(run=run_option if run is None else run, **values)
 
-    option = click.option(
-        "--run", "run_option", metavar="RUN", shell_complete=run_names, help=f"The same as RUN: {RUN}."
-    )
+    option = click.option("--run", "run_option", metavar="RUN", shell_complete=run_names, help=f"The run: {RUN}.")
     return click.argument("run", required=False, shell_complete=run_names)(option(named))
 
 
@@ -145,7 +143,7 @@ def runs_argument(*, required: bool = False) -> Decorator:
             type=click.Path(),  # several in the variable have colons between them, as in PATH
             metavar="RUN",
             shell_complete=run_names,
-            help=f"The same as RUNS, each: {RUN}.",
+            help=f"A run: {RUN}. Repeatable.",
         )
         return click.argument("runs", nargs=-1, shell_complete=run_names)(option(named))
 
@@ -155,7 +153,7 @@ def runs_argument(*, required: bool = False) -> Decorator:
 current_env_option = click.option(
     "--use-current-env",
     is_flag=True,
-    help="Use the active interpreter as every benchmark's environment; install nothing.",
+    help="Use the active interpreter for every benchmark, and install nothing.",
 )
 
 
@@ -196,13 +194,13 @@ _SUITE = (
         "--max-benchmarks",
         type=click.IntRange(1),
         metavar="N",
-        help="Maximum number of benchmarks of a suite, with those of its matrices. Default: 20000.",
+        help="Maximum number of benchmarks of a suite, variants included. Default: 20000.",
     ),
     click.option(
         "--size",
         type=click.Choice(["tiny", "device", "node", "cluster"]),
-        help="Size of the benchmarks that have several: on a CPU, for one device, a node, all nodes. Default: as the suite"
-        " says, else device. (`milabench size` is about batch sizes.)",
+        help="Size of benchmarks that have sizes: for a CPU, a device, a node, all nodes. Default: the suite's size, else device."
+        " (`milabench size` is about batch sizes.)",
     ),
 )
 
@@ -232,7 +230,7 @@ def _selection(option: str, what: str) -> Decorator:
 
 
 _SELECTION = (
-    _selection("--select", "Names, globs, groups or tags; comma lists, or and/or/not; repeatable."),
+    _selection("--select", "Names, globs, groups or tags, joined by commas or and/or/not. Repeatable."),
     _selection("--exclude", "Benchmarks to leave out, in the same language."),
 )
 
@@ -246,7 +244,7 @@ def is_on_command_line(name: str) -> bool:
 
 _LOCK = file_option(
     "--lock",
-    help="Make the environment from this lock, instead of the one in the benchmarks' folder. One environment only.",
+    help="Make the environment from this lock instead of the lock in the benchmarks' folder. For a single environment.",
 )
 _ACCEPT = click.option(
     "--accept-new-host-keys",
@@ -261,7 +259,7 @@ _ENGINE = (
     click.option(
         "--engine",
         type=click.Choice(["local", *seams.SCHEDULERS]),
-        help="What places the steps. Default: from the system file, else Slurm within an allocation, else this machine.",
+        help="Where steps run. Default: the system file's engine, else Slurm within an allocation, else this machine.",
     ),
     click.option(
         "--slurm-arg",
@@ -388,7 +386,7 @@ display_option = click.option(
 detach_option = click.option(
     "--detach",
     is_flag=True,
-    help="Leave the terminal as soon as the run has begun; `milabench resume` shows its progress.",
+    help="Leave the terminal when the run has begun. `milabench resume` shows its progress.",
 )
 
 
@@ -427,15 +425,14 @@ def plan_options(function: Verb) -> Verb:
             "budget_s",
             callback=seconds_of,
             metavar="DURATION",
-            help="Run no more replicates than fit in this time (90s, 30m, 4h), and report what was cut.",
+            help="Run only as many repeats as fit in this time (90s, 30m, 4h), and report the omitted repeats.",
         ),
         click.option(
             "--ab",
             nargs=2,
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="A.yaml B.yaml",
-            help="Measure two suites, or one with two locks (A.lock B.lock), in turn, in pairs, and compare them pair by pair. "
-            "Default: five pairs.",
+            help="Alternate two suites, or two locks of a suite (A.lock B.lock), and compare pairs. Default: five pairs.",
         ),
     )
     return gathered(checked, "extent", Extent, options)
@@ -450,7 +447,7 @@ _JOBS = (
     ),
     click.option("--array", is_flag=True, help="With --submit: make each repeat a task of a job array."),
     click.option(
-        "--distribute", is_flag=True, help="Run each benchmark once on every node, by a job for each; implies --submit."
+        "--distribute", is_flag=True, help="Run each benchmark once on every node, as one job each. Implies --submit."
     ),
 )
 
@@ -486,7 +483,7 @@ def job_options(function: Verb) -> Verb:
 validations_option = click.option(
     "--validations",
     metavar="all|none|NAME,...",
-    help="Checks of the measurements. Default: all; for a recorded run, those requested when it ran.",
+    help="Checks of the measurements. Default: all, or for a recorded run the checks of its own command.",
 )
 
 
@@ -497,7 +494,7 @@ _RETRY = (
         type=click.IntRange(0),
         default=0,
         show_default=True,
-        help="Immediate retries of a failed step; every attempt is kept.",
+        help="Immediate retries of a failed step. Every attempt is kept.",
     ),
     click.option(
         "--maxfail", "max_failures", type=click.IntRange(1), metavar="N", help="Start no more steps after N failures."

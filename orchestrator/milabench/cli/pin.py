@@ -32,7 +32,7 @@ VARIANTS = ("cpu", "cuda", "rocm", "xpu")
 @click.option(
     "--upgrade",
     is_flag=True,
-    help="Show what newer locks would change, and try them: in environments of their own, at the smallest size.",
+    help="Show the changes of newer locks and try them, in separate environments at the smallest size.",
 )
 @click.option("--write", is_flag=True, help="With --upgrade: keep the locks with which all benchmarks passed.")
 def command(

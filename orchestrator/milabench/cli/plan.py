@@ -48,7 +48,7 @@ def command(
     as_json: bool,
     other: Path | None,
 ) -> None:
-    """Show what install, prepare or run would do."""
+    """Show the plan of install, prepare or run."""
     from milabench.plan.text import plan_text
     from milabench.workflow.context import read_context
 

@@ -10,7 +10,7 @@ from milabench.workflow.options import SuiteOptions
 
 @click.command("prepare")
 @suite_options(environment=True, nodes="executes")
-@click.option("--force", is_flag=True, help="Prepare again what is already prepared.")
+@click.option("--force", is_flag=True, help="Prepare again.")
 @display_option
 def command(options: SuiteOptions, force: bool, display: str) -> int:
     """Download or generate the data and models of the selected benchmarks."""

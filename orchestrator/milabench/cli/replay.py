@@ -12,9 +12,7 @@ from milabench.cli.options import TerminalReporter, base_option, display_option,
 @click.command("replay")
 @run_argument
 @base_option
-@click.option(
-    "--speed", type=click.FloatRange(0), default=10.0, show_default=True, help="Playback speed; 0 = no delay."
-)
+@click.option("--speed", type=click.FloatRange(0), default=10.0, show_default=True, help="Playback speed. 0: no delay.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the output of the steps, too.")
 @display_option
 def command(run: str | None, base: Path | None, speed: float, verbose: bool, display: str) -> None:

@@ -18,14 +18,12 @@ from milabench.workflow.options import ReportRequest
 @options.runs_argument()
 @options.base_option
 @functools.partial(format_options, default="brief", has_workbook=True)
-@click.option(
-    "--full", is_flag=True, help="Show windows, validations and further metrics too; the same as --format text."
-)
+@click.option("--full", is_flag=True, help="Show windows, validations and further metrics too (--format text).")
 @click.option(
     "--reference",
     metavar="RUN|FILE",
-    help="Run, JSON report or bundle of one, or shipped reference (`milabench list --references`) that scores are relative to; "
-    "none: no reference. Default: from the system file of the run, else a shipped one of the same kind.",
+    help="Reference of the score: a run, its JSON report or bundle, a shipped reference (`milabench list --references`), "
+    "or none. Default: the system file's reference, else a shipped reference of the same kind.",
 )
 @options.file_option(
     "--weights",
@@ -37,12 +35,12 @@ from milabench.workflow.options import ReportRequest
     type=click.Choice(["index", "compat"]),
     default="index",
     show_default=True,
-    help="compat: the score of milabench 1.3, to compare with old results; beside its own runs also its other figures.",
+    help="compat: the score of milabench 1.3, and for its own runs its other figures.",
 )
 @options.file_option(
     "--tender",
     metavar="FILE",
-    help="Add energy, cost and carbon of the work, by the terms of a tender (procurement.yaml); the system file has the price.",
+    help="Add energy, cost and carbon of the work by the terms of a tender (procurement.yaml) and the system file's price.",
 )
 @options.validations_option
 @options.wide_option
@@ -70,7 +68,7 @@ def command(
     save_reference: Path | None,
     site: Path | None,
 ) -> None:
-    """Report on runs: folders, names below the base, or bundles of one run. Default: the latest run."""
+    """Report on runs: folders, names below the base, or bundles. Default: the latest run."""
     if site is not None:
         others = (full, request.from_db, request.weights, request.tender, request.score != "index", save_reference)
         if not destination.is_default or any(others):

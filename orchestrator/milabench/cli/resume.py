@@ -23,13 +23,15 @@ from milabench.execute.retry_policy import RetryPolicy
 @run_argument
 @base_option
 @click.option(
-    "--force", is_flag=True, help="Resume although suite, system or environments changed; every number says `mixed`."
+    "--force",
+    is_flag=True,
+    help="Resume despite a changed suite, system or environment. Every number is marked `mixed`.",
 )
 @retry_options
 @detach_option
 @display_option
 def command(run: str | None, base: Path | None, force: bool, retry: RetryPolicy, detach: bool, display: str) -> int:
-    """Resume an incomplete run, or rerun what failed in it. Default: the latest run."""
+    """Resume an incomplete run, or rerun its failed steps. Default: the latest run."""
     from milabench.workflow.run_lookup import resolve_run
 
     session = terminal_session(display)

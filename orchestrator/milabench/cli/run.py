@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 @click.command("run")
 @shared.suite_options(environment=True, nodes="executes")
 @shared.plan_options
-@click.option("--run-name", default="run", help="Name of the run; the time is added to it.")
+@click.option("--run-name", default="run", help="Name of the run; the time is appended.")
 @click.option("--seed", type=int, help="Seed of the order in which benchmarks run. Default: the time.")
 @click.option(
     "--failed",
     is_flag=False,
     flag_value="",
     metavar="[RUN]",
-    help="Run only what did not pass in this run. Default: the latest run.",
+    help="Run only steps that did not pass in this run. Default: the latest run.",
 )
 @shared.job_options
 @shared.retry_options
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 @click.option(
     "--no-prepare",
     is_flag=True,
-    help="Refuse what is not prepared. Default: prepare it first where that takes at most 60 s for each benchmark.",
+    help="Refuse to run unprepared benchmarks. Default: prepare them first, at most 60 s each.",
 )
 @click.option("--no-gate", is_flag=True, help="Exit with 0 also where a comparison is SLOWER.")
-@click.option("--dry-run", is_flag=True, help="Show the plan; the same as `milabench plan run`.")
+@click.option("--dry-run", is_flag=True, help="Show the plan, as `milabench plan run` does.")
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: print JSON instead of text.")
 @shared.file_option(
     "--sizer-save",

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from milabench.bundle.verify import Verification
 
 
-@click.command(
-    "verify", epilog="Exit codes: 0 unaltered, 6 altered; with --offer those of `milabench offer verify`: also 7 and 8."
-)
+@click.command("verify", epilog="Exit codes: 0 unaltered, 6 altered. With --offer also 7 FAIL and 8 INCONCLUSIVE.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.argument("tender", required=False, metavar="[TENDER]", type=click.Path(path_type=Path))
 @click.option(
@@ -30,11 +28,11 @@ if TYPE_CHECKING:
     help="It is an offer: compare it also with its TENDER (procurement.yaml), as `milabench offer verify` does.",
 )
 @file_option(
-    "--allowed-signers", metavar="FILE", help="Require a signature by one of these (the format of ssh-keygen)."
+    "--allowed-signers", metavar="FILE", help="Require a signature by a key of this file (format of ssh-keygen)."
 )
 @json_option
 def command(bundle: Path, tender: Path | None, is_offer: bool, allowed_signers: Path | None, as_json: bool) -> int:
-    """Recompute every hash and number of a bundle."""
+    """Recompute all hashes and numbers in a bundle."""
     if is_offer or tender is not None:
         return _verify_offer(bundle, tender, allowed_signers, is_offer=is_offer, as_json=as_json)
     from milabench.bundle.verify import verify_bundle

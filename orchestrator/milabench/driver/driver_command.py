@@ -12,7 +12,7 @@ from milabench.errors import DONE
 
 
 @click.command("driver")
-@click.option("--task-name", metavar="T", help="Section of the file; the prefix of the metrics' names.")
+@click.option("--task-name", metavar="T", help="Section of the file, and prefix of the metrics' names.")
 @click.option("--num-gpus", type=click.IntRange(0), metavar="N", help="Accelerators. Default: from the section.")
 @click.option("--framework", metavar="F", help="Prefix before the task in the metrics' names.")
 @click.option("--metrics-suffix", metavar="S", help="Suffix of the metrics' names.")

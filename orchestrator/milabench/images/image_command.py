@@ -18,7 +18,7 @@ _OUTPUT = file_option("-o", "--output", help="Write to a file instead of the ter
 
 @click.group("image")
 def command() -> None:
-    """Write the recipe of a container image; nothing is built."""
+    """Write the recipe of a container image, without building it."""
 
 
 @command.command("oci", short_help="Write the Containerfile of an image")

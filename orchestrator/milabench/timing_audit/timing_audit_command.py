@@ -19,16 +19,16 @@ from milabench.workflow.options import AuditRequest
     help="builtin:cnn (the default), torchvision:NAME, MODULE:FUNCTION or onnx:FILE, both looked for in this folder.",
 )
 @click.option("--batch", metavar="N,...", help="Items per call. Default: 1,8.")
-@click.option("--warmup", metavar="N,...", help="Calls before the first timed one. Default: 0,50.")
+@click.option("--warmup", metavar="N,...", help="Calls before the timed calls. Default: 0,50.")
 @click.option("--sync", metavar="WORD,...", help="When the host waits for the device: none, each, end. Default: all.")
-@click.option("--clock", metavar="WORD,...", help="wall, event; both are recorded. Default: both.")
+@click.option("--clock", metavar="WORD,...", help="wall, event. Both are recorded. Default: both.")
 @click.option("--processes", type=click.IntRange(1), help="Fresh processes for each combination. Default: 5.")
 @click.option("--shuffle/--no-shuffle", default=True, help="Random order within each block of processes.")
 @click.option("--seed", type=int, help="Seed of that order. Default: 1.")
 @click.option("--calls", type=click.IntRange(1), help="Timed calls per process, at most. Default: 1000.")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Time for them. Default: 1.")
 @click.option("--threads", type=click.IntRange(1), help="Threads of the framework on the host. Default: its own.")
-@click.option("--from", "from_run", metavar="RUN", help="Measure nothing: show what this run found.")
+@click.option("--from", "from_run", metavar="RUN", help="Show the results of this run instead of measuring.")
 @options.base_option
 @options.current_env_option
 @options.wait_option
