@@ -305,3 +305,48 @@ def test_a_loss_on_the_host_does_not_keep_its_graph(agent, tmp_path):
     """
     assert run(agent, tmp_path, script, "pass").stdout == "None\n"
     assert agent.losses() == [2.0]
+
+
+NESTED = """
+    def main():
+        for epoch in range(100):
+            for step in range(4):
+                pass
+            left = 3
+            while left:
+                left -= 1
+    if __name__ == "__main__":
+        main()
+"""
+
+
+def test_a_for_loop_is_observed_by_its_line(agent, tmp_path):
+    probe = 'probes.loop(ov, 4, units="samples/s", batch_size=8)'
+    assert run(agent, tmp_path, NESTED, probe).code == 0
+    assert [entry.n for entry in agent.entries()] == [8] * 7
+
+
+def test_a_while_loop_is_observed_by_its_line_and_what_is_between_two_of_them_is_no_step(agent, tmp_path):
+    probe = 'probes.loop(ov, 7, units="steps/s")'
+    config = {"measure": {"warmup_steps": 0, "warmup_s": 0, "window_steps": 10_000, "window_s": 0}}
+    assert run(agent, tmp_path, NESTED, probe, config=config).code == 0
+    assert [entry.n for entry in agent.entries()] == [1] * 300
+
+
+def test_a_line_without_a_loop_fails_and_the_lines_with_one_are_named(agent, tmp_path):
+    assert run(agent, tmp_path, NESTED, 'probes.loop(ov, 5, units="steps/s")').code == 1
+    (failed,) = agent.controls("fail")
+    assert failed["detail"] == "loop at line 5 never fired: line 5 holds no loop; there are loops at 3, 4, 7"
+
+
+@needs_torch
+def test_the_tensor_that_backward_is_called_on_is_the_loss(agent, tmp_path):
+    script = """
+        import torch
+        weight = torch.ones(1, requires_grad=True)
+        for step in range(20):
+            (weight * (step + 1)).sum().backward()
+    """
+    probes = 'probes.loop(ov, 4, units="steps/s", batch_size=1)\nprobes.backward(ov)'
+    assert run(agent, tmp_path, script, probes).code == 0
+    assert agent.losses()[:3] == [1.0, 2.0, 3.0]

@@ -15,6 +15,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import NamedTuple
 
 from benchmate.errors import BenchmateError
+from benchmate.line_loops import place_line_loops
 
 # A flag that two features shared would be added twice: none does, each is a bit of its own.
 _FUTURE_FLAGS = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
@@ -69,7 +70,7 @@ class Program:
         self._namespace = namespace
         try:
             with io.open_code(str(Path(self.file).resolve())) as file:
-                definitions, self._rest = split_after_definitions(file.read(), self.file)
+                definitions, self._rest = split_after_definitions(file.read(), self.file, namespace)
         except SyntaxError:
             self.traceback = None
             raise
@@ -96,9 +97,12 @@ class Program:
         sys.path[:0] = folders
 
 
-def split_after_definitions(source: bytes, file: str) -> tuple[CodeType, CodeType]:
-    """Compile everything up to the last top-level function or class, and the rest, under the file's own `__future__` imports."""
-    tree = ast.parse(source, file)
+def split_after_definitions(source: bytes, file: str, namespace: dict[str, object]) -> tuple[CodeType, CodeType]:
+    """Compile everything up to the last top-level function or class, and the rest, under the file's own `__future__` imports.
+
+    `namespace` is that of the program, for what its observed loops need.
+    """
+    tree = place_line_loops(ast.parse(source, file), namespace)
     definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     end = max((index + 1 for index, statement in enumerate(tree.body) if isinstance(statement, definitions)), default=0)
     head = ast.Module(body=tree.body[:end], type_ignores=[])

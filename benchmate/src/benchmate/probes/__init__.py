@@ -7,24 +7,27 @@ from __future__ import annotations
 
 from benchmate.probes.framework_probes import (
     accelerated_ranks,
+    backward,
     dataloader,
     lightning,
     optimizer_step,
     parts,
     trainer,
 )
-from benchmate.probes.patch_probes import argument, calls, iterable, patch, pause, result
+from benchmate.probes.patch_probes import argument, calls, iterable, loop, patch, pause, result
 from benchmate.probes.selector_probes import criterion, loader, loss, replace, value
 
 __all__ = [
     "accelerated_ranks",
     "argument",
+    "backward",
     "calls",
     "criterion",
     "dataloader",
     "iterable",
     "lightning",
     "loader",
+    "loop",
     "loss",
     "optimizer_step",
     "parts",

@@ -160,6 +160,19 @@ def accelerated_ranks(ov: InstrumentHost) -> None:
         patch(ov, "accelerate.accelerator.Accelerator.backward", checking)
 
 
+def backward(ov: InstrumentHost, *, required: bool = True) -> None:
+    """Observe, as the loss, each torch tensor on which the program calls `backward()`."""
+
+    def observing(original: Function) -> Function:
+        def replacement(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            observe_loss(tensor)
+            return original(tensor, *args, **kwargs)
+
+        return replacement
+
+    patch(ov, "torch._tensor.Tensor.backward", observing, required=required)
+
+
 def parts(ov: InstrumentHost, task: str = "train") -> None:
     """Record with each observation of a task its parts: forward, backward, optimizer. For torch."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from benchmate import observe_loss
 from benchmate.batch_size import BatchSize, plain_count
 from benchmate.errors import ProbeError
+from benchmate.line_loops import observe_line, why_no_loop
 from benchmate.observed_loops import Steps, observe_iterable
 from benchmate.patching import Patch, Wrap, apply_when_imported
 from benchmate.probe_registry import Probe, expect
@@ -79,6 +80,41 @@ def iterable(
         return replacement
 
     _replace(ov, probe, target, wrap)
+
+
+def loop(
+    ov: InstrumentHost,
+    line: int,
+    *,
+    units: str,
+    batch_size: BatchSize = None,
+    task: str = "train",
+    stop: bool | None = None,
+    required: bool = True,
+) -> None:
+    """Observe the `for` or `while` at this line of the program; each iteration of a `while` is a step of one item.
+
+    For loops that no name leads to. Place it before the program is loaded.
+    """
+    probe = expect(Probe(f"loop at line {line}", required=required, why_not=lambda: why_no_loop(line)))
+
+    def observe_for(iterable: Any) -> object:
+        probe.fire()
+        return current().observer(task, units, stop).iterate(iterable, batch_size)
+
+    ended = StepEnd(probe, units=units, items=1, task=task, stop=stop)
+    running: list[int] = []
+
+    def observe_while(condition: object) -> object:
+        goes_on = bool(condition)
+        if running:
+            ended((), {})
+        elif goes_on:
+            ended.begin()
+        running[:] = [line] if goes_on else []
+        return goes_on
+
+    observe_line(line, observe_for, observe_while)
 
 
 def argument(

@@ -1,0 +1,61 @@
+"""Loops of the program that are observed where they stand: `for` and `while` statements, named by their lines.
+
+Before the program is compiled, the iterable of such a `for`, or the condition of such a `while`, becomes the argument of a
+function of ours. Nothing else of the program changes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+Wrap = Callable[[object], object]
+
+_wraps: dict[int, tuple[Wrap, Wrap]] = {}
+"""By the line of a loop: what the iterable of a `for`, and the condition of a `while`, is passed through."""
+_lines: list[int] = []
+"""The lines of the program that hold a loop."""
+
+
+def observe_line(line: int, for_loop: Wrap, while_loop: Wrap) -> None:
+    """Pass the iterable of the `for` at this line through `for_loop`, or the condition of the `while` through `while_loop`."""
+    _wraps[line] = for_loop, while_loop
+
+
+def place_line_loops(tree: ast.Module, namespace: dict[str, object]) -> ast.Module:
+    """Return the program with the loops that are to be observed; the names that they need are put into its namespace."""
+    if not _wraps:
+        return tree
+    placed: ast.Module = _LinePlacer(namespace).visit(tree)
+    return ast.fix_missing_locations(placed)
+
+
+def why_no_loop(line: int) -> str:
+    """Return why the loop at this line was never observed."""
+    if line in _lines:
+        return "the program did not reach that loop"
+    return f"line {line} holds no loop; there are loops at {', '.join(map(str, _lines[:20])) or 'no line'}"
+
+
+class _LinePlacer(ast.NodeTransformer):
+    def __init__(self, namespace: dict[str, object]) -> None:
+        self._namespace = namespace
+
+    def visit_For(self, node: ast.For) -> ast.For:
+        node.iter = self._passed(node, node.iter, 0)
+        self.generic_visit(node)
+        return node
+
+    def visit_While(self, node: ast.While) -> ast.While:
+        node.test = self._passed(node, node.test, 1)
+        self.generic_visit(node)
+        return node
+
+    def _passed(self, loop: ast.stmt, value: ast.expr, kind: int) -> ast.expr:
+        """Return the value of a loop, passed through our function where the loop is observed."""
+        _lines.append(loop.lineno)
+        if loop.lineno not in _wraps:
+            return value
+        name = f"__benchmate_loop_{loop.lineno}__"
+        self._namespace[name] = _wraps[loop.lineno][kind]
+        return ast.copy_location(ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=[value], keywords=[]), value)
