@@ -326,6 +326,16 @@ def test_a_for_loop_is_observed_by_its_line(agent, tmp_path):
     assert [entry.n for entry in agent.entries()] == [8] * 7
 
 
+def test_of_a_loop_over_enumerate_the_batches_are_observed(agent, tmp_path):
+    script = """
+        batches = [[0.5] * 8 for _ in range(100)]
+        for index, batch in enumerate(batches):
+            assert (index, len(batch)) == (index, 8)
+    """
+    assert run(agent, tmp_path, script, 'probes.loop(ov, 3, units="samples/s", batch_size=len)').code == 0
+    assert [entry.n for entry in agent.entries()] == [8] * 7
+
+
 def test_a_while_loop_is_observed_by_its_line_and_what_is_between_two_of_them_is_no_step(agent, tmp_path):
     probe = 'probes.loop(ov, 7, units="steps/s")'
     config = {"measure": {"warmup_steps": 0, "warmup_s": 0, "window_steps": 10_000, "window_s": 0}}

@@ -1,7 +1,7 @@
 """Loops of the program that are observed where they stand: `for` and `while` statements, named by their lines.
 
 Before the program is compiled, the iterable of such a `for`, or the condition of such a `while`, becomes the argument of a
-function of ours. Nothing else of the program changes.
+function of ours. Nothing else of the program changes. Of `enumerate(loader)` and `tqdm(loader)` it is the loader.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import ast
 from collections.abc import Callable
 
 Wrap = Callable[[object], object]
+
+_WRAPPERS = ("enumerate", "tqdm")
 
 _wraps: dict[int, tuple[Wrap, Wrap]] = {}
 """By the line of a loop: what the iterable of a `for`, and the condition of a `while`, is passed through."""
@@ -42,7 +44,11 @@ class _LinePlacer(ast.NodeTransformer):
         self._namespace = namespace
 
     def visit_For(self, node: ast.For) -> ast.For:
-        node.iter = self._passed(node, node.iter, 0)
+        inner = node.iter
+        if isinstance(inner, ast.Call) and _last_name(inner.func) in _WRAPPERS and inner.args:
+            inner.args[0] = self._passed(node, inner.args[0], 0)
+        else:
+            node.iter = self._passed(node, inner, 0)
         self.generic_visit(node)
         return node
 
@@ -59,3 +65,8 @@ class _LinePlacer(ast.NodeTransformer):
         name = f"__benchmate_loop_{loop.lineno}__"
         self._namespace[name] = _wraps[loop.lineno][kind]
         return ast.copy_location(ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=[value], keywords=[]), value)
+
+
+def _last_name(node: ast.expr) -> str:
+    name: str = getattr(node, "attr", getattr(node, "id", ""))
+    return name

@@ -100,7 +100,7 @@ def loop(
 
     def observe_for(iterable: Any) -> object:
         probe.fire()
-        return current().observer(task, units, stop).iterate(iterable, batch_size)
+        return observe_iterable(iterable, current().observer(task, units, stop), batch_size)
 
     ended = StepEnd(probe, units=units, items=1, task=task, stop=stop)
     running: list[int] = []
