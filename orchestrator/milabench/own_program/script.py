@@ -1,0 +1,155 @@
+"""The source of a script as a tree that can be asked: what it calls, by full names, and the loops and functions around that."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+Loop = ast.For | ast.While
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_WRAPPERS = ("enumerate", "tqdm", "trange", "iter", "reversed", "zip", "islice", "track")
+_JITTED = re.compile(r"\b(jit|pmap|filter_jit|shard_map)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptCall:
+    """A call in a script: the full name of what is called, as far as imports and assignments say it, and its node."""
+
+    name: str
+    node: ast.Call
+
+    @property
+    def line(self) -> int:
+        """The line where it begins."""
+        return self.node.lineno
+
+    @property
+    def keywords(self) -> dict[str, ast.expr]:
+        """What is passed by name."""
+        return {keyword.arg: keyword.value for keyword in self.node.keywords if keyword.arg is not None}
+
+
+@dataclass(frozen=True)
+class Script:
+    """A parsed source file. `module` is what it is imported as, `__main__` for the program itself."""
+
+    tree: ast.Module
+    module: str = "__main__"
+    parents: dict[ast.AST, ast.AST] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Note the parent of every node."""
+        pairs = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+        object.__setattr__(self, "parents", pairs)
+
+    @cached_property
+    def imports(self) -> dict[str, int]:
+        """The modules that it imports, by full name, each with its first line; relative ones begin with a dot."""
+        lines: dict[str, int] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = ["." * node.level + (node.module or "")]
+            else:
+                continue
+            for name in names:
+                lines.setdefault(name, node.lineno)
+        return lines
+
+    @cached_property
+    def _aliases(self) -> dict[str, str]:
+        """What names of modules and their members stand for."""
+        aliases: dict[str, str] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                aliases |= {alias.asname: alias.name for alias in node.names if alias.asname}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                aliases |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        return aliases
+
+    def full_name(self, node: ast.expr) -> str:
+        """Return `torch.optim.Adam` for `optim.Adam`; empty for what is no name."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.insert(0, node.attr)
+            node = node.value
+        if isinstance(node, ast.Call):  # a method of what a call returns
+            return ".".join((self.full_name(node.func), *parts))
+        if not isinstance(node, ast.Name):
+            return ".".join(("", *parts)) if parts else ""
+        return ".".join((self._aliases.get(node.id, node.id), *parts))
+
+    @cached_property
+    def calls(self) -> tuple[ScriptCall, ...]:
+        """Every call, in the order of lines."""
+        nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
+        return tuple(
+            ScriptCall(self.full_name(node.func), node) for node in sorted(nodes, key=lambda node: node.lineno)
+        )
+
+    @cached_property
+    def made_by(self) -> dict[str, ScriptCall]:
+        """What names are assigned: the call whose result they first have."""
+        made: dict[str, ScriptCall] = {}
+        for node in ast.walk(self.tree):
+            if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+                continue
+            call = ScriptCall(self.full_name(node.value.func), node.value)
+            for target in node.targets:
+                for name in target.elts if isinstance(target, ast.Tuple) else (target,):
+                    made.setdefault(ast.unparse(name), call)
+        return made
+
+    @cached_property
+    def functions(self) -> frozenset[str]:
+        """The functions at module level whose work is done when they return: no generators, nothing async."""
+        functions = [node for node in self.tree.body if isinstance(node, ast.FunctionDef)]
+        return frozenset(
+            function.name
+            for function in functions
+            if not any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+        )
+
+    @cached_property
+    def jitted(self) -> frozenset[str]:
+        """The names of functions that JAX compiles: by a decorator, or assigned from `jax.jit(...)`."""
+        decorated = {
+            node.name
+            for node in ast.walk(self.tree)
+            if isinstance(node, _FUNCTIONS) and any(_JITTED.search(ast.unparse(each)) for each in node.decorator_list)
+        }
+        return frozenset(decorated | {name for name, call in self.made_by.items() if _JITTED.search(call.name)})
+
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Yield what a node stands in, the innermost first."""
+        while (node := self.parents.get(node, self.tree)) is not self.tree:
+            yield node
+
+    def loops_around(self, node: ast.AST) -> tuple[Loop, ...]:
+        """Return the loops that a node runs in, within its function, the innermost first."""
+        loops: list[Loop] = []
+        for outer in self.above(node):
+            if isinstance(outer, _FUNCTIONS):
+                break
+            if isinstance(outer, Loop):
+                loops.append(outer)
+        return tuple(loops)
+
+    def is_compiled(self, node: ast.AST) -> bool:
+        """Return whether a node stands in a function that JAX compiles, where a loop runs once."""
+        return any(isinstance(outer, _FUNCTIONS) and outer.name in self.jitted for outer in self.above(node))
+
+    def iterated(self, loop: Loop) -> ast.expr | None:
+        """Return what a loop goes over, without `enumerate`, `tqdm` and the like; None for a `while`."""
+        if isinstance(loop, ast.While):
+            return None
+        iterated = loop.iter
+        while isinstance(iterated, ast.Call) and iterated.args:
+            if self.full_name(iterated.func).rpartition(".")[2] not in _WRAPPERS:
+                break
+            iterated = iterated.args[0]
+        return iterated

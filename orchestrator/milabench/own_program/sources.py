@@ -1,0 +1,85 @@
+"""Reads the files of a program: its script, and the modules beside it that it imports."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from milabench.errors import UsageError, os_reason
+from milabench.own_program.reading import Reading, read_program
+
+MOST_FILES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramSource:
+    """The files of a program by the module that each is, `__main__` first, and what was read in them.
+
+    `needed` are the packages without which it does not begin, with the line that imports each.
+    """
+
+    files: Mapping[str, Path]
+    reading: Reading
+    needed: Mapping[str, int]
+
+
+def read_source(file: Path) -> ProgramSource:
+    """Return what a script and the modules beside it hold. Raises UsageError for a file that cannot be read, or is no Python."""
+    files, texts = {"__main__": file}, {"__main__": _text(file)}
+    waiting = ["__main__"]
+    while waiting and len(files) < MOST_FILES:
+        for module, path in _local_modules(_parsed(texts[waiting[0]], files[waiting[0]]), file.parent):
+            if module not in files:
+                files[module], texts[module] = path, _text(path)
+                waiting.append(module)
+        waiting.pop(0)
+    reading = read_program(texts)
+    tops = _imported(statement for statement in _parsed(texts["__main__"], file).body)
+    needed = {top: line for top, line in tops if top in reading.imports}
+    return ProgramSource(files=files, reading=reading, needed=needed)
+
+
+def _text(file: Path) -> str:
+    if file.is_dir():
+        raise UsageError(f"{file}: is a folder; name the script that it starts")
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"{file}: {os_reason(error)}") from None
+
+
+def _parsed(text: str, file: Path) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise UsageError(f"{file}{line}: is no Python: {getattr(error, 'msg', error)}") from None
+
+
+def _imported(nodes: Iterator[ast.AST]) -> Iterator[tuple[str, int]]:
+    """Yield the packages that statements import, each with its line."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from ((alias.name.partition(".")[0], node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0], node.lineno
+
+
+def _local_modules(tree: ast.Module, folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the modules below a folder that a file imports, with their files."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        for name in names:
+            parts = name.split(".")
+            for length in range(1, len(parts) + 1):
+                path = folder.joinpath(*parts[:length])
+                for file in (path.with_suffix(".py"), path / "__init__.py"):
+                    if file.is_file():
+                        yield ".".join(parts[:length]), file

@@ -1,0 +1,95 @@
+"""What is read in a script, without running it."""
+
+from __future__ import annotations
+
+import pytest
+
+from milabench.own_program.reading import Found, FoundPause, Option, Reading, read_program
+from tests.commands import ROOT
+
+PROGRAMS = ROOT / "tests" / "programs" / "own"
+
+
+def reading(name: str) -> Reading:
+    return read_program({"__main__": (PROGRAMS / name).read_text()})
+
+
+def read(*lines: str, **modules: str) -> Reading:
+    return read_program({"__main__": "\n".join(lines), **modules})
+
+
+def test_a_torch_script_has_loop_loader_loss_optimizer_and_validation_each_with_its_line() -> None:
+    found = reading("torch_digits.py")
+    assert found.frameworks == ("PyTorch",)
+    assert found.loop == Found(what="for batch_idx, (data, target) in enumerate(train_loader)", line=38)
+    assert found.loader == Found(what="train_loader", line=38)
+    assert found.loss == Found(what="loss", line=43)
+    assert found.optimizer == Found(what="optim.Adam", line=74)
+    validation = FoundPause(target="__main__.test", name="validation", found=Found(what="test", line=78))
+    assert found.pauses == (validation,)
+    assert found.options[2] == Option(name="--epochs", default="14", line=64)
+    assert found.work == Found(what="--epochs", line=64)
+
+
+@pytest.mark.parametrize(
+    ("name", "frameworks"),
+    [
+        ("lightning_autoencoder.py", ("Lightning", "PyTorch")),
+        ("trainer_classifier.py", ("transformers", "PyTorch")),
+        ("accelerate_regression.py", ("accelerate", "PyTorch")),
+        ("flax_mlp.py", ("Flax", "JAX")),
+        ("keras_convnet.py", ("Keras",)),
+        ("xgboost_trees.py", ("XGBoost",)),
+        ("lightgbm_regression.py", ("LightGBM",)),
+        ("sklearn_forest.py", ("scikit-learn",)),
+        ("spacy_textcat.py", ("spaCy",)),
+        ("gensim_word2vec.py", ("gensim",)),
+    ],
+)
+def test_frameworks_follow_from_the_imports(name: str, frameworks: tuple[str, ...]) -> None:
+    assert reading(name).frameworks == frameworks
+
+
+def test_a_compiled_step_inside_a_function_marks_the_training_loop() -> None:
+    found = reading("flax_mlp.py")
+    assert found.loop == Found(what="for start in range(0, len(images) - BATCH_SIZE + 1, BATCH_SIZE)", line=44)
+    assert found.loader is None
+    assert found.work == Found(what="EPOCHS = 400", line=9)
+
+
+def test_a_loop_inside_a_compiled_function_is_no_training_loop() -> None:
+    found = read(
+        "import jax", "@jax.jit", "def f(x):", "    for step in range(3):", "        x = train_step(x)", "f(1)"
+    )
+    assert found.loop is None
+
+
+def test_a_loop_that_makes_data_is_no_training_loop() -> None:
+    assert read("rows = []", "for row in range(10):", "    rows.append(row)").loop is None
+
+
+def test_of_loops_over_epochs_and_batches_the_inner_one_trains() -> None:
+    found = read("for epoch in range(3):", "    for batch in batches():", "        work(batch)")
+    assert found.loop == Found(what="for batch in batches()", line=2)
+
+
+def test_a_loop_in_a_module_beside_the_script_is_found_with_its_file() -> None:
+    engine = "def fit(loader, optimizer):\n    for x in loader:\n        optimizer.step()\n"
+    found = read("import torch", "from engine import fit", "fit(1, 2)", engine=engine)
+    assert found.loop == Found(what="for x in loader", line=2, file="engine.py")
+    assert dict(found.imports) == {"torch": 1}
+
+
+def test_a_progress_bar_that_is_updated_is_no_step() -> None:
+    assert read("for item in items:", "    pbar.update(1)").loop is None
+
+
+def test_what_is_saved_in_a_loop_is_a_checkpoint() -> None:
+    found = read("import torch", "for epoch in range(3):", "    torch.save(model, 'a.pt')", "torch.save(model, 'b.pt')")
+    checkpoint = FoundPause(target="torch.save", name="checkpoint", found=Found(what="torch.save", line=3))
+    assert found.pauses == (checkpoint,)
+
+
+def test_a_validation_that_is_a_generator_or_unknown_is_no_pause() -> None:
+    assert read("for epoch in range(3):", "    evaluate(model)").pauses == ()
+    assert read("def evaluate():", "    yield 1", "for epoch in range(3):", "    evaluate()").pauses == ()
