@@ -1,0 +1,60 @@
+"""The voirfile of a program, with the line of every thing that it observes, and what was not found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from milabench.own_program.observation import ProgramObservation
+from milabench.own_program.reading import Found, Reading
+
+
+def voirfile_text(name: str, reading: Reading, observation: ProgramObservation) -> str:
+    """Return the voirfile of a program that is called `name`."""
+    lines = [
+        f'"""What is measured in {name}. Which probe fits which program: README of benchmate, "Which way in"."""',
+        "",
+        "from benchmate import probes",
+        "",
+        "",
+        "def instrument_main(ov):",
+        f'    """Observe {observation.why}."""',
+        *(f"    {line}" for line in _probes(observation)),
+        *(f"    # {line}" for line in _notes(reading, observation)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _probes(observation: ProgramObservation) -> Iterator[str]:
+    yield f"# steps: {observation.found}"
+    yield observation.steps
+    if observation.loss:
+        yield f"# loss: {observation.loss_found}"
+        yield observation.loss
+    for pause in observation.pauses:
+        yield f"# {pause.name}: {pause.found}"
+        yield f'probes.pause(ov, "{pause.target}", name="{pause.name}")'
+
+
+def _notes(reading: Reading, observation: ProgramObservation) -> Iterator[str]:
+    """Yield what else was found, and what was not."""
+    parts: dict[str, Found | None] = {"loop": reading.loop, "loader": reading.loader, "optimizer": reading.optimizer}
+    for what, found in parts.items():
+        if found is not None and found != observation.found:
+            yield f"found: the {what}: {found}"
+    for what in observation.missing:
+        yield f"not observed: {what}"
+    if not observation.pauses:
+        yield "not found: a validation or a checkpoint in the loop; everything between two steps counts"
+
+
+def ways_text(script: str) -> str:
+    """Return the ways in which a program can be measured whose steps were not found, with an example of each for this script."""
+    return (
+        "no training loop was found; what can be measured instead:\n"
+        "  the time of the whole program (what `milabench try` does)\n"
+        f"  a number that it prints: milabench bench --metric 'loss (\\S+)' -- python {script}\n"
+        "  calls of a function as steps, in a voirfile: "
+        'probes.calls(ov, "__main__.train_step", units="steps/s")\n'
+        "  a loop at a line, in a voirfile: "
+        'probes.loop(ov, 57, units="steps/s", batch_size=1)'
+    )

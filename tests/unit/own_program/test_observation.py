@@ -1,0 +1,116 @@
+"""By what probes a program is observed, and the voirfile that says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from milabench.own_program.observation import ProgramObservation, observation_of
+from milabench.own_program.reading import read_program
+from milabench.own_program.voirfile import voirfile_text
+from tests.commands import ROOT
+
+PROGRAMS = ROOT / "tests" / "programs" / "own"
+
+
+def observation(text: str, **environ: str) -> ProgramObservation | None:
+    return observation_of(read_program({"__main__": text}), environ)
+
+
+def steps(text: str) -> str:
+    found = observation(text)
+    assert found is not None
+    return found.steps
+
+
+@pytest.mark.parametrize(
+    ("name", "probe"),
+    [
+        ("torch_digits.py", 'probes.loop(ov, 38, units="samples/s")'),
+        ("accelerate_regression.py", 'probes.loop(ov, 32, units="samples/s")'),
+        ("lightning_autoencoder.py", 'probes.lightning(ov, units="samples/s")'),
+        ("trainer_classifier.py", 'probes.trainer(ov, units="tokens/s")'),
+        ("flax_mlp.py", 'probes.loop(ov, 44, units="steps/s", batch_size=1)'),
+        ("xgboost_trees.py", 'probes.calls(ov, "xgboost.core.Booster.update", units="rounds/s")'),
+        ("lightgbm_regression.py", 'probes.calls(ov, "lightgbm.basic.Booster.update", units="rounds/s")'),
+        (
+            "keras_convnet.py",
+            'probes.calls(ov, "keras.src.callbacks.callback_list.CallbackList.on_train_batch_end", units="steps/s")',
+        ),
+        (
+            "spacy_textcat.py",
+            'probes.calls(ov, "spacy.language.Language.update", units="samples/s", '
+            "items=lambda nlp, examples, *rest, **more: len(examples))",
+        ),
+    ],
+)
+def test_each_framework_is_observed_by_its_probe(name: str, probe: str) -> None:
+    assert steps((PROGRAMS / name).read_text()) == probe
+
+
+@pytest.mark.parametrize("name", ["sklearn_forest.py", "gensim_word2vec.py"])
+def test_a_library_that_shows_no_steps_is_not_observed(name: str) -> None:
+    assert observation((PROGRAMS / name).read_text()) is None
+
+
+TORCH = """
+import torch
+optimizer = torch.optim.SGD([], lr=0.1)
+for step in range(100):
+    loss = model(x)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_torch_loop_that_counts_is_observed_by_its_optimizer() -> None:
+    found = observation(TORCH)
+    assert found is not None
+    assert (found.steps, found.loss) == ('probes.optimizer_step(ov, units="steps/s")', "probes.backward(ov)")
+
+
+def test_a_scaled_loss_is_not_taken_for_the_loss() -> None:
+    found = observation(TORCH.replace("loss.backward()", "scaler.scale(loss).backward()"))
+    assert found is not None
+    assert found.loss == ""
+    assert any("scaled" in text for text in found.missing)
+
+
+def test_a_torch_loop_in_a_module_beside_the_script_is_observed_by_its_loader() -> None:
+    engine = "import torch\ndef fit(loader, optimizer):\n    for x in loader:\n        x.backward()\n"
+    main = "import torch, engine\noptimizer = torch.optim.SGD([])\nengine.fit(torch.utils.data.DataLoader([]), optimizer)\n"
+    found = observation_of(read_program({"__main__": main, "engine": engine}), {})
+    assert found is not None
+    assert found.steps == 'probes.dataloader(ov, units="samples/s")'
+
+
+def test_images_of_transformers_trainer_count_as_samples() -> None:
+    text = "from transformers import Trainer\nTrainer(data_collator=lambda rows: {'pixel_values': rows}).train()\n"
+    assert steps(text).startswith('probes.trainer(ov, units="samples/s", items=lambda')
+
+
+@pytest.mark.parametrize(("backend", "trainer"), [("jax", "JAXTrainer"), ("tensorflow", "TensorFlowTrainer")])
+def test_a_validation_of_keras_is_that_of_its_backend(backend: str, trainer: str) -> None:
+    found = observation("import keras\nmodel.fit(x, validation_split=0.1)\n", KERAS_BACKEND=backend)
+    assert found is not None
+    (pause,) = found.pauses
+    assert pause.target == f"keras.src.backend.{backend}.trainer.{trainer}.evaluate"
+
+
+def test_a_voirfile_names_the_line_of_all_that_it_observes() -> None:
+    reading = read_program({"__main__": (PROGRAMS / "torch_digits.py").read_text()})
+    found = observation_of(reading, {})
+    assert found is not None
+    text = voirfile_text("digits", reading, found)
+    compile(text, "voirfile.py", "exec")
+    assert text.splitlines()[5:] == [
+        "def instrument_main(ov):",
+        '    """Observe the training loop over its batches."""',
+        "    # steps: `train_loader`, line 38",
+        '    probes.loop(ov, 38, units="samples/s")',
+        "    # loss: `loss`, line 43",
+        "    probes.backward(ov)",
+        "    # validation: `test`, line 78",
+        '    probes.pause(ov, "__main__.test", name="validation")',
+        "    # found: the loop: `for batch_idx, (data, target) in enumerate(train_loader)`, line 38",
+        "    # found: the optimizer: `optim.Adam`, line 74",
+    ]
