@@ -39,7 +39,7 @@ PROBES = {
 
 def create_benchmark(name: str, into: Path) -> Path:
     """Copy the template to `into/name`, with the name filled in, and return that folder. Raises UsageError."""
-    return _fill_template(TEMPLATE, _new_folder(name, into), {"@NAME@": name})
+    return _fill_template(TEMPLATE, new_benchmark_folder(name, into), {"@NAME@": name})
 
 
 def create_from_release(name: str, into: Path, release: str, *, script: str | None, module: str | None) -> Path:
@@ -48,7 +48,7 @@ def create_from_release(name: str, into: Path, release: str, *, script: str | No
     The file and its sha256 are what the user's package indexes list. Raises UsageError where the release has no such program,
     and EnvironmentFailed where the file cannot be fetched.
     """
-    folder = _new_folder(name, into)
+    folder = new_benchmark_folder(name, into)
     match = RELEASE.fullmatch(release)
     if match is None:
         raise UsageError(f"--from '{release}': give pypi:PROJECT==VERSION or pypi:PROJECT==VERSION:FILE")
@@ -91,8 +91,8 @@ def _program_of(content: Path, file: str, script: str | None, module: str | None
                 if path.is_file() and all(parts):
                     python_path = f'    python_path=("{place}",),' if place else ""
                     return f"`python -m {module}`", f'module="{module}",\n{python_path}'.rstrip(), path
-        raise UsageError(f"--module {module}: no such module in {file}{_known(_programs(content))}")
-    programs = _programs(content)
+        raise UsageError(f"--module {module}: no such module in {file}{_known(programs_in(content))}")
+    programs = programs_in(content)
     if script is None and len(programs) != 1:
         found = f"has {len(programs)} programs; choose one with --script or --module"
         found = found if programs else "has no program that is recognised; name a file with --script"
@@ -104,7 +104,7 @@ def _program_of(content: Path, file: str, script: str | None, module: str | None
     return f"`{name}`", f'script="{name}",', path
 
 
-def _programs(content: Path) -> list[str]:
+def programs_in(content: Path) -> list[str]:
     """Return the files that are meant to be started, those of the upper folders first; tests are not."""
     files = [path.relative_to(content) for path in content.rglob("*.py") if _is_program(path)]
     shown = [path for path in files if not {"tests", "test", "docs"} & set(path.parts)]
@@ -157,7 +157,7 @@ def _imported(program: str) -> list[str]:
     )
 
 
-def _new_folder(name: str, into: Path) -> Path:
+def new_benchmark_folder(name: str, into: Path) -> Path:
     """Return the folder of a benchmark to create. Raises UsageError for a name that cannot be one, or exists."""
     if not NAME.fullmatch(name):
         raise UsageError(f"'{name}' cannot be a benchmark's name: a letter, then letters, digits, '_', '.', '+' or '-'")
@@ -172,25 +172,25 @@ def _fill_template(template: Path, folder: Path, values: Mapping[str, str]) -> P
     try:
         with new_folder(folder) as draft:
             copy_tree(template, draft, shutil.ignore_patterns("__pycache__"))
-            parts = {**values, "@SCHEMA@": _schema_for(folder, draft)}
+            parts = {**values, "@SCHEMA@": schema_for(folder, draft)}
             for path in draft.iterdir():
                 text = path.read_text()
                 filled = re.sub("|".join(map(re.escape, parts)), lambda part: parts[part[0]], text)
                 if filled != text:
                     path.write_text(filled)
     except (OSError, shutil.Error) as error:
-        raise _not_created(folder, error) from None
+        raise creation_error(folder, error) from None
     return folder
 
 
-def _not_created(folder: Path, error: OSError | shutil.Error) -> UsageError:
+def creation_error(folder: Path, error: OSError | shutil.Error) -> UsageError:
     # Copying a tree reports all its failures in one text of its own.
     is_full = "No space left on device" in str(error)
     why = "no space left on the disk" if is_full else os_reason(error).splitlines()[0][:200]
     return UsageError(f"{folder}: cannot be created: {why}; nothing of it is left")
 
 
-def _schema_for(folder: Path, draft: Path) -> str:
+def schema_for(folder: Path, draft: Path) -> str:
     """Return the path from a new folder to the schema of suites: in the copy of what is shipped around it, else its own."""
     shipped = schema_file("suite")
     for above in folder.absolute().parents:
@@ -217,5 +217,5 @@ def copy_shipped(into: Path) -> list[Path]:
                     ROOT / copy.name, drafts.enter_context(new_folder(copy)), shutil.ignore_patterns("__pycache__")
                 )
     except (OSError, shutil.Error) as error:
-        raise _not_created(copy, error) from None
+        raise creation_error(copy, error) from None
     return copies
