@@ -20,6 +20,7 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
     "compat13": {"Set up": {"import-suite": "Turn benchmarks of milabench 1.3 into ours"}},
     "images": {"Set up": {"image": "Write the recipe of a container image"}},
     "bench_command": {"Measure": {"bench": "Measure any command, or compare several"}},
+    "own_program": {"Measure": {"try": "Measure a program of your own for half a minute, as it is"}},
     "driver": {"Measure": {"driver": "Run a task of a .cfg file and extract metrics from its log"}},
     "timing_audit": {"Measure": {"timing-audit": "Compare methods of timing the calls of a model"}},
     "procurement": {

@@ -32,7 +32,7 @@ OPTION = re.compile(r"--[a-z][a-z0-9-]*(=.*)?")  # those of other programs often
 # Of programs that `milabench driver` starts, an example of the suite language, and options that are made from a list of names.
 OF_OTHER_PROGRAMS = {"--kv-store", "--num-epochs", "--key", "--no-key", "--ncu", "--nsys"}
 # Commands whose arguments are those of another program.
-FORWARDING = {"ops", "dev", "bench"}
+FORWARDING = {"try", "ops", "dev", "bench"}
 COMMAND_LANGUAGES = {"sh", "bash", "shell", "console", "zsh"}
 
 # Pages about options of our own; a benchmark's README is about those of its program.

@@ -76,6 +76,9 @@ USE_CASES = {
     "driver/task_driver.py",
     "history/results_store.py",
     "images/image_recipes.py",
+    "own_program/interpreter.py",
+    "own_program/new_from_program.py",
+    "own_program/try_program.py",
     "site/write.py",
     "timing_audit/experiment.py",
 }

@@ -25,18 +25,23 @@ class ProgramSource:
     needed: Mapping[str, int]
 
 
-def read_source(file: Path) -> ProgramSource:
-    """Return what a script and the modules beside it hold. Raises UsageError for a file that cannot be read, or is no Python."""
+def read_source(file: Path, root: Path | None = None) -> ProgramSource:
+    """Return what a script and the modules beside it hold; `root` is where modules are looked for, by default its folder.
+
+    Raises UsageError for a file that cannot be read, or is no Python.
+    """
+    root = file.parent if root is None else root
     files, texts = {"__main__": file}, {"__main__": _text(file)}
     waiting = ["__main__"]
     while waiting and len(files) < MOST_FILES:
-        for module, path in _local_modules(_parsed(texts[waiting[0]], files[waiting[0]]), file.parent):
-            if module not in files:
-                files[module], texts[module] = path, _text(path)
+        path = files[waiting[0]]
+        package = path.parent.relative_to(root).parts if path.is_relative_to(root) else ()
+        for module, found in _local_modules(_parsed(texts[waiting.pop(0)], path), root, package):
+            if module not in files and found != file:
+                files[module], texts[module] = found, _text(found)
                 waiting.append(module)
-        waiting.pop(0)
     reading = read_program(texts)
-    tops = _imported(statement for statement in _parsed(texts["__main__"], file).body)
+    tops = _imported(iter(_parsed(texts["__main__"], file).body))
     needed = {top: line for top, line in tops if top in reading.imports}
     return ProgramSource(files=files, reading=reading, needed=needed)
 
@@ -67,19 +72,21 @@ def _imported(nodes: Iterator[ast.AST]) -> Iterator[tuple[str, int]]:
             yield node.module.partition(".")[0], node.lineno
 
 
-def _local_modules(tree: ast.Module, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the modules below a folder that a file imports, with their files."""
+def _local_modules(tree: ast.Module, root: Path, package: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
+    """Yield the modules below a folder that a file in this package imports, with their files."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.ImportFrom):
+            parts = [*package[: len(package) + 1 - node.level]] if node.level else []
+            base = ".".join([*parts, *([node.module] if node.module else [])])
+            names = [base, *(f"{base}.{alias.name}" if base else alias.name for alias in node.names)]
         else:
             continue
-        for name in names:
+        for name in filter(None, names):
             parts = name.split(".")
             for length in range(1, len(parts) + 1):
-                path = folder.joinpath(*parts[:length])
+                path = root.joinpath(*parts[:length])
                 for file in (path.with_suffix(".py"), path / "__init__.py"):
                     if file.is_file():
                         yield ".".join(parts[:length]), file

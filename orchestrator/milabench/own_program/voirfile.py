@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from milabench.own_program.observation import ProgramObservation
 from milabench.own_program.reading import Found, Reading
+from milabench.own_program.script import Loop
 
 
 def voirfile_text(name: str, reading: Reading, observation: ProgramObservation) -> str:
@@ -47,14 +49,19 @@ def _notes(reading: Reading, observation: ProgramObservation) -> Iterator[str]:
         yield "not found: a validation or a checkpoint in the loop; everything between two steps counts"
 
 
-def ways_text(script: str) -> str:
+def ways_text(script: str, reading: Reading) -> str:
     """Return the ways in which a program can be measured whose steps were not found, with an example of each for this script."""
-    return (
-        "no training loop was found; what can be measured instead:\n"
-        "  the time of the whole program (what `milabench try` does)\n"
-        f"  a number that it prints: milabench bench --metric 'loss (\\S+)' -- python {script}\n"
-        "  calls of a function as steps, in a voirfile: "
-        'probes.calls(ov, "__main__.train_step", units="steps/s")\n'
-        "  a loop at a line, in a voirfile: "
-        'probes.loop(ov, 57, units="steps/s", batch_size=1)'
-    )
+    main = reading.scripts[0]
+    function = next(iter(sorted(main.functions)), "train_step")
+    loop = next((node.lineno for node in ast.walk(main.tree) if isinstance(node, Loop)), None)
+    lines = [
+        "no training loop was found; what can be measured:",
+        "  the time of the whole program: that is what the suite says now",
+        f"  a number that it prints: milabench bench --metric 'loss (\\S+)' -- python {script}",
+        f'  calls of a function as steps, in a voirfile: probes.calls(ov, "__main__.{function}", units="steps/s")',
+    ]
+    if loop is not None:
+        lines.append(
+            f'  the loop at line {loop}, in a voirfile: probes.loop(ov, {loop}, units="steps/s", batch_size=1)'
+        )
+    return "\n".join(lines)

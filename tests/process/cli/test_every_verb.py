@@ -25,6 +25,7 @@ AT_ONCE = 2
 # What each verb prints on its standard output, if anything; `@suite` are the options that name a suite, `@config` its file.
 LINES = {
     "bench": ["bench --base @folder/elsewhere --runs 1 -- true"],
+    "try": ["try true"],
     "quickstart": ["quickstart @suite"],
     "install": ["install @suite"],
     "prepare": ["prepare @suite"],

@@ -1,0 +1,257 @@
+"""Measures a program once, in the current environment, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from milabench.bench_command.measure_commands import require_program, suite_environment
+from milabench.config.interpolate import escaped
+from milabench.config.tasks import verbatim
+from milabench.driver.task_driver import by_variables
+from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
+from milabench.events.removal import remove
+from milabench.execute.retry_policy import RetryPolicy
+from milabench.own_program.interpreter import Interpreter, interpreter_of
+from milabench.own_program.observation import ProgramObservation, observation_of
+from milabench.own_program.program import Program, parse_program
+from milabench.own_program.reading import Reading
+from milabench.own_program.sources import read_source
+from milabench.own_program.voirfile import voirfile_text
+from milabench.workflow.files import write_file
+from milabench.workflow.options import Extent, Session, SuiteOptions
+
+if TYPE_CHECKING:
+    from milabench.analysis.summary_model import BenchSummary
+
+BENCH: Final = "program"
+MEASURED_S: Final = 30.0
+"""How long a program is measured: the window of the profile default, or so many seconds of launches."""
+LAUNCHES: Final = (3, 10)
+LONGEST_S: Final = 60.0
+"""How long the launches of a program may take that is timed; one that takes longer is launched once."""
+OBSERVED_AT_MOST_S: Final = 1800.0
+TIMED_AT_MOST_S: Final = 30 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramAtHand:
+    """A program with what was read in it; `interpreter` and `reading` are None for one that is not Python."""
+
+    program: Program
+    interpreter: Interpreter | None = None
+    reading: Reading | None = None
+    observation: ProgramObservation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What became of a program: the exit code, the number and its validity, where there is one, and what to do next."""
+
+    code: int
+    lines: tuple[str, ...] = ()
+    next: str = ""
+
+
+def read_program_at_hand(words: Sequence[str], environ: Mapping[str, str]) -> ProgramAtHand:
+    """Return the program that a command line starts. Raises UsageError and EnvironmentFailed."""
+    program = parse_program(words)
+    if program.command:
+        require_program(program.command[0], Path.cwd(), environ)
+        return ProgramAtHand(program=program)
+    is_named = not words[0].endswith(".py")
+    if program.module:
+        located = interpreter_of(program, words[0] if is_named else "", {}, environ)
+        file = Path(located.file)
+    else:
+        file = Path(program.script)
+        if not file.exists():
+            raise UsageError(f"{program.script}: no such file in {Path.cwd()}")
+    is_here = bool(program.module) and file.is_relative_to(Path.cwd())
+    source = read_source(file, Path.cwd() if is_here else None)
+    found = interpreter_of(program, words[0] if is_named else "", source.needed, environ)
+    return ProgramAtHand(
+        program=program,
+        interpreter=found,
+        reading=source.reading,
+        observation=observation_of(source.reading, environ),
+    )
+
+
+def try_program(words: Sequence[str], session: Session, *, wait: bool) -> Trial:
+    """Measure a program for half a minute, and return the number and what to do next.
+
+    Raises UsageError and EnvironmentFailed for what cannot be started, Unreachable for devices that are held.
+    """
+    environ = dict(os.environ)
+    at_hand = read_program_at_hand(words, environ)
+    base = Path(tempfile.mkdtemp(prefix="milabench-try-"))
+    try:
+        trial = _Trials(at_hand, tuple(words), base, session, RetryPolicy(wait=wait, max_failures=1))
+        return trial.observed() if at_hand.observation is not None else trial.timed("")
+    finally:
+        remove(base, base.parent, is_quiet=True)
+
+
+class _Trials:
+    """The launches of a program below a base of its own."""
+
+    def __init__(
+        self, at_hand: ProgramAtHand, words: tuple[str, ...], base: Path, session: Session, retry: RetryPolicy
+    ) -> None:
+        self._at_hand, self._words, self._base, self._session, self._retry = at_hand, words, base, session, retry
+        self._name = at_hand.program.name
+
+    def observed(self) -> Trial:
+        """Measure the steps of the program; its time, where it ends before it has done enough of them."""
+        at_hand = self._at_hand
+        assert at_hand.observation is not None and at_hand.reading is not None and at_hand.interpreter is not None
+        seen = f"{at_hand.observation.why} ({at_hand.observation.found})"
+        self._session.info(f"{self._name}: with {at_hand.interpreter.python}; observed: {seen}")
+        voirfile = self._base / "voirfile.py"
+        write_file(voirfile, voirfile_text(self._name, at_hand.reading, at_hand.observation))
+        began = time.monotonic()
+        launch = self._run(at_hand.program.observed(at_hand.interpreter.python, str(voirfile)), OBSERVED_AT_MOST_S)
+        wall_s = time.monotonic() - began
+        bench = launch.bench
+        if bench is None:
+            return Trial(code=launch.code)
+        if bench.outcome != "passed":
+            probes = [failure.detail for failure in bench.failures if failure.why == "probe"]
+            return self.timed(f"its steps could not be observed: {probes[0]}") if probes else self._failed(launch)
+        is_whole = bench.perf is not None and "short" not in bench.reasons
+        if is_whole or (bench.perf is not None and wall_s * LAUNCHES[0] > LONGEST_S):
+            lines = (*self._number(bench), f"observed: {seen}")
+            return Trial(code=DONE, lines=lines, next=self._keep() if is_whole else self._more())
+        return self.timed(f"it ended after {wall_s:.0f} s, before {MEASURED_S:.0f} s of steps were measured", wall_s)
+
+    def timed(self, why: str, wall_s: float | None = None) -> Trial:
+        """Measure the time of the whole program: as many launches as fit, at least three unless they take minutes.
+
+        `why` says why not its steps; `wall_s` is about how long a launch takes, None where no launch has told.
+        """
+        if wall_s is None:
+            first = self._timed(1)
+            if (trial := self._without_number(first)) is not None:
+                return trial
+            assert first.bench is not None and first.bench.perf is not None
+            wall_s = first.bench.perf
+            if wall_s * LAUNCHES[0] > LONGEST_S:
+                return self._whole(first.bench, why)
+        least, most = LAUNCHES
+        last = self._timed(min(most, max(least, int(MEASURED_S / wall_s))))
+        if (trial := self._without_number(last)) is not None:
+            return trial
+        assert last.bench is not None
+        return self._whole(last.bench, why)
+
+    def _whole(self, bench: BenchSummary, why: str) -> Trial:
+        lines = (*self._number(bench), f"measured: the time of the whole program{f', for {why}' if why else ''}")
+        return Trial(code=DONE, lines=lines, next=self._more() if why else self._ways())
+
+    def _timed(self, launches: int) -> _Launch:
+        python = "" if self._at_hand.interpreter is None else self._at_hand.interpreter.python
+        return self._run(self._at_hand.program.plain(python), TIMED_AT_MOST_S, timed=True, launches=launches)
+
+    def _without_number(self, launch: _Launch) -> Trial | None:
+        """Return what became of launches that gave no number; None where they gave one."""
+        if launch.bench is None:
+            return Trial(code=launch.code)
+        return None if launch.bench.outcome == "passed" and launch.bench.perf else self._failed(launch)
+
+    def _run(self, words: Sequence[str], limit_s: float, *, timed: bool = False, launches: int = 1) -> _Launch:
+        from milabench.workflow.new_run import execute_plan
+        from milabench.workflow.planning import describe_run
+        from milabench.workflow.run_suite import RunSettings, prepare_runs, write_summary
+
+        suite = self._base / ("timed.yaml" if timed else "observed.yaml")
+        write_file(suite, json.dumps(_suite(words, limit_s, timed=timed)) + "\n")
+        options = SuiteOptions(config_file=suite, base=self._base)
+        extent = Extent(repeat=launches, profile="default", run_name="try")
+        settings = RunSettings(retry=self._retry, as_default=False, is_kept=False)
+        prepared = prepare_runs(options, extent, settings, self._session)
+        planned = prepared.plans[0].planned
+        description = describe_run(planned, stamp=prepared.stamp, validations=prepared.checks)
+        executed = execute_plan(planned.plan, planned.request.context, description, retry=self._retry)
+        if executed.result.interrupted:
+            return _Launch(code=INTERRUPTED)
+        summary = write_summary(executed.path, self._session)
+        bench = summary.benchmarks[0] if summary is not None and summary.benchmarks else None
+        return _Launch(code=STEPS_FAILED if bench is None else DONE, bench=bench, run=executed.path)
+
+    def _number(self, bench: BenchSummary) -> tuple[str, ...]:
+        from milabench.report.labels import format_number
+        from milabench.report.model import half_width, validity_text, warnings_of
+
+        number = f"{format_number(bench.perf)} {bench.units} {half_width(bench)}".rstrip()
+        warnings = (text for reason, text in warnings_of(bench).items() if reason != "imprecise")
+        return (f"{self._name}: {number}, {validity_text(bench)}", *(f"warning: {text}" for text in warnings))
+
+    def _failed(self, launch: _Launch) -> Trial:
+        """Return why the program failed, with the end of what it wrote."""
+        assert launch.bench is not None and launch.run is not None
+        failure = next(iter(launch.bench.failures), None)
+        why = "" if failure is None else f"{failure.why}: {failure.detail}"
+        for file in sorted(launch.run.glob("*.stderr"))[:1]:
+            for line in file.read_text(errors="replace").splitlines()[-12:]:
+                self._session.info(f"  {line}")
+        self._session.error(f"{self._name}: {why or launch.bench.outcome}")
+        return Trial(code=STEPS_FAILED, next=f"`{shlex.join(self._plain())}` shows all that it writes")
+
+    def _plain(self) -> tuple[str, ...]:
+        python = "python" if self._at_hand.interpreter is None else self._at_hand.interpreter.python
+        return self._at_hand.program.plain(python)
+
+    def _keep(self) -> str:
+        words = self._words if len(self._words) == 1 else (shlex.join(self._words),)
+        return f"`milabench new NAME --from {shlex.join(words)}`: a benchmark of it, and a number from three processes"
+
+    def _more(self) -> str:
+        """Return how the program would run long enough."""
+        work = None if self._at_hand.reading is None else self._at_hand.reading.work
+        if work is None:
+            return self._keep()
+        if work.what.startswith("-"):
+            return f"`milabench try {shlex.join(self._words)} {work.what} N` with a larger N measures its steps"
+        return f"a larger `{work.what}` (line {work.line}) measures its steps"
+
+    def _ways(self) -> str:
+        line = shlex.join(self._plain())
+        return f"`milabench bench --runs 10 -- {line}`: more launches; with --metric, a number that it prints"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Launch:
+    """How launches ended: `bench` is None where none was recorded to its end."""
+
+    code: int
+    bench: BenchSummary | None = None
+    run: Path | None = None
+
+
+def _suite(words: Sequence[str], limit_s: float, *, timed: bool) -> dict[str, Any]:
+    """Return a suite of this one command, started where we are, in our environment and with our instruments on its path."""
+    from milabench.workflow.context import instruments
+
+    environ = os.environ
+    env = suite_environment((), environ)
+    tools = instruments()
+    if not timed and tools is not None:
+        env["PYTHONPATH"] = escaped(verbatim(os.pathsep.join(filter(None, (tools.folder, environ.get("PYTHONPATH"))))))
+    return {
+        BENCH: {
+            "command": [by_variables(escaped(verbatim(word)), environ) for word in words],
+            "plan": {"method": "njobs", "n": 1},
+            "cwd": escaped(str(Path.cwd())),
+            "max_duration": limit_s,
+            "env": env,
+            **({"timed": True} if timed else {}),
+        }
+    }
