@@ -36,6 +36,7 @@ def said(*words):
 base = ["--base", folder]
 there = os.path.join(folder, "there")
 open(os.path.join(folder, "c.yaml"), "w").write("a: {}\\n")
+open(os.path.join(folder, "benchfile.py"), "w").write("__pack__ = None\\n")
 criteria = ("--criteria", os.path.join(folder, "c.yaml"))
 WORDS = {
     "accept --plan": ("accept", "--plan", *criteria, *base),
@@ -44,7 +45,8 @@ WORDS = {
     "compare --tender": ("compare", "--tender", there, "a", "b", *base),
     "verify --offer": ("verify", "--offer", folder, there),
     "install --from": ("install", "--from", there, *base),
-    "new --from": ("new", "mine", "--from", folder, "--into", there),
+    "new --from FOLDER": ("new", "mine", "--from", folder, "--into", there),
+    "new --from PROGRAM": ("new", "mine", "--from", "train.py", "--into", there),
     "report --from-db": ("report", "--from-db", *base),
     "report --site": ("report", "--site", there, *base),
 }

@@ -22,11 +22,11 @@ from milabench import seams
 @click.option(
     "--from",
     "release",
-    metavar="pypi:PROJECT==VERSION[:FILE]|FOLDER",
-    help="Measure a program of this release, unmodified (default FILE: its sdist, else its pure wheel), or convert this benchmark"
-    " of milabench 1.3.",
+    metavar="SCRIPT|FOLDER|GIT_URL|'COMMAND'|pypi:PROJECT==VERSION[:FILE]",
+    help="Measure this program, unmodified: a script, a folder, a Git repository, `python -m MODULE` or `torchrun train.py` in"
+    " quotes, a release (default FILE: its sdist, else its pure wheel). A benchmark of milabench 1.3 becomes one of ours.",
 )
-@click.option("--script", metavar="PATH", help="With --from: the program, a file of the release.")
+@click.option("--script", metavar="PATH", help="With --from: the program, a file of the folder, repository or release.")
 @click.option("--module", metavar="NAME", help="With --from: the program, a module started as `python -m` does.")
 def command(name: str, into: Path, release: str | None, script: str | None, module: str | None) -> None:
     """Create a benchmark from a template, which runs as it is, or around a published program, for you to edit."""
@@ -35,17 +35,21 @@ def command(name: str, into: Path, release: str | None, script: str | None, modu
 
     if release is None:
         if script or module:
-            raise UsageError("--script and --module name a program of a release; give --from too")
+            raise UsageError("--script and --module name the program of what --from names; give --from too")
         folder = create_benchmark(name, into)
         click.echo(f"created {folder}; try it:")
         verbs: tuple[str, ...] = ("install", "prepare", "run")
-    elif Path(release).is_dir():
+    elif _holds_benchfiles(Path(release)):
         if script or module:
             raise UsageError("--script and --module name a program of a release; a folder says itself what it starts")
         folder = into / name
-        first = seams.handler("new --from")(name, into, Path(release))
+        first = seams.handler("new --from FOLDER")(name, into, Path(release))
         click.echo(f"created {folder}; try it:")
         verbs = (*first, "install", "prepare", "run")
+    elif not release.startswith("pypi:"):
+        for line in seams.handler("new --from PROGRAM")(name, into, release, script, module):
+            click.echo(line)
+        return
     else:
         folder = create_from_release(name, into, release, script=script, module=module)
         click.echo(
@@ -57,3 +61,8 @@ def command(name: str, into: Path, release: str | None, script: str | None, modu
         click.echo(f"  milabench {verb} --config {suite}")
     click.echo("  milabench report")
     click.echo(f"after a change of its requirements.in: milabench pin --config {suite}")
+
+
+def _holds_benchfiles(folder: Path) -> bool:
+    """Return whether a folder is a benchmark, or has some in it: those of milabench 1.3 are turned into ours."""
+    return any(next(folder.glob(pattern), None) is not None for pattern in ("benchfile.py", "*/benchfile.py"))
