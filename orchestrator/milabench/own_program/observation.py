@@ -106,8 +106,11 @@ def _keras_backend(reading: Reading) -> str | None:
     """Return the backend that a program sets itself."""
     for script in reading.scripts:
         for node in ast.walk(script.tree):
-            is_constant = isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-            if is_constant and ast.unparse(node.targets[0]) == "os.environ['KERAS_BACKEND']":
+            if (
+                isinstance(node, ast.Assign)
+                and isinstance(node.value, ast.Constant)
+                and ast.unparse(node.targets[0]) == "os.environ['KERAS_BACKEND']"
+            ):
                 return str(node.value.value)
     return None
 
