@@ -176,10 +176,22 @@ def removed_option(name: str, answer: str) -> Decorator:
     return click.option(name, hidden=True, expose_value=False, callback=refuse, envvar=())
 
 
+def suite_names(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[click.shell_completion.CompletionItem]:
+    """Complete names of shipped suites, and files."""
+    from click.shell_completion import CompletionItem
+
+    from milabench.workflow.files import shipped_suites
+
+    names = [CompletionItem(name) for name in shipped_suites() if name.startswith(incomplete)]
+    return [*names, CompletionItem(incomplete, type="file")]
+
+
 def _config_option(default: str) -> Decorator:
     kind = click.Path(path_type=Path)
     text = f"Suite file, or name of a shipped suite. Default: {default}."
-    return click.option("-c", "--config", "config_file", type=kind, help=text)
+    return click.option("-c", "--config", "config_file", type=kind, shell_complete=suite_names, help=text)
 
 
 _SUITE = (

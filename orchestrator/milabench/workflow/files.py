@@ -33,6 +33,11 @@ def base_folder(base: Path | None) -> Path:
     return (base or Path("results")).expanduser().resolve()
 
 
+def shipped_suites() -> list[str]:
+    """Return the names of the shipped suites."""
+    return sorted(path.stem for path in shipped_suite("base").parent.glob("*.yaml") if path.stem != "base")
+
+
 def suite_file(config_file: Path | None) -> Path:
     """Return the suite to read: the given file or shipped suite, else config/standard.yaml, here or the shipped one.
 
@@ -50,7 +55,7 @@ def suite_file(config_file: Path | None) -> Path:
         return config_file
     if not (shipped := shipped_suite(config_file.name)).is_file():
         if not config_file.exists():
-            names = sorted(path.stem for path in shipped.parent.glob("*.yaml") if path.stem != "base")
+            names = shipped_suites()
             hint = did_you_mean(config_file.name, names) or f"shipped suites: {', '.join(names)}"
             raise ConfigError(Problem(str(config_file), "", "neither a file here nor a shipped suite", hint))
         return config_file

@@ -62,6 +62,10 @@ def test_names_and_tags_of_the_suite_are_completed(
     assert candidates(milabench, *words) == expected
 
 
+def test_shipped_suites_are_completed_beside_files(milabench: Milabench) -> None:
+    assert candidates(milabench, "run", "--config", "qui") == ["quickstart", "qui"]
+
+
 def test_runs_are_completed(milabench: Milabench, tmp_path: Path) -> None:
     base = ("--base", str(tmp_path))
     assert candidates(milabench, "report", *base, "") == []
