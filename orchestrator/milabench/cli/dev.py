@@ -11,10 +11,16 @@ from milabench.workflow.options import SuiteOptions
 @click.command("dev", context_settings={"ignore_unknown_options": True})
 @suite_options(selection=False, environment=True)
 @click.option("--audit", is_flag=True, help="Run once with a second count of its loop, and print both.")
+@click.option(
+    "--run", "is_run", is_flag=True, help="Run the benchmark's own command once, as `milabench run` starts it."
+)
 @click.argument("bench", shell_complete=benchmark_names)
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
-def command(options: SuiteOptions, audit: bool, bench: str, argv: tuple[str, ...]) -> int:
-    """Open a shell in a benchmark's environment, or run a command there and return its exit code."""
+def command(options: SuiteOptions, audit: bool, is_run: bool, bench: str, argv: tuple[str, ...]) -> int:
+    """Open a shell in a benchmark's environment, or run a command there and return its exit code.
+
+    A command is started in the current folder, so that relative paths are those that you typed.
+    """
     from milabench.workflow.dev_shell import open_shell
 
     option, equals, value = bench.partition("=")
@@ -23,6 +29,7 @@ def command(options: SuiteOptions, audit: bool, bench: str, argv: tuple[str, ...
         argv = tuple(rest)
         if not bench:
             raise click.UsageError("--select needs a value")
-    if audit and argv:
-        raise click.UsageError("--audit runs the benchmark's own command; leave out the other")
-    return open_shell(options, bench, argv, terminal_session(), audit=audit)
+    if argv and (audit or is_run):
+        option = "--audit" if audit else "--run"
+        raise click.UsageError(f"{option} runs the benchmark's own command; leave out the other")
+    return open_shell(options, bench, argv, terminal_session(), audit=audit, is_run=is_run)

@@ -25,11 +25,18 @@ OPS = ("python", "-m", "benchmate.ops")
 
 
 def open_shell(
-    options: SuiteOptions, bench: str, argv: tuple[str, ...], session: Session, *, audit: bool = False
+    options: SuiteOptions,
+    bench: str,
+    argv: tuple[str, ...],
+    session: Session,
+    *,
+    audit: bool = False,
+    is_run: bool = False,
 ) -> int:
     """Run a command, by default the user's shell, in a benchmark's environment; return its exit code.
 
-    With `audit` it is the benchmark's own, with a second count of its loop beside the voirfile's.
+    With `is_run` it is the benchmark's own, with `audit` that with a second count of its loop beside the voirfile's. Another
+    command is started in the current folder.
     Raises UsageError unless `bench` selects one benchmark, EnvironmentFailed unless it is installed.
     """
     context = _with_every_benchmark(read_single_context(options, bench, session, Extent(repeat=1), "dev works in"))
@@ -45,7 +52,9 @@ def open_shell(
                 f"--audit: {bench} has no voirfile, so that nothing is counted from outside of its program"
             )
         step, argv = replace(step, env={**step.env, "MILABENCH_AUDIT": "1"}), step.argv
-    return enter(step, argv, session)
+    elif is_run:
+        argv = step.argv
+    return enter(step, argv, session, cwd=Path.cwd() if argv and argv is not step.argv else None)
 
 
 def run_ops(options: SuiteOptions, argv: tuple[str, ...], session: Session) -> int:
@@ -63,11 +72,11 @@ def _with_every_benchmark(context: CommandContext) -> CommandContext:
     return replace(here, plan_context=replace(here.plan_context, unavailable={}))
 
 
-def enter(step: Step, argv: tuple[str, ...], session: Session) -> int:
+def enter(step: Step, argv: tuple[str, ...], session: Session, *, cwd: Path | None = None) -> int:
     """Run the command, or the user's shell, as the step would be started; return the command's exit code.
 
-    Its folder is a temporary one. There is no agent here: the sink is left unset, so that instruments print a table. Ctrl-C is
-    for the command.
+    It is started in `cwd`, by default the step's folder, a temporary one. There is no agent here: the sink is left unset, so
+    that instruments print a table. Ctrl-C is for the command.
     """
     with tempfile.TemporaryDirectory(prefix="milabench-dev-") as scratch:
         folder = Path(scratch)
@@ -89,7 +98,7 @@ def enter(step: Step, argv: tuple[str, ...], session: Session) -> int:
         # As a shell does, it waits for the command: Ctrl-C is the command's, and this process ends after it.
         with interrupts().deferred(), hold_in_use({f"{Path(step.venv).resolve()}.lock": step.venv}):
             try:
-                process = subprocess.Popen(argv, env=env, cwd=step.cwd)
+                process = subprocess.Popen(argv, env=env, cwd=cwd or step.cwd)
             except (FileNotFoundError, PermissionError) as error:
                 # execvp(3) refuses also where a folder of PATH may not be entered, though no other has the command.
                 is_there = "/" in argv[0] or shutil.which(argv[0], os.F_OK, env.get("PATH"))

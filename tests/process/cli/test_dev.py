@@ -20,16 +20,21 @@ from tests.commands import ROOT, Said
 from .conftest import HERE
 
 
-def test_a_command_runs_in_the_benchmarks_folder_with_its_variables(
-    milabench: Callable[..., Said], environ: dict[str, str]
+def test_a_command_runs_in_the_current_folder_with_the_benchmarks_variables(
+    milabench: Callable[..., Said], tmp_path: Path
 ) -> None:
-    said = milabench(
-        "dev", *HERE, "good", "--", "sh", "-c", "pwd; echo $MILABENCH_NAME; head -c 1 $MILABENCH_BENCH_CONFIG"
-    )
+    line = "pwd; echo $MILABENCH_NAME; head -c 1 $MILABENCH_BENCH_CONFIG"
+    said = milabench("dev", *HERE, "good", "--", "sh", "-c", line, cwd=tmp_path)
     assert said.code == 0
-    folder, *rest = said.out.split()
-    assert Path(folder).name == "step"
-    assert rest == ["good", "{"]
+    assert said.out.split() == [str(tmp_path), "good", "{"]
+
+
+def test_with_run_the_benchmarks_own_command_is_started_in_a_folder_of_its_own(milabench: Callable[..., Said]) -> None:
+    said = milabench("dev", *HERE, "good", "--run")
+    assert said.code == 0, said.err
+    assert "train" in said.err
+    refused = milabench("dev", *HERE, "good", "--run", "--", "true")
+    assert (refused.code, refused.err) == (2, "error: --run runs the benchmark's own command; leave out the other\n")
 
 
 @pytest.mark.parametrize("words", [("--select", "good"), ("--select=good",)])
