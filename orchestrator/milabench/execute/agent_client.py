@@ -440,13 +440,13 @@ class AgentNode:
             return ()
 
         def waiting(holders: Sequence[Mapping[str, Any]]) -> None:
-            emit(Waiting(node=self.name, holders=tuple(map(_holder, holders))))
+            emit(Waiting(node=self.name, holders=tuple(map(read_holder, holders))))
 
         link = await self.open()
         fields = {"devices": list(names), "wait": False}
         try:
             reply = await link.request("lock", fields)
-            for holder in map(_holder, reply.get("holders", ())):
+            for holder in map(read_holder, reply.get("holders", ())):
                 # Its lock would be waited for until the end of this run.
                 if self._marker and holder.run.partition("@")[0] == self._marker:
                     other = holder.run.partition("@")[2] or "this machine"
@@ -461,7 +461,7 @@ class AgentNode:
             return ()
         if not reply.get("holders"):
             raise Unreachable(f"{self.name}: device locks: {reply.get('error')}")
-        return tuple(_holder(holder) for holder in reply["holders"])
+        return tuple(read_holder(holder) for holder in reply["holders"])
 
     async def cpu_s(self) -> float:
         """Return the CPU seconds that the agent has used; 0 when it cannot tell, was lost or is not there."""
@@ -766,7 +766,8 @@ def _outcome(ended: StepEnd) -> Outcome:
             return Outcome("failed", detail, ended["why"] or "exit")
 
 
-def _holder(entry: Mapping[str, Any]) -> Holder:
+def read_holder(entry: Mapping[str, Any]) -> Holder:
+    """Return who holds a device, by what its lock file says."""
     # The lock file may be of another version, torn, or of anybody.
     words = {name: visible_line(str(entry.get(name) or ""))[:MOST_SHOWN] for name in ("name", "run", "host", "user")}
     pid, since = entry.get("pid"), entry.get("since")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from milabench.errors import Unreachable
-from milabench.facts.model import Node
+from milabench.facts.model import Device, Node
 from milabench.facts.probe import agent_command, parse_facts, this_machine
 
 RUN_MARKER = "MILABENCH_RUN_MARKER"  # the agent's name for it
@@ -94,6 +94,12 @@ class LocalAgent:
 def new_marker(name: str) -> str:
     """Return a new mark for the processes of one orchestrator; it begins with the name of its run."""
     return f"{name}-{os.urandom(4).hex()}"
+
+
+def device_lock(device: Device, host: str) -> str:
+    """Return the name of a device's lock; slots of a processor share one."""
+    # The UUID, not the index: containers and CUDA_VISIBLE_DEVICES number the same device differently.
+    return f"cpu-{host}" if device.arch == "cpu" else f"{device.arch}-{device.uuid}"
 
 
 def lock_folder() -> Path | None:

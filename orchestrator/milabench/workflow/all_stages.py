@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from milabench.errors import DONE, INTERRUPTED, EnvironmentFailed
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.workflow.ci_reports import Gates, checked_gates, require_one_run, write_reports
 from milabench.workflow.context import read_context
 from milabench.workflow.doctor import diagnose_machine, findings_text
+from milabench.workflow.free_devices import require_free_devices
 from milabench.workflow.install import install
 from milabench.workflow.options import Extent, ReportRequest, Session, SuiteOptions
 from milabench.workflow.prepare import prepare
@@ -19,13 +21,17 @@ Say = Callable[[str], object]
 """What is called with the text of each stage, for standard output."""
 
 
-def first_look(options: SuiteOptions, session: Session, say: Say, width: int | None = None) -> int:
+def first_look(
+    options: SuiteOptions, session: Session, say: Say, width: int | None = None, *, wait: bool = False
+) -> int:
     """Install, prepare, run and report a suite; return the highest exit code of its runs, or that of preparing.
 
-    `width` is that of the terminal for the report, None for one of any width.
+    With `wait` it waits for devices that are held, instead of failing. `width` is that of the terminal for the report, None for
+    one of any width.
     """
     about = ": a first look; `milabench run --profile default` measures valid numbers"
-    runs, code = measure_suite(options, Extent(run_name="quickstart"), RunSettings(), session, say, about=about)
+    settings = RunSettings(retry=RetryPolicy(wait=wait))
+    runs, code = measure_suite(options, Extent(run_name="quickstart"), settings, session, say, about=about)
     if runs:
         _report(ReportRequest(runs=runs), session, say, width)
     return code
@@ -63,8 +69,15 @@ def run_job(
 def measure_suite(
     options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session, say: Say, *, about: str = ""
 ) -> tuple[tuple[str, ...], int]:
-    """Install, prepare and run; return the runs, none where preparing did not end well, and the highest exit code."""
+    """Install, prepare and run; return the runs, none where preparing did not end well, and the highest exit code.
+
+    `about` is said of a run whose profile is a short one. Raises Unreachable for a device that is held, before all else.
+    """
     sides = extent.sides(options)
+    contexts = [read_context(replace(side, ask_nodes=False), session, extent, warn=False) for side in sides]
+    for context in contexts:
+        require_free_devices(context, wait=settings.retry.wait)
+    is_short = contexts[0].plan_context.profile.short
     say("== milabench install: environments and programs")
     for side in sides:
         install(side, session)
@@ -73,7 +86,7 @@ def measure_suite(
         code = prepare(read_context(side, session))
         if code != DONE:
             return (), code
-    say(f"== milabench run{about}")
+    say(f"== milabench run{about if is_short else ''}")
     finished = execute_runs(prepare_runs(options, extent, settings, session), session)
     return tuple(str(run) for run, _ in finished), max(code for _, code in finished)
 

@@ -26,7 +26,7 @@ from milabench.execute.agent_client import AgentNode, local_node
 from milabench.execute.api import Ended, Frame, Notice, Progress, ServerReady, Started, Waiting
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute
 from milabench.execute.interrupts import interrupts, run_deferring_signals
-from milabench.execute.local_agent import LocalAgent, lock_folder
+from milabench.execute.local_agent import LocalAgent, device_lock, lock_folder
 from milabench.execute.locks import Orchestrator, hold_in_use
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.shims import shims_of
@@ -329,13 +329,7 @@ def _device_locks(plan: Plan, context: CommandContext) -> dict[str, Sequence[str
         used = {device for step in plan.steps if step.node == node.name for device in step.devices}
         # Slurm may call several nodes, with processors of their own, by the name of one machine.
         host = node.hostname if context.allocation is None else node.name
-        # The UUID, not the index: containers and CUDA_VISIBLE_DEVICES number the same device differently.
-        names = {
-            f"cpu-{host}" if device.arch == "cpu" else f"{device.arch}-{device.uuid}"
-            for device in node.devices
-            if device.index in used
-        }
-        if names:
+        if names := {device_lock(device, host) for device in node.devices if device.index in used}:
             locks[node.name] = sorted(names)
     return locks
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from milabench.devices.locks import DeviceLocks
 from milabench.events.atomic_write import replace_file
 from tests.commands import ROOT, Said, milabench_in
 from tests.processes import CEILING_S, started, until
@@ -19,6 +23,27 @@ from .written import ends, runs, suite
 
 def begun(environ: dict[str, str], *argv: str) -> list[str]:
     return [sys.executable, "-m", "milabench", *argv]
+
+
+@pytest.mark.parametrize("verb", ["quickstart", "ci"])
+def test_what_installs_before_it_measures_looks_first_whether_a_device_is_held(
+    milabench: Callable[..., Said], environ: dict[str, str], timed: tuple[tuple[str, ...], Path], verb: str
+) -> None:
+    here, flags = timed
+    (flags / "go").touch()
+    del environ["MILABENCH_WAIT"]
+    locks = DeviceLocks(environ["MILABENCH_LOCK_DIR"])
+    opened = locks.open([f"cpu-{socket.gethostname()}"])
+    assert locks.take(opened) is None
+    locks.keep(opened, run="other")
+    try:
+        refused = milabench(verb, *here, cwd=flags)
+    finally:
+        locks.release()
+    assert refused.code == 5
+    assert refused.err.startswith("error: device cpu-") and "use --wait to wait for it to end" in refused.err
+    assert "milabench install" not in refused.out
+    assert milabench(verb, "--wait", *here, cwd=flags).code == 0
 
 
 def test_two_preparations_at_once_prepare_once(
