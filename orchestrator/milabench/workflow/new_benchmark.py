@@ -26,6 +26,28 @@ RELEASE = re.compile(
     r"pypi:(?P<project>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)(?::(?P<file>[^/:\s]+))?"
 )
 MAX_SHOWN = 100  # programs of a release in an error message
+# What a package is built from that is not Python alone: unpacked beside its program, it cannot be imported.
+COMPILED = (
+    "*.pyx",
+    "*.pxd",
+    "*.c",
+    "*.cc",
+    "*.cpp",
+    "*.cu",
+    "*.f90",
+    "*.so",
+    "Cargo.toml",
+    "CMakeLists.txt",
+    "meson.build",
+)
+# The lines of the template by which the release is fetched and put first on the path.
+_SOURCE = """    source=PyPI(
+        "@PROJECT@",
+        "@VERSION@",
+        file="@FILE@",
+        sha256="@SHA256@",
+    ),
+"""
 PROBES = {
     "lightning": 'probes.lightning(ov, units="samples/s")',
     "Trainer(": 'probes.trainer(ov, units="tokens/s")',
@@ -62,16 +84,20 @@ def create_from_release(name: str, into: Path, release: str, *, script: str | No
         content = opened_release(source, Path(scratch, source.folder), os.environ)
         start, program, file = _program_of(content, source.file, script, module)
         text = file.read_text(errors="replace")
+        is_installed = module is not None and is_compiled(content)
         values = {
+            **({_SOURCE: "", "Benchmark, PyPI": "Benchmark"} if is_installed else {}),
             "@NAME@": name,
             "@PROJECT@": source.project,
             "@VERSION@": source.version,
             "@FILE@": source.file,
             "@SHA256@": source.sha256,
             "@START@": start,
-            'script="@SCRIPT@",': program,
+            'script="@SCRIPT@",': f'module="{module}",' if is_installed else program,
             PROBES[""]: next(probe for word, probe in PROBES.items() if word in text),
-            "@REQUIREMENTS@": "\n".join([*_requirements(source, content, is_script=module is None), *_imported(text)]),
+            "@REQUIREMENTS@": "\n".join(
+                [*_requirements(source, content, is_installed=module is None or is_installed), *_imported(text)]
+            ),
         }
     return _fill_template(TEMPLATE_OF_A_RELEASE, folder, values)
 
@@ -125,14 +151,20 @@ def _known(programs: list[str]) -> str:
     return f": {', '.join(programs[:MAX_SHOWN])}{more}"
 
 
-def _requirements(source: PyPI, content: Path, *, is_script: bool) -> list[str]:
+def is_compiled(content: Path) -> bool:
+    """Return whether an unpacked release has parts that have to be built, or were built for one platform."""
+    return any(next(content.rglob(pattern), None) is not None for pattern in COMPILED)
+
+
+def _requirements(source: PyPI, content: Path, *, is_installed: bool) -> list[str]:
     """Return what the program of a release needs installed, without what only extras of the release need.
 
-    A script finds the release's own packages only where they are installed; a module is started from among them.
+    A script finds the release's own packages only where they are installed, and so does a module of a release that has to be
+    built; another module is started from among them.
     """
     from email.parser import HeaderParser
 
-    if is_script:
+    if is_installed:
         return [f"{source.project}=={source.version}"]
     for path in (*content.glob("*.dist-info/METADATA"), content / "PKG-INFO"):
         if path.is_file():

@@ -67,6 +67,21 @@ def test_file_and_digest_come_from_the_index_and_requirements_from_the_release(
     assert not re.search("@[A-Z0-9]+@", "".join(path.read_text() for path in folder.iterdir()))
 
 
+def test_of_a_release_that_has_to_be_built_the_installed_module_is_measured(
+    milabench: Callable[..., Said], tmp_path: Path, environ: dict[str, str]
+) -> None:
+    links = tmp_path / "links"
+    links.mkdir()
+    more = {"tool_lib/__init__.py": "", "tool_lib/train.py": TRAIN, "tool_lib/fast.pyx": "cdef int x = 1\n"}
+    wheel(links, "tool", "1", needs=("packaging>=20",), more=more)
+    environ |= {"PIP_FIND_LINKS": str(links), "PIP_NO_INDEX": "1"}
+    said = milabench("new", "mine", "--into", str(tmp_path), "--from", "pypi:tool==1", "--module", "tool_lib.train")
+    assert said.code == 0, said.err
+    declared = load_benchfile(tmp_path / "mine")
+    assert (declared.source, declared.module) == (None, "tool_lib.train")
+    assert (tmp_path / "mine" / "requirements.in").read_text().splitlines()[1] == "tool==1"
+
+
 @pytest.mark.e2e
 @pytest.mark.long
 def test_a_program_of_a_release_is_measured_as_it_was_created(
