@@ -14,7 +14,7 @@ Wrap = Callable[[object], object]
 _WRAPPERS = ("enumerate", "tqdm")
 
 _wraps: dict[int, tuple[Wrap, Wrap]] = {}
-"""By the line of a loop: what the iterable of a `for`, and the condition of a `while`, is passed through."""
+"""By the line of a loop: the functions for the iterable of a `for` and the condition of a `while`."""
 _lines: list[int] = []
 """The lines of the program that hold a loop."""
 

@@ -23,8 +23,8 @@ from milabench import seams
     "--from",
     "release",
     metavar="SCRIPT|FOLDER|GIT_URL|'COMMAND'|pypi:PROJECT==VERSION[:FILE]",
-    help="Measure this program, unmodified: a script, a folder, a Git repository, `python -m MODULE` or `torchrun train.py` in"
-    " quotes, a release (default FILE: its sdist, else its pure wheel). A benchmark of milabench 1.3 becomes one of ours.",
+    help="Measure this program, unmodified: a script, folder, Git repository or release. Quote a command, such as"
+    " `torchrun train.py`. FILE is by default the sdist, else the pure wheel. A benchmark of milabench 1.3 is converted.",
 )
 @click.option("--script", metavar="PATH", help="With --from: the program, a file of the folder, repository or release.")
 @click.option("--module", metavar="NAME", help="With --from: the program, a module started as `python -m` does.")

@@ -1,4 +1,4 @@
-"""Programs that know nothing of milabench, measured as they are: `milabench try`, and `milabench new --from PROGRAM`.
+"""Unmodified programs, measured without a voirfile of their author: `milabench try`, `milabench new --from PROGRAM`.
 
 Builds on: bench_command, driver.
 """

@@ -1,4 +1,4 @@
-"""Finds the interpreter that a program runs in, and what that has of the packages that the program imports."""
+"""Finds the interpreter of a program, and which of the imported packages it has."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ print(json.dumps({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """An interpreter: `packages` are the distribution and version of what can be imported, `missing` what cannot.
+    """An interpreter: `packages` are distribution and version of the packages that it has, `missing` the names of the others.
 
     `file` is that of the module that was looked for; empty where there is none.
     """
@@ -57,7 +57,7 @@ class Interpreter:
 
 
 def ask_interpreter(python: str, imports: Sequence[str], module: str = "") -> Interpreter | None:
-    """Return what an interpreter says of itself; None where it cannot be asked."""
+    """Return the packages of an interpreter. None: it could not be started."""
     command = [python, "-c", _CHILD, json.dumps([list(imports), module])]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_WITHIN_S)
@@ -84,7 +84,7 @@ def interpreter_of(
     *,
     is_complete: bool = True,
 ) -> Interpreter:
-    """Return the interpreter of a program: the one that its command names, else the first that has what it imports.
+    """Return the interpreter of a program: the one that its command names, else the first with the imported packages.
 
     `named` is the interpreter or launcher of the command line, empty where it is a script alone; `imports` are packages with
     their lines. Raises EnvironmentFailed where packages are missing in all, unless not `is_complete`, and UsageError for a module
@@ -116,9 +116,9 @@ def interpreter_of(
 def _candidates(named: str, environ: Mapping[str, str]) -> Iterator[str]:
     found = shutil.which(named, path=environ.get("PATH")) if named else None
     if named:
-        # A launcher is a script beside its interpreter.
-        beside = Path(found or named).parent / "python"
-        yield from (str(beside),) if not Path(named).name.startswith(("python", "pypy")) else (found or named,)
+        # torchrun is a script in the folder of its interpreter.
+        neighbour = Path(found or named).parent / "python"
+        yield from (str(neighbour),) if not Path(named).name.startswith(("python", "pypy")) else (found or named,)
         return
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if environ.get(variable):

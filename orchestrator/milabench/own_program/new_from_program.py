@@ -1,4 +1,4 @@
-"""Creates a benchmark around a program: a script, a folder, a module, what a launcher starts, or a Git repository."""
+"""Creates a benchmark from a program: a script, a folder, a module, a launched script, or a Git repository."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from milabench.own_program.observation import observation_of
 from milabench.own_program.program import Program, parse_program
 from milabench.own_program.sources import ProgramSource, read_source
 from milabench.own_program.voirfile import ways_text
-from milabench.own_program.written_benchmark import BESIDE, PROGRAM, WrittenProgram, benchmark_files
+from milabench.own_program.written_benchmark import LATE, PROGRAM, WrittenProgram, benchmark_files
 from milabench.workflow.new_benchmark import creation_error, new_benchmark_folder, programs_in, schema_for
 
 _REPOSITORY: Final = re.compile(r"(?:(?:https?|ssh|git|file)://|git@)\S+|\S+\.git")
@@ -33,7 +33,7 @@ _USUAL_NAMES: Final = ("train.py", "main.py", "run.py")
 
 
 def new_from_program(name: str, into: Path, given: str, script: str | None, module: str | None) -> tuple[str, ...]:
-    """Create a benchmark of what `given` starts, and return what there is to say of it, with the command that tries it.
+    """Create a benchmark from a program, and return the lines to show, with the command that tries it.
 
     Raises UsageError and EnvironmentFailed.
     """
@@ -98,8 +98,8 @@ def _create(folder: Path, name: str, program: Program, given: str, root: Path, s
     if not located.is_file():
         raise UsageError(f"{program.name}: no such file in {root}")
     code = read_source(located, root if program.module else None)
-    beside = {each: 0 for package in code.reading.imports for each in BESIDE.get(package, ())}
-    wanted = {**beside, **code.reading.imports}
+    late = {each: 0 for package in code.reading.imports for each in LATE.get(package, ())}
+    wanted = {**late, **code.reading.imports}
     interpreter = interpreter_of(replace(program, module=""), _named(given), wanted, os.environ, is_complete=False)
     is_folder = source is None and root != Path.cwd()
     path = program.script if source else f"{PROGRAM}/{program.script if is_folder else located.name}"
@@ -160,7 +160,7 @@ def _is_here(text: str) -> bool:
 
 
 def _copy(code: ProgramSource, located: Path, into: Path, root: Path | None, program: Program) -> None:
-    """Copy a folder, or a script with the modules beside it."""
+    """Copy a folder, or a script with its own modules."""
     if root is not None:
         size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file() and ".git" not in path.parts)
         if size > _LARGEST_FOLDER:
@@ -197,4 +197,4 @@ def _lines(folder: Path, written: WrittenProgram, code: ProgramSource) -> Iterat
 
 def _counted(files: Iterable[Path]) -> str:
     first, *others = files
-    return first.name + (f" and {len(others)} modules beside it" if others else "")
+    return first.name + (f" and {len(others)} of its modules" if others else "")

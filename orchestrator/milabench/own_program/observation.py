@@ -1,4 +1,4 @@
-"""Decides by what probes a program is observed: the first framework whose loop is known, else the loop of the program itself."""
+"""Chooses the probes for a program: those of its framework, or a probe on the loop of the script."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _KERAS_TRAINERS = {"torch": "TorchTrainer", "jax": "JAXTrainer", "tensorflow": "
 class ProgramObservation:
     """How a program's steps are observed, as lines of a voirfile.
 
-    `steps` is the probe that times them, `why` what it observes, `found` where that was found. `loss` is a probe or empty.
-    `pauses` are left out of the rate. `missing` says what is not observed, and what would.
+    `steps` is the probe that times them, `why` its object in words, `found` the place in the script. `loss` is a probe or empty.
+    `pauses` are left out of the rate. `missing` names the unobserved parts, each with a remedy.
     """
 
     steps: str
@@ -136,7 +136,7 @@ def _torch(reading: Reading, _: Mapping[str, str]) -> ProgramObservation | None:
     has_backward = next(reading.calls(r".*\.backward"), None) is not None
     missing = []
     if is_scaled:
-        missing.append("loss: it is scaled before backward(); name what returns it, by probes.result")
+        missing.append("loss: it is scaled before backward(); observe the function that returns it with probes.result")
     elif not has_backward:
         missing.append("loss: nothing calls backward()")
     is_observed = has_backward and not is_scaled
@@ -175,7 +175,7 @@ def _own_loop(reading: Reading, _: Mapping[str, str]) -> ProgramObservation | No
         pauses=reading.pauses,
         missing=(
             "samples: a step is one; `batch_size=64` in the probe says how many samples it has",
-            "loss: name a function that returns it, by probes.result",
+            "loss: observe the function that returns it with probes.result",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""The command line of a program, taken apart: what starts it, the script or module, and its arguments."""
+"""Parses the command line of a program: launcher, script or module, and arguments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FLAGS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program and what starts it: exactly one of `script`, `module` and `command` is given.
+    """A program and its launcher: exactly one of `script`, `module` and `command` is given.
 
     `launcher` are the words before a script or module, without `python`. A `command` is no Python program.
     """
@@ -48,7 +48,7 @@ class Program:
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """Its name in messages."""
         if self.command:
             return PurePath(self.command[0]).name
         return f"-m {self.module}" if self.module else self.script
@@ -99,7 +99,7 @@ def parse_program(words: Sequence[str]) -> Program:
 
 
 def _launched(launcher: tuple[str, ...], rest: Sequence[str]) -> Program:
-    """Return the program behind the options of a launcher: the first word that ends in .py, or follows -m."""
+    """Return the program after the options of a launcher: the first word that ends in .py, or follows -m."""
     for at, word in enumerate(rest):
         if word in ("-m", "--module") and at + 1 < len(rest):
             return Program(module=rest[at + 1], launcher=(*launcher, *rest[:at]), arguments=tuple(rest[at + 2 :]))

@@ -64,7 +64,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPause:
-    """What is left out of the rate: the dotted path of a function, and the name of the pause."""
+    """A pause, which does not count in the rate: the dotted path of a function, and its name in reports."""
 
     target: str
     name: str
@@ -73,7 +73,7 @@ class FoundPause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What was found in a program. `imports` are top-level packages with the line of their first import."""
+    """The parts of a program that were found. `imports` are top-level packages with the line of their first import."""
 
     imports: Mapping[str, int]
     frameworks: tuple[str, ...]
@@ -84,17 +84,17 @@ class Reading:
     optimizer: Found | None = None
     pauses: tuple[FoundPause, ...] = ()
     work: Found | None = None
-    """What says how long it trains: an option of `options`, or a constant."""
+    """Decides how long it trains: an option of `options`, or a constant."""
     scripts: tuple[Script, ...] = ()
 
     def calls(self, pattern: str) -> Iterator[tuple[Script, ScriptCall]]:
-        """Yield the calls of what has a full name like this."""
+        """Yield the calls of functions whose full name matches the pattern."""
         matches = re.compile(pattern).fullmatch
         return ((script, call) for script in self.scripts for call in script.calls if matches(call.name))
 
 
 def read_program(sources: Mapping[str, str]) -> Reading:
-    """Return what is found in a program: sources by module, `__main__` first. Raises SyntaxError."""
+    """Return the parts of a program that are found in its sources, by module, `__main__` first. Raises SyntaxError."""
     scripts = tuple(Script(ast.parse(text), module) for module, text in sources.items())
     own = {name.partition(".")[0] for name in sources}
     imports: dict[str, int] = {}
@@ -173,7 +173,7 @@ def _file(script: Script) -> str:
 
 
 def _loader(script: Script, loop: Loop) -> Found | None:
-    """Return what the training loop takes its batches from; None for numbers that it counts."""
+    """Return the source of the batches in the training loop. None: the loop counts."""
     iterated = script.iterated(loop)
     if iterated is None or (isinstance(iterated, ast.Call) and script.full_name(iterated.func) == "range"):
         return None
@@ -181,7 +181,7 @@ def _loader(script: Script, loop: Loop) -> Found | None:
 
 
 def _loss(scripts: Sequence[Script]) -> Found | None:
-    """Return what `backward()` is called on; else the first name like `loss` that is assigned."""
+    """Return the object of `backward()`, else the first assigned name like `loss`."""
     for script in scripts:
         for call in script.calls:
             name = call.name.rpartition(".")[2]
@@ -237,7 +237,7 @@ def _options(script: Script) -> Iterator[Option]:
 
 
 def _work(script: Script, options: Sequence[Option]) -> Found | None:
-    """Return what says how long a program trains: an option, or a constant at module level."""
+    """Return the option, or the constant at module level, that decides how long a program trains."""
     for option in options:
         if _WORK.fullmatch(option.name.lstrip("-").replace("-", "_").lower()):
             return Found(what=option.name, line=option.line)

@@ -1,4 +1,4 @@
-"""The source of a script as a tree that can be asked: what it calls, by full names, and the loops and functions around that."""
+"""The syntax tree of a script: its calls by full name, and the loops and functions around them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _JITTED = re.compile(r"\b(jit|pmap|filter_jit|shard_map)\b")
 
 @dataclass(frozen=True, slots=True)
 class ScriptCall:
-    """A call in a script: the full name of what is called, as far as imports and assignments say it, and its node."""
+    """A call in a script: the full name of the function, as imports and assignments give it, and the node."""
 
     name: str
     node: ast.Call
@@ -28,13 +28,13 @@ class ScriptCall:
 
     @property
     def keywords(self) -> dict[str, ast.expr]:
-        """What is passed by name."""
+        """The keyword arguments."""
         return {keyword.arg: keyword.value for keyword in self.node.keywords if keyword.arg is not None}
 
 
 @dataclass(frozen=True)
 class Script:
-    """A parsed source file. `module` is what it is imported as, `__main__` for the program itself."""
+    """A parsed source file. `module` is its name in imports, `__main__` for the program itself."""
 
     tree: ast.Module
     module: str = "__main__"
@@ -62,7 +62,7 @@ class Script:
 
     @cached_property
     def _aliases(self) -> dict[str, str]:
-        """What names of modules and their members stand for."""
+        """The full names behind imported names."""
         aliases: dict[str, str] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -72,12 +72,12 @@ class Script:
         return aliases
 
     def full_name(self, node: ast.expr) -> str:
-        """Return `torch.optim.Adam` for `optim.Adam`; empty for what is no name."""
+        """Return `torch.optim.Adam` for `optim.Adam`. Empty: the expression is no name."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.insert(0, node.attr)
             node = node.value
-        if isinstance(node, ast.Call):  # a method of what a call returns
+        if isinstance(node, ast.Call):  # a method of the result of a call
             return ".".join((self.full_name(node.func), *parts))
         if not isinstance(node, ast.Name):
             return ".".join(("", *parts)) if parts else ""
@@ -93,7 +93,7 @@ class Script:
 
     @cached_property
     def made_by(self) -> dict[str, ScriptCall]:
-        """What names are assigned: the call whose result they first have."""
+        """The call whose result each name is assigned first."""
         made: dict[str, ScriptCall] = {}
         for node in ast.walk(self.tree):
             if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
@@ -125,7 +125,7 @@ class Script:
         return frozenset(decorated | {name for name, call in self.made_by.items() if _JITTED.search(call.name)})
 
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield what a node stands in, the innermost first."""
+        """Yield the nodes around a node, the innermost first."""
         while (node := self.parents.get(node, self.tree)) is not self.tree:
             yield node
 
@@ -144,7 +144,7 @@ class Script:
         return any(isinstance(outer, _FUNCTIONS) and outer.name in self.jitted for outer in self.above(node))
 
     def iterated(self, loop: Loop) -> ast.expr | None:
-        """Return what a loop goes over, without `enumerate`, `tqdm` and the like; None for a `while`."""
+        """Return the iterable of a loop, without `enumerate`, `tqdm` and similar wrappers. None for a `while`."""
         if isinstance(loop, ast.While):
             return None
         iterated = loop.iter

@@ -1,4 +1,4 @@
-"""Reads the files of a program: its script, and the modules beside it that it imports."""
+"""Reads the files of a program: its script, and the imported modules in the same folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_FILES = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramSource:
-    """The files of a program by the module that each is, `__main__` first, and what was read in them.
+    """The files of a program by the module that each is, `__main__` first, and the result of reading them.
 
     `needed` are the packages without which it does not begin, with the line that imports each.
     """
@@ -26,7 +26,7 @@ class ProgramSource:
 
 
 def read_source(file: Path, root: Path | None = None) -> ProgramSource:
-    """Return what a script and the modules beside it hold; `root` is where modules are looked for, by default its folder.
+    """Read a script and its own modules, which are looked for in `root`, by default the folder of the script.
 
     Raises UsageError for a file that cannot be read, or is no Python.
     """

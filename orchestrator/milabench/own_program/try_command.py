@@ -12,10 +12,10 @@ from milabench.cli.options import display_option, terminal_session, wait_option
 @wait_option
 @display_option
 def command(words: tuple[str, ...], wait: bool, display: str) -> int:
-    """Measure a program of your own for half a minute, as it is, in the current environment; nothing is left behind.
+    """Measure a program of your own for half a minute, as it is. Nothing is left behind.
 
-    PROGRAM is a script (train.py), `python -m MODULE`, `torchrun OPTION... train.py`, or any other command. Its training loop
-    is found by reading it; a program without one is timed as a whole.
+    PROGRAM is a script (train.py), `python -m MODULE`, `torchrun train.py`, or any other command. milabench reads it to find
+    the training loop. A program without a loop is timed as a whole.
     """
     from milabench.own_program.try_program import try_program
 

@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 BENCH: Final = "program"
 MEASURED_S: Final = 30.0
-"""How long a program is measured: the window of the profile default, or so many seconds of launches."""
+"""How long a program is measured: the window of the profile default, or this many seconds of repeats."""
 LAUNCHES: Final = (3, 10)
 LONGEST_S: Final = 60.0
-"""How long the launches of a program may take that is timed; one that takes longer is launched once."""
+"""Seconds that the repeats of a timed program may take. A longer program is run once."""
 OBSERVED_AT_MOST_S: Final = 1800.0
 TIMED_AT_MOST_S: Final = 30 * 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramAtHand:
-    """A program with what was read in it; `interpreter` and `reading` are None for one that is not Python."""
+    """A program after reading. `interpreter` and `reading` are None if it is not Python."""
 
     program: Program
     interpreter: Interpreter | None = None
@@ -53,7 +53,7 @@ class ProgramAtHand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What became of a program: the exit code, the number and its validity, where there is one, and what to do next."""
+    """The result of a trial: exit code, lines with the number and its validity, and the next command."""
 
     code: int
     lines: tuple[str, ...] = ()
@@ -86,9 +86,9 @@ def read_program_at_hand(words: Sequence[str], environ: Mapping[str, str]) -> Pr
 
 
 def try_program(words: Sequence[str], session: Session, *, wait: bool) -> Trial:
-    """Measure a program for half a minute, and return the number and what to do next.
+    """Measure a program for half a minute, and return the number and the next command.
 
-    Raises UsageError and EnvironmentFailed for what cannot be started, Unreachable for devices that are held.
+    Raises UsageError and EnvironmentFailed for a program that cannot be started, Unreachable for devices in use.
     """
     environ = dict(os.environ)
     at_hand = read_program_at_hand(words, environ)
@@ -101,7 +101,7 @@ def try_program(words: Sequence[str], session: Session, *, wait: bool) -> Trial:
 
 
 class _Trials:
-    """The launches of a program below a base of its own."""
+    """Runs a program in a base of its own."""
 
     def __init__(
         self, at_hand: ProgramAtHand, words: tuple[str, ...], base: Path, session: Session, retry: RetryPolicy
@@ -133,9 +133,9 @@ class _Trials:
         return self.timed(f"it ended after {wall_s:.0f} s, before {MEASURED_S:.0f} s of steps were measured", wall_s)
 
     def timed(self, why: str, wall_s: float | None = None) -> Trial:
-        """Measure the time of the whole program: as many launches as fit, at least three unless they take minutes.
+        """Measure the time of the whole program: as many repeats as fit, at least three unless they take minutes.
 
-        `why` says why not its steps; `wall_s` is about how long a launch takes, None where no launch has told.
+        `why` is the reason for not measuring steps. `wall_s` is an estimate of the seconds of a repeat, if there is one.
         """
         if wall_s is None:
             first = self._timed(1)
@@ -161,7 +161,7 @@ class _Trials:
         return self._run(self._at_hand.program.plain(python), TIMED_AT_MOST_S, timed=True, launches=launches)
 
     def _without_number(self, launch: _Launch) -> Trial | None:
-        """Return what became of launches that gave no number; None where they gave one."""
+        """Return the result of repeats without a number. None: they gave one."""
         if launch.bench is None:
             return Trial(code=launch.code)
         return None if launch.bench.outcome == "passed" and launch.bench.perf else self._failed(launch)
@@ -195,7 +195,7 @@ class _Trials:
         return (f"{self._name}: {number}, {validity_text(bench)}", *(f"warning: {text}" for text in warnings))
 
     def _failed(self, launch: _Launch) -> Trial:
-        """Return why the program failed, with the end of what it wrote."""
+        """Return why the program failed, and show the end of its output."""
         assert launch.bench is not None and launch.run is not None
         failure = next(iter(launch.bench.failures), None)
         why = "" if failure is None else f"{failure.why}: {failure.detail}"
@@ -224,12 +224,12 @@ class _Trials:
 
     def _ways(self) -> str:
         line = shlex.join(self._plain())
-        return f"`milabench bench --runs 10 -- {line}`: more launches; with --metric, a number that it prints"
+        return f"`milabench bench --runs 10 -- {line}`: more repeats; with --metric, a number that it prints"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Launch:
-    """How launches ended: `bench` is None where none was recorded to its end."""
+    """The end of some repeats. `bench` is None if they were interrupted."""
 
     code: int
     bench: BenchSummary | None = None

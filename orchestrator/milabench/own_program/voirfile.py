@@ -1,4 +1,4 @@
-"""The voirfile of a program, with the line of every thing that it observes, and what was not found."""
+"""The text of a voirfile: each probe with the line in the script, then the parts that were not found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from milabench.own_program.script import Loop
 def voirfile_text(name: str, reading: Reading, observation: ProgramObservation) -> str:
     """Return the voirfile of a program that is called `name`."""
     lines = [
-        f'"""What is measured in {name}. Which probe fits which program: README of benchmate, "Which way in"."""',
+        f'"""The probes for {name}. The README of benchmate has all of them, under "Which way in"."""',
         "",
         "from benchmate import probes",
         "",
@@ -38,7 +38,7 @@ def _probes(observation: ProgramObservation) -> Iterator[str]:
 
 
 def _notes(reading: Reading, observation: ProgramObservation) -> Iterator[str]:
-    """Yield what else was found, and what was not."""
+    """Yield the other findings, and the parts that were not found."""
     parts: dict[str, Found | None] = {"loop": reading.loop, "loader": reading.loader, "optimizer": reading.optimizer}
     for what, found in parts.items():
         if found is not None and found != observation.found:
@@ -55,8 +55,8 @@ def ways_text(script: str, reading: Reading) -> str:
     function = next(iter(sorted(main.functions)), "train_step")
     loop = next((node.lineno for node in ast.walk(main.tree) if isinstance(node, Loop)), None)
     lines = [
-        "no training loop was found; what can be measured:",
-        "  the time of the whole program: that is what the suite says now",
+        "no training loop was found; possible measurements:",
+        "  the time of the whole program, as in the suite now",
         f"  a number that it prints: milabench bench --metric 'loss (\\S+)' -- python {script}",
         f'  calls of a function as steps, in a voirfile: probes.calls(ov, "__main__.{function}", units="steps/s")',
     ]

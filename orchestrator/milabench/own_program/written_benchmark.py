@@ -1,4 +1,4 @@
-"""The files of a benchmark around a program: pure texts, of what was read in it."""
+"""The texts of the files of a benchmark, from the reading of its program."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from milabench.own_program.voirfile import voirfile_text
 
 PROGRAM = "program"
 """The folder of the program in that of its benchmark."""
-# What a package needs to train and imports late, if it is installed.
-BESIDE: Mapping[str, tuple[str, ...]] = {"transformers": ("accelerate",), "keras": ("tensorflow", "torch", "jax")}
-# Distributions that are called otherwise than what is imported of them, for those that are not installed.
+# Packages that a library imports only when it trains.
+LATE: Mapping[str, tuple[str, ...]] = {"transformers": ("accelerate",), "keras": ("tensorflow", "torch", "jax")}
+# Distributions whose name differs from that of the module, for modules that are not installed.
 _DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "cv2": "opencv-python", "yaml": "PyYAML"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenProgram:
-    """A program, what was read in it, and where it lies: `path` below the benchmark's folder or in a repository.
+    """A program after reading; its `path` is in the folder of the benchmark, or in a repository.
 
-    `cwd` is where it is started, empty for a folder of each launch's own.
+    It is started in `cwd`; empty: in a new folder for each repeat.
     """
 
     name: str
@@ -55,10 +55,10 @@ def benchmark_files(written: WrittenProgram, schema: str) -> dict[str, str]:
 
 def requirement_lines(reading: Reading, interpreter: Interpreter) -> Iterator[str]:
     """Yield a requirement for each package that a program imports, in the version that its interpreter has of it."""
-    yield f"# What the program imports, in the versions of {interpreter.prefix}."
+    yield f"# The packages that the program imports, in the versions of {interpreter.prefix}."
     seen: set[str] = set()
     for name, line in sorted(reading.imports.items(), key=lambda item: item[1]):
-        for package in (name, *BESIDE.get(name, ())):
+        for package in (name, *LATE.get(name, ())):
             if package in interpreter.packages:
                 distribution, version = interpreter.packages[package]
                 if distribution not in seen:

@@ -1,4 +1,4 @@
-"""Looks, before anything else is done, whether another run measures on the devices of this machine."""
+"""Checks at the start of a command whether another run uses the devices of this machine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from milabench.workflow.context import CommandContext
 
 
 def require_free_devices(context: CommandContext, *, wait: bool) -> None:
-    """Raise Unreachable where somebody holds a device of this machine; with `wait`, say that the run will wait for it.
+    """Raise Unreachable if a device of this machine is in use. With `wait`, report that the run will wait for it.
 
-    For commands that install before they measure: minutes of work should not end at a held device. Who holds it may end until
-    then, or another may come: the run looks again.
+    For commands that install before they measure. The run itself locks the devices later.
     """
     names = [device_lock(device, node.hostname) for node in context.nodes if node.local for device in node.devices]
     folder = lock_folder()
@@ -21,7 +20,7 @@ def require_free_devices(context: CommandContext, *, wait: bool) -> None:
     try:
         opened = locks.open(names)
     except OSError:
-        return  # the run says what is wrong with the folder
+        return  # the run reports the error
     holder = locks.take(opened)
     close_files(opened)
     if holder is None:

@@ -64,10 +64,10 @@ def test_a_script_is_copied_with_the_modules_that_it_imports(
     said = new("train.py --lr 0.1")
     assert said.code == 0, said.err
     assert said.out.splitlines() == [
-        "created benchmarks/mine, with a copy of train.py and 1 modules beside it",
+        "created benchmarks/mine, with a copy of train.py and 1 of its modules",
         "  steps: the iterations of the program's own loop (`for epoch in range(1000000)`, line 5)",
         "  not observed: samples: a step is one; `batch_size=64` in the probe says how many samples it has",
-        "  not observed: loss: name a function that returns it, by probes.result",
+        "  not observed: loss: observe the function that returns it with probes.result",
         "try it:",
         "  milabench quickstart --use-current-env --config benchmarks/mine/suite.yaml",
     ]
@@ -83,7 +83,7 @@ def test_requirements_have_the_versions_of_the_environment(new: New, here: Path)
     said = new("train.py")
     assert said.code == 0, said.err
     first, *lines = (here / "benchmarks" / "mine" / "requirements.in").read_text().splitlines()
-    assert first.startswith("# What the program imports, in the versions of ")
+    assert first.startswith("# The packages that the program imports, in the versions of ")
     from importlib.metadata import version
 
     assert lines == [f"PyYAML=={version('pyyaml')}", "# no_such_package: imported in line 1, not installed there"]
