@@ -19,7 +19,7 @@ from milabench.bench.api import Git
 from milabench.errors import EnvironmentFailed, UsageError
 from milabench.events.removal import copy_tree, new_folder
 from milabench.own_program.interpreter import interpreter_of
-from milabench.own_program.observation import observation_of
+from milabench.own_program.observation import ProgramObservation, observation_of
 from milabench.own_program.program import Program, parse_program
 from milabench.own_program.sources import ProgramSource, read_source
 from milabench.own_program.voirfile import ways_text
@@ -104,6 +104,7 @@ def _create(folder: Path, name: str, program: Program, given: str, root: Path, s
     is_folder = source is None and root != Path.cwd()
     path = program.script if source else f"{PROGRAM}/{program.script if is_folder else located.name}"
     opens_files = source is None and (any(_opened_files(code)) or _names_files(program))
+    observation = observation_of(code.reading, os.environ)
     written = WrittenProgram(
         name=name,
         program=program,
@@ -111,7 +112,7 @@ def _create(folder: Path, name: str, program: Program, given: str, root: Path, s
         source=source,
         interpreter=interpreter,
         reading=code.reading,
-        observation=observation_of(code.reading, os.environ),
+        observation=None if observation is None or observation.is_brief else observation,
         cwd=str(Path.cwd()) if opens_files else "",
     )
     try:
@@ -124,7 +125,7 @@ def _create(folder: Path, name: str, program: Program, given: str, root: Path, s
                 (draft / file).write_text(text)
     except (OSError, shutil.Error) as error:
         raise creation_error(folder, error) from None
-    return tuple(_lines(folder, written, code))
+    return tuple(_lines(folder, written, code, observation))
 
 
 def _named(given: str) -> str:
@@ -176,11 +177,13 @@ def _copy(code: ProgramSource, located: Path, into: Path, root: Path | None, pro
         shutil.copy(file, target)
 
 
-def _lines(folder: Path, written: WrittenProgram, code: ProgramSource) -> Iterator[str]:
+def _lines(
+    folder: Path, written: WrittenProgram, code: ProgramSource, seen: ProgramObservation | None
+) -> Iterator[str]:
     yield f"created {folder}" + ("" if written.source else f", with a copy of {_counted(code.files.values())}")
     observation = written.observation
     if observation is None:
-        yield ways_text(written.program.script or written.program.name, written.reading)
+        yield ways_text(written.program.script or written.program.name, written.reading, seen)
     else:
         yield f"  steps: {observation.why} ({observation.found})"
         if observation.loss_found is not None:

@@ -19,7 +19,8 @@ class ProgramObservation:
     """How a program's steps are observed, as lines of a voirfile.
 
     `steps` is the probe that times them, `why` its object in words, `found` the place in the script. `loss` is a probe or empty.
-    `pauses` are left out of the rate. `missing` names the unobserved parts, each with a remedy.
+    `pauses` are left out of the rate. `missing` names the unobserved parts, each with a remedy. `is_brief`: the program usually
+    ends before a window is complete.
     """
 
     steps: str
@@ -29,6 +30,7 @@ class ProgramObservation:
     loss_found: Found | None = None
     pauses: tuple[FoundPause, ...] = ()
     missing: tuple[str, ...] = ()
+    is_brief: bool = False
 
 
 def observation_of(reading: Reading, environ: Mapping[str, str]) -> ProgramObservation | None:
@@ -118,13 +120,14 @@ def _keras_backend(reading: Reading) -> str | None:
 Way = Callable[[Reading, Mapping[str, str]], "ProgramObservation | None"]
 
 
-def _library(package: str, pattern: str, probe: str, why: str) -> Way:
+def _library(package: str, pattern: str, probe: str, why: str, *, is_brief: bool = False) -> Way:
     """Return the way of a library that trains by itself: in a call like this, which this probe observes."""
 
     def way(reading: Reading, _: Mapping[str, str]) -> ProgramObservation | None:
         if package not in reading.imports or (found := _first(reading, pattern)) is None:
             return None
-        return ProgramObservation(steps=probe, why=why, found=found, missing=("loss: the library keeps it",))
+        missing = ("loss: the library keeps it",)
+        return ProgramObservation(steps=probe, why=why, found=found, missing=missing, is_brief=is_brief)
 
     return way
 
@@ -196,12 +199,14 @@ _WAYS = (
         r"xgboost\.train|.*\.fit",
         'probes.calls(ov, "xgboost.core.Booster.update", units="rounds/s")',
         "the boosting rounds of XGBoost",
+        is_brief=True,
     ),
     _library(
         "lightgbm",
         r"lightgbm\.train|.*\.fit",
         'probes.calls(ov, "lightgbm.basic.Booster.update", units="rounds/s")',
         "the boosting rounds of LightGBM",
+        is_brief=True,
     ),
     _torch,
     _own_loop,

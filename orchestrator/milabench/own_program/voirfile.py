@@ -49,18 +49,22 @@ def _notes(reading: Reading, observation: ProgramObservation) -> Iterator[str]:
         yield "not found: a validation or a checkpoint in the loop; everything between two steps counts"
 
 
-def ways_text(script: str, reading: Reading) -> str:
-    """Return the ways in which a program can be measured whose steps were not found, with an example of each for this script."""
+def ways_text(script: str, reading: Reading, observation: ProgramObservation | None) -> str:
+    """Return the ways to measure a program that is timed as a whole, with an example of each for this script."""
     main = reading.scripts[0]
     function = next(iter(sorted(main.functions)), "train_step")
     loop = next((node.lineno for node in ast.walk(main.tree) if isinstance(node, Loop)), None)
     lines = [
-        "no training loop was found; possible measurements:",
+        "no training loop was found; possible measurements:"
+        if observation is None
+        else f"{observation.why} usually end before half a minute; possible measurements:",
         "  the time of the whole program, as in the suite now",
         f"  a number that it prints: milabench bench --metric 'loss (\\S+)' -- python {script}",
-        f'  calls of a function as steps, in a voirfile: probes.calls(ov, "__main__.{function}", units="steps/s")',
+        f'  calls of a function as steps, in a voirfile: probes.calls(ov, "__main__.{function}", units="steps/s")'
+        if observation is None
+        else f"  {observation.why}, in a voirfile: {observation.steps}",
     ]
-    if loop is not None:
+    if observation is None and loop is not None:
         lines.append(
             f'  the loop at line {loop}, in a voirfile: probes.loop(ov, {loop}, units="steps/s", batch_size=1)'
         )

@@ -156,6 +156,15 @@ def test_a_script_without_a_loop_is_timed_and_the_ways_are_shown(
     assert argv_of(milabench, here) == ["program/train.py"]
 
 
+def test_boosting_which_usually_ends_too_soon_is_timed_and_its_probe_is_shown(new: New, here: Path) -> None:
+    (here / "train.py").write_text("import xgboost as xgb\nxgb.train({}, None, 60)\n")
+    said = new("train.py")
+    assert said.code == 0, said.err
+    assert "the boosting rounds of XGBoost usually end before half a minute" in said.out
+    assert 'probes.calls(ov, "xgboost.core.Booster.update", units="rounds/s")' in said.out
+    assert suite_of(here)["timed"] is True
+
+
 def test_a_script_that_opens_files_here_is_started_here(new: New, here: Path) -> None:
     (here / "rows.csv").write_text("1\n")
     (here / "train.py").write_text("rows = open('rows.csv')\nfor step in range(9):\n    pass\n")
