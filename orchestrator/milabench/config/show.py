@@ -112,7 +112,7 @@ def _plain_field(name: str, value: Any) -> Any:
             return {key: _data(item) for key, item in _fields_of(value).items() if item != getattr(defaults, key)}
         case "container" | "describe":
             return {key: _data(item) for key, item in _fields_of(value).items() if item not in (None, "", ())}
-        case "gated":
+        case "gated" | "answers":
             return None if value is None else _fields_of(value)
         case "plan":
             given = {key: item for key, item in _fields_of(value).items() if key != "extra" and item not in (None, ())}
