@@ -9,23 +9,6 @@ from dataclasses import dataclass
 
 from milabench.own_program.script import Loop, Script, ScriptCall
 
-FRAMEWORKS: Mapping[str, str] = {
-    "lightning": "Lightning",
-    "pytorch_lightning": "Lightning",
-    "trl": "TRL",
-    "transformers": "transformers",
-    "accelerate": "accelerate",
-    "keras": "Keras",
-    "tensorflow": "TensorFlow",
-    "flax": "Flax",
-    "jax": "JAX",
-    "xgboost": "XGBoost",
-    "lightgbm": "LightGBM",
-    "spacy": "spaCy",
-    "gensim": "gensim",
-    "sklearn": "scikit-learn",
-    "torch": "PyTorch",
-}
 # A call that ends a step of training, by the last part of its name.
 _STEPS = re.compile(
     r"(?:\w*_)?(?:train|update|optimi[sz]er?|sgd|grad)\w*_?step\w*|partial_fit|train_on_batch|\w*update\w*"
@@ -76,7 +59,6 @@ class Reading:
     """The parts of a program that were found. `imports` are top-level packages with the line of their first import."""
 
     imports: Mapping[str, int]
-    frameworks: tuple[str, ...]
     options: tuple[Option, ...] = ()
     loop: Found | None = None
     loader: Found | None = None
@@ -103,12 +85,10 @@ def read_program(sources: Mapping[str, str]) -> Reading:
             top = name.partition(".")[0]
             if top and top not in own:
                 imports.setdefault(top, line)
-    frameworks = tuple(dict.fromkeys(FRAMEWORKS[name] for name in FRAMEWORKS if name in imports))
     at = next(((script, loop) for script in scripts if (loop := training_loop(script)) is not None), None)
     options = tuple(option for script in scripts for option in _options(script))
     return Reading(
         imports=imports,
-        frameworks=frameworks,
         options=options,
         loop=None if at is None else Found(what=_head(at[1]), line=at[1].lineno, file=_file(at[0])),
         loader=None if at is None else _loader(*at),

@@ -39,6 +39,8 @@ LONGEST_S: Final = 60.0
 """Seconds that the repeats of a timed program may take. A longer program is run once."""
 OBSERVED_AT_MOST_S: Final = 1800.0
 TIMED_AT_MOST_S: Final = 30 * 86400.0
+SHORTEST_S: Final = 0.001
+SHOWN_LINES: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,8 @@ def try_program(words: Sequence[str], session: Session, *, wait: bool) -> Trial:
     try:
         trial = _Trials(at_hand, tuple(words), base, session, RetryPolicy(wait=wait, max_failures=1))
         return trial.observed() if at_hand.observation is not None else trial.timed("")
+    except _Ended as ended:
+        return ended.trial
     finally:
         remove(base, base.parent, is_quiet=True)
 
@@ -118,14 +122,10 @@ class _Trials:
         voirfile = self._base / "voirfile.py"
         write_file(voirfile, voirfile_text(self._name, at_hand.reading, at_hand.observation))
         began = time.monotonic()
-        launch = self._run(at_hand.program.observed(at_hand.interpreter.python, str(voirfile)), OBSERVED_AT_MOST_S)
+        bench = self._run(at_hand.program.observed(at_hand.interpreter.python, str(voirfile)), OBSERVED_AT_MOST_S)
         wall_s = time.monotonic() - began
-        bench = launch.bench
-        if bench is None:
-            return Trial(code=launch.code)
         if bench.outcome != "passed":
-            probes = [failure.detail for failure in bench.failures if failure.why == "probe"]
-            return self.timed(f"its steps could not be observed: {probes[0]}") if probes else self._failed(launch)
+            return self.timed(f"its steps could not be observed: {bench.failures[0].detail}")
         is_whole = bench.perf is not None and "short" not in bench.reasons
         if is_whole or (bench.perf is not None and wall_s * LAUNCHES[0] > LONGEST_S):
             lines = (*self._number(bench), f"observed: {seen}")
@@ -139,34 +139,22 @@ class _Trials:
         """
         if wall_s is None:
             first = self._timed(1)
-            if (trial := self._without_number(first)) is not None:
-                return trial
-            assert first.bench is not None and first.bench.perf is not None
-            wall_s = first.bench.perf
+            wall_s = first.perf or 0.0
             if wall_s * LAUNCHES[0] > LONGEST_S:
-                return self._whole(first.bench, why)
+                return self._whole(first, why)
         least, most = LAUNCHES
-        last = self._timed(min(most, max(least, int(MEASURED_S / wall_s))))
-        if (trial := self._without_number(last)) is not None:
-            return trial
-        assert last.bench is not None
-        return self._whole(last.bench, why)
+        count = int(MEASURED_S / max(wall_s, SHORTEST_S))
+        return self._whole(self._timed(min(most, max(least, count))), why)
 
     def _whole(self, bench: BenchSummary, why: str) -> Trial:
         lines = (*self._number(bench), f"measured: the time of the whole program{f', for {why}' if why else ''}")
         return Trial(code=DONE, lines=lines, next=self._more() if why else self._ways())
 
-    def _timed(self, launches: int) -> _Launch:
-        python = "" if self._at_hand.interpreter is None else self._at_hand.interpreter.python
-        return self._run(self._at_hand.program.plain(python), TIMED_AT_MOST_S, timed=True, launches=launches)
+    def _timed(self, launches: int) -> BenchSummary:
+        return self._run(self._plain(), TIMED_AT_MOST_S, timed=True, launches=launches)
 
-    def _without_number(self, launch: _Launch) -> Trial | None:
-        """Return the result of repeats without a number. None: they gave one."""
-        if launch.bench is None:
-            return Trial(code=launch.code)
-        return None if launch.bench.outcome == "passed" and launch.bench.perf else self._failed(launch)
-
-    def _run(self, words: Sequence[str], limit_s: float, *, timed: bool = False, launches: int = 1) -> _Launch:
+    def _run(self, words: Sequence[str], limit_s: float, *, timed: bool = False, launches: int = 1) -> BenchSummary:
+        """Return the result of some repeats; one with a probe that failed has not passed. Raises _Ended for any other failure."""
         from milabench.workflow.new_run import execute_plan
         from milabench.workflow.planning import describe_run
         from milabench.workflow.run_suite import RunSettings, prepare_runs, write_summary
@@ -181,10 +169,14 @@ class _Trials:
         description = describe_run(planned, stamp=prepared.stamp, validations=prepared.checks)
         executed = execute_plan(planned.plan, planned.request.context, description, retry=self._retry)
         if executed.result.interrupted:
-            return _Launch(code=INTERRUPTED)
+            raise _Ended(Trial(code=INTERRUPTED))
         summary = write_summary(executed.path, self._session)
-        bench = summary.benchmarks[0] if summary is not None and summary.benchmarks else None
-        return _Launch(code=STEPS_FAILED if bench is None else DONE, bench=bench, run=executed.path)
+        if summary is None or not summary.benchmarks:
+            raise _Ended(Trial(code=STEPS_FAILED))
+        bench = summary.benchmarks[0]
+        if bench.outcome != "passed" and not any(failure.why == "probe" for failure in bench.failures):
+            raise _Ended(self._failed(bench, executed.path))
+        return bench
 
     def _number(self, bench: BenchSummary) -> tuple[str, ...]:
         from milabench.report.labels import format_number
@@ -194,15 +186,13 @@ class _Trials:
         warnings = (text for reason, text in warnings_of(bench).items() if reason != "imprecise")
         return (f"{self._name}: {number}, {validity_text(bench)}", *(f"warning: {text}" for text in warnings))
 
-    def _failed(self, launch: _Launch) -> Trial:
+    def _failed(self, bench: BenchSummary, run: Path) -> Trial:
         """Return why the program failed, and show the end of its output."""
-        assert launch.bench is not None and launch.run is not None
-        failure = next(iter(launch.bench.failures), None)
-        why = "" if failure is None else f"{failure.why}: {failure.detail}"
-        for file in sorted(launch.run.glob("*.stderr"))[:1]:
-            for line in file.read_text(errors="replace").splitlines()[-12:]:
+        for file in sorted(run.glob("*.stderr"))[:1]:
+            for line in file.read_text(errors="replace").splitlines()[-SHOWN_LINES:]:
                 self._session.info(f"  {line}")
-        self._session.error(f"{self._name}: {why or launch.bench.outcome}")
+        for failure in bench.failures[:1]:
+            self._session.error(f"{self._name}: {failure.why}: {failure.detail}")
         return Trial(code=STEPS_FAILED, next=f"`{shlex.join(self._plain())}` shows all that it writes")
 
     def _plain(self) -> tuple[str, ...]:
@@ -227,13 +217,12 @@ class _Trials:
         return f"`milabench bench --runs 10 -- {line}`: more repeats; with --metric, a number that it prints"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Launch:
-    """The end of some repeats. `bench` is None if they were interrupted."""
+class _Ended(Exception):
+    """The trial is over; with this result."""
 
-    code: int
-    bench: BenchSummary | None = None
-    run: Path | None = None
+    def __init__(self, trial: Trial) -> None:
+        super().__init__(trial)
+        self.trial = trial
 
 
 def _suite(words: Sequence[str], limit_s: float, *, timed: bool) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from milabench.own_program.reading import Found, FoundPause, Option, Reading, read_program
 from tests.commands import ROOT
 
@@ -20,7 +18,6 @@ def read(*lines: str, **modules: str) -> Reading:
 
 def test_a_torch_script_has_loop_loader_loss_optimizer_and_validation_each_with_its_line() -> None:
     found = reading("torch_digits.py")
-    assert found.frameworks == ("PyTorch",)
     assert found.loop == Found(what="for batch_idx, (data, target) in enumerate(train_loader)", line=38)
     assert found.loader == Found(what="train_loader", line=38)
     assert found.loss == Found(what="loss", line=43)
@@ -29,25 +26,6 @@ def test_a_torch_script_has_loop_loader_loss_optimizer_and_validation_each_with_
     assert found.pauses == (validation,)
     assert found.options[2] == Option(name="--epochs", default="14", line=64)
     assert found.work == Found(what="--epochs", line=64)
-
-
-@pytest.mark.parametrize(
-    ("name", "frameworks"),
-    [
-        ("lightning_autoencoder.py", ("Lightning", "PyTorch")),
-        ("trainer_classifier.py", ("transformers", "PyTorch")),
-        ("accelerate_regression.py", ("accelerate", "PyTorch")),
-        ("flax_mlp.py", ("Flax", "JAX")),
-        ("keras_convnet.py", ("Keras",)),
-        ("xgboost_trees.py", ("XGBoost",)),
-        ("lightgbm_regression.py", ("LightGBM",)),
-        ("sklearn_forest.py", ("scikit-learn",)),
-        ("spacy_textcat.py", ("spaCy",)),
-        ("gensim_word2vec.py", ("gensim",)),
-    ],
-)
-def test_frameworks_follow_from_the_imports(name: str, frameworks: tuple[str, ...]) -> None:
-    assert reading(name).frameworks == frameworks
 
 
 def test_a_compiled_step_inside_a_function_marks_the_training_loop() -> None:
