@@ -238,6 +238,7 @@ def copy_shipped(into: Path) -> list[Path]:
     Raises UsageError, before anything is copied where something is in the way.
     """
     copies = [into / name for name in SHIPPED]
+    missing = [folder for folder in (into, *into.parents) if not folder.exists()]
     for copy in copies:
         if copy.exists() or copy.is_symlink():
             raise UsageError(f"{copy} exists; choose another folder, or remove it first")
@@ -249,5 +250,8 @@ def copy_shipped(into: Path) -> list[Path]:
                     ROOT / copy.name, drafts.enter_context(new_folder(copy)), shutil.ignore_patterns("__pycache__")
                 )
     except (OSError, shutil.Error) as error:
+        for folder in missing:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
         raise creation_error(copy, error) from None
     return copies

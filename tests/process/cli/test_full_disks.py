@@ -52,6 +52,15 @@ def only_error(said: Said) -> str:
     return line
 
 
+def test_copies_of_what_is_shipped_leave_no_folder_behind(milabench: Callable[..., Said], tmp_path: Path) -> None:
+    place = tmp_path / "disk"
+    with full(place, "256k"):
+        said = milabench("init", str(place / "new" / "folder"))
+        assert said.code == 2
+        assert only_error(said).endswith("config: cannot be created: no space left on the disk; nothing of it is left")
+        assert [path.name for path in place.iterdir()] == ["filler"]
+
+
 @pytest.mark.parametrize(
     ("line", "name"),
     [
