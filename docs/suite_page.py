@@ -35,7 +35,7 @@ what corresponds to the benchmarks of milabench 1.3 and of MLPerf.
 
 Parallel: what one program spans at most: one `device` (then every device runs its own), the devices of a `node`, or `nodes`.
 An environment's disk is that of its variant `cpu`; others take several times that. Memory is that of one device, disk that of
-the data; minutes are those of one launch with the profile `default`.
+the data; minutes are for one repeat with the profile `default`.
 What nobody has stated or measured is `-`.
 
 """

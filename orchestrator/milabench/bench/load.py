@@ -162,7 +162,7 @@ def _contradictions(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
         if path is not None and _leaves_its_folder(path):
             yield f"benchmark.{name}", f"expected a path inside the folder, got {path!r}"
     if _leaves_its_folder(benchmark.requirements) and _leaves_its_folder(benchmark.requirements.removeprefix("../")):
-        what = f"expected a folder inside this one or beside it (../NAME), got {benchmark.requirements!r}"
+        what = f"expected a folder inside this folder or next to it (../NAME), got {benchmark.requirements!r}"
         yield "benchmark.requirements", what
     match benchmark.source:
         case PyPI(sha256=sha256) if not re.fullmatch(r"[0-9a-f]{64}", sha256):

@@ -102,9 +102,7 @@ def _warm_up(options: SuiteOptions, extent: Extent, settings: RunSettings, sessi
     description = replace(describe_run(planned), phase="bench")
     executed = execute_plan(planned.plan, planned.request.context, description, retry=settings.retry)
     if not executed.result.all_passed and not executed.result.interrupted:
-        session.error(
-            "a launch of the warm-up failed, and nothing was measured; correct the command, and give it again"
-        )
+        session.error("a warm-up run failed, so nothing was measured. Correct the command and run it again")
         report_failures(executed.path, session)
         return STEPS_FAILED
     remove(executed.path, executed.path.parent, is_quiet=True)
@@ -243,7 +241,7 @@ def metrics_in_suite(options: CommandOptions) -> dict[str, dict[str, str]]:
         for text in texts:
             owner, equals, value = text.rpartition("=")
             if not metrics:
-                raise UsageError(f"--{key} {text}: there is no --metric; the seconds of a launch need none")
+                raise UsageError(f"--{key} {text}: it needs --metric; the seconds of a command need no option")
             if equals and owner not in metrics:
                 raise UsageError(f"--{key} {text}: no metric is named '{owner}'; there are {', '.join(metrics)}")
             if known and value not in known:

@@ -175,11 +175,9 @@ def _require_one_way(given: Mapping[str, Any]) -> None:
             raise UsageError(f"{_TYPED.get(option, f'--{option}')} goes with {_TYPED.get(other, f'--{other}')}")
     has_recheck = given["recheck"] is not None
     if given["is_plan"] and (has_recheck or given["every"] is not None or given["sequential"]):
-        raise UsageError(
-            "--plan comes before there is anything to judge: leave out --recheck, --sequential and --every"
-        )
+        raise UsageError("--plan is for a run that does not exist yet: leave out --recheck, --sequential and --every")
     if given["sequential"] and has_recheck:
-        raise UsageError("--sequential judges by criteria, --recheck by the accepted run; leave one out")
+        raise UsageError("--sequential uses criteria, --recheck the accepted run: leave out one of them")
     if has_recheck and (given["against"] is None or is_on_command_line("reference")):
         raise UsageError("--recheck: name the accepted run, or a bundle of it, with --against (not --reference)")
     if given["criteria"] is None and not has_recheck:

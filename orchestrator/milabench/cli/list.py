@@ -98,7 +98,7 @@ def benchmarks_table(benches: Sequence[Mapping[str, Any]], width: int | None = N
     environments = sorted(
         {bench["install_group"]: _environment(bench) for bench in sorted(benches, key=_environment)}.values()
     )
-    legend = f"minutes: of one launch, profile default; disk: of its data; environments: {', '.join(environments)}"
+    legend = f"minutes: of a repeat, profile default; disk: of its data; environments: {', '.join(environments)}"
     lines = text_table(headings, rows, is_text, spare=("disk", "minutes"), width=width)
     return "\n".join(
         [*lines, "", *textwrap.wrap(legend, width or WIDTH, break_long_words=False, break_on_hyphens=False)]

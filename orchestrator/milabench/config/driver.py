@@ -45,7 +45,7 @@ def with_task(
         keys = {key: child for key, child in keys.items() if key not in ("command", "shell")}
     elif "command" not in keys:
         what = f"the task {section!r} has metrics only, and no command_to_execute"
-        parser.reject(driver, f"{name}.driver", what, "give a command beside the driver")
+        parser.reject(driver, f"{name}.driver", what, "add a command to the driver")
         return None
     if "plan" not in given:
         keys["plan"] = mapping_at({"method": built_in("njobs"), "n": built_in(1)}, BUILT_IN)

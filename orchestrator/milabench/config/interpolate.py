@@ -96,7 +96,7 @@ class Interpolator:
         resolution = _Resolution(self, name, node.value, implied)
         whole = Located(resolution.whole(), node.mark, node.replaced, node.flags & ~DYNAMIC)
         if not resolution.problems and resolution.has_containers and self.size(whole) > MAX_NODES:
-            what = f"its interpolations stand for more than {MAX_NODES} values"
+            what = f"its interpolations expand to more than {MAX_NODES} values"
             return Located({}, node.mark), [Problem(str(node.mark), name, what)]
         return whole, resolution.problems
 
@@ -117,7 +117,7 @@ class Interpolator:
         if len(text) > MAX_LENGTH:
             raise UnplacedProblem(f"an interpolated value is longer than {MAX_LENGTH} characters")
         if "\ue000" in text or "\ue001" in text:
-            raise UnplacedProblem("the characters U+E000 and U+E001 are not allowed beside an interpolation")
+            raise UnplacedProblem("the characters U+E000 and U+E001 are not allowed next to an interpolation")
         references: list[tuple[int, Path]] = []
         numbered = self._numbered(text, references)
         for call in _RESOLVER.finditer(numbered):
@@ -338,7 +338,7 @@ class _Resolution:
             raise UnplacedProblem(f"the value is longer than {MAX_RESULT} characters")
         self.has_containers = self.has_containers or type(value.value) in (dict, list)
         if self.interpolator.size(value) > MAX_NODES:
-            raise UnplacedProblem(f"the value stands for more than {MAX_NODES} values")
+            raise UnplacedProblem(f"the value expands to more than {MAX_NODES} values")
         return Located(
             value.value, node.mark, node.replaced, value.flags & ~DYNAMIC, False, node.value, node.formatted, node.key
         )

@@ -33,7 +33,7 @@ EVERY: Final = "*"
 DEFAULTS: Final = "_defaults"
 """The template that is there without being written, empty."""
 MAX_VALUES: Final = 1_000_000
-"""How many values the benchmarks of a suite may stand for; in proportion more with more than MAX_BENCHMARKS of them."""
+"""Maximum number of values of all benchmarks of a suite. It grows with the number of benchmarks above MAX_BENCHMARKS."""
 _REPLACED_IN_A_VALUE: Final = 16  # what a value replaced is kept too, and takes a sixteenth of the memory
 _KEY: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^."]+)')
 _KEYS: Final = re.compile(rf"(?:{_KEY.pattern})(?:\.(?:{_KEY.pattern}))*\Z")
@@ -209,7 +209,7 @@ class _Inheritance:
         self.limit = max(MAX_VALUES, max_benchmarks * MAX_VALUES // MAX_BENCHMARKS)
         self.room = self.limit
         self.rooms: dict[int, int] = {}
-        """How many values the containers of parents stand for, by the id of each."""
+        """The number of values in each container of parents, by its id."""
         self.united_tags: dict[tuple[int, int], tuple[Located, Located, Located]] = {}
         self.pre: dict[str, Located] = {}
         """What the overrides of each name say, merged; reaches the children of that name."""
@@ -321,7 +321,7 @@ class _Inheritance:
                 self._run_out_of_room(name, child)
         self.room -= 1 + len(node.replaced) // _REPLACED_IN_A_VALUE
         if self.room < 0:
-            what = f"with it, the benchmarks stand for more than {self.limit} values, inherited ones included"
+            what = f"with it, the benchmarks have more than {self.limit} values, inherited ones included"
             self.problems.note(node.mark, name, what, "split the suite, or allow more with --max-benchmarks N")
             self.problems.raise_any()
 

@@ -16,7 +16,7 @@ from milabench.errors import ConfigError, Problem
 MAX_BENCHMARKS: Final = 20_000
 """How many benchmarks a suite may have, those of its matrices included."""
 MAX_RUNS: Final = 1_000
-"""How many runs a multirun may stand for."""
+"""Maximum number of runs of a multirun."""
 
 
 def is_matrix(node: Located) -> bool:

@@ -240,7 +240,7 @@ class ResourcesConfig:
     )
     download_mib: MemoryMiB | None = key("What is downloaded to prepare it.", name="download", default=None)
     minutes: Annotated[float, Number(at_least=0, at_most=_MINUTES_OF_A_YEAR)] | None = key(
-        "Minutes of one launch with the profile `default`.", default=None
+        "Minutes of a repeat with the profile `default`.", default=None
     )
     environment: EnvironmentResources = key("Its environment.", default=EnvironmentResources())
 
@@ -254,8 +254,8 @@ class DescribeConfig:
     parameters: str = key("How many parameters that has, such as `1.2 B`.", default="")
     data: str = key("What it learns from, and where that comes from, such as `texts by seed`.", default="")
     unit: str = key("What its rate counts, such as `tokens`; of one second.", default="")
-    upstream: tuple[str, ...] = key("Names of the benchmarks that this one stands for in milabench 1.3.", default=())
-    mlperf: tuple[str, ...] = key("Names of the benchmarks that this one stands for in MLPerf.", default=())
+    upstream: tuple[str, ...] = key("Names of the benchmarks of milabench 1.3 that it represents.", default=())
+    mlperf: tuple[str, ...] = key("Names of the MLPerf benchmarks that it represents.", default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,12 +345,10 @@ class BenchmarkConfig:
         default="failed",
     )
     prerun: str = key(
-        "Line for /bin/sh that runs right before each launch, outside of its container; not part of the time measured.",
+        "Line for /bin/sh that runs right before each repeat, outside of its container. It is not part of the measured time.",
         default="",
     )
-    timed: bool = key(
-        "Whether the number of a `command` without metrics is the wall-clock time of its launch.", default=False
-    )
+    timed: bool = key("Whether the number of a `command` without metrics is its wall-clock time.", default=False)
     metrics: Mapping[str, MetricConfig] = key("Numbers to find in the log lines.", default={})
     env: Mapping[str, str] = key("Environment variables of the process.", default={})
     matrix: Mapping[str, Any] = key(

@@ -94,7 +94,7 @@ def _without_fixed(path: str, node: Located, problems: Problems) -> Located:
     fixed = [key for key in SAME_IN_ALL if key in node.value]
     for key in fixed:
         child = node.value[key]
-        hint = "write it beside `sizes`; another program is another benchmark"
+        hint = "write it next to `sizes`, not inside: another program is another benchmark"
         problems.note(child.key or child.mark, path, f"{key!r} cannot differ between sizes", hint)
     if not fixed:
         return node

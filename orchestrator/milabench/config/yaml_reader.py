@@ -24,7 +24,7 @@ MAX_VALUES: Final = 200_000
 MAX_TEXT: Final = 1_000_000
 """How many characters one value or key may have."""
 MAX_EXPANSION: Final = 500_000
-"""How many values the aliases and merge keys of one document may stand for, in all."""
+"""Maximum number of values that the aliases and merge keys of a document expand to."""
 
 # libyaml's parser is twenty times faster; the pure one says the same.
 LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

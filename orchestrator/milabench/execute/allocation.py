@@ -33,7 +33,7 @@ LEASE_S = 120.0
 """After which an allocation ends that nobody has claimed again: its orchestrator was killed, or its machine."""
 TOUCH_S = 10.0
 FIRST_TOUCHES = 2
-"""So many times the lease must have been touched since a job began for which it was waited: who asked may have died long ago."""
+"""Minimum number of renewals of the lease after its job began. The process that requested the job may have died meanwhile."""
 OWNER = "owner"
 SETTLED_S = (0.0, 1.0, 3.0)  # pauses before looking for a job whose submission was interrupted
 ABSENT_S = 90.0

@@ -19,9 +19,9 @@ LOST_S: Final = 90.0
 OUTAGE_S: Final = 1800.0
 """The same where no scheduler answers at all and the job had not begun: nothing beats then, and controllers are upgraded."""
 LOST_ANSWERS: Final = 3
-"""And so many answers in a row without it: we may have been stopped ourselves meanwhile."""
+"""And the number of consecutive answers without it, because milabench itself may have been stopped meanwhile."""
 DOUBTED_S: Final = 90.0
-"""For so long the end of a job whose share beats is doubted where no other witness can tell."""
+"""Seconds before the end of a job with a heartbeat is believed, if no other source confirms it."""
 
 BEATING: Final = JobState(phase="running", witness="heartbeat")
 """What is known of a job whose end is doubted, and that nobody has seen running."""

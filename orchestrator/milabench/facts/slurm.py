@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from milabench.errors import ConfigError
 
 MAX_NAMES = 100_000
-"""How many nodes a list may stand for: more than any cluster has, fewer than fill a memory."""
+"""Maximum number of nodes in a list: more than any cluster has, few enough for memory."""
 
 _PART = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
@@ -107,7 +107,7 @@ def expand_nodelist(text: str) -> tuple[str, ...]:
         for choice in choices:
             count *= len(choice)
         if len(names) + count > MAX_NAMES:
-            raise ValueError(f"'{pattern}' stands for more than {MAX_NAMES} nodes")
+            raise ValueError(f"'{pattern}' expands to more than {MAX_NAMES} nodes")
         names += map("".join, itertools.product(*choices))
     return tuple(names)
 
@@ -140,6 +140,6 @@ def _numbers(text: str) -> list[str]:
         if int(last) < int(first):
             raise ValueError(f"the range '{part}' ends before it begins")
         if len(numbers) + int(last) - int(first) >= MAX_NAMES:
-            raise ValueError(f"'{part}' stands for more than {MAX_NAMES} nodes")
+            raise ValueError(f"'{part}' expands to more than {MAX_NAMES} nodes")
         numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
     return numbers

@@ -128,9 +128,7 @@ def _of_bench(bench: BenchSummary) -> Iterator[Gauge]:
     for outcome in COUNTED_OUTCOMES:
         count = float(bench.counts.get(outcome, 0))
         yield _gauge("milabench.steps", "", "1", "Steps by how they ended.", {**labels, "outcome": outcome}, count)
-    yield _gauge(
-        "milabench.replicates", "", "1", "Launches that the number stands on.", labels, float(bench.replicates)
-    )
+    yield _gauge("milabench.replicates", "", "1", "Repeats behind the number.", labels, float(bench.replicates))
     unit = base_unit(bench.units)
     low, high = bench.interval or (None, None)
     for name, text, value in (

@@ -18,7 +18,7 @@ from milabench.plan.method import SRUN
 from milabench.plan.model import Step
 
 FETCHED = ".fetched"
-"""The ending of the mark beside an image that milabench has fetched; another one of its name is a file of the user's."""
+"""Suffix of the mark next to an image that milabench fetched. An image without it belongs to the user."""
 # Whole or not at all: what a download that was cut off left is never taken for an image.
 _PULL_FILE = (
     'if [ -e "$1" ] && [ ! -e "$1{fetched}" ]; then echo "milabench did not fetch $1" >&2; exit 1; fi; '

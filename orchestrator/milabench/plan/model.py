@@ -25,7 +25,7 @@ SCHEMA = 1
 STEP_DIR: Final = "@{step_dir}"
 """What `{step_dir}`, the folder of a launch, is in a plan: the same in every run, so that hashes can be compared."""
 STEP_DIRS: Final = "steps"
-"""The folder of a run directory that the folders of its launches are in."""
+"""The folder of a run directory that holds the folders of its repeats."""
 RECORDS_MIB: Final = 4096
 """The most MiB of records of an attempt, where the configuration of its step has no `max_records_mib`."""
 # `--batch-size 8`, `--per_device_train_batch_size=8`, `data.batch=8`; not `--batches 8`.

@@ -27,7 +27,7 @@ SETTINGS = "MILABENCH_CONFIG"
 """The variable in which a program finds the settings of its benchmark, as JSON."""
 _NOT_OF_DATA = frozenset({"voir", "weight", "tags", "max_duration", "validation", "validations", "enabled", "system"})
 OWN_DATA = ".milabench"
-"""The folder beside the data of benchmarks that says which of them milabench made, and who uses them."""
+"""The folder next to the data of benchmarks that records which data milabench made, and their users."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

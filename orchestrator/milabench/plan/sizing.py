@@ -52,7 +52,7 @@ class SizerOptions:
     multiple: PositiveWhole | None = key("Round down to a multiple of this.", default=None)
     power: Annotated[int, Whole(at_least=2)] | None = key("Round down to a power of this base.", default=None)
     capacity_mib: Annotated[int, CapacityOrAll()] | None = key(
-        "Stands for the memory of the device, which is also `All`.", name="capacity", default=None
+        "The memory of the device, also `All`.", name="capacity", default=None
     )
 
     @property

@@ -88,7 +88,7 @@ def index_page(
     if fleets:
         places = sum(len(_places(expected)) for expected in fleets.values())
         sections.append(
-            ("fleet", "Fleet", el("p", el("a", f"{places} nodes and devices beside their median", href=FLEET)))
+            ("fleet", "Fleet", el("p", el("a", f"{places} nodes and devices compared with their median", href=FLEET)))
         )
     lead = f"{len(runs)} runs of {len(histories)} benchmarks, the newest first."
     body, nav = article(title, lead, tiles, None, sections)
@@ -134,7 +134,7 @@ def history_page(histories: Sequence[SiteHistory]) -> str:
     """Return the page of a benchmark: on each system its runs in the order of time, and where the level changed."""
     bench = histories[0].bench
     sections = [(f"s{at}", history.system, _history(history)) for at, history in enumerate(histories)]
-    lead = histories[0].about or "Each run's number, with the 95 % interval of its launches where there is one."
+    lead = histories[0].about or "Each run's number, with the 95 % interval of its repeats."
     body, nav = article(f"{bench} over time", lead, None, None, sections)
     return document(f"milabench {bench}"[:200], [(INDEX, "All runs"), *nav], body)
 
@@ -175,7 +175,7 @@ def _history(history: SiteHistory) -> list[Child]:
     names = [el("a", point.run, href=point.file) for point in reversed(history.points)]
     return [
         figure(
-            "Each run (whisker: 95 % interval of its launches)",
+            "Each run (whisker: 95 % interval of its repeats)",
             dots("rate of each run", rows, units=history.units),
             text,
         ),

@@ -45,7 +45,7 @@ def open_shell(
     step = plan.steps[0]
     for other in plan.steps[1:]:
         if step.config.get("role") and other.job == step.job:
-            session.info(f"# {other.id}: run would execute beside it:\n{shlex.join(other.argv)}")
+            session.info(f"# {other.id}: run would execute at the same time:\n{shlex.join(other.argv)}")
     if audit:
         if "benchmate.run" not in step.argv:
             raise UsageError(
@@ -90,7 +90,7 @@ def enter(step: Step, argv: tuple[str, ...], session: Session, *, cwd: Path | No
         argv, shown = (tuple(_filled(word, step, folder) for word in words) for words in (argv, step.argv))
         (folder / "step").mkdir()
         Path(step.cwd).mkdir(parents=True, exist_ok=True)
-        where = " (the folder of a launch; here it is removed at the end)" if step.cwd == str(folder / "step") else ""
+        where = " (the folder of a repeat; here it is removed at the end)" if step.cwd == str(folder / "step") else ""
         session.info(f"# {step.id}: run would execute, in {step.cwd}{where}:\n{shlex.join(shown)}")
         if not argv:
             argv = (os.environ.get("SHELL") or "/bin/sh",)

@@ -124,7 +124,7 @@ class BudgetedPlan:
         ]
         estimate = self.estimate
         if target is not None and target.precision is not None:
-            most = f"at most {MOST_LAUNCHES} launches" if target.budget_s is None else "as the budget allows"
+            most = f"at most {MOST_LAUNCHES} repeats" if target.budget_s is None else "as the budget allows"
             most += f", {duration(target.limit_s)} together" if target.limit_s is not None else ""
             cut.insert(0, f"measured on to {aim_text(aim)}: {most}")
         if data := data_line(self.planned.request):

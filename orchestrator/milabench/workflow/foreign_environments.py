@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 BASE_REQUIREMENTS: Final = "base_requirements"
 ADDED: Final = ("torchcompat==1.1.4",)
-"""What their programs import beside the instruments, and found in every environment."""
+"""Packages that their programs import besides the instruments, found in every environment."""
 _USUAL: Final = "cuda"
 
 

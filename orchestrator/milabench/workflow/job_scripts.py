@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from milabench.workflow.planning import PlannedRequest
 
 MARKER = "MARKER"
-"""What stands for the marker of a run, which it gets when it begins."""
+"""Placeholder of the marker of a run, which it gets when it begins."""
 RUN = "RUN"
-"""What stands for the name of its directory."""
+"""Placeholder of the name of its directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

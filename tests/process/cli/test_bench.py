@@ -321,7 +321,7 @@ def test_a_warm_up_that_fails_measures_nothing_and_keeps_its_log(
 ) -> None:
     said = bench("--warmup", "2", "--shell", "echo broken >&2; exit 3")
     assert said.code == 1
-    assert "a launch of the warm-up failed, and nothing was measured" in said.err
+    assert "a warm-up run failed, so nothing was measured" in said.err
     assert "exit: broken" in said.err
     assert (said.out, milabench("report").code) == ("", 3), "it is no run that could be reported"
 

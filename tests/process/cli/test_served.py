@@ -160,6 +160,6 @@ def test_a_sweep_is_not_estimated_by_the_window_of_a_profile(milabench: Milabenc
 def test_dev_says_how_server_and_client_would_be_started(milabench: Milabench) -> None:
     said = milabench("dev", "whole", *SERVED, "--", "true")
     assert said.code == 0, said.err
-    assert "# whole.client: run would execute beside it:\n" in said.err
+    assert "# whole.client: run would execute at the same time:\n" in said.err
     assert "-m benchmate.serving --url http://127.0.0.1:@port\n" in said.err
     assert "/main.py @port 0\n" in said.err

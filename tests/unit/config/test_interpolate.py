@@ -85,7 +85,7 @@ def test_an_interpolation_may_lead_to_another() -> None:
         ({"a": "${b" * 500}, "cannot be resolved"),
         ({"a": "${name}" * 1000}, "longer than 4096 characters"),
         ({f"a{n}": f"${{a{n + 1}}}" * 9 for n in range(9)} | {"a9": "x" * 99}, "longer than 65536 characters"),
-        ({f"a{n}": [f"${{a{n + 1}}}"] * 9 for n in range(9)} | {"a9": "x"}, "stands for more than 100000 values"),
+        ({f"a{n}": [f"${{a{n + 1}}}"] * 9 for n in range(9)} | {"a9": "x"}, "expands to more than 100000 values"),
         ({f"a{n}": f"${{a{n + 1}}}" for n in range(99)} | {"a99": "x"}, "more than 40 interpolations"),
     ],
 )

@@ -527,6 +527,6 @@ def test_the_value_for_which_there_is_no_more_room_is_named(files: Files, monkey
     monkeypatch.setattr("milabench.config.layers.MAX_VALUES", 30)
     text = "_t:\n  definition: x\n  env: {A: 1, B: 2, C: 3}\n" + "".join(f"b{n}: {{inherits: _t}}\n" for n in range(4))
     assert (
-        "suite.yaml:3:18: b2: with it, the benchmarks stand for more than 30 values, inherited ones included"
+        "suite.yaml:3:18: b2: with it, the benchmarks have more than 30 values, inherited ones included"
         in files.error(text)
     )
