@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,10 +32,11 @@ class Stamps:
     def during(self, since: int, until: int) -> Achieved:
         """What was done in this time: the steps that ended in it, on the clock from the end of the step before the first.
 
-        The instruments see the end of a step after the program does, or a little before it: where it `stamps_late`.
+        The instruments see the end of a step after the program does, or before it: where it `stamps_late`, a step counts by its
+        middle, for the last one of a window is stamped only when the instruments have ended the program.
         """
-        near = statistics.median(step.until - step.since for step in self.steps) / 4 if self.stamps_late else 0
-        numbers = [number for number, step in enumerate(self.steps) if since < step.until - near <= until]
+        at = [(step.since + step.until) / 2 if self.stamps_late else step.until for step in self.steps]
+        numbers = [number for number, moment in enumerate(at) if since < moment <= until]
         begin = self.steps[numbers[0] - 1].until if numbers[0] else self.begun
         end = self.steps[numbers[-1]].until
         paused = sum(max(0, min(end, one.until) - max(begin, one.since)) for one in self.pauses)
