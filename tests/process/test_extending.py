@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,14 @@ class Copy:
     """A copy of the package, whose files a test changes before it runs its command line."""
 
     root: Path
+    touched: set[str] = field(default_factory=set)  # files of the package that a change edits or adds
 
     @property
     def package(self) -> Path:
         return self.root / "orchestrator" / "milabench"
 
     def write(self, name: str, text: str) -> None:
+        self.touched.add(name)
         (self.package / name).write_text(text)
 
     def insert(self, name: str, after: str, line: str) -> None:
@@ -35,12 +38,12 @@ class Copy:
         text = (self.package / name).read_text()
         assert after in text, f"{name} has no line with {after!r}"
         head, tail = text.split(f"{after}\n", 1)
-        (self.package / name).write_text(f"{head}{after}\n{line}\n{tail}")
+        self.write(name, f"{head}{after}\n{line}\n{tail}")
 
     def replace(self, name: str, old: str, new: str) -> None:
         text = (self.package / name).read_text()
         assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
-        (self.package / name).write_text(text.replace(old, new))
+        self.write(name, text.replace(old, new))
 
     def python(self, *argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         environ = {**os.environ, "PYTHONPATH": str(self.root / "orchestrator"), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -165,6 +168,29 @@ def render_acceptance(acceptance):
     copy.milabench("accept", str(path), "--criteria", str(criteria), "-o", "verdict.names", check=False)
     assert (copy.root / "verdict.names").read_text() in ("PASS\n", "FAIL\n", "INCONCLUSIVE\n")
     assert copy.milabench("compare", str(path), str(path), "-f", "names", check=False) == "echo\n"
+
+
+def test_a_column_of_the_report_is_one_declaration(copy: Copy, run: Callable[..., Path]) -> None:
+    copy.insert(
+        "report/columns.py",
+        "COLUMNS: tuple[Column, ...] = (",
+        """    Column(
+        "launched",
+        lambda b: f"{b.counts['passed']} times",
+        spare=1,
+        page=2,
+        csv=(CsvField("launched", value=lambda b: b.counts["passed"]),),
+    ),""",
+    )
+    path = run(ECHO, "--repeat", "2")
+    report = ("report", str(path), "--full")
+    assert "launched" in copy.milabench(*report)
+    assert "| 2 times |" in copy.milabench(*report, "--format", "markdown")
+    page = copy.milabench(*report, "--format", "html")
+    assert page.index(">bench</th>") < page.index(">launched</th>") < page.index(">fail</th>")
+    [row] = csv.DictReader(copy.milabench(*report, "--format", "csv").splitlines())
+    assert row["launched"] == "2"
+    assert copy.touched == {"report/columns.py"}
 
 
 def test_an_importer_is_a_module_and_an_entry_in_the_registry(copy: Copy) -> None:

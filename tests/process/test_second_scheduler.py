@@ -28,6 +28,7 @@ def queued(copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copy:
     copy.insert(
         "seams.py", '    "slurm": "schedulers.slurm.jobs:SLURM",', '    "queue": "schedulers.queue.jobs:QUEUE",'
     )
+    assert copy.touched == {"seams.py"}  # besides the package of the scheduler
     (tmp_path / "jobs").mkdir()
     monkeypatch.setenv("QUEUE_FOLDER", str(tmp_path / "jobs"))
     return copy

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from milabench.report import document, model
+from milabench.report.columns import BENCH, HALF_WIDTH, PERF, UNITS, Column, table_of
 from milabench.report.curves import curve_blocks
 from milabench.report.document_renderer import DocumentRenderer, ab_blocks, ab_statement
 from milabench.report.run_tables import compute_tables, expense_tables, launch_time_tables, milabench13_tables
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
 # How many characters of a terminal's line it fits, and what a benchmark stands for gets of them at least.
 WIDTH = 100
 LEAST_ABOUT = 12
-_KEPT = ("bench", "perf", "±", "units")
-_OPTIONAL = ("fail", "±", "x reference", "stands for")
-# What a terminal can do without, the least important first.
-_SPARE = ("stands for", "n")
 # Of what a report says of a run and its machines.
 _LEFT_OUT = ("profile", "created", "memory", "os", "software", "harness")
 _LEGEND = {
@@ -85,19 +82,10 @@ def _score(summary: Summary) -> tuple[str, ...]:
 
 def _table(summary: Summary) -> document.Table:
     """Return the table: numbers, whether they can be trusted (why not is said below), and what they stand for."""
-    kept = {column.heading: column for column in model.COLUMNS if column.heading in _KEPT}
-    columns = [
-        kept.pop("bench"),
-        model.Column(heading="fail", cell=lambda bench: str(model.not_passed(bench) or "")),
-        model.Column(heading="n", cell=lambda bench: str(len(bench.processes))),
-        *kept.values(),
-        model.Column(heading="validity", cell=lambda bench: _word(model.validity_text(bench)), is_text=True),
-        model.Column(heading="x reference", cell=lambda bench: model.reference_ratio_text(bench, 2)),
-    ]
-    table = model.table_of(columns, summary.benchmarks).without_empty(_OPTIONAL)[0]
+    table = table_of(_COLUMNS, summary.benchmarks)
     room = max(LEAST_ABOUT, WIDTH - table.width - 3)
-    about = model.Column(heading="stands for", cell=lambda bench: _clause(bench.about, room), is_text=True)
-    return replace(model.table_of([*columns, about], summary.benchmarks).without_empty(_OPTIONAL)[0], spare=_SPARE)
+    about = Column("stands for", lambda b: _clause(b.about, room), is_text=True, is_optional=True, spare=1)
+    return table_of([*_COLUMNS, about], summary.benchmarks)
 
 
 def _word(text: str) -> str:
@@ -109,6 +97,18 @@ def _clause(sentence: str, room: int) -> str:
     """Return the clause with which a sentence begins, or as many of its words as there is room for."""
     clause = _CLAUSE.split(sentence, maxsplit=1)[0]
     return cut_text(clause, room)
+
+
+_COLUMNS = (
+    BENCH,
+    Column("fail", lambda bench: str(model.not_passed(bench) or ""), is_optional=True),
+    Column("n", lambda bench: str(len(bench.processes)), spare=2),
+    PERF,
+    replace(HALF_WIDTH, is_optional=True),
+    UNITS,
+    Column("validity", lambda bench: _word(model.validity_text(bench)), is_text=True),
+    Column("x reference", lambda bench: model.reference_ratio_text(bench, 2), is_optional=True),
+)
 
 
 def doubts(summary: Summary) -> list[tuple[str, str]]:

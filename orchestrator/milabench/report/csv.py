@@ -15,32 +15,9 @@ from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
 from milabench.report import comparison_text
+from milabench.report.columns import CSV_FIELDS, csv_rows
 from milabench.report.model import ordered
 from milabench.shown import csv_cell
-
-_SAME_AS_JSON = (
-    *("bench", "outcome", "ngpu", "processes", "perf", "units", "direction"),
-    *("spread_within", "spread_devices", "spread_processes"),
-    *("memory_peak_MiB", "energy_J", "first_step_s", "weight", "score", "validity"),
-)
-_COUNTS = ("planned", "passed", "failed", "skipped", "missing", "cancelled")
-FIELDS = (
-    *(
-        "run",
-        "profile",
-        *_SAME_AS_JSON,
-        "ci95_low",
-        "ci95_high",
-        "uncertainty",
-        "largest",
-        "sem",
-        "spread",
-        "mde",
-        "icc",
-    ),
-    *(*_COUNTS, "reasons", "failures", "capsule"),
-)
-
 
 OF_A_NODE = ("node", "x_first_node", "x_low", "x_high", "verdict")
 OF_A_POINT = ("point", "metric", "meets_slo")
@@ -53,11 +30,11 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
     the point meets the SLO.
     """
     benches = [(summary, bench) for summary in summaries for bench in ordered(summary.benchmarks)]
-    rows = bench_rows(summaries)
+    rows = csv_rows(summaries)
     curves = [(summary, bench, bench.serving) for summary, bench in benches if bench.serving is not None]
     rows += [row for curve in curves for row in _of_points(*curve)]
     of_nodes = [row for summary in summaries for row in _of_nodes(summary)]
-    return _table((*FIELDS, *(OF_A_POINT if curves else ()), *(OF_A_NODE if of_nodes else ())), [*rows, *of_nodes])
+    return _table((*CSV_FIELDS, *(OF_A_POINT if curves else ()), *(OF_A_NODE if of_nodes else ())), [*rows, *of_nodes])
 
 
 def _of_nodes(summary: Summary) -> Iterator[dict[str, Any]]:
@@ -84,11 +61,6 @@ def _of_nodes(summary: Summary) -> Iterator[dict[str, Any]]:
             yield about
 
 
-def bench_rows(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
-    """Return a row of `FIELDS` for each run and benchmark."""
-    return [_row(summary, bench) for summary in summaries for bench in ordered(summary.benchmarks)]
-
-
 def _table(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     # csv ends lines with CR LF unless told otherwise, which diff and cut show as part of the last column.
     text = io.StringIO()
@@ -96,25 +68,6 @@ def _table(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows({name: csv_cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
-
-
-def _row(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
-    values = bench.to_json()
-    low, high = bench.interval or (None, None)
-    return {
-        "run": summary.run,
-        "profile": summary.profile,
-        **{name: values[name] for name in _SAME_AS_JSON},
-        "ci95_low": low,
-        "ci95_high": high,
-        "uncertainty": None if bench.uncertainty is None else bench.uncertainty.expanded,
-        "largest": bench.uncertainty.components[0].name if bench.uncertainty and bench.uncertainty.components else None,
-        **{name: getattr(bench, name) for name in ("sem", "spread", "mde", "icc")},
-        **{name: bench.counts.get(name, 0) for name in _COUNTS},
-        "reasons": " ".join(bench.reasons),
-        "failures": "; ".join(f"{failure.name}: {failure.why}" for failure in bench.failures),
-        "capsule": summary.capsule,
-    }
 
 
 def _of_points(summary: Summary, bench: BenchSummary, curve: ServingCurve) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from milabench.report import comparison_text, document, model
+from milabench.report.columns import LEGEND, REFERENCE_LEGEND, run_table
 from milabench.report.curves import curve_blocks
 from milabench.report.run_tables import (
     PAIR_LEGEND,
@@ -43,9 +44,9 @@ def run_document(summary: Summary) -> document.Document:
         document.Title(text=run, label=label),
         document.Properties(pairs=(("result", model.result_text(summary)), *properties)),
         *(() if summary.is_ended else (model.INCOMPLETE,)),
-        model.main_table(summary.benchmarks).without_empty(model.OPTIONAL)[0],
+        run_table(summary.benchmarks),
         document.Value(name="score", text=model.score_line(summary)),
-        document.Notes(lines=(*model.LEGEND, *([model.REFERENCE_LEGEND] if summary.score.reference else []))),
+        document.Notes(lines=(*LEGEND, *([REFERENCE_LEGEND] if summary.score.reference else []))),
         *document.section("not beside the reference", model.without_ratio(summary)),
         *document.section("what each benchmark stands for", model.benchmark_lines(summary)),
         *curve_blocks(summary),

@@ -1,10 +1,9 @@
-"""What every report shows, as text: the main table, what did not pass, the checks, the score, what to do next."""
+"""What every report shows, as text: what did not pass, the checks, the score, what to do next."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from milabench.analysis.intervals import LEAST_LAUNCHES
@@ -20,18 +19,9 @@ from milabench.analysis.summary_model import (
 from milabench.events.attempts import with_node
 from milabench.events.reasons import REASONS
 from milabench.events.run_files import parse_stem
-from milabench.report.document import Entry, Statement, Table
-from milabench.report.labels import format_number, percent_cell, percents, replicates_text
+from milabench.report.document import Entry, Statement
+from milabench.report.labels import format_number, percents, replicates_text
 from milabench.report.rerun import is_of_commands, line_about_run, rerun_line
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One column of the main table: its heading, and the cell of a benchmark (empty where there is nothing to show)."""
-
-    heading: str
-    cell: Callable[[BenchSummary], str]
-    is_text: bool = False
 
 
 def validity_text(bench: BenchSummary) -> str:
@@ -64,27 +54,6 @@ def half_width(bench: BenchSummary) -> str:
     return "" if bench.uncertainty is None else bench.uncertainty.half_width
 
 
-COLUMNS: tuple[Column, ...] = (
-    Column(heading="bench", cell=lambda b: b.bench, is_text=True),
-    Column(heading="fail", cell=lambda b: str(not_passed(b))),
-    Column(heading="processes", cell=lambda b: str(len(b.processes))),
-    Column(heading="ngpu", cell=lambda b: str(b.ngpu)),
-    Column(heading="perf", cell=lambda b: format_number(b.perf and b.perf * in_milliseconds(b)[0])),
-    Column(heading="±", cell=half_width),
-    Column(heading="units", cell=lambda b: in_milliseconds(b)[1], is_text=True),
-    Column(heading="all instances", cell=lambda b: format_number(b.score) if _has_several(b) else ""),
-    Column(heading="std %", cell=lambda b: percent_cell(b.spread)),
-    Column(heading="within %", cell=lambda b: percent_cell(b.spread_within)),
-    Column(heading="mde %", cell=lambda b: percent_cell(b.mde)),
-    Column(heading="peak memory MiB", cell=lambda b: "" if b.memory_peak_mib is None else f"{b.memory_peak_mib:.0f}"),
-    Column(heading="first step s", cell=lambda b: "" if b.first_step_s is None else f"{b.first_step_s:.2f}"),
-    Column(heading="weight", cell=lambda b: "" if b.weight is None else f"{b.weight:g}"),
-    Column(heading="validity", cell=validity_text, is_text=True),
-    Column(heading="x reference", cell=lambda b: reference_ratio_text(b, 4)),
-    Column(heading="reference's validity", cell=lambda b: b.reference_validity, is_text=True),
-)
-
-
 def is_reference_doubtful(bench: BenchSummary) -> bool:
     """Return whether a benchmark is compared with a number of the reference whose uncertainty nobody knows."""
     return bench.ratio is not None and bench.reference_validity.partition("(")[0] not in SOUND
@@ -104,11 +73,6 @@ def in_milliseconds(bench: BenchSummary) -> tuple[float, str]:
     return (1e3, "ms") if bench.units == "s" and (bench.perf or 1.0) < 1 else (1.0, bench.units)
 
 
-def _has_several(bench: BenchSummary) -> bool:
-    """Return whether several instances ran at the same time, whose rates can be added up."""
-    return bench.instances > 1 and bench.direction == "higher"
-
-
 # By the stage of a job: when it was last heard of, for a report says what the records do.
 _NOT_ENDED = {"submitted": "has not begun", "pending": "has not begun", "running": "has not ended"}
 JOBS_TITLE = "jobs that have not done their part"
@@ -119,52 +83,10 @@ _WORDS = {str(reason): text for reason, text in REASONS.items()}
 _IN_GENERAL = {**_WORDS, "sensor-lost": "the machine was read too seldom to judge, or a sensor stopped answering"}
 _NAMED_REPEATS = 4
 
-OPTIONAL = ("all instances", "mde %", "x reference", "reference's validity")
-"""Columns that are only shown where some benchmark has something in them."""
 
-LEGEND = (
-    "fail: steps that did not pass; perf: rate of one instance (a device, a job), geometric mean over processes, in units;"
-    " all instances: what those that ran concurrently reached, in units",
-    "±: half of the 95 % interval that holds the undisturbed number; std %: over processes; within %: between the steps of a"
-    " process",
-    "mde %: the difference that two runs like this one would find in 80 of 100 cases",
-)
-SPARE = (
-    *("weight", "first step s", "peak memory MiB", "ngpu", "within %", "std %", "processes", "mde %", "fail"),
-    *("reference's validity", "all instances"),
-)
-"""Columns that a narrow terminal can do without, the least important first."""
-
-REFERENCE_LEGEND = (
-    "x reference: perf over the reference's, of all instances; > 1 means better; lower-is-better metrics are inverted;"
-    " ?: the reference's number is suspect"
-)
-
-
-def ordered(benches: Sequence[BenchSummary]) -> list[BenchSummary]:
+def ordered(benches: Iterable[BenchSummary]) -> list[BenchSummary]:
     """Return the benchmarks by name, those without any number last: the order of a run is shuffled and says nothing."""
     return sorted(benches, key=lambda bench: (bench.outcome == "skipped", bench.bench))
-
-
-def main_table(
-    benches: Sequence[BenchSummary],
-    first: Sequence[str] = (),
-    more: Sequence[Column] = (),
-) -> Table:
-    """Return a row for each benchmark; `more` columns are added, and those with these headings are the `first`."""
-    # Stable: columns that are not among the first ones stay in their order.
-    ranks = {heading: rank for rank, heading in enumerate(first)}
-    wanted = sorted((*COLUMNS, *more), key=lambda column: ranks.get(column.heading, len(ranks)))
-    return replace(table_of(wanted, benches), spare=SPARE)
-
-
-def table_of(columns: Sequence[Column], benches: Sequence[BenchSummary]) -> Table:
-    """Return a row for each benchmark with these columns."""
-    return Table(
-        headings=tuple(column.heading for column in columns),
-        is_text=tuple(column.is_text for column in columns),
-        rows=tuple(tuple(column.cell(bench) for column in columns) for bench in ordered(benches)),
-    )
 
 
 def unfinished_jobs(summary: Summary) -> list[Entry]:

@@ -9,6 +9,7 @@ from typing import Any
 from milabench.analysis.comparison_model import Comparison
 from milabench.analysis.summary_model import BenchSummary, Summary, validity_words
 from milabench.report import csv
+from milabench.report.columns import CSV_FIELDS, csv_rows
 from milabench.report.model import ordered
 from milabench.report.system_lines import system_lines
 from milabench.report.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
@@ -24,7 +25,7 @@ def render(summaries: Sequence[Summary]) -> bytes:
     names = sheet_names([summary.run or "run" for summary in summaries])
     sheets = [_sheet(name, summary) for name, summary in zip(names, summaries, strict=True)]
     (last,) = sheet_names([*names, "all numbers"])[-1:]
-    return workbook_bytes([*sheets, _numbers(Sheet(name=last), csv.FIELDS, csv.bench_rows(summaries))])
+    return workbook_bytes([*sheets, _numbers(Sheet(name=last), CSV_FIELDS, csv_rows(summaries))])
 
 
 def render_comparison(comparison: Comparison) -> bytes:

@@ -10,6 +10,7 @@ from milabench.analysis.paired_comparison import AB
 from milabench.analysis.summary_model import BenchSummary, ComputeUse, Summary
 from milabench.analysis.traces import Trace
 from milabench.report import curves, model
+from milabench.report.columns import LEGEND, PAGE_LEGEND, REFERENCE_LEGEND, interval_cell, page_table
 from milabench.report.document import words_table
 from milabench.report.html import details
 from milabench.report.html.markup import Child, Markup, badge, el, html_table, note, pairs
@@ -32,11 +33,6 @@ from milabench.report.run_tables import (
 from milabench.report.system_lines import system_lines
 
 _OPEN_UP_TO = 2  # benchmarks, whose details are open from the beginning
-# The columns that stand first; the others come after them.
-_FIRST = (
-    *("bench", "validity", "perf", "±", "units", "95 % interval", "x reference", "reference's validity"),
-    *("processes", "ngpu"),
-)
 _KINDS = {
     "valid": "good",
     "imprecise": "doubt",
@@ -178,16 +174,13 @@ def state_badge(bench: BenchSummary) -> Markup:
 def _benchmarks(summary: Summary, key: str) -> list[Child]:
     ids = _ids(summary, key)
     benches = model.ordered(summary.benchmarks)
-    # The page sorts and filters, so what a reader looks for first stands left; the text formats keep their order.
-    table, empty = model.main_table(benches, _FIRST, _MORE).without_empty()
+    table, unknown = page_table(benches)
     links = [el("a", bench.bench, href=f"#{ids[bench.bench]}") for bench in benches]
     shown = {0: links, 1: [state_badge(bench) for bench in benches]}
     table = replace(table, title="benchmarks")
     children: list[Child] = [html_table(table, shown=shown, states=[state(b) for b in benches], is_alone=True)]
-    extra = "devices %: between the means of devices; 95 % interval: holds the undisturbed perf, in units, from 3 launches on"
-    of_reference = (model.REFERENCE_LEGEND,) if summary.score.reference else ()
-    text = ". ".join((*model.LEGEND, extra, *of_reference)) + "."
-    unknown = [heading for heading in empty if heading not in model.OPTIONAL]
+    of_reference = (REFERENCE_LEGEND,) if summary.score.reference else ()
+    text = ". ".join((*LEGEND, *PAGE_LEGEND, *of_reference)) + "."
     if unknown and benches:
         text += f" Known of no benchmark here, and not shown: {', '.join(unknown)}."
     children.append(note(text))
@@ -239,16 +232,6 @@ def _curves(summary: Summary) -> list[Child]:
 def expense_content(named: Sequence[tuple[str, Summary]]) -> list[Child]:
     """Return the table of energy, cost and carbon."""
     return [html_table(table, is_alone=True) for table in expense_tables(named)]
-
-
-def _interval(bench: BenchSummary) -> str:
-    return "" if bench.interval is None else " … ".join(map(format_number, bench.interval))
-
-
-_MORE = (
-    model.Column(heading="95 % interval", cell=_interval),
-    model.Column(heading="devices %", cell=lambda bench: percent_cell(bench.spread_devices)),
-)
 
 
 def _pairs(ab: AB) -> list[Child]:
@@ -370,7 +353,7 @@ def _facts(bench: BenchSummary) -> list[tuple[Child, Child]]:
         *([("stands for", bench.about)] if bench.about else []),
         ("rate of one instance", "none" if bench.perf is None else f"{format_number(bench.perf)} {bench.units}"),
         *([] if bench.serving is None else [("best point", bench.serving.best or "none")]),
-        ("95 % interval", _interval(bench) or f"none below 3 launches (has {bench.replicates})"),
+        ("95 % interval", interval_cell(bench) or f"none below 3 launches (has {bench.replicates})"),
         ("steps", ", ".join(f"{count} {name}" for name, count in bench.counts.items() if count)),
         ("concurrent instances", bench.instances or "none"),
         ("devices", bench.ngpu or "processor"),
