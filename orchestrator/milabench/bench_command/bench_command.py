@@ -14,6 +14,7 @@ from milabench.cli.options import (
     base_option,
     collected_as,
     display_option,
+    rare_option,
     seconds_of,
     table_width,
     terminal_session,
@@ -80,7 +81,7 @@ def _of_command(*names: str, help: str, **settings: Any) -> Callable[[Verb], Ver
     "--timeout", "timeout_s", callback=seconds_of, metavar="DURATION", help="Time limit of a repeat (90s, 30m)."
 )
 @_of_command("--shell", is_flag=True, help="Run each command by /bin/sh, as a single line.")
-@click.option("--no-gate", is_flag=True, help="Exit with 0 also where a comparison is SLOWER.")
+@rare_option("--no-gate", is_flag=True, help="Exit with 0 also where a comparison is SLOWER.")
 @base_option
 @wait_option
 @display_option

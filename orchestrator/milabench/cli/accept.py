@@ -13,7 +13,14 @@ import click
 
 from milabench import seams
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, file_option, is_on_command_line, removed_option, run_argument
+from milabench.cli.options import (
+    base_option,
+    file_option,
+    is_on_command_line,
+    rare_option,
+    removed_option,
+    run_argument,
+)
 from milabench.errors import DONE, VERDICT_CODES, UsageError
 from milabench.report.registry import FORMATS
 
@@ -52,7 +59,7 @@ def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
 @click.option(
     "--reference", metavar="RUN|FILE", help="Reference of `x reference`: a run, its JSON report or its bundle."
 )
-@click.option("--across", is_flag=True, help="Decide also on benchmarks whose arguments are not the reference's.")
+@rare_option("--across", is_flag=True, help="Decide also on benchmarks whose arguments are not the reference's.")
 @click.option(
     "--recheck",
     callback=_share,
@@ -75,7 +82,7 @@ def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     is_flag=True,
     help="Instead of a verdict: the repeats, nodes and hours that the criteria need, from the spread of RUN or --reference.",
 )
-@click.option(
+@rare_option(
     "--power",
     callback=_share,
     metavar="SHARE",
@@ -86,26 +93,26 @@ def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     is_flag=True,
     help="Decide after each repeat of a growing run: accepted, rejected, or how many more repeats are needed.",
 )
-@click.option(
+@rare_option(
     "--alpha",
     callback=_share,
     metavar="SHARE",
     help="With --sequential: how often a good system may be rejected. Default: 0.05.",
 )
-@click.option(
+@rare_option(
     "--beta",
     callback=_share,
     metavar="SHARE",
     help="With --sequential: how often a bad system may be accepted. Default: 0.1.",
 )
 @removed_option("--boundary", "--sequential shares out its error rates after Lan and DeMets")
-@click.option(
+@rare_option(
     "--cap",
     type=click.IntRange(1),
     metavar="N",
     help="With --sequential: maximum number of repeats, chosen before the first. Default: as planned.",
 )
-@click.option(
+@rare_option(
     "--bad-failure-rate",
     callback=_share,
     metavar="SHARE",

@@ -13,6 +13,7 @@ from milabench.cli.options import (
     base_option,
     collected_as,
     file_option,
+    rare_option,
     runs_argument,
     table_width,
     terminal_session,
@@ -71,22 +72,24 @@ margin_option = click.option(
 @functools.partial(format_options, has_workbook=True)
 @click.option("--why", is_flag=True, help="List the differences between the systems, the likeliest causes first.")
 @margin_option
-@click.option(
+@rare_option(
     "--per",
     type=click.Choice(["system", "instance"]),
     default="system",
     show_default=True,
     help="Compare all instances together, or a single instance (a device, a job).",
 )
-@click.option("--across", is_flag=True, help="Compare also benchmarks whose arguments differ.")
+@rare_option("--across", is_flag=True, help="Compare also benchmarks whose arguments differ.")
 @file_option(
     "--weights",
+    rare=True,
     metavar="NAME|FILE",
     help="Weights instead of the suites': a profile (training, inference, science, machine), or a file by benchmark, with"
     " declared work (YAML).",
 )
 @file_option(
     "--costs",
+    rare=True,
     metavar="FILE",
     help="Price, years, power_W, pue, electricity, currency, for all or by system (YAML), instead of the system files'.",
 )

@@ -15,29 +15,10 @@ import click
 from milabench.cli.front_page import OPTIONS
 
 MOST_SHOWN = 12  # options of a verb that `--help` shows whole
-# Options that few people need, of every verb or of one; `--help` of a verb with many options leaves them to `--help-all`.
-RARE = frozenset(
-    (
-        # which suite, on what
-        *("--max-benchmarks", "--arch", "--exclude", "--use-current-env", "--lock", "--display"),
-        *("--engine", "--slurm-arg", "--submit", "--max-jobs", "--array", "--distribute"),
-        *("--accept-new-host-keys", "--ignore-node-checks", "--ask-nodes"),
-        # how a run is made
-        *("--precision", "--budget", "--ab", "--seed", "--wait", "--max-retries", "--maxfail", "--sizer-save"),
-        *("--validations", "--no-prepare", "run --json", "--no-gate"),
-        # other commands
-        *("--frozen", "--weights", "--costs", "--score", "--from-db", "--db", "--per", "--across", "--run"),
-        *("--kvstore", "--dtype", "--epochs", "--data-set", "--metrics-policy", "--framework", "--metrics-suffix"),
-        *("--shuffle", "--clock", "--threads", "--calls", "--seconds"),
-        *(
-            "accept --alpha",
-            "accept --beta",
-            "accept --cap",
-            "accept --power",
-            "--bad-failure-rate",
-        ),
-    )
-)
+
+
+class RareOption(click.Option):
+    """An option that few people need: `--help` of a verb with many options leaves it to `--help-all`."""
 
 
 def with_variables(command: click.Command) -> click.Command:
@@ -78,7 +59,7 @@ def common_options(command: click.Command) -> list[click.Option]:
     own = [option for option in options if not option.is_eager]
     if len(own) <= MOST_SHOWN:
         return options
-    return [option for option in options if not {long_name(option), f"{command.name} {long_name(option)}"} & RARE]
+    return [option for option in options if not isinstance(option, RareOption)]
 
 
 def _with_subcommands(command: click.Command) -> Iterable[click.Command]:

@@ -14,6 +14,7 @@ from milabench.cli.options import (
     display_option,
     file_option,
     is_on_command_line,
+    rare_option,
     suite_options,
     terminal_session,
 )
@@ -25,7 +26,7 @@ from milabench.workflow.options import InstallSettings, SuiteOptions
 @file_option("--from", "capsule", help="Install the suite of this capsule, without a network.")
 @click.option("--force", is_flag=True, help="Recreate existing environments.")
 @click.option("--update", is_flag=True, help="Recreate unpinned environments with the newest packages.")
-@click.option("--frozen", is_flag=True, help="Install from locks whose requirements have changed since.")
+@rare_option("--frozen", is_flag=True, help="Install from locks whose requirements have changed since.")
 @click.option("--ignore-space", is_flag=True, help="Begin although the disk seems too small.")
 @click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="Installations at a time.")
 @display_option

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option, current_env_option, terminal_session
+from milabench.cli.options import base_option, current_env_option, rare_option, terminal_session
 from milabench.devices.registry import ARCHS
 from milabench.workflow.options import SuiteOptions
 
@@ -15,7 +15,7 @@ from milabench.workflow.options import SuiteOptions
 @click.option("--suite", type=click.Path(path_type=Path), help="Suite file. Default: config/ops.yaml.")
 @click.option("--bench", default="ops", show_default=True, metavar="NAME", help="The benchmark in it.")
 @base_option
-@click.option("--arch", type=click.Choice(list(ARCHS)), envvar="MILABENCH_GPU_ARCH", help="Default: detected.")
+@rare_option("--arch", type=click.Choice(list(ARCHS)), envvar="MILABENCH_GPU_ARCH", help="Default: detected.")
 @current_env_option
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
 def command(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from milabench import seams
+from milabench.cli.help import RareOption
 from milabench.cli.progress_line import ProgressLine
 from milabench.errors import UsageError
 from milabench.shown import is_lock
@@ -93,18 +94,19 @@ def slurm_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
     return [f"{key}=" for key in SLURM.keys if key.startswith(incomplete)]
 
 
+rare_option = functools.partial(click.option, cls=RareOption)
 # Each can be given as a variable too, MILABENCH_<OPTION>, which `help.with_variables` adds.
 base_option = click.option(
     "--base", type=click.Path(path_type=Path), help="Folder for environments, data and runs. Default: ./results."
 )
-db_option = click.option(
+db_option = rare_option(
     "--db", "location", metavar="PATH|postgresql://...", help="The results store. Default: history.sqlite in the base."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 wide_option = click.option(
     "--wide", is_flag=True, help="Show every column, also where the table is wider than the terminal."
 )
-wait_option = click.option(
+wait_option = rare_option(
     "--wait", is_flag=True, help="Wait while another run measures on these devices, instead of failing."
 )
 RUN = "a run directory, the name of a run below the base, latest, or latest~1 for the one before"
@@ -120,7 +122,7 @@ def run_argument(function: Verb) -> Verb:
             raise click.UsageError(_BOTH_WAYS)
         return function(run=run_option if run is None else run, **values)
 
-    option = click.option("--run", "run_option", metavar="RUN", shell_complete=run_names, help=f"The run: {RUN}.")
+    option = rare_option("--run", "run_option", metavar="RUN", shell_complete=run_names, help=f"The run: {RUN}.")
     return click.argument("run", required=False, shell_complete=run_names)(option(named))
 
 
@@ -136,7 +138,7 @@ def runs_argument(*, required: bool = False) -> Decorator:
                 raise click.UsageError(f"missing argument RUNS: {RUN}")
             return function(runs=runs or run_options, **values)
 
-        option = click.option(
+        option = rare_option(
             "--run",
             "run_options",
             multiple=True,
@@ -150,17 +152,24 @@ def runs_argument(*, required: bool = False) -> Decorator:
     return decorated
 
 
-current_env_option = click.option(
+current_env_option = rare_option(
     "--use-current-env",
     is_flag=True,
     help="Use the active interpreter for every benchmark, and install nothing.",
 )
 
 
-def file_option(*names: str, help: str, required: bool = False, metavar: str | None = None) -> Callable[[F], F]:  # noqa: A002
+def file_option(
+    *names: str,
+    help: str,  # noqa: A002
+    required: bool = False,
+    metavar: str | None = None,
+    rare: bool = False,
+) -> Callable[[F], F]:
     """Return the option for one file, read or written."""
     kind = click.Path(path_type=Path, dir_okay=False)
-    return click.option(*names, type=kind, required=required, metavar=metavar, help=help)
+    cls = RareOption if rare else click.Option
+    return click.option(*names, cls=cls, type=kind, required=required, metavar=metavar, help=help)
 
 
 _LAST_USED = "the last used in the base, else config/standard.yaml"
@@ -202,7 +211,7 @@ _SUITE = (
     click.option(
         "-s", "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replace a value of the suite."
     ),
-    click.option(
+    rare_option(
         "--max-benchmarks",
         type=click.IntRange(1),
         metavar="N",
@@ -229,9 +238,10 @@ def _one_expression(ctx: click.Context, param: click.Parameter, values: tuple[st
     return ",".join(values) if values else None
 
 
-def _selection(option: str, what: str) -> Decorator:
+def _selection(option: str, what: str, *, rare: bool = False) -> Decorator:
     return click.option(
         option,
+        cls=RareOption if rare else click.Option,
         type=_Expression(),
         multiple=True,
         callback=_one_expression,
@@ -243,7 +253,7 @@ def _selection(option: str, what: str) -> Decorator:
 
 _SELECTION = (
     _selection("--select", "Names, globs, groups or tags, joined by commas or and/or/not. Repeatable."),
-    _selection("--exclude", "Benchmarks to leave out, in the same language."),
+    _selection("--exclude", "Benchmarks to leave out, in the same language.", rare=True),
 )
 
 
@@ -256,24 +266,25 @@ def is_on_command_line(name: str) -> bool:
 
 _LOCK = file_option(
     "--lock",
+    rare=True,
     help="Make the environment from this lock instead of the lock in the benchmarks' folder. For a single environment.",
 )
-_ACCEPT = click.option(
+_ACCEPT = rare_option(
     "--accept-new-host-keys",
     is_flag=True,
     help="Record the keys of nodes that no known_hosts file names. A changed key is still refused.",
 )
-_IGNORE = click.option(
+_IGNORE = rare_option(
     "--ignore-node-checks", is_flag=True, help="Run although `milabench nodes check` reports problems."
 )
-_ASK = click.option("--ask-nodes", is_flag=True, help="Query the other nodes. Default: believe the system file.")
+_ASK = rare_option("--ask-nodes", is_flag=True, help="Query the other nodes. Default: believe the system file.")
 _ENGINE = (
-    click.option(
+    rare_option(
         "--engine",
         type=click.Choice(["local", *seams.SCHEDULERS]),
         help="Where steps run. Default: the system file's engine, else Slurm within an allocation, else this machine.",
     ),
-    click.option(
+    rare_option(
         "--slurm-arg",
         "slurm_args",
         multiple=True,
@@ -339,7 +350,7 @@ def suite_options(
     from milabench.devices.registry import ARCHS
     from milabench.workflow.options import SuiteOptions
 
-    arch = click.option(
+    arch = rare_option(
         "--arch",
         type=click.Choice(list(ARCHS)),
         envvar="MILABENCH_GPU_ARCH",
@@ -386,7 +397,7 @@ def _last_chosen(function: Verb) -> Verb:
     return with_default
 
 
-display_option = click.option(
+display_option = rare_option(
     "--display",
     type=click.Choice(["auto", "live", "plain", "none"]),
     default="auto",
@@ -425,21 +436,21 @@ def plan_options(function: Verb) -> Verb:
         click.option(
             "--profile", type=click.Choice(list(PROFILES)), help="How long to measure. Default: from the suite."
         ),
-        click.option(
+        rare_option(
             "--precision",
             callback=fraction_of,
             metavar="PERCENT",
             help="Run further replicates of each benchmark until its uncertainty is within this: ten at most, or as --budget "
             "allows. Default: from the suite, else 5% with the profile default, 2% with rigorous.",
         ),
-        click.option(
+        rare_option(
             "--budget",
             "budget_s",
             callback=seconds_of,
             metavar="DURATION",
             help="Run only as many repeats as fit in this time (90s, 30m, 4h), and report the omitted repeats.",
         ),
-        click.option(
+        rare_option(
             "--ab",
             nargs=2,
             type=click.Path(path_type=Path, dir_okay=False),
@@ -451,14 +462,14 @@ def plan_options(function: Verb) -> Verb:
 
 
 _JOBS = (
-    click.option(
+    rare_option(
         "--submit", is_flag=True, help="Make the run by jobs of Slurm, which need no milabench that waits for them."
     ),
-    click.option(
+    rare_option(
         "--max-jobs", type=click.IntRange(1), metavar="N", help="With --submit: let at most N jobs be active at a time."
     ),
-    click.option("--array", is_flag=True, help="With --submit: make each repeat a task of a job array."),
-    click.option(
+    rare_option("--array", is_flag=True, help="With --submit: make each repeat a task of a job array."),
+    rare_option(
         "--distribute", is_flag=True, help="Run each benchmark once on every node, as one job each. Implies --submit."
     ),
 )
@@ -492,7 +503,7 @@ def job_options(function: Verb) -> Verb:
     return verb
 
 
-validations_option = click.option(
+validations_option = rare_option(
     "--validations",
     metavar="all|none|NAME,...",
     help="Checks of the measurements. Default: all, or for a recorded run the checks of its own command.",
@@ -501,14 +512,14 @@ validations_option = click.option(
 
 _RETRY = (
     wait_option,
-    click.option(
+    rare_option(
         "--max-retries",
         type=click.IntRange(0),
         default=0,
         show_default=True,
         help="Immediate retries of a failed step. Every attempt is kept.",
     ),
-    click.option(
+    rare_option(
         "--maxfail", "max_failures", type=click.IntRange(1), metavar="N", help="Start no more steps after N failures."
     ),
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from milabench.cli.options import job_options, json_option, plan_options, suite_options, terminal_session
+from milabench.cli.options import job_options, json_option, plan_options, rare_option, suite_options, terminal_session
 from milabench.errors import ConfigError, UsageError
 from milabench.workflow.files import read_file
 from milabench.workflow.options import Extent, Session, Submission, SuiteOptions
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 @plan_options
 @job_options
 @click.option("--run-name", default="run", help="Name of the run.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the order in which benchmarks run.")
-@click.option("--frozen", is_flag=True, help="With install: accept locks whose requirements have changed since.")
+@rare_option("--seed", type=int, default=0, show_default=True, help="Seed of the order in which benchmarks run.")
+@rare_option("--frozen", is_flag=True, help="With install: accept locks whose requirements have changed since.")
 @click.option("--full", is_flag=True, help="Show the folder and the variables of each step too.")
 @json_option
 @click.option(

@@ -10,6 +10,7 @@ import click
 from milabench import seams
 from milabench.cli import options
 from milabench.cli.formats import Destination, format_options
+from milabench.cli.options import rare_option
 from milabench.errors import UsageError
 from milabench.workflow.options import ReportRequest
 
@@ -27,10 +28,11 @@ from milabench.workflow.options import ReportRequest
 )
 @options.file_option(
     "--weights",
+    rare=True,
     metavar="NAME|FILE",
     help="Weights instead of the suite's: a profile (training, inference, science, machine), or a file by benchmark (YAML).",
 )
-@click.option(
+@rare_option(
     "--score",
     type=click.Choice(["index", "compat"]),
     default="index",
@@ -44,7 +46,7 @@ from milabench.workflow.options import ReportRequest
 )
 @options.validations_option
 @options.wide_option
-@click.option(
+@rare_option(
     "--from-db",
     is_flag=True,
     help="Report from the results store instead of records (docs/reference/results-store.md).",

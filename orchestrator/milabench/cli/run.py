@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @shared.suite_options(environment=True, nodes="executes")
 @shared.plan_options
 @click.option("--run-name", default="run", help="Name of the run; the time is appended.")
-@click.option("--seed", type=int, help="Seed of the order in which benchmarks run. Default: the time.")
+@shared.rare_option("--seed", type=int, help="Seed of the order in which benchmarks run. Default: the time.")
 @click.option(
     "--failed",
     is_flag=False,
@@ -31,17 +31,18 @@ if TYPE_CHECKING:
 @shared.job_options
 @shared.retry_options
 @shared.validations_option
-@click.option(
+@shared.rare_option(
     "--no-prepare",
     is_flag=True,
     help="Refuse to run unprepared benchmarks. Default: prepare them first, at most 60 s each.",
 )
-@click.option("--no-gate", is_flag=True, help="Exit with 0 also where a comparison is SLOWER.")
+@shared.rare_option("--no-gate", is_flag=True, help="Exit with 0 also where a comparison is SLOWER.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, as `milabench plan run` does.")
-@click.option("--json", "as_json", is_flag=True, help="With --dry-run: print JSON instead of text.")
+@shared.rare_option("--json", "as_json", is_flag=True, help="With --dry-run: print JSON instead of text.")
 @shared.file_option(
     "--sizer-save",
     "save_sizes",
+    rare=True,
     help="Add the batch sizes of the run, with their memory and rate, to this file of observations.",
 )
 @shared.detach_option

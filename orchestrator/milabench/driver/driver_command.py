@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option, collected_as, display_option, seconds_of, terminal_session, wait_option
+from milabench.cli.options import (
+    base_option,
+    collected_as,
+    display_option,
+    rare_option,
+    seconds_of,
+    terminal_session,
+    wait_option,
+)
 from milabench.driver.task_driver import CONFIG, RESULT, TaskOptions, run_task
 from milabench.errors import DONE
 
@@ -14,16 +22,16 @@ from milabench.errors import DONE
 @click.command("driver")
 @click.option("--task-name", metavar="T", help="Section of the file, and prefix of the metrics' names.")
 @click.option("--num-gpus", type=click.IntRange(0), metavar="N", help="Accelerators. Default: from the section.")
-@click.option("--framework", metavar="F", help="Prefix before the task in the metrics' names.")
-@click.option("--metrics-suffix", metavar="S", help="Suffix of the metrics' names.")
-@click.option("--epochs", type=click.IntRange(1), help="Replaces --epochs of the command.")
-@click.option("--kvstore", help="Replaces --kvstore of the command.")
-@click.option("--dtype", help="Replaces --dtype of the command.")
-@click.option("--metrics-policy", metavar="SECTION", help="Take the metrics of this section, for --command-to-execute.")
+@rare_option("--framework", metavar="F", help="Prefix before the task in the metrics' names.")
+@rare_option("--metrics-suffix", metavar="S", help="Suffix of the metrics' names.")
+@rare_option("--epochs", type=click.IntRange(1), help="Replaces --epochs of the command.")
+@rare_option("--kvstore", help="Replaces --kvstore of the command.")
+@rare_option("--dtype", help="Replaces --dtype of the command.")
+@rare_option("--metrics-policy", metavar="SECTION", help="Take the metrics of this section, for --command-to-execute.")
 @click.option(
     "--command-to-execute", "command_line", metavar="CMD", help="A shell command line, instead of the section's."
 )
-@click.option("--data-set", metavar="NAME", help="Accepted, with a warning: nothing is downloaded here.")
+@rare_option("--data-set", metavar="NAME", help="Accepted, with a warning: nothing is downloaded here.")
 @click.option(
     "--config",
     "--metrics-template",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, collected_as, runs_argument, table_width, wide_option
+from milabench.cli.options import base_option, collected_as, rare_option, runs_argument, table_width, wide_option
 from milabench.errors import DONE
 from milabench.workflow.options import ProjectRequest
 
@@ -50,7 +50,7 @@ def counts_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     help="Project up to this count, and say who answers for it: '1024: simulated by the vendor'. Default: 8 times the largest "
     "measured one.",
 )
-@click.option(
+@rare_option(
     "--across", is_flag=True, help="Take also counts whose arguments differ, as those of a fixed total size do."
 )
 @format_options

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from milabench.cli import options
+from milabench.cli.options import rare_option
 from milabench.errors import DONE, STEPS_FAILED
 from milabench.workflow.options import AuditRequest
 
@@ -21,13 +22,13 @@ from milabench.workflow.options import AuditRequest
 @click.option("--batch", metavar="N,...", help="Items per call. Default: 1,8.")
 @click.option("--warmup", metavar="N,...", help="Calls before the timed calls. Default: 0,50.")
 @click.option("--sync", metavar="WORD,...", help="When the host waits for the device: none, each, end. Default: all.")
-@click.option("--clock", metavar="WORD,...", help="wall, event. Both are recorded. Default: both.")
+@rare_option("--clock", metavar="WORD,...", help="wall, event. Both are recorded. Default: both.")
 @click.option("--processes", type=click.IntRange(1), help="Fresh processes for each combination. Default: 5.")
 @click.option("--shuffle/--no-shuffle", default=True, help="Random order within each block of processes.")
-@click.option("--seed", type=int, help="Seed of that order. Default: 1.")
-@click.option("--calls", type=click.IntRange(1), help="Timed calls per process, at most. Default: 1000.")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Time for them. Default: 1.")
-@click.option("--threads", type=click.IntRange(1), help="Threads of the framework on the host. Default: its own.")
+@rare_option("--seed", type=int, help="Seed of that order. Default: 1.")
+@rare_option("--calls", type=click.IntRange(1), help="Timed calls per process, at most. Default: 1000.")
+@rare_option("--seconds", type=click.FloatRange(0, min_open=True), help="Time for them. Default: 1.")
+@rare_option("--threads", type=click.IntRange(1), help="Threads of the framework on the host. Default: its own.")
 @click.option("--from", "from_run", metavar="RUN", help="Show the results of this run instead of measuring.")
 @options.base_option
 @options.current_env_option

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from milabench import cli
 from milabench.cli import front_page
 from milabench.cli.front_page import COMMANDS, GROUPS, REMOVED
-from milabench.cli.help import MOST_SHOWN, RARE, common_options, long_name
+from milabench.cli.help import MOST_SHOWN, common_options, long_name
 from milabench.cli.verbs import verbs
 
 OPTION = re.compile(r"^  (?:-\w, )?(--[a-z-]+)", re.M)
@@ -104,14 +104,6 @@ def test_help_leaves_the_options_as_they_are() -> None:
     before = shown("run", "--help-all")
     shown("run", "--help")
     assert shown("run", "--help-all") == before
-
-
-def test_every_rare_option_is_one_of_a_verb() -> None:
-    known = set()
-    for name, command in every():
-        known |= {each for option in command.params if isinstance(option, click.Option) for each in option.opts}
-        known |= {f"{name} {each}" for option in command.params for each in option.opts}
-    assert RARE - known == set()
 
 
 def test_no_verb_shows_more_than_fits_a_screen() -> None:
