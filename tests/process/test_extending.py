@@ -77,6 +77,12 @@ echo:
   {install_group: e, plan: {method: njobs, n: 1}, command: [echo, "speed: 5"], metrics: {speed: {pattern: "speed: (.*)"}}}
 """
 
+MEASURED = """
+echo:
+  {install_group: e, plan: {method: njobs, n: 1}, command: [echo, "rate 5"],
+   metrics: {rate: {pattern: "rate (.*)", direction: higher}}}
+"""
+
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Copy:
@@ -117,7 +123,7 @@ class GreetingCheck(Check):
     name = "greeting"
     doc = "the command line"
     severities = ("warn",)
-    reason = "validation"
+    doubt = "validation"
     words = ()
 
     def observe(self, event: StepEvent) -> None:
@@ -191,6 +197,32 @@ def test_a_column_of_the_report_is_one_declaration(copy: Copy, run: Callable[...
     [row] = csv.DictReader(copy.milabench(*report, "--format", "csv").splitlines())
     assert row["launched"] == "2"
     assert copy.touched == {"report/columns.py"}
+
+
+def test_a_reason_of_validity_is_a_declaration_and_the_code_that_raises_it(
+    copy: Copy, run: Callable[..., Path]
+) -> None:
+    copy.insert(
+        "events/doubts.py",
+        "        return member",
+        """
+    LONELY = (
+        "lonely",
+        "it was measured once only",
+        "measure it twice",
+    )""",
+    )
+    copy.insert(
+        "analysis/bench_summary.py",
+        "        Doubt.MIXED: conditions.is_mixed,",
+        "        Doubt.LONELY: len(processes) == 1,",
+    )
+    path = run(MEASURED, "--repeat", "1")
+    [bench] = json.loads(copy.milabench("report", str(path), "--json"))["benchmarks"]
+    assert (bench["validity"], "lonely" in bench["reasons"]) == ("suspect", True)
+    assert "it was measured once only" in copy.milabench("report", str(path))
+    assert "| `lonely` | it was measured once only | measure it twice |" in copy.python("-c", PRINT_CHECKS).stdout
+    assert copy.touched == {"events/doubts.py", "analysis/bench_summary.py"}
 
 
 def test_an_importer_is_a_module_and_an_entry_in_the_registry(copy: Copy) -> None:

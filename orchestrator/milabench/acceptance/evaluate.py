@@ -420,13 +420,13 @@ class BenchEvaluation:
 
     def _trusted(self, bench: BenchSummary, check: CriterionResult, whose: str = "") -> CriterionResult:
         """Return the check, undecided when its number is in doubt for a reason that the criteria do not allow."""
-        reasons = [reason for reason in bench.reasons if reason not in self.criteria.allow]
-        if check.verdict == "INCONCLUSIVE" or (bench.validity != "invalid" and not reasons):
+        doubts = [doubt for doubt in bench.doubts if doubt not in self.criteria.allow]
+        if check.verdict == "INCONCLUSIVE" or (bench.validity != "invalid" and not doubts):
             return check
-        why = ", ".join(reasons) or "no reason told"
-        doubt = f"{whose or 'its '}number is {bench.validity} ({why})"
+        why = ", ".join(doubts) or "no reason told"
+        whole = f"{whose or 'its '}number is {bench.validity} ({why})"
         return replace(
-            check, verdict="INCONCLUSIVE", missing=f"a number without doubt: {doubt}; `allow` accepts reasons"
+            check, verdict="INCONCLUSIVE", missing=f"a number without doubt: {whole}; `allow` accepts reasons"
         )
 
 

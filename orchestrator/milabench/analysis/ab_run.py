@@ -10,6 +10,7 @@ from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.paired_comparison import AB, Pair, paired_ratio, paired_verdicts
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.summary_model import BenchSummary
+from milabench.events.doubts import Doubt
 from milabench.events.values import as_mapping, mappings_in
 
 
@@ -57,7 +58,7 @@ def _pair(name: str, sides: Mapping[str, Any], bench_of: Mapping[str, BenchSumma
     why = "" if result is not None else "no pair has a number on both sides"
     if result is not None and a.direction == "none":
         result, why = replace(result, verdict="INCONCLUSIVE"), "neither more nor less of it is better"
-    return replace(pair, result=result, why=why, units=a.units, reasons=tuple(sorted({*a.reasons, *b.reasons})))
+    return replace(pair, result=result, why=why, units=a.units, doubts=tuple(sorted({*a.doubts, *b.doubts})))
 
 
 def _nodes_of_launches(manifest: Mapping[str, Any]) -> Mapping[tuple[str, int], frozenset[str]]:
@@ -73,12 +74,12 @@ def _nodes_of_launches(manifest: Mapping[str, Any]) -> Mapping[tuple[str, int], 
 def _on_its_nodes(
     pair: Pair, bench_of: Mapping[str, BenchSummary], nodes: Mapping[tuple[str, int], frozenset[str]]
 ) -> Pair:
-    """Return the pair, with a reason for doubt where one side of a launch had other nodes than the other."""
+    """Return the pair, in doubt where one side of a launch had other nodes than the other."""
     a, b = bench_of.get(pair.a), bench_of.get(pair.b)
     both = launches(a).keys() & launches(b).keys() if a is not None and b is not None else ()
     if all(nodes.get((pair.a, repeat)) == nodes.get((pair.b, repeat)) for repeat in both):
         return pair
-    return replace(pair, reasons=tuple(sorted({*pair.reasons, "nodes-differ"})))
+    return replace(pair, doubts=tuple(sorted({*pair.doubts, Doubt.NODES_DIFFER})))
 
 
 def launches(bench: BenchSummary) -> dict[int, float]:

@@ -37,8 +37,8 @@ from milabench.analysis.summary_model import (
 from milabench.analysis.throughput import LEAST_OVERLAP, Throughput
 from milabench.analysis.uncertainty import CONFIDENCE, Component, MeasuredLaunch, Uncertainty, uncertainty_of
 from milabench.analysis.windows import Window
+from milabench.events.doubts import INVALID, Doubt
 from milabench.events.model import OutcomeName
-from milabench.events.reasons import INVALIDATING, Reason
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
 
 # A benchmark has the worst outcome of its steps.
@@ -259,58 +259,68 @@ def _grouped(processes: Iterable[ReplicateResult], key: Callable[[ReplicateResul
 
 
 def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
-    """Return the summary with its score, and why its number is suspect in the words of `events.reasons` and of the checks."""
+    """Return the summary with its score, and why its number is suspect."""
     processes, perf, overlapped = summary.processes, summary.perf, summary.overlap
     passed = [result for result in results if result.outcome == "passed"]
-    launches = _launches_of_reasons(passed, processes)
-    reasons: set[str] = {reason for result in passed for reason in result.reasons}
-    reasons |= {doubt for process in processes for doubt in process.throughput.doubts}
-    if len({cases_of(summary.metrics, p.steps) for p in processes if p.throughput.basis == "metric"}) > 1:
-        reasons |= {"cases-differ"}
-    if _are_on_different_nodes(results, processes):
-        reasons |= {"nodes-differ"}
-    reasons |= _doubts_of_curve(summary.serving) | _wrong(results)
+    launches = _launches_of_doubts(passed, processes)
+    doubts = _doubts(summary, results)
     if perf is None:
-        mixed = {"mixed"} if processes else set()
+        mixed = {Doubt.MIXED} if processes else set()
         # Numbers in different units have no mean; nothing below can be said of no number.
-        return replace(summary, validity="invalid" if mixed else None, reasons=tuple(sorted(reasons | mixed)))
-    reasons |= {reason for result in passed for reason in result.check_reasons}
-    of_the_run: Mapping[Reason, bool] = {
-        "overlap": overlapped is not None and overlapped < LEAST_OVERLAP,
-        "mixed": conditions.is_mixed,
-        "short": conditions.is_short,
+        return replace(summary, validity="invalid" if mixed else None, doubts=tuple(sorted(doubts | mixed)))
+    doubts |= {doubt for result in passed for doubt in result.check_doubts}
+    of_the_run = {
+        Doubt.OVERLAP: overlapped is not None and overlapped < LEAST_OVERLAP,
+        Doubt.MIXED: conditions.is_mixed,
+        Doubt.SHORT: conditions.is_short,
     }
-    reasons |= {reason for reason, holds in of_the_run.items() if holds}
+    doubts |= {doubt for doubt, holds in of_the_run.items() if holds}
     score = None
     if summary.outcome == "passed" and summary.direction != "none":
         # Inverted for a lower-is-better metric, so that more is better in every score.
         score = perf * summary.instances if summary.direction == "higher" else summary.instances / perf
     known = summary.uncertainty
     uncertainty = None if known is None else replace(known, asked=conditions.precision)
-    validity = _validity(reasons, uncertainty)
+    validity = _validity(doubts, uncertainty)
     return replace(
         summary,
         score=score,
         uncertainty=uncertainty,
         validity=validity,
-        reasons=tuple(sorted(reasons)),
-        reason_repeats=launches,
+        doubts=tuple(sorted(doubts)),
+        doubt_repeats=launches,
     )
 
 
-def _launches_of_reasons(
+def _doubts(summary: BenchSummary, results: Sequence[StepResult]) -> set[str]:
+    """Return the doubts about how a benchmark was measured, whether it has a number or not."""
+    processes = summary.processes
+    doubts = {doubt for result in results if result.outcome == "passed" for doubt in result.doubts}
+    doubts |= {doubt for process in processes for doubt in process.throughput.doubts}
+    if len({cases_of(summary.metrics, p.steps) for p in processes if p.throughput.basis == "metric"}) > 1:
+        doubts.add(Doubt.CASES_DIFFER)
+    if _are_on_different_nodes(results, processes):
+        doubts.add(Doubt.NODES_DIFFER)
+    if summary.serving is not None and summary.serving.has_few_requests:
+        doubts.add(Doubt.FEW_REQUESTS)
+    if any(result.why == "wrong" for result in results):
+        doubts.add(Doubt.WRONG)
+    return doubts
+
+
+def _launches_of_doubts(
     results: Iterable[StepResult], processes: Sequence[ReplicateResult]
 ) -> Mapping[str, tuple[int, ...]]:
-    """Return the launches that a reason is about, where it is not about all of them."""
+    """Return the launches that a doubt is about, where it is not about all of them."""
     launches: dict[str, set[int]] = {}
     for result in results:
-        for reason in (*result.reasons, *result.check_reasons):
-            launches.setdefault(reason, set()).add(result.step.repeat)
+        for doubt in (*result.doubts, *result.check_doubts):
+            launches.setdefault(doubt, set()).add(result.step.repeat)
     for process in processes:
-        for reason in process.throughput.doubts:
-            launches.setdefault(reason, set()).add(process.repeat)
+        for doubt in process.throughput.doubts:
+            launches.setdefault(doubt, set()).add(process.repeat)
     every = {process.repeat for process in processes}
-    return {reason: tuple(sorted(repeats)) for reason, repeats in sorted(launches.items()) if every - repeats}
+    return {doubt: tuple(sorted(repeats)) for doubt, repeats in sorted(launches.items()) if every - repeats}
 
 
 def _judged_by_answers(results: Sequence[StepResult]) -> Sequence[StepResult]:
@@ -321,18 +331,10 @@ def _judged_by_answers(results: Sequence[StepResult]) -> Sequence[StepResult]:
     return judged
 
 
-def _wrong(results: Iterable[StepResult]) -> set[Reason]:
-    return {"wrong"} if any(result.why == "wrong" for result in results) else set()
-
-
-def _doubts_of_curve(curve: ServingCurve | None) -> set[Reason]:
-    return {"few-requests"} if curve is not None and curve.has_few_requests else set()
-
-
-def _validity(reasons: Set[str], uncertainty: Uncertainty | None) -> Validity:
+def _validity(doubts: Set[str], uncertainty: Uncertainty | None) -> Validity:
     """Return `imprecise` only where nothing worse is known: of a suspect number nobody knows the uncertainty."""
-    if reasons:
-        return "suspect" if INVALIDATING.isdisjoint(reasons) else "invalid"
+    if doubts:
+        return "suspect" if INVALID.isdisjoint(doubts) else "invalid"
     return "valid" if uncertainty is None or uncertainty.is_enough else "imprecise"
 
 
@@ -379,7 +381,9 @@ def job_throughput(members: Sequence[Measurement]) -> Throughput | None:
     # A doubt of one step is a doubt of the job, however fast that step was.
     doubts = [doubt for throughput in throughputs for doubt in throughput.doubts]
     doubts += (
-        ["mixed"] if len({(throughput.units, throughput.basis == "metric") for throughput in throughputs}) > 1 else []
+        [Doubt.MIXED]
+        if len({(throughput.units, throughput.basis == "metric") for throughput in throughputs}) > 1
+        else []
     )
     known = tuple(dict.fromkeys(doubts))
     totals = [total for throughput in throughputs for total in throughput.totals]
@@ -469,7 +473,7 @@ def _metric_json(step: str, metric: Metric) -> dict[str, Any]:
         "part": metric.part,
         "params": dict(metric.params),
         "main": metric.is_main,
-        "reasons": list(metric.reasons),
+        "reasons": list(metric.doubts),
     }
     encoded |= {key: value for key, value in optional.items() if value}
     if metric.rank is not None:

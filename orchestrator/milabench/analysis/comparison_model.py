@@ -110,7 +110,7 @@ class System:
     def suspects(self) -> tuple[tuple[str, Validity | None, tuple[str, ...]], ...]:
         """The numbers that are shown with a mark: benchmark, validity, reasons."""
         return tuple(
-            (run + b.bench, b.validity, b.reasons) for run, b in self.benches if b.validity in ("suspect", "invalid")
+            (run + b.bench, b.validity, b.doubts) for run, b in self.benches if b.validity in ("suspect", "invalid")
         )
 
 
@@ -146,7 +146,7 @@ class SystemResult:
     by_device: tuple[float, ...] = ()
     joules_per_item: float | None = None
     validity: Validity | None = None
-    reasons: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = field(default=(), metadata={"json": JsonKey("reasons")})
     memory_peak_mib: float | None = None
     energy_j: float | None = None
     first_step_s: float | None = None

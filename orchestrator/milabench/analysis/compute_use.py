@@ -10,7 +10,7 @@ from milabench.analysis.device_peaks import TERA, published_peak
 from milabench.analysis.sample_statistics import median
 from milabench.analysis.step_results import StepResult
 from milabench.analysis.summary_model import SOUND, BenchSummary, ComputeUse, Summary
-from milabench.events.reasons import Reason
+from milabench.events.doubts import Doubt
 from milabench.events.values import finite_number, mappings_in
 
 PRODUCTS = "tflops"
@@ -51,9 +51,8 @@ def _doubted(bench: BenchSummary) -> BenchSummary:
     use = bench.compute
     if use is None or not ((use.mfu or 0.0) > 1 or (use.mfu_measured or 0.0) > _FAR_ABOVE):
         return bench
-    doubt: Reason = "above-peak"
     validity = "suspect" if bench.validity in SOUND else bench.validity
-    return replace(bench, validity=validity, reasons=tuple(sorted({*bench.reasons, doubt})))
+    return replace(bench, validity=validity, doubts=tuple(sorted({*bench.doubts, Doubt.ABOVE_PEAK})))
 
 
 def measured_peaks(benches: Sequence[BenchSummary]) -> dict[str, tuple[float, str]]:

@@ -23,6 +23,7 @@ from milabench.analysis.steady_state import agree
 from milabench.analysis.throughput import Direction, Pause, Throughput, launch_throughput, merged
 from milabench.analysis.windows import TimeSpan, Window
 from milabench.events import model
+from milabench.events.doubts import Doubt
 from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
 from milabench.events.readings import Readings, Span, device_joules
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
@@ -38,7 +39,7 @@ NEVER_NS = 1 << 62
 COUNTED = "counted"
 """The part of an energy that is of the seconds that the rate counts, and not of the whole window."""
 
-_REASON = 40  # characters of a reason that a program gives: it is a word, not a text
+_LONGEST_DOUBT = 40  # characters of a doubt that a program gives: it is a word, not a text
 
 # milabench 1.3 marked no warm-up: discard as methodology.md, 1.1 has it, but never more than half of what there is.
 _COMPAT_WARMUP_RECORDS = 10
@@ -49,7 +50,7 @@ _COMPAT_WARMUP_S = 5.0
 class Metric:
     """A scalar that a process reported, or that was computed from its records; `rank` is None for a lone process.
 
-    `reasons` are why the process itself doubts it.
+    `doubts` are those of the process itself.
     """
 
     name: str
@@ -61,7 +62,7 @@ class Metric:
     part: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     rank: int | None = None
-    reasons: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +248,7 @@ def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
         observations=sum(map(len, rates)),
         spread_within=variation(slowest),
         lag1=lag1(slowest),
-        doubts=("program-clock",) if any(series.has_program_clock for series in ranks) else ("compat",),
+        doubts=(Doubt.PROGRAM_CLOCK if any(series.has_program_clock for series in ranks) else Doubt.COMPAT,),
     )
 
 
@@ -278,7 +279,7 @@ def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
         direction=main[0].direction,
         basis="metric",
         observations=len(alike),
-        doubts=tuple(dict.fromkeys(reason for metric in main for reason in metric.reasons)),
+        doubts=tuple(dict.fromkeys(doubt for metric in main for doubt in metric.doubts)),
     )
 
 
@@ -291,13 +292,15 @@ def _metrics_of(curve: LaunchCurve) -> Iterable[Metric]:
                 yield Metric(name=name, value=value, units=about.units, direction=about.direction, case=point.name)
 
 
-def _reasons(data: Mapping[str, Any]) -> tuple[str, ...]:
+def _doubts_of_program(data: Mapping[str, Any]) -> tuple[str, ...]:
     """Return why a process doubts its number; `converged: false` is from programs older than `reasons`."""
     given = data.get("reasons")
-    reasons = (
-        [one_line(reason)[:_REASON] for reason in given if isinstance(reason, str)] if isinstance(given, list) else []
+    doubts = (
+        [one_line(reason)[:_LONGEST_DOUBT] for reason in given if isinstance(reason, str)]
+        if isinstance(given, list)
+        else []
     )
-    return tuple(dict.fromkeys([*reasons, *(["unconverged"] if data.get("converged") is False else [])]))
+    return tuple(dict.fromkeys([*doubts, *([Doubt.UNCONVERGED] if data.get("converged") is False else [])]))
 
 
 def _wall_time(config: Mapping[str, Any], end: End | None) -> Throughput | None:
@@ -455,7 +458,7 @@ class MeasurementFold:
             part=str(data.get("part", "")),
             params=params if isinstance(params, Mapping) else {},
             rank=rank if isinstance(rank, int) else None,
-            reasons=_reasons(data),
+            doubts=_doubts_of_program(data),
         )
         # A metric that is reported again replaces the earlier value: a peak grows, an accuracy is refined.
         self.metrics[metric.name, metric.case, metric.part, repr(metric.params), metric.rank] = metric
@@ -484,15 +487,15 @@ class MeasurementFold:
     def _pause(self, data: Mapping[str, Any], rank: int) -> None:
         start_ns, stop_ns = whole(data.get("start_ns"), -1), whole(data.get("stop_ns"), -1)
         if 0 <= start_ns < stop_ns:
-            name = one_line(str(data.get("name", "")))[:_REASON]
+            name = one_line(str(data.get("name", "")))[:_LONGEST_DOUBT]
             self.pauses.append(Pause(name, start_ns, stop_ns, rank if rank >= 0 else None))
 
     def _doubts(self, unusable: int) -> Iterable[str]:
         """Yield reasons for doubt: observations that are no numbers, lost records."""
         if unusable:
-            yield "nonfinite"
+            yield Doubt.NONFINITE
         if self.dropped or self.serving.has_lost:
-            yield "dropped"
+            yield Doubt.DROPPED
 
     def _observing(self, series: Sequence[Series]) -> float:
         """Return the share of the loops' time that recording took.

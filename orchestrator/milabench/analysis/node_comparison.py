@@ -49,7 +49,7 @@ def _side(bench: BenchSummary, node: str, by_repeat: dict[int, list[float]]) -> 
         values=values,
         sessions=(len(values),),
         validity=bench.validity,
-        reasons=bench.reasons,
+        doubts=bench.doubts,
         counts=bench.validity != "invalid",
         log_mean=log_level([values], bench.direction, confidence=bench.confidence),
     )

@@ -56,7 +56,7 @@ class Pair:
     why: str = ""
     units: str = ""
     is_same: bool = False
-    reasons: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -94,7 +94,7 @@ class Pair:
             "same_steps": self.is_same,
             "noise": self.noise,
             "p_holm": result.p_holm if result else None,
-            "reasons": list(self.reasons),
+            "reasons": list(self.doubts),
         }
 
 

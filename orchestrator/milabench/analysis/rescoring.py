@@ -71,7 +71,7 @@ def _beside(bench: BenchSummary, row: ComparisonRow) -> BenchSummary:
             f"is in {own.units}, the reference in {first.units}" if first.units != own.units else "another direction",
         )
         return replace(bench, no_ratio=next(filter(None, reasons))) if bench.perf is not None else bench
-    validity = validity_words(first.validity, first.reasons)
+    validity = validity_words(first.validity, first.doubts)
     return replace(bench, ratio=contrast.ratio, ratio_ci95=contrast.ci95, reference_validity=validity)
 
 

@@ -19,19 +19,19 @@ from milabench.analysis.intervals import most_bounds
 from milabench.analysis.request_quantiles import is_surely_above, quantile_of, requests_quantile
 from milabench.analysis.serving_model import POINT_METRICS, QUANTILES, LaunchCurve, LaunchPoint, PointState, PointValue
 from milabench.analysis.throughput import Throughput
-from milabench.events.reasons import Reason
+from milabench.events.doubts import Doubt
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
 
 SERVER_METRICS = ("kv_cache", "running", "waiting")
 """What a server says of itself in its own metrics, averaged over a point."""
 OF_A_REQUEST = ("ttft", "tpot", "e2e")
 """The limits that a single request keeps or breaks; every other limit is one of a point."""
-NOTES: Mapping[str, Reason] = {
-    "client-bound": "client-bound",
-    "client differs": "client-differs",
-    "output": "output-differs",
-    "usage": "tokens-unknown",
-    "tail": "tail",
+NOTES: Mapping[str, Doubt] = {
+    "client-bound": Doubt.CLIENT_BOUND,
+    "client differs": Doubt.CLIENT_DIFFERS,
+    "output": Doubt.OUTPUT_DIFFERS,
+    "usage": Doubt.TOKENS_UNKNOWN,
+    "tail": Doubt.TAIL,
 }
 """The reason for doubt that follows from the word of a note of a point, which a colon ends."""
 _MOST_NOTES = 20
@@ -466,18 +466,18 @@ def serving_throughput(curve: LaunchCurve) -> Throughput | None:
     )
 
 
-def curve_doubts(curve: LaunchCurve) -> Iterable[Reason]:
+def curve_doubts(curve: LaunchCurve) -> Iterable[Doubt]:
     """Yield why a curve is suspect. Errors that the SLO has a limit for are judged by that limit."""
     measured = [point for point in curve.points if point.state == "measured"]
     if len(measured) < len(curve.points):
-        yield "points-missing"
+        yield Doubt.POINTS_MISSING
     best = best_point(measured)
     yield from dict.fromkeys(
-        reason
+        doubt
         for point in measured
         for note in point.notes
         # What is too small at another point is no fault of the number.
-        if (reason := NOTES.get(note.partition(":")[0])) and (reason != "tail" or point is best)
+        if (doubt := NOTES.get(note.partition(":")[0])) and (doubt is not Doubt.TAIL or point is best)
     )
     if "error_rate" not in curve.slo and any(point.errors for point in measured):
-        yield "request-errors"
+        yield Doubt.REQUEST_ERRORS

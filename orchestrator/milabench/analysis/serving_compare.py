@@ -146,10 +146,10 @@ def _side(first: System, system: System, name: str, *, across: bool) -> _Side:
     curves = tuple(bench.serving for bench in benches if bench.serving is not None)
     why_not = "" if curves else "has no curve"
     if invalid := next((bench for bench in benches if bench.validity == "invalid"), None):
-        why_not = f"invalid: {', '.join(invalid.reasons)}"
+        why_not = f"invalid: {', '.join(invalid.doubts)}"
     elif not across and (unlike := differing_requests([first, system], name)):
         why_not = f"asks other requests than {first.name}: {unlike}{ACROSS_HINT}"
-    doubts = tuple(reason for bench in benches for reason in bench.reasons if reason not in _OF_POINTS)
+    doubts = tuple(doubt for bench in benches for doubt in bench.doubts if doubt not in _OF_POINTS)
     return _Side(system=system.name, curves=curves, doubts=doubts, why_not=why_not)
 
 
@@ -190,7 +190,7 @@ def _row(name: str, margin: float, sides: Sequence[_Side], metric: str, point: s
             values=values,
             sessions=tuple(map(len, sessions)),
             validity="suspect" if notes else "valid",
-            reasons=notes,
+            doubts=notes,
             counts=counts,
             log_mean=log_level(sessions, direction) if counts else None,
         )

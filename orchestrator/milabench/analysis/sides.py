@@ -109,7 +109,7 @@ def _measured_side(
         by_device=_by_device(benches),
         joules_per_item=_joules(benches),
         validity=min((bench.validity for bench in benches), key=_WORST_VALIDITY.index),
-        reasons=tuple(dict.fromkeys(reason for bench in benches for reason in bench.reasons)),
+        doubts=tuple(dict.fromkeys(doubt for bench in benches for doubt in bench.doubts)),
         memory_peak_mib=_known(max, benches, "memory_peak_mib"),
         energy_j=_known(math.fsum, benches, "energy_j"),
         first_step_s=_known(mean, benches, "first_step_s"),
@@ -169,7 +169,7 @@ def _why_not(bench: BenchSummary) -> str:
             else "was not measured: no observation"
         )
     if bench.validity == "invalid":
-        return f"invalid: {', '.join(bench.reasons)}"
+        return f"invalid: {', '.join(bench.doubts)}"
     return "neither more nor less of it is better" if bench.direction == "none" else ""
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, cast, get_args
 from milabench.analysis.measure import Measurement, measure
 from milabench.analysis.windows import Window
 from milabench.events.attempts import Attempt, last_word
+from milabench.events.doubts import Doubt
 from milabench.events.model import Error, Line, OutcomeName, StepEvent, Verdict
 from milabench.events.run_files import parse_stem
 from milabench.events.rundir import Run
@@ -67,7 +68,7 @@ class PlannedStep:
 class StepResult:
     """One step as it ended: the last attempt that passed, else the last one, without its single observations.
 
-    `verdicts` are those of our checks and `check_reasons` why they make the number suspect, `others` the attempts that do not
+    `verdicts` are those of our checks and `check_doubts` why they make the number suspect, `others` the attempts that do not
     count. `node` is that of the attempt, empty where it was given to none; the step has the one that was planned.
     """
 
@@ -76,10 +77,10 @@ class StepResult:
     why: str = ""
     detail: str = ""
     log: str | None = None
-    reasons: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     measured: Measurement
     verdicts: tuple[Verdict, ...] = ()
-    check_reasons: tuple[str, ...] = ()
+    check_doubts: tuple[str, ...] = ()
     attempt: int = 1
     node: str = ""
     others: tuple[SupersededAttempt, ...] = ()
@@ -121,7 +122,7 @@ class StepCheck(EventObserver, Protocol):
     def verdict(self) -> Verdict:
         """Return the verdict on the events observed so far."""
 
-    def reason_for(self, verdict: Verdict) -> str | None:
+    def doubt_for(self, verdict: Verdict) -> str | None:
         """Return why the verdict makes the step's number suspect, None when it does not."""
 
 
@@ -183,7 +184,7 @@ def step_result(
     # milabench 1.3 wrote no plan: what a step was is only known from its own records.
     if not run.manifest:
         planned = _placed_by_1_3(_with_config(planned, measured.config), measured.config)
-    outcome, why, detail, reasons = _ending(run, entry, measured)
+    outcome, why, detail, doubts = _ending(run, entry, measured)
     measured = replace(measured, messages=(*measured.messages, *_overlooked_by_1_3(run, outcome, measured)))
     # The agent says so; agents of earlier versions did not.
     if outcome == "passed" and measured.unusable and not measured.has_number:
@@ -198,10 +199,10 @@ def step_result(
         detail=one_line(detail or _first_error(measured.errors)),
         log=_log(run, planned.id, number),
         # The journal knows that it passed; of its records, observations may be missing as well as the end.
-        reasons=(*reasons, "cut-off") if outcome == "passed" and measured.end is None else reasons,
+        doubts=(*doubts, Doubt.CUT_OFF) if outcome == "passed" and measured.end is None else doubts,
         measured=measured,
         verdicts=(*(verdict for _, verdict in verdicts), *_inconsistencies(measured)),
-        check_reasons=_check_reasons(verdicts, measured),
+        check_doubts=_check_doubts(verdicts, measured),
         attempt=number,
         node="" if attempt_that_counts is None else attempt_that_counts.node,
         others=tuple(_try(run, attempt) for attempt in attempts if attempt.number != number),
@@ -217,10 +218,10 @@ def _with_others(measured: Measurement, verdicts: Iterable[Verdict]) -> Measurem
     return replace(measured, throughput=replace(measured.throughput, effects=effects))
 
 
-def _check_reasons(verdicts: Iterable[tuple[StepCheck, Verdict]], measured: Measurement) -> tuple[str, ...]:
-    """Return the reasons of checks and of broken laws of conservation."""
-    of_checks = (reason for check, verdict in verdicts if (reason := check.reason_for(verdict)))
-    return (*of_checks, *(("inconsistent",) if measured.inconsistencies else ()))
+def _check_doubts(verdicts: Iterable[tuple[StepCheck, Verdict]], measured: Measurement) -> tuple[str, ...]:
+    """Return the doubts of checks and of broken laws of conservation."""
+    of_checks = (doubt for check, verdict in verdicts if (doubt := check.doubt_for(verdict)))
+    return (*of_checks, *((Doubt.INCONSISTENT,) if measured.inconsistencies else ()))
 
 
 def _inconsistencies(measured: Measurement) -> Iterable[Verdict]:
@@ -255,7 +256,7 @@ def _log(run: Run, step: str, attempt: int) -> str | None:
 def _ending(
     run: Run, entry: Mapping[str, Any] | None, measured: Measurement
 ) -> tuple[OutcomeName, str, str, tuple[str, ...]]:
-    """Return outcome, why, detail, reasons for doubt: from the journal, else from the last record, else there was no end."""
+    """Return outcome, why, detail, doubts: from the journal, else from the last record, else there was no end."""
     if _is_of_1_3(run, measured):  # also when it was imported: an earlier version may have judged it by other rules
         return *_ending_of_1_3(measured), ()
     if entry is not None and entry.get("outcome") in _OUTCOMES:

@@ -171,8 +171,8 @@ class BenchSummary:
     `ratio` is to a reference run, where there is one: > 1 means better; `reference_validity` is that of the reference's number,
     with its reasons, and `no_ratio` says why a number has none. `compute` is the use of the devices, where the operations of an
     item are known; `serving` the curve of a server. `wall_s` is the time of its launches together, in seconds. `size` is
-    which of its sizes it is, empty where it has none. `tags` are those of the suite. `reason_repeats` are the
-    launches that a reason is about, where it is not about all. `about` is what the benchmark stands for, in
+    which of its sizes it is, empty where it has none. `tags` are those of the suite. `doubt_repeats` are the
+    launches that a doubt is about, where it is not about all. `about` is what the benchmark stands for, in
     a sentence. `milabench13` are the figures of milabench 1.3, where the records are its own.
     """
 
@@ -215,9 +215,10 @@ class BenchSummary:
     weight: float | None = None
     score: float | None = None
     validity: Validity | None = None
-    reasons: tuple[str, ...] = ()
-    reason_repeats: Mapping[str, tuple[int, ...]] = field(
-        default_factory=dict, metadata={"json": JsonKey(is_omitted=lambda bench: not bench.reason_repeats)}
+    doubts: tuple[str, ...] = field(default=(), metadata={"json": JsonKey("reasons")})
+    doubt_repeats: Mapping[str, tuple[int, ...]] = field(
+        default_factory=dict,
+        metadata={"json": JsonKey("reason_repeats", is_omitted=lambda bench: not bench.doubt_repeats)},
     )
     failures: tuple[Failure, ...] = ()
     skipped: tuple[Skip, ...] = ()
@@ -294,14 +295,14 @@ class BenchSummary:
         return dict(to_json_value(self))
 
 
-def validity_words(validity: Validity | None, reasons: Sequence[str], uncertainty: Uncertainty | None = None) -> str:
-    """Return whether a number is trustworthy, with every reason against it: `suspect(short)`; empty without a number.
+def validity_words(validity: Validity | None, doubts: Sequence[str], uncertainty: Uncertainty | None = None) -> str:
+    """Return whether a number is trustworthy, with every doubt: `suspect(short)`; empty without a number.
 
     Of an imprecise one it is how imprecise it is, by what, and what was asked for.
     """
     if validity == "imprecise" and uncertainty is not None:
         return f"imprecise({uncertainty.words})"
-    return f"{validity or ''}({', '.join(reasons)})" if reasons else validity or ""
+    return f"{validity or ''}({', '.join(doubts)})" if doubts else validity or ""
 
 
 def some_names(names: Sequence[str]) -> str:

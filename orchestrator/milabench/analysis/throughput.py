@@ -18,7 +18,7 @@ from milabench.analysis.stalls import Stalls, stalls
 from milabench.analysis.steady_state import AGREEMENT, settled_at
 from milabench.analysis.uncertainty import WindowProfile, window_profile
 from milabench.analysis.windows import Part, TimeSpan, Window, latency, later_half, part_of
-from milabench.events.reasons import Reason
+from milabench.events.doubts import Doubt
 from milabench.events.values import finite_number
 
 Direction = Literal["higher", "lower", "none"]
@@ -144,7 +144,7 @@ def launch_throughput(
     parts = [part for series in ranks if len(part := part_of(series, window))]
     if not parts:
         halves = [part for series in ranks if len(part := later_half(series))]
-        return _with_doubts(_combined(halves, pauses, "warm-up"), "short")
+        return _with_doubts(_combined(halves, pauses, "warm-up"), Doubt.SHORT)
     is_complete = _is_complete(parts, window, measure or {})
     counted = _counted(parts, pauses, is_complete=is_complete)
     throughput = _combined(counted.parts, pauses, "ratio-of-totals")
@@ -164,12 +164,12 @@ def launch_throughput(
         stall=counted.stall,
         effects={"gaps": faster if faster > MOST_BETWEEN_STEPS else 0.0, "clocks": clocks},
     )
-    doubts: Mapping[Reason, bool] = {
-        "short": not is_complete,
-        "overlap": _overlap(parts) < LEAST_OVERLAP,
-        "clocks-disagree": clocks > AGREEMENT,
+    doubts = {
+        Doubt.SHORT: not is_complete,
+        Doubt.OVERLAP: _overlap(parts) < LEAST_OVERLAP,
+        Doubt.CLOCKS_DISAGREE: clocks > AGREEMENT,
     }
-    return _with_doubts(throughput, *(reason for reason, holds in doubts.items() if holds))
+    return _with_doubts(throughput, *(doubt for doubt, holds in doubts.items() if holds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +236,7 @@ def _gaps_share(part: Part, pauses: Sequence[Pause]) -> float:
     return min(0.9, gaps_ns / 1e9 / _wall(part, pauses).seconds)
 
 
-def _with_doubts(throughput: Throughput | None, *doubts: Reason) -> Throughput | None:
+def _with_doubts(throughput: Throughput | None, *doubts: Doubt) -> Throughput | None:
     return None if throughput is None else replace(throughput, doubts=(*throughput.doubts, *doubts))
 
 

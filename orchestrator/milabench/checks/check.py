@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from milabench.events.model import StepEvent, Verdict
 from milabench.events.readings import Readings
 
-VALIDATION = "validation"  # the reason word of a check that has none of its own
+VALIDATION = "validation"  # the doubt of a check that has no word of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +34,15 @@ class Check(ABC):
     """Observes every event of one step, in order; its verdict may be asked for at any time.
 
     `name` is what `--validations` calls it, `doc` what it looks at (a line of docs/reference/checks.md), `severities` what its
-    verdict may be besides `pass`. `reason` is the word with which it marks a number as suspect (protocol.md, section 5).
-    `unmarked` says why a warning of it does not; empty: it does.
+    verdict may be besides `pass`. `doubt` is the word with which it marks a number as suspect (protocol.md, section 5),
+    and `remedy` what to do then. `unmarked` says why a warning of it does not; empty: it does.
     """
 
     name: ClassVar[str]
     doc: ClassVar[str]
     severities: ClassVar[tuple[str, ...]]
-    reason: ClassVar[str] = VALIDATION
+    doubt: ClassVar[str] = VALIDATION
+    remedy: ClassVar[str] = "read the message under the table"
     unmarked: ClassVar[str] = ""
     needs_settings: ClassVar[bool] = False  # whether it is left out where the suite's `validation` has no entry for it
 
@@ -57,10 +58,10 @@ class Check(ABC):
     def verdict(self) -> Verdict:
         """Return the verdict on the events observed so far."""
 
-    def reason_for(self, verdict: Verdict) -> str | None:
+    def doubt_for(self, verdict: Verdict) -> str | None:
         """Return why this check's verdict makes the step's number suspect, None when it does not."""
         is_marked = verdict.verdict == "fail" or (verdict.verdict == "warn" and not self.unmarked)
-        return self.reason if is_marked else None
+        return self.doubt if is_marked else None
 
     def passed(self, numbers: Mapping[str, Any]) -> Verdict:
         """Return the verdict for a step without problems."""

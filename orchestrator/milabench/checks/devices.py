@@ -92,7 +92,8 @@ class ThrottleCheck(Check):
         "`hw_slowdown sw_thermal hw_thermal power_brake` in more than 1 % of the window's samples, and in two at least"
     )
     severities = ("fail", "warn")
-    reason = "throttled"
+    doubt = "throttled"
+    remedy = "look at the cooling and the power supply"
     unmarked = "that no device says why its clocks change is no sign that it was slowed down"
 
     def verdict(self) -> Verdict:
@@ -125,7 +126,8 @@ class PowerCheck(Check):
     name = "power"
     doc = "a power limit below the default; the share of samples at the limit, which is normal"
     severities = ("warn",)
-    reason = "power-limited"
+    doubt = "power-limited"
+    remedy = "look at the power limit and the power supply"
 
     def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__(context, settings)
@@ -163,7 +165,8 @@ class ForeignCheck(Check):
     name = "foreign"
     doc = "processes of others on the step's devices in the window"
     severities = ("fail",)
-    reason = "foreign-process"
+    doubt = "foreign-process"
+    remedy = "end the other process (the server of NVIDIA MPS is one too); measure again"
 
     def verdict(self) -> Verdict:
         """Fail or pass, with the foreign processes and their memory in MiB by device."""
@@ -202,7 +205,8 @@ class SensorCheck(Check):
     name = "sensor"
     doc = "devices that stopped answering; Xid; new uncorrected ECC errors"
     severities = ("warn",)
-    reason = "sensor-lost"
+    doubt = "sensor-lost"
+    remedy = "check the device and its driver; leave the monitor on"
 
     def verdict(self) -> Verdict:
         """Warn or pass, with what was lost and which errors there were by device."""
@@ -245,7 +249,8 @@ class EnergyCheck(Check):
     name = "energy"
     doc = "counter against power integrated over the window, further apart than 5 % and the energy of half a second"
     severities = ("warn",)
-    reason = "energy"
+    doubt = "energy"
+    remedy = "do not use the energy; `perf` is not concerned"
 
     def verdict(self) -> Verdict:
         """Warn or pass, with both in joules by device."""

@@ -40,7 +40,8 @@ class ContendedCheck(Check):
         "launch of a command, or none in the last part of the window: `sensor-lost`"
     )
     severities = ("warn",)
-    reason = "sensor-lost"
+    doubt = "sensor-lost"
+    remedy = "leave the monitor on; give a short command more work"
     _is_command = False  # its number is the time of its launch, or in its lines: nothing else judges it
 
     def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
@@ -155,9 +156,9 @@ class ContendedCheck(Check):
         grown = growth(self._time, self._counters[name], window)
         return None if grown is None else max(0.0, grown) / (window[1] - window[0])
 
-    def reason_for(self, verdict: Verdict) -> str | None:
+    def doubt_for(self, verdict: Verdict) -> str | None:
         """Return `sensor-lost` where nothing is known of a part of the window; what others took has a size."""
-        return None if "slowed" in verdict.numbers else super().reason_for(verdict)
+        return None if "slowed" in verdict.numbers else super().doubt_for(verdict)
 
 
 def _message(numbers: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from milabench.checks.check import Check, StepContext
+from milabench.events.doubts import Doubt
 from milabench.events.model import Config, Data, ObservationBatch, StepEvent, Verdict
 from milabench.events.values import positive
 
@@ -122,9 +123,9 @@ class RateCheck(Check):
                 )
         return self.passed(numbers)
 
-    def reason_for(self, verdict: Verdict) -> str | None:
+    def doubt_for(self, verdict: Verdict) -> str | None:
         """Return `nonfinite` for observations that are no numbers, as the analysis does."""
-        return "nonfinite" if self._unusable else super().reason_for(verdict)
+        return Doubt.NONFINITE if self._unusable else super().doubt_for(verdict)
 
 
 def _add(totals: _Totals, data: Mapping[str, Any]) -> None:

@@ -155,8 +155,7 @@ def reference_json(name: str) -> dict[str, Any]:
         "version": summary.version,
         "profile": summary.profile,
         "benchmarks": {
-            bench.bench: validity_words(bench.validity, bench.reasons, bench.uncertainty)
-            for bench in summary.benchmarks
+            bench.bench: validity_words(bench.validity, bench.doubts, bench.uncertainty) for bench in summary.benchmarks
         },
     }
 

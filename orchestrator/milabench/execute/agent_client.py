@@ -759,7 +759,7 @@ def _outcome(ended: StepEnd) -> Outcome:
     detail = visible_line(ended["detail"] or "")
     match ended["outcome"]:
         case "passed":
-            return Outcome("passed", reasons=tuple(map(visible_line, ended["reasons"])))
+            return Outcome("passed", doubts=tuple(map(visible_line, ended["reasons"])))
         case "cancelled":
             return Outcome("cancelled", detail)
         case _:

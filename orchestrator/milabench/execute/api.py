@@ -38,14 +38,14 @@ class StepRequest:
 class Outcome:
     """How a step ended: skipped, when it was not started because of something before it; cancelled, when it or the run was ended.
 
-    `detail` is one line for a person, on a step that did not pass; `why` classifies a failure. `reasons` are those for doubt
+    `detail` is one line for a person, on a step that did not pass; `why` classifies a failure. `doubts` are those
     that the end of a passed step gives (protocol.md, section 5).
     """
 
     name: Literal["passed", "failed", "skipped", "cancelled"]
     detail: str = ""
     why: Why | None = None
-    reasons: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def failure(self) -> str:

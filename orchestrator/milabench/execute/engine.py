@@ -540,8 +540,8 @@ class Engine:
         if outcome.why == "out-of-memory" and step.sizing:
             outcome = replace(outcome, detail=f"with {step.sizing}: {outcome.detail}")
         has_passed = outcome.name == "passed"
-        detail, reasons = None if has_passed else outcome.detail, list(outcome.reasons) or None
-        self._journal_step(step, state="ended", outcome=outcome.name, why=outcome.why, detail=detail, reasons=reasons)
+        detail, doubts = None if has_passed else outcome.detail, list(outcome.doubts) or None
+        self._journal_step(step, state="ended", outcome=outcome.name, why=outcome.why, detail=detail, reasons=doubts)
         outcome = self._as_recorded(step, outcome)  # writing the journal may just have failed
         for line in self._last_text.pop(step.id, "").splitlines()[-LAST_LINES:]:
             self._progress(Notice(text=f"{step.id}: not recorded: {line}"))

@@ -123,8 +123,8 @@ def _of_bench(bench: BenchSummary) -> Iterator[Gauge]:
         "milabench.valid", "", "1", "1 when the benchmark passed and its number is valid.", labels, float(is_valid)
     )
     doubts = "1 for each reason why the benchmark's number is suspect or invalid."
-    for reason in dict.fromkeys(bench.reasons):
-        yield _gauge("milabench.doubt", "", "1", doubts, {**labels, "reason": reason}, 1.0)
+    for doubt in dict.fromkeys(bench.doubts):
+        yield _gauge("milabench.doubt", "", "1", doubts, {**labels, "reason": doubt}, 1.0)
     for outcome in COUNTED_OUTCOMES:
         count = float(bench.counts.get(outcome, 0))
         yield _gauge("milabench.steps", "", "1", "Steps by how they ended.", {**labels, "outcome": outcome}, count)

@@ -76,7 +76,7 @@ def system_description(summary: Summary, submitter: str = "") -> str:
 
 def _result(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
     word = bench.validity if bench.validity not in SOUND else None
-    errors = "; ".join((*([word] if word else []), *bench.reasons))
+    errors = "; ".join((*([word] if word else []), *bench.doubts))
     return {
         "Model": bench.bench,
         "Result": bench.score,

@@ -100,7 +100,7 @@ def _created(name: str) -> str:
 
 def _result(run: str, bench: BenchSummary) -> Row:
     low, high = bench.interval or (None, None)
-    own = {"run": run, "ci95_low": low, "ci95_high": high, "reasons": ", ".join(bench.reasons)}
+    own = {"run": run, "ci95_low": low, "ci95_high": high, "reasons": ", ".join(bench.doubts)}
     own |= {outcome: bench.counts.get(outcome, 0) for outcome in ("planned", "passed", "failed")}
     # All other columns are called as the fields of a summary.
     return tuple(own[name] if name in own else getattr(bench, name) for name in RESULTS)

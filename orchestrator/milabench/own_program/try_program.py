@@ -126,7 +126,7 @@ class _Trials:
         wall_s = time.monotonic() - began
         if bench.outcome != "passed":
             return self.timed(f"its steps could not be observed: {bench.failures[0].detail}")
-        is_whole = bench.perf is not None and "short" not in bench.reasons
+        is_whole = bench.perf is not None and "short" not in bench.doubts
         if is_whole or (bench.perf is not None and wall_s * LAUNCHES[0] > LONGEST_S):
             lines = (*self._number(bench), f"observed: {seen}")
             return Trial(code=DONE, lines=lines, next=self._keep() if is_whole else self._more())

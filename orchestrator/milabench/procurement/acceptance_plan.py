@@ -185,7 +185,7 @@ def _of_bench(
 
 def _unless_suspect(planned: PlannedCriterion, criteria: BenchCriteria, pilot: BenchSummary | None) -> PlannedCriterion:
     """Return the criterion without a power where the pilot's number is in doubt for a reason that is not accepted."""
-    reasons = [] if pilot is None else sorted({*pilot.reasons} - {*criteria.allow})
+    reasons = [] if pilot is None else sorted({*pilot.doubts} - {*criteria.allow})
     if planned.launches is None or not reasons:
         return planned
     missing = (

@@ -40,7 +40,7 @@ class SourcedFigure:
     launches: int | None = None
     instances: int = 1
     validity: Validity | None = None
-    reasons: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 def direction_of(wanted: TenderBenchmark, units: str, own: Direction = "higher") -> Direction:
@@ -103,7 +103,7 @@ def measured_figure(
         launches=len(side.values),
         instances=1 if is_of_all else max(1, side.instances),
         validity=side.validity,
-        reasons=side.reasons,
+        doubts=side.doubts,
     )
 
 

@@ -308,7 +308,7 @@ def _worksheet_row(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark,
         None if wanted.work is None else wanted.work.value,
         *(speedup, use, whole, part),
         row.why_not or (f"RULE BROKEN: {term.breach}" if term is not None and term.breach else ""),
-        *("" if each is None else validity_words(each.validity, each.reasons) for each in (figure, reference)),
+        *("" if each is None else validity_words(each.validity, each.doubts) for each in (figure, reference)),
     )
 
 

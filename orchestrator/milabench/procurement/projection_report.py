@@ -120,7 +120,7 @@ def _measured_json(scaling: BenchScaling, measured: MeasuredCount) -> dict[str, 
         "runs": measured.runs,
         "efficiency": scaling.efficiency(measured),
         "validity": side.validity,
-        "reasons": side.reasons,
+        "reasons": side.doubts,
     }
 
 

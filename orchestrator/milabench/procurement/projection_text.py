@@ -72,7 +72,7 @@ def measured_table(scaling: BenchScaling) -> Table:
             bounds_text(each.interval),
             str(len(each.side.values)),
             "" if (share := scaling.efficiency(each)) is None else f"{share:.1%}",
-            validity_words(each.side.validity, each.side.reasons),
+            validity_words(each.side.validity, each.side.doubts),
             ", ".join(each.runs),
         )
         for each in scaling.measured

@@ -398,7 +398,7 @@ def _figure_json(figure: SourcedFigure | None) -> dict[str, Any] | None:
         "where": list(figure.where),
         "launches": figure.launches,
         "validity": figure.validity,
-        "reasons": list(figure.reasons),
+        "reasons": list(figure.doubts),
     }
 
 

@@ -225,7 +225,7 @@ def reference_warnings(tender: Tender, reference: System | None) -> list[str]:
         return []
     return [
         f"warning: reference {reference.name}: {bench.bench} is "
-        f"{validity_words(bench.validity, bench.reasons, bench.uncertainty)}: measure it again before offers are compared with it"
+        f"{validity_words(bench.validity, bench.doubts, bench.uncertainty)}: measure it again before offers are compared with it"
         for bench in reference.summary.benchmarks
         if bench.bench in tender.benchmarks and bench.validity not in ("valid", None)
     ]

@@ -115,13 +115,13 @@ def doubts(summary: Summary) -> list[tuple[str, str]]:
     """Return the warnings about numbers: whose, in words, with launch and step where they are about one; each text once."""
     marked: dict[tuple[str, str], list[str]] = {}
     for bench in model.ordered(summary.benchmarks):
-        for reason, text in model.warnings_of(bench).items():
-            marked.setdefault((reason, text), []).append(bench.bench)
+        for doubt, text in model.warnings_of(bench).items():
+            marked.setdefault((doubt, text), []).append(bench.bench)
     measured = sum(bench.perf is not None for bench in summary.benchmarks)
     lines = []
-    for (reason, text), names in marked.items():
+    for (doubt, text), names in marked.items():
         line = f"{'all' if len(names) == measured > 1 else ', '.join(names)}: {text}"
-        lines.append((reason, cut_text(line, WIDTH - len(reason) - 4)))  # two spaces, a colon, a space
+        lines.append((doubt, cut_text(line, WIDTH - len(doubt) - 4)))  # two spaces, a colon, a space
     return lines
 
 

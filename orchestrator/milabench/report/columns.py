@@ -101,7 +101,7 @@ _OF_MEMORY = (
 _OF_VALIDITY = (
     CsvField("outcome", 2),
     CsvField("validity", 16),
-    CsvField("reasons", 31, lambda bench: " ".join(bench.reasons)),
+    CsvField("reasons", 31, lambda bench: " ".join(bench.doubts)),
 )
 _OF_SPREAD = (CsvField("spread_processes", 10), CsvField("sem", 21), CsvField("spread", 22))
 

@@ -17,7 +17,7 @@ from milabench.analysis.summary_model import (
     validity_words,
 )
 from milabench.events.attempts import with_node
-from milabench.events.reasons import REASONS
+from milabench.events.doubts import Doubt
 from milabench.events.run_files import parse_stem
 from milabench.report.document import Entry, Statement
 from milabench.report.labels import format_number, percents, replicates_text
@@ -31,7 +31,7 @@ def validity_text(bench: BenchSummary) -> str:
     flaky = ", flaky" if bench.flaky else ""
     if bench.validity is None:
         return f"{_why_no_number(bench)}{flaky}"
-    return validity_words(bench.validity, bench.reasons, bench.uncertainty) + flaky
+    return validity_words(bench.validity, bench.doubts, bench.uncertainty) + flaky
 
 
 def _why_no_number(bench: BenchSummary) -> str:
@@ -40,7 +40,7 @@ def _why_no_number(bench: BenchSummary) -> str:
         return "no rate"
     is_measured = any(point.state == "measured" for point in curve.points)
     if curve.has_few_requests:
-        return validity_words("suspect", ("few-requests",))
+        return validity_words("suspect", (Doubt.FEW_REQUESTS,))
     return "no point meets the SLO" if is_measured and curve.slo else "no point in every launch"
 
 
@@ -78,8 +78,8 @@ _NOT_ENDED = {"submitted": "has not begun", "pending": "has not begun", "running
 JOBS_TITLE = "jobs that have not done their part"
 INCOMPLETE = Statement(text="this run is incomplete or still running: what follows is what is known")
 
-_WORDS = {str(reason): text for reason, text in REASONS.items()}
-# Also of a check's reason, where one message does not stand for all.
+_WORDS: Mapping[str, str] = {each: each.meaning for each in Doubt}
+# Also of a check's word, where one message does not stand for all.
 _IN_GENERAL = {**_WORDS, "sensor-lost": "the machine was read too seldom to judge, or a sensor stopped answering"}
 _NAMED_REPEATS = 4
 
@@ -166,15 +166,15 @@ def warnings_of(bench: BenchSummary) -> dict[str, str]:
             repeats = seen.setdefault(check["check"], {}).setdefault(check["message"], [])
             repeats.append(parse_stem(check["step"]).repeat)
     words = {} if bench.imprecision is None else {"imprecise": bench.imprecision.words}
-    for reason in bench.reasons:
-        texts = seen.pop(reason, {_WORDS.get(reason, ""): []})
-        text = _IN_GENERAL.get(reason, "") if len(texts) > 1 else next(iter(texts))
-        words[reason] = _in_launches(bench, bench.reason_repeats.get(reason, ())) + text if text else ""
+    for doubt in bench.doubts:
+        texts = seen.pop(doubt, {_WORDS.get(doubt, ""): []})
+        text = _IN_GENERAL.get(doubt, "") if len(texts) > 1 else next(iter(texts))
+        words[doubt] = _in_launches(bench, bench.doubt_repeats.get(doubt, ())) + text if text else ""
     left = {check: _seen_text(bench, texts) for check, texts in seen.items()}
-    unsaid = [reason for reason, text in words.items() if not text]
+    unsaid = [doubt for doubt, text in words.items() if not text]
     if len(unsaid) == 1 and left:  # it is called otherwise than the check that gave it
         words[unsaid[0]], left = "; ".join(left.values()), {}
-    return {reason: text or _IN_GENERAL.get(reason, "") for reason, text in words.items()} | left
+    return {doubt: text or _IN_GENERAL.get(doubt, "") for doubt, text in words.items()} | left
 
 
 def _seen_text(bench: BenchSummary, texts: Mapping[str, Sequence[int]]) -> str:

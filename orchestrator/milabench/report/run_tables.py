@@ -279,7 +279,7 @@ def pair_table(ab: AB, title: str = "") -> Table:
             continue
         interval = "below three pairs" if result.ci95 is None else f"[{result.ci95[0]:.4f}, {result.ci95[1]:.4f}]"
         noise = "" if pair.noise is None else f"the same on both sides: the noise is {percents(pair.noise)}"
-        suspect = f"suspect ({', '.join(pair.reasons)})" if pair.reasons else ""
+        suspect = f"suspect ({', '.join(pair.doubts)})" if pair.doubts else ""
         remark = "; ".join(filter(None, (pair.why or result.note, noise, suspect)))
         rows.append((pair.bench, str(result.pairs), f"{result.ratio:.4f}", interval, result.verdict, remark))
     headings = ("bench", "pairs", "B/A", "95 % interval", "verdict", "remark")

@@ -80,7 +80,7 @@ def _row(bench: BenchSummary, at: int, *, is_weighted: bool) -> tuple[Cell, ...]
         *(
             bench.bench,
             bench.outcome,
-            validity_words(bench.validity, bench.reasons, bench.uncertainty),
+            validity_words(bench.validity, bench.doubts, bench.uncertainty),
             bench.units,
             bench.direction,
         ),

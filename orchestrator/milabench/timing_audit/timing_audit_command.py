@@ -24,7 +24,7 @@ from milabench.workflow.options import AuditRequest
 @click.option("--sync", metavar="WORD,...", help="When the host waits for the device: none, each, end. Default: all.")
 @rare_option("--clock", metavar="WORD,...", help="wall, event. Both are recorded. Default: both.")
 @click.option("--processes", type=click.IntRange(1), help="Fresh processes for each combination. Default: 5.")
-@click.option("--shuffle/--no-shuffle", default=True, help="Random order within each block of processes.")
+@rare_option("--shuffle/--no-shuffle", default=True, help="Random order within each block of processes.")
 @rare_option("--seed", type=int, help="Seed of that order. Default: 1.")
 @rare_option("--calls", type=click.IntRange(1), help="Timed calls per process, at most. Default: 1000.")
 @rare_option("--seconds", type=click.FloatRange(0, min_open=True), help="Time for them. Default: 1.")

@@ -306,7 +306,7 @@ def imprecise_benches(summary: Summary, precision: float) -> dict[str, float]:
         return {name: size for name, size in found.items() if size > precision}
     for name, bench in benches.items():
         known = bench.uncertainty
-        if known is None or known.is_enough or bench.direction == "none" or {*bench.reasons} - {"short"}:
+        if known is None or known.is_enough or bench.direction == "none" or {*bench.doubts} - {"short"}:
             continue
         sizes = {each.name: each.size or 0.0 for each in known.components}
         # An order of launches may be chance, which more of them show.

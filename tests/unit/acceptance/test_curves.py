@@ -201,7 +201,7 @@ def test_areas_are_compared_over_the_same_points() -> None:
 
 
 def test_a_doubtful_curve_decides_nothing_unless_its_reason_is_allowed() -> None:
-    serving, doubt = "slo_concurrency: {minimum: 8}", {"validity": "suspect", "reasons": ("client-bound",)}
+    serving, doubt = "slo_concurrency: {minimum: 8}", {"validity": "suspect", "doubts": ("client-bound",)}
     one = with_values(*A, slo={"ttft_p90_ms": 5.0}, slo_concurrency=8.0)
     assert only(held(asked(serving), one, **doubt)).verdict == "INCONCLUSIVE"
     assert only(held(asked(serving, ", allow: [client-bound]"), one, **doubt)).verdict == "PASS"

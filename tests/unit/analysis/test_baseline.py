@@ -127,7 +127,7 @@ def test_too_few_places_and_other_units_are_not_judged(fleet: list[Summary], tmp
 
 def test_a_suspect_number_counts_and_is_told(fleet: list[Summary], tmp_path: Path) -> None:
     hot = replace(node(tmp_path, "hot", 800, 800), run="hot")
-    doubtful = replace(hot, benchmarks=(replace(hot.benchmarks[0], validity="suspect", reasons=("throttled",)),))
+    doubtful = replace(hot, benchmarks=(replace(hot.benchmarks[0], validity="suspect", doubts=("throttled",)),))
     made = baseline([*fleet, doubtful])
     assert made.suspects == outliers([doubtful], made).suspects == ("digits of hot: throttled",)
     assert baseline_from_json(json.loads(json.dumps(made.to_json())), "b.json") == made

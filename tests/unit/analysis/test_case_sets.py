@@ -75,7 +75,7 @@ def test_a_doubt_about_what_is_not_the_headline_is_none_about_it() -> None:
 def test_a_benchmark_of_which_one_case_is_unconverged_is_suspect(tmp_path: Path) -> None:
     steps = [Recorded(bench="ops", events=(case("mm", 2.0), case("bmm", 8.0, converged=False)))]
     bench = only(summary(tmp_path, steps))
-    assert (bench.validity, bench.reasons) == ("suspect", ("unconverged",))
+    assert (bench.validity, bench.doubts) == ("suspect", ("unconverged",))
     assert [metric.get("reasons") for metric in bench.metrics[1:]] == [None, ["unconverged"]]
 
 
@@ -83,7 +83,7 @@ def test_replicates_of_other_cases_are_no_replicates_of_each_other(tmp_path: Pat
     whole = ("mm", "bmm")
     assert only(summary(tmp_path, replicates(whole, whole, whole), "whole")).validity == "valid"
     lacking = only(summary(tmp_path, replicates(whole, whole, ("mm",)), "lacking"))
-    assert (lacking.validity, lacking.reasons) == ("suspect", ("cases-differ",))
+    assert (lacking.validity, lacking.doubts) == ("suspect", ("cases-differ",))
 
 
 def test_a_mean_over_fewer_cases_is_not_compared_with_one_over_all(tmp_path: Path) -> None:
@@ -128,4 +128,4 @@ def test_a_metric_of_a_job_is_no_sum_over_its_nodes(tmp_path: Path) -> None:
 
 def test_what_any_node_of_a_job_doubts_is_doubtful_for_the_job(tmp_path: Path) -> None:
     bench = only(summary(tmp_path, job(case("mm", 4.0), case("mm", 4.0, converged=False))))
-    assert bench.reasons == ("unconverged",)
+    assert bench.doubts == ("unconverged",)

@@ -208,7 +208,7 @@ def test_runs_with_nothing_in_common_have_no_index_and_a_sentence_that_says_it()
     ("broken", "why"),
     [
         (bench(shape=()), "b was not measured: no observation"),
-        (bench(validity="invalid", reasons=("throttled",)), "b invalid: throttled"),
+        (bench(validity="invalid", doubts=("throttled",)), "b invalid: throttled"),
         (bench(units="tokens/s"), "its units differ: a images/s, b tokens/s"),
         (bench(direction="none"), "b neither more nor less of it is better"),
     ],
@@ -221,7 +221,7 @@ def test_a_number_that_cannot_be_compared_is_left_out_with_its_reason(broken: Be
 
 def test_a_suspect_number_counts_and_is_marked() -> None:
     found = compare_systems(
-        [system("a", bench()), system("b", bench(level=110, validity="suspect", reasons=("short",)))]
+        [system("a", bench()), system("b", bench(level=110, validity="suspect", doubts=("short",)))]
     )
     assert (only(found).is_suspect, only(found).verdict) == (True, "FASTER")
     assert found.systems[1].suspects == (("digits", "suspect", ("short",)),)
@@ -423,7 +423,7 @@ def test_unknown_work_has_no_ratio_to_any_reference() -> None:
 
 
 def test_the_validity_of_the_references_number_stands_beside_the_ratio() -> None:
-    reference = with_work("old", {}, validity="suspect", reasons=("stalled",))
+    reference = with_work("old", {}, validity="suspect", doubts=("stalled",))
     (found,) = relative_to(with_work("new", {}, 200.0), reference).benchmarks
     assert (found.ratio, found.reference_validity) == (pytest.approx(2.0), "suspect(stalled)")
     assert found.to_json()["reference_validity"] == "suspect(stalled)"

@@ -96,7 +96,7 @@ def test_more_operations_than_a_device_can_do_are_suspect(
 ) -> None:
     summary = summarise(record(tmp_path, step(rate=rate), products(reached), manifest=system()))
     (bench,) = [each for each in summary.benchmarks if each.bench == "llm"]
-    assert ("above-peak" in bench.reasons) is is_doubted
+    assert ("above-peak" in bench.doubts) is is_doubted
     assert bench.validity == "suspect" or not is_doubted
 
 

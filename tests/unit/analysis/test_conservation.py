@@ -89,5 +89,5 @@ def test_an_inconsistent_number_is_invalid_and_says_why(tmp_path: Path) -> None:
     events, sentence = BROKEN["a loop within a pause"]
     (bench,) = summarise(record(tmp_path, Recorded(events=(asked(), *events)))).benchmarks
     assert (bench.outcome, bench.validity) == ("passed", "invalid")
-    assert "inconsistent" in bench.reasons
+    assert "inconsistent" in bench.doubts
     assert [check["message"] for check in bench.validations if check["check"] == "inconsistent"] == [sentence]

@@ -78,7 +78,7 @@ def ab(base: Path, a: tuple[Event, ...], b: tuple[Event, ...], reasons: tuple[st
 def test_a_pair_says_why_it_is_suspect(tmp_path: Path) -> None:
     found = ab(tmp_path, rates(100.0), rates(120.0), reasons=("throttled",))
     (row,) = pair_table(found).rows
-    assert (found.pairs[0].reasons, found.to_json()["pairs"][0]["reasons"]) == (("throttled",), ["throttled"])
+    assert (found.pairs[0].doubts, found.to_json()["pairs"][0]["reasons"]) == (("throttled",), ["throttled"])
     assert (row[-2], row[-1].split("; ")[-1]) == ("FASTER", "suspect (throttled)")
 
 

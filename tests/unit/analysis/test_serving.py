@@ -353,7 +353,7 @@ def test_the_best_point_is_that_of_all_launches(tmp_path: Path) -> None:
     # t(0.975, 2) = 4.3027, the standard deviation of the logarithms is ln 1.1 = 0.09531: 11 exp(+-0.23677).
     assert value.ci95 == pytest.approx((8.681, 13.939), rel=1e-3)
     assert bench.ci95 == pytest.approx(value.ci95)
-    assert "cases-differ" not in bench.reasons
+    assert "cases-differ" not in bench.doubts
 
 
 def test_a_number_that_is_zero_in_a_launch_has_a_plain_mean(tmp_path: Path) -> None:
@@ -365,14 +365,14 @@ def test_a_number_that_is_zero_in_a_launch_has_a_plain_mean(tmp_path: Path) -> N
     assert rate.value == pytest.approx(2 / 93)
     # 0.021505 +- 4.3027 * 0.018625 / sqrt 3 = 0.046268: there is no share below zero.
     assert rate.ci95 == pytest.approx((0.0, 0.067773), rel=1e-3)
-    assert bench.reasons == ("request-errors",)
+    assert bench.doubts == ("request-errors",)
 
 
 def test_errors_that_the_slo_has_a_limit_for_are_no_doubt(tmp_path: Path) -> None:
     failed = request(POINT, 2, 10.0, 0.1, error="reset")
     events = (about(slo={"error_rate": 0.4}), *TWO, failed, end_of(POINT))
     bench = the_bench(tmp_path, events)
-    assert (bench.perf, bench.reasons, the_curve(bench).best) == (pytest.approx(8.0), (), POINT)
+    assert (bench.perf, bench.doubts, the_curve(bench).best) == (pytest.approx(8.0), (), POINT)
 
 
 def test_one_launch_has_a_curve_without_intervals(tmp_path: Path) -> None:
@@ -416,7 +416,7 @@ def test_a_point_that_failed_in_a_launch_is_not_the_best(tmp_path: Path) -> None
     bench = the_bench(tmp_path, launch(both), broken, launch(both))
     curve = the_curve(bench)
     assert (curve.best, curve.slo_concurrency) == ("concurrency=4", 4.0)
-    assert bench.reasons == ("points-missing",)
+    assert bench.doubts == ("points-missing",)
     assert (curve.points[1].state, curve.points[1].why) == ("measured", "the server ended (1 of 3 launches)")
     assert len(curve.points[1].values["output_tps"].launches) == 2
     assert curve.area is not None
@@ -466,7 +466,7 @@ def test_a_note_of_a_point_makes_the_number_suspect(tmp_path: Path, note: str, r
         (*launch({"rate=1": (9.0, 0.3)}), *launch(loads, notes=[note])),
         launch({**loads, "rate=1": (9.0, 0.3)}),
     )
-    assert bench.reasons == (() if reason is None else (reason,))
+    assert bench.doubts == (() if reason is None else (reason,))
     assert {point.name: point.notes for point in the_curve(bench).points}["concurrency=4"] == (
         f"{note} (1 of 2 launches)",
     )
@@ -501,7 +501,7 @@ def test_a_point_of_the_client_says_nothing_of_the_server(tmp_path: Path, bound_
     assert curve.points[1].values["output_tps"].value == pytest.approx(33.0, rel=1e-4)  # still shown
     assert curve.area is not None
     assert curve.area == of_good.area
-    assert bench.reasons == ("client-bound",)
+    assert bench.doubts == ("client-bound",)
     assert any(text.startswith("concurrency=16: its client did not keep the load") for text in bench.messages)
 
 
@@ -515,8 +515,8 @@ def test_the_tail_of_another_point_is_no_doubt_of_the_number(tmp_path: Path) -> 
     def lacking(tokens: float) -> list[Event]:
         return [*launch({"concurrency=4": (11.0, 0.3)}), *launch({"rate=2": (tokens, 0.3)}, notes=["tail: 17%"])]
 
-    assert the_bench(tmp_path / "other", lacking(9.0)).reasons == ()
-    assert the_bench(tmp_path / "best", lacking(12.0)).reasons == ("tail",)
+    assert the_bench(tmp_path / "other", lacking(9.0)).doubts == ()
+    assert the_bench(tmp_path / "best", lacking(12.0)).doubts == ("tail",)
 
 
 def test_fewer_than_seven_points_are_said(tmp_path: Path) -> None:
@@ -602,11 +602,11 @@ def test_the_drawn_runs_saturate_and_one_is_slower(tmp_path: Path) -> None:
     (old,) = summarise(serving_run(tmp_path, "old")).benchmarks
     (new,) = summarise(serving_run(tmp_path, "new", slower=1.2)).benchmarks
     ours, theirs = the_curve(old), the_curve(new)
-    assert (ours.best, ours.slo_concurrency, ours.slo_rate, old.reasons) == ("concurrency=16", 16.0, 4.0, ())
+    assert (ours.best, ours.slo_concurrency, ours.slo_rate, old.doubts) == ("concurrency=16", 16.0, 4.0, ())
     for before, after in zip(ours.points, theirs.points, strict=True):
         if before.concurrency is not None:
             ratio = after.values["output_tps"].value / before.values["output_tps"].value
             assert ratio == pytest.approx(1 / 1.2, rel=1e-3)
     (broken,) = summarise(serving_run(tmp_path, "broken", failed={"concurrency=64": "the server ended"})).benchmarks
-    assert broken.reasons == ("points-missing",)
+    assert broken.doubts == ("points-missing",)
     assert len(sweep(loads=(1,), rates=())) > 64

@@ -198,7 +198,7 @@ def test_a_point_with_a_note_is_suspect_and_so_is_the_area_it_is_part_of() -> No
 
 def test_a_doubt_of_the_whole_benchmark_is_one_of_each_point_and_one_of_a_point_is_not() -> None:
     def doubted(*reasons: str) -> set[bool]:
-        old, new = server("old", curve(point(4))), server("new", curve(point(4)), validity="suspect", reasons=reasons)
+        old, new = server("old", curve(point(4))), server("new", curve(point(4)), validity="suspect", doubts=reasons)
         return {r.contrast.is_suspect for r in compare_systems([old, new]).curves[0].ratios}
 
     assert doubted("contended") == {True}

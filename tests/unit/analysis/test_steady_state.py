@@ -218,7 +218,7 @@ def test_a_process_that_never_left_its_warm_up_has_no_energy_for_an_item(tmp_pat
     events = [replace(one, data={**one.data, "warmup": True}) for one in steps(flat(random.Random(3)))]
     energy = Data(step="b", t=1.0, data={"metric": "energy", "value": 1000.0, "units": "J"})
     (bench,) = summarise(record(tmp_path, Recorded(events=(*events, energy)))).benchmarks
-    assert bench.reasons == ("short",)
+    assert bench.doubts == ("short",)
     assert joules_per_item(bench.processes[0], energies(bench)) is None
 
 

@@ -122,18 +122,18 @@ def test_a_skipped_benchmark_is_listed_with_its_reason_and_counts_against_comple
 
 def test_a_number_of_the_quick_profile_is_suspect_because_it_is_short(tmp_path: Path) -> None:
     bench = only(summarise(record(tmp_path, Recorded(events=rates(5.0)), manifest={"profile": "quick"})))
-    assert (bench.validity, bench.reasons) == ("suspect", ("short",))
+    assert (bench.validity, bench.doubts) == ("suspect", ("short",))
 
 
-def test_a_reason_for_doubt_that_the_end_tells_is_kept(tmp_path: Path) -> None:
+def test_a_doubt_for_doubt_that_the_end_tells_is_kept(tmp_path: Path) -> None:
     bench = only(summarise(record(tmp_path, Recorded(events=rates(5.0), reasons=("abort-at-exit",)))))
-    assert (bench.validity, bench.reasons) == ("suspect", ("abort-at-exit",))
+    assert (bench.validity, bench.doubts) == ("suspect", ("abort-at-exit",))
 
 
 def test_processes_that_report_different_units_have_no_common_rate(tmp_path: Path) -> None:
     steps = [Recorded(events=rates(5.0)), Recorded(repeat=1, events=rates(5.0, units="tokens/s"))]
     bench = only(summarise(record(tmp_path, *steps)))
-    assert (bench.perf, bench.score, bench.validity, bench.reasons) == (None, None, "invalid", ("mixed",))
+    assert (bench.perf, bench.score, bench.validity, bench.doubts) == (None, None, "invalid", ("mixed",))
 
 
 def test_on_a_processor_no_gpu_is_claimed(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_instances_that_did_not_measure_together_are_suspect(tmp_path: Path) -> 
     steps = [Recorded(tag=f"D{n}", events=(*rates(5.0), beside(n, 10 + n))) for n in range(2)]
     (bench,) = summarise(record(tmp_path, *steps)).benchmarks
     assert bench.overlap == pytest.approx(9 / 11)
-    assert (bench.validity, bench.reasons) == ("suspect", ("overlap",))
+    assert (bench.validity, bench.doubts) == ("suspect", ("overlap",))
 
 
 def test_the_steps_of_one_job_have_to_measure_together_too(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_the_steps_of_one_job_have_to_measure_together_too(tmp_path: Path) -> No
     ]
     (bench,) = summarise(record(tmp_path, *steps)).benchmarks
     assert bench.overlap == pytest.approx(5 / 15)
-    assert bench.reasons == ("overlap",)
+    assert bench.doubts == ("overlap",)
 
 
 @pytest.mark.parametrize(("clocks", "share"), [({"n0": 0.0, "n1": 100.0}, 9 / 11), ({"n0": 0.0}, None)])
@@ -87,7 +87,7 @@ def test_checks_see_the_records_and_are_told_step_by_step(tmp_path: Path) -> Non
     hot = [Data(step="s", data={"gpudata": {"0": {"throttle": ["hw_thermal"]}}, "time": time}) for time in (5.0, 5.1)]
     run = record(tmp_path, Recorded(events=(*rates(5.0), *hot)))
     (bench,) = summarise(run, lambda step: checks_for(StepContext(step=step), NAMES, {})).benchmarks
-    assert bench.reasons == ("throttled",)
+    assert bench.doubts == ("throttled",)
     said = {one["check"]: one["verdict"] for one in bench.validations}
     assert said["throttle"] == "fail"
     assert said["error"] == "pass"
@@ -110,15 +110,15 @@ def test_replicates_on_different_nodes_are_doubtful_and_are_still_one_instance(t
 
     (same,) = summarise(record(tmp_path / "same", *steps("n1", "n1", "n1"))).benchmarks
     (apart,) = summarise(record(tmp_path / "apart", *steps("n1", "n2", "n3"))).benchmarks
-    assert ("nodes-differ" in same.reasons, "nodes-differ" in apart.reasons) == (False, True)
+    assert ("nodes-differ" in same.doubts, "nodes-differ" in apart.doubts) == (False, True)
     assert (apart.instances, apart.replicates, apart.score) == (1, 3, same.score)
 
 
-def test_every_replicate_on_the_same_nodes_is_no_reason_for_doubt(tmp_path: Path) -> None:
+def test_every_replicate_on_the_same_nodes_is_no_doubt_for_doubt(tmp_path: Path) -> None:
     steps = [Recorded(repeat=number, node=node, events=rates(5.0)) for number in range(3) for node in ("n1", "n2")]
     failed = replace(steps[-1], outcome="failed", events=())
     (bench,) = summarise(record(tmp_path, *steps[:-1], failed)).benchmarks
-    assert "nodes-differ" not in bench.reasons
+    assert "nodes-differ" not in bench.doubts
     assert bench.instances == 2
 
 
@@ -135,7 +135,7 @@ class OthersTook:
         """Return what was read."""
         return Verdict(step=self.step, check="host", verdict="warn", numbers={"slowed": self.share})
 
-    def reason_for(self, verdict: Verdict) -> str | None:
+    def doubt_for(self, verdict: Verdict) -> str | None:
         """Return nothing: it has a size."""
 
 

@@ -86,7 +86,7 @@ def test_a_window_that_is_not_complete_is_never_valid(
     events, by_its_own_clock = launch(noise(steps, seconds, seed=1), why)
     bench = judged(tmp_path, events)
     assert bench.perf == pytest.approx(by_its_own_clock, rel=1e-6)
-    assert (bench.validity, bench.reasons) == ("suspect", ("short",))
+    assert (bench.validity, bench.doubts) == ("suspect", ("short",))
 
 
 def test_a_system_is_not_accepted_by_windows_of_two_steps(tmp_path: Path) -> None:
@@ -121,4 +121,4 @@ def test_more_launches_of_noise_are_not_less_precise(tmp_path: Path) -> None:
         for number, launches in enumerate(runs)
         if (bench := judged(tmp_path / str(number), *launches)).validity != "valid"
     ]
-    assert len(suspects) <= len(trials) * 3 / 20, list(chain.from_iterable(bench.reasons for bench in suspects))
+    assert len(suspects) <= len(trials) * 3 / 20, list(chain.from_iterable(bench.doubts for bench in suspects))

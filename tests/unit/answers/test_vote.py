@@ -55,14 +55,14 @@ def verdicts(bench: BenchSummary) -> list[tuple[str, str, str]]:
 
 def test_equal_answers_pass(tmp_path: Path) -> None:
     bench = run_of(tmp_path, [GOOD] * 3)
-    assert (bench.outcome, "wrong" in bench.reasons) == ("passed", False)
+    assert (bench.outcome, "wrong" in bench.doubts) == ("passed", False)
     assert [word for _, word, _ in verdicts(bench)] == ["pass"] * 3
 
 
 @pytest.mark.parametrize("step", [2, 7, STEPS])
 def test_the_odd_one_of_three_is_named_with_its_step_and_the_number_is_invalid(tmp_path: Path, step: int) -> None:
     bench = run_of(tmp_path, [GOOD, from_step(step), GOOD])
-    assert (bench.outcome, bench.validity, "wrong" in bench.reasons) == ("failed", "invalid", True)
+    assert (bench.outcome, bench.validity, "wrong" in bench.doubts) == ("failed", "invalid", True)
     [failure] = bench.failures
     assert (failure.why, failure.step) == ("wrong", "digits.D1")
     assert f"digits.D1 (H200) differs from 2 other processes: its loss from step {step} on" == failure.detail
@@ -95,7 +95,7 @@ def test_where_nobody_can_say_nothing_is_wrong(
     tmp_path: Path, firsts: list[list[str]], agains: list[list[str]] | None, sentence: str
 ) -> None:
     bench = run_of(tmp_path, firsts, agains)
-    assert (bench.outcome, "wrong" in bench.reasons) == ("passed", False)
+    assert (bench.outcome, "wrong" in bench.doubts) == ("passed", False)
     assert {(word, sentence in message) for _, word, message in verdicts(bench)} == {("warn", True)}
 
 

@@ -91,7 +91,7 @@ def test_unusable_observations_are_a_warning_that_marks_the_number_as_nonfinite(
     for value in (1.0, None):
         fold.observe(Data(step="s", data={"rate": value}))
     verdict = fold.verdict()
-    assert (verdict.verdict, fold.reason_for(verdict)) == ("warn", "nonfinite")
+    assert (verdict.verdict, fold.doubt_for(verdict)) == ("warn", "nonfinite")
 
 
 def test_an_observation_without_a_usable_rate_is_a_warning() -> None:

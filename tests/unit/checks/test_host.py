@@ -122,13 +122,13 @@ def test_a_window_between_two_readings_is_not_judged_and_says_so() -> None:
 def test_a_monitor_that_ended_within_the_window_leaves_it_unknown_whose_the_rest_was() -> None:
     said = judged(*readings(10, own=1.0))
     assert (said.verdict, said.message) == ("warn", "the processors were not read in the whole window")
-    assert ContendedCheck(StepContext(step="s")).reason_for(said) == "sensor-lost"
+    assert ContendedCheck(StepContext(step="s")).doubt_for(said) == "sensor-lost"
 
 
 def test_a_long_window_without_a_reading_is_not_taken_for_a_quiet_host() -> None:
     said = judged()
     assert (said.verdict, said.message, said.numbers) == ("warn", "nobody read the processors", {"readings": 0})
-    assert ContendedCheck(StepContext(step="s")).reason_for(said) == "sensor-lost"
+    assert ContendedCheck(StepContext(step="s")).doubt_for(said) == "sensor-lost"
     assert judged(stop=START + 4).verdict == "pass"
 
 
@@ -142,7 +142,7 @@ def test_a_launch_with_too_few_readings_of_the_host_is_not_taken_for_undisturbed
         check.observe(event)
     said = check.verdict()
     assert (said.verdict, said.numbers) == ("warn", {"readings": count})
-    assert check.reason_for(said) == "sensor-lost"
+    assert check.doubt_for(said) == "sensor-lost"
 
 
 def launched(**host: float | str) -> Verdict:
@@ -171,7 +171,7 @@ def test_a_short_launch_is_judged_by_the_agents_own_readings(
     said = launched(**host)
     assert (said.verdict, said.numbers["share"]) == (verdict, pytest.approx(share))
     # What others took has a size: it is a component of the number's uncertainty, and no reason to suspect it.
-    assert ContendedCheck(StepContext(step="s")).reason_for(said) is None
+    assert ContendedCheck(StepContext(step="s")).doubt_for(said) is None
     assert said.numbers["slowed"] == said.numbers["share"]
 
 
@@ -206,7 +206,7 @@ def test_a_long_launch_without_a_window_that_nobody_read_the_host_of_is_in_doubt
     """Of a command, whose number nothing else judges, a short one is too."""
     check = ContendedCheck(StepContext(step="s"))
     check.observe(End(step="s", outcome="passed", wall_s=wall_s))
-    assert check.reason_for(check.verdict()) == reason
+    assert check.doubt_for(check.verdict()) == reason
 
 
 @pytest.mark.parametrize("odd", [None, math.nan, "x", [], {"processors": 0}, {"processors": "x", "busy_s": True}])

@@ -86,7 +86,7 @@ def test_a_number_is_read_back_with_its_unit_and_interval() -> None:
     text = exposition(
         summary(
             bench(perf=2.5, units="Tflop/s", ci95=(2.4, 2.6), validity="valid", memory_peak_mib=1.0, replicates=5),
-            bench("sft", perf=100.0, units="tokens/s", validity="suspect", reasons=("short", "contended")),
+            bench("sft", perf=100.0, units="tokens/s", validity="suspect", doubts=("short", "contended")),
             created="2026-03-14T12:00:00+00:00",
         )
     )
@@ -121,7 +121,7 @@ def test_the_run_is_named_in_one_series_only() -> None:
 
 @given(st.text(min_size=1), st.text(), st.text(), st.floats(allow_nan=False, allow_infinity=False))
 def test_any_name_unit_and_reason_can_be_read(name: str, units: str, reason: str, value: float) -> None:
-    one = summary(bench(name, perf=value, units=units, reasons=(reason,), validity="suspect"))
+    one = summary(bench(name, perf=value, units=units, doubts=(reason,), validity="suspect"))
     text = exposition(one)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
     assert value_of(text, "milabench_valid", benchmark=visible_line(name)) == 0

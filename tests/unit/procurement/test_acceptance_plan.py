@@ -155,7 +155,7 @@ def test_what_cannot_be_planned_says_why(tmp_path: Path, text: str, words: str) 
 def test_a_pilot_in_doubt_promises_nothing_unless_the_doubt_is_accepted(tmp_path: Path) -> None:
     doubted = run(tmp_path, {"local": PILOT})
     (bench,) = doubted.benchmarks
-    pilot = replace(doubted, benchmarks=(replace(bench, validity="suspect", reasons=("contended", "short")),))
+    pilot = replace(doubted, benchmarks=(replace(bench, validity="suspect", doubts=("contended", "short")),))
     accepted = planned(minimum("97 images/s", ", allow: [contended, short]"), pilot)
     assert accepted.is_complete and accepted.criteria[0].power is not None
     plan = planned(minimum("97 images/s", ", allow: [short]"), pilot)

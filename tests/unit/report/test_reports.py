@@ -242,7 +242,7 @@ def test_no_format_has_a_score_unless_it_is_relative_to_something(tmp_path: Path
 def short_of_everything(tmp_path: Path) -> Summary:
     """A run of one benchmark whose window was not complete."""
     summary = summarise(record(tmp_path, Recorded(bench="a", events=rates(2.0, 2.0, 2.0))))
-    return replace(summary, benchmarks=[replace(summary.benchmarks[0], validity="suspect", reasons=("short",))])
+    return replace(summary, benchmarks=[replace(summary.benchmarks[0], validity="suspect", doubts=("short",))])
 
 
 def suite_of_six(path: Path, profile: str) -> Summary:
@@ -257,7 +257,7 @@ def suite_of_six(path: Path, profile: str) -> Summary:
     summary = summarise(record(path, *steps, manifest={"about": about, "profile": profile, "system": CPU}))
     busy = ("sensor-lost", "contended", "nonfinite", "dropped")
     doubted = [
-        replace(bench, validity="suspect", reasons=busy[: 1 + at % 4], ratio=1.0, reference_validity="suspect(dropped)")
+        replace(bench, validity="suspect", doubts=busy[: 1 + at % 4], ratio=1.0, reference_validity="suspect(dropped)")
         for at, bench in enumerate(summary.benchmarks)
     ]
     reference = "epyc-vm (2-core virtual machine (AMD EPYC), milabench 0.1.0, 2026-11-22, profile default)"
@@ -273,7 +273,7 @@ def test_every_doubt_is_in_words_also_two_of_one_check(tmp_path: Path) -> None:
             {"step": f"a.node{at}", "check": "contended", "verdict": "warn", "numbers": {}, "message": message}
             for at, message in enumerate(messages)
         ]
-        bench = replace(summary.benchmarks[0], validity="suspect", reasons=reasons, validations=said)
+        bench = replace(summary.benchmarks[0], validity="suspect", doubts=reasons, validations=said)
         return dict(brief.doubts(replace(summary, benchmarks=(bench,))))
 
     unread, used = "nobody read the processors", "others used 1.99 of our 2 processors"

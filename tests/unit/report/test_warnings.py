@@ -71,8 +71,8 @@ def test_a_check_names_the_launches_that_it_is_about(tmp_path: Path) -> None:
     bench = replace(
         summary.benchmarks[0],
         validity="suspect",
-        reasons=("dropped", "overlap"),
-        reason_repeats={"dropped": (1,)},
+        doubts=("dropped", "overlap"),
+        doubt_repeats={"dropped": (1,)},
         validations=[{**warned, "step": f"digits.D0.R{at}"} for at in (0, 2)],
     )
     assert model.warnings_of(bench) == {

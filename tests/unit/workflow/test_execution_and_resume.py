@@ -283,13 +283,13 @@ def test_only_what_more_launches_can_make_precise_is_measured_on(
     known = replace(
         uncertainty_of(value, [MeasuredLaunch(rate=math.log(rate)) for rate in rates_of], effects), asked=0.05
     )
-    bench = BenchSummary(bench="a", outcome="passed", counts={}, perf=value, uncertainty=known, reasons=("short",))
+    bench = BenchSummary(bench="a", outcome="passed", counts={}, perf=value, uncertainty=known, doubts=("short",))
     found = {
         name: imprecise_benches(Summary(verdict="passed", benchmarks=(each,), score=score(())), 0.05)
         for name, each in {
             "passed": bench,
             "failed": replace(bench, outcome="failed"),
-            "suspect": replace(bench, reasons=("foreign-process",)),
+            "suspect": replace(bench, doubts=("foreign-process",)),
         }.items()
     }
     assert found == {"passed": {"a": known.expanded} if is_measured_on else {}, "failed": {}, "suspect": {}}

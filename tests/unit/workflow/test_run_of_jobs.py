@@ -150,7 +150,7 @@ def test_a_job_whose_steps_failed_did_its_part_all_the_same(tmp_path: Path) -> N
 def test_overhead_and_marks_are_those_of_the_orchestrators_and_the_jobs(tmp_path: Path) -> None:
     summary = summarise(record_shares(tmp_path, PASSED, TIMED_OUT))
     assert summary.overhead["wall_s"] == 3 * 150.0
-    assert all("mixed" not in bench.reasons for bench in summary.benchmarks)
+    assert all("mixed" not in bench.doubts for bench in summary.benchmarks)
 
 
 def test_the_summary_of_a_run_whose_jobs_go_on_is_not_kept(tmp_path: Path) -> None:

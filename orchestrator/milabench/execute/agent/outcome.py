@@ -7,7 +7,7 @@ import re
 import signal
 
 from .procfs import cgroups_of, read_text, signal_name
-from .protocol import DECISIVE_REASONS, TAIL_CHARACTERS
+from .protocol import DECISIVE_WHYS, TAIL_CHARACTERS
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class StepLedger:
         """Decide how the step has ended; its return code is known, or it was never started."""
         if self.cause is not None:
             return self.cause
-        if self.failure is not None and (self.failure[0] in DECISIVE_REASONS or self.return_code == 0):
+        if self.failure is not None and (self.failure[0] in DECISIVE_WHYS or self.return_code == 0):
             return StepOutcome("failed", *self.failure)
         if self.return_code != 0 and self.aborted_at_exit:
             return StepOutcome("passed", None, "")

@@ -23,8 +23,8 @@ RUN_MARKER = "MILABENCH_RUN_MARKER"
 STEP_MARKER = "MILABENCH_STEP"
 
 # `fail` lines with these reasons say more than the exit code or signal that follows them.
-DECISIVE_REASONS = ("probe", "invalid", "wrong", "out-of-memory", "no-space", "environment")
-REASONS = (*DECISIVE_REASONS, "exit", "no-data")
+DECISIVE_WHYS = ("probe", "invalid", "wrong", "out-of-memory", "no-space", "environment")
+WHYS = (*DECISIVE_WHYS, "exit", "no-data")
 
 
 class Outbox:

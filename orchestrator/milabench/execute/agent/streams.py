@@ -13,7 +13,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from ...redaction import Masker
 from .event_loop import GATHER_S, READ_BYTES, EventLoop
 from .outcome import StepLedger
-from .protocol import REASONS, TAIL_CHARACTERS, StepFrames
+from .protocol import TAIL_CHARACTERS, WHYS, StepFrames
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ class ObservationConnection(Source):
             elif "fail" in message:
                 why = message["fail"].get("why")
                 detail = (str(message["fail"].get("detail") or "").splitlines() or [""])[0]
-                self.owner.ledger.failure = (why if why in REASONS else "exit", detail[:TAIL_CHARACTERS])
+                self.owner.ledger.failure = (why if why in WHYS else "exit", detail[:TAIL_CHARACTERS])
             elif "ready" in message:
                 self.is_ready = True
                 self.owner.note_at_barrier()
