@@ -225,6 +225,34 @@ def test_a_reason_of_validity_is_a_declaration_and_the_code_that_raises_it(
     assert copy.touched == {"events/doubts.py", "analysis/bench_summary.py"}
 
 
+def test_an_option_of_slurm_is_one_declaration(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy.insert(
+        "config/schema.py",
+        '    reservation: str = key("Reservation to run in.", default="")',
+        '    licenses: str = key("Licences that a job takes.", default="")',
+    )
+    suite = copy.suite(ECHO)
+    system = copy.root / "system.yaml"
+    system.write_text(
+        "system: {engine: slurm, arch: cuda, slurm: {nodes: 1, licenses: 'solver:2', install_partition: net}}"
+    )
+    asked = ("--config", suite, "--system", str(system))
+    scripts = copy.milabench("plan", "run", "--submit", "--use-current-env", *asked)
+    assert "#SBATCH --licenses=solver:2" in scripts
+    other = copy.milabench("plan", "run", "--submit", "--use-current-env", *asked, "--slurm-arg", "licenses=viewer")
+    assert "#SBATCH --licenses=viewer" in other
+    # A job that only installs takes none of them, although nothing says so of this one.
+    srun = copy.root / "bin" / "srun"
+    srun.parent.mkdir()
+    srun.write_text('#!/bin/sh\necho "$@"\n')
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{srun.parent}:{os.environ['PATH']}")
+    installs = copy.milabench("install", *asked)
+    assert "--partition=net --nodes=1" in installs
+    assert "licenses" not in installs
+    assert copy.touched == {"config/schema.py"}
+
+
 def test_an_importer_is_a_module_and_an_entry_in_the_registry(copy: Copy) -> None:
     copy.write(
         "history/scores.py",

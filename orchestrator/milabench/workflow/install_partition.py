@@ -6,8 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 
+from milabench.config.schema import SlurmConfig
 from milabench.errors import Unreachable, UsageError
 from milabench.execute.interrupts import interrupts
 from milabench.execute.srun import srun_environment
@@ -38,10 +38,10 @@ def run_in_install_partition(options: SuiteOptions, session: Session) -> int | N
             f"system.slurm.install_partition: {partition}: no srun on PATH; run this where Slurm's commands are"
         )
     # One node, whatever the run asks for; whom it is charged to stays.
-    one = replace(
-        system.slurm, partition=partition, nodes=1, exclusive=False, gpus_per_node="", nodelist="", exclude="", time=""
+    kept = SlurmConfig(
+        partition=partition, account=system.slurm.account, qos=system.slurm.qos, nodes=1, exclusive=False
     )
-    resources = resource_options(replace(one, constraint="", reservation="", extra=()))
+    resources = resource_options(kept)
     session.info(f"slurm: {arguments[0]} runs in partition {partition}")
     command = ["srun", *resources, "--ntasks=1", "--job-name=mb-install", sys.executable, "-m", "milabench", *arguments]
     with interrupts().deferred():

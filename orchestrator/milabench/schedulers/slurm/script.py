@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from milabench.config.schema import SlurmConfig
 
 _DIRECTIVE = "#SBATCH "
+# Keys of `system.slurm` that are no option of the same name with a value.
+_NO_SLURM_VALUES = frozenset(("exclusive", "install_partition", "extra"))
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # By these a job is found again, its output read and its end believed; whoever sets another loses it.
 _OURS = (
@@ -62,19 +65,8 @@ def script_options(script: str) -> list[str]:
 
 def resource_options(slurm: SlurmConfig) -> tuple[str, ...]:
     """Return the resources as options of sbatch, salloc and srun. Raises ConfigError."""
-    values = {
-        "partition": slurm.partition,
-        "account": slurm.account,
-        "qos": slurm.qos,
-        "time": slurm.time,
-        "constraint": slurm.constraint,
-        "gpus-per-node": slurm.gpus_per_node,
-        "nodes": "" if slurm.nodes is None else str(slurm.nodes),
-        "reservation": slurm.reservation,
-        "nodelist": slurm.nodelist,
-        "exclude": slurm.exclude,
-    }
-    words = [f"--{name}={value}" for name, value in values.items() if value]
+    values = {each.name: getattr(slurm, each.name) for each in fields(slurm) if each.name not in _NO_SLURM_VALUES}
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in values.items() if value]
     if slurm.exclusive:
         words.append("--exclusive")
         if not any(word.startswith(("--mem=", "--mem-per-")) for word in slurm.extra):
