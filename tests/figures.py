@@ -31,7 +31,7 @@ MOST_COMPLEX = 20
 CATCH_ALL = ("found", "told", "said")
 # Every verb's click command is `command`, every program's entry is `main`, and every report format renders; a pause is declared
 # by a probe or in the program.
-SHARED_NAMES = frozenset({"command", "main", "pause", "render", "render_comparison"})
+SHARED_NAMES = frozenset({"command", "main", "pause", "render", "render_acceptance", "render_comparison"})
 
 
 @dataclass(frozen=True)

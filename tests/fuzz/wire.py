@@ -193,7 +193,7 @@ def _measure(url: str) -> None:
     for endpoint in ("completions", "chat"):
         point = LoadPoint(name="rate=1000", rate=1000.0, deadline=time.monotonic() + WAIT_S)
         target = Target(url=url, model="m", endpoint=endpoint)  # type: ignore[arg-type]
-        result: PointResult = plain.measure(target, point, workload, Path())
+        result: PointResult = plain.CLIENT.measure(target, point, workload, Path())
         assert all(request.output_tokens <= TOKENS or not request.has_usage for request in result.requests)
         for request in result.requests:
             print(visible(encode(request_record("p", request)).decode()))

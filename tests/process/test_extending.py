@@ -261,7 +261,7 @@ from datetime import UTC, datetime
 
 from milabench.events import wire
 from milabench.events.model import Data, End
-from milabench.history.importer import ForeignRun, ForeignStep, digest_of_pieces
+from milabench.history.importer import ForeignRun, ForeignStep, Importer, digest_of_pieces
 
 FORMAT = "scores"
 
@@ -282,10 +282,17 @@ def read_runs(source, origin):
     digest = digest_of_pieces([(source.name, source.read_bytes())])
     about = {"format": FORMAT, "origin": origin, "version": FORMAT, "system": {}, "digest": digest}
     return [ForeignRun(name=source.stem, when=when, steps=steps, **about)], []
+
+
+SCORES = Importer(can_read=can_read, read_runs=read_runs)
 """,
     )
-    copy.replace("history/registry.py", "import milabench13, nccl", "import milabench13, nccl, scores")
-    copy.replace("history/registry.py", "= (milabench13, nccl)", "= (scores, milabench13, nccl)")
+    copy.insert(
+        "history/registry.py",
+        "from milabench.history.nccl import NCCL_TESTS",
+        "from milabench.history.scores import SCORES",
+    )
+    copy.replace("history/registry.py", "(MILABENCH13_RUNS, NCCL_TESTS)", "(SCORES, MILABENCH13_RUNS, NCCL_TESTS)")
     (copy.root / "old.scores").write_text("linpack 12.5\nstream 3\n")
     assert "2 benchmarks" in copy.milabench("import", "old.scores")
     report = json.loads(copy.milabench("report", "--json"))

@@ -69,9 +69,6 @@ IDENTIFIERS: Mapping[str, str] = {
     "late_for": "stragglers",
 }
 
-# Public names that every module of a registry defines, because its Protocol says so: report formats, importers, load clients.
-PROTOCOL_NAMES = frozenset({"render_acceptance", "can_read", "read_runs", "measure", "version"})
-
 PAGES = [page for page in pages() if page.name != "docs/reference/command-line.md"]  # made of the help texts
 
 
@@ -156,7 +153,7 @@ def test_a_page_that_the_sources_name_exists() -> None:
 @pytest.mark.parametrize("tree", [CONTROL_PLANE, INSTRUMENTS], ids=["milabench", "benchmate"])
 def test_a_public_name_is_defined_once_in_a_distribution(tree: Path) -> None:
     repeated = repeated_names(modules(tree))
-    assert {name: where for name, where in repeated.items() if name not in SHARED_NAMES | PROTOCOL_NAMES} == {}
+    assert {name: where for name, where in repeated.items() if name not in SHARED_NAMES} == {}
 
 
 @cache
@@ -230,7 +227,7 @@ def main() -> None:
             (name, where)
             for tree in (CONTROL_PLANE, INSTRUMENTS)
             for name, where in repeated_names(modules(tree)).items()
-            if name not in SHARED_NAMES | PROTOCOL_NAMES
+            if name not in SHARED_NAMES
         ],
     }
     for title, entries in remaining.items():

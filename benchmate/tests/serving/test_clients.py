@@ -126,9 +126,9 @@ def test_a_point_that_loadgen_has_not_is_refused_before_it_starts(point: LoadPoi
 def test_sessions_of_turns_are_refused_where_a_client_has_none(tmp_path: Path) -> None:
     workload = Workload(sessions=(planned(3, 3),))
     with pytest.raises(ClientFailed, match="turns"):
-        loadgen.measure(TARGET, LoadPoint(name="rate=2", rate=2.0), workload, tmp_path)
+        loadgen.CLIENT.measure(TARGET, LoadPoint(name="rate=2", rate=2.0), workload, tmp_path)
     with pytest.raises(ClientFailed, match="chat"):
-        aiperf.measure(TARGET, CLOSED, workload, tmp_path)
+        aiperf.CLIENT.measure(TARGET, CLOSED, workload, tmp_path)
 
 
 def test_the_arguments_of_loadgen_are_its_settings() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,6 +46,18 @@ class ForeignRun:
     system: Mapping[str, Any]
     steps: Sequence[ForeignStep]
     digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Importer:
+    """A format that `milabench import` reads.
+
+    `can_read` tells whether a file or folder may be of this format, by names alone. `read_runs` returns the runs, and the
+    omissions with their reasons. Its second argument is the user's name of the source. It raises RecordError for another format.
+    """
+
+    can_read: Callable[[Path], bool]
+    read_runs: Callable[[Path, str], tuple[list[ForeignRun], list[str]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,18 +15,17 @@ from milabench.errors import RecordError
 from milabench.events.names import encode_name
 from milabench.events.rundir import MILABENCH13, Run, open_run
 from milabench.events.values import as_mapping, finite_number
-from milabench.history.importer import ForeignRun, ForeignStep, at, digest_of_pieces
+from milabench.history.importer import ForeignRun, ForeignStep, Importer, at, digest_of_pieces
 
-FORMAT = MILABENCH13
 _STAMP = re.compile(r"\.\d{4}-\d\d-\d\d_\d\d[-:_]\d\d[-:_]\d\d(?:[.:]\d+)?$")
 
 
-def can_read(source: Path) -> bool:
+def _can_read(source: Path) -> bool:
     """Return whether this is a folder with `.data` files."""
     return source.is_dir() and any(source.rglob("*.data"))
 
 
-def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
+def _read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
     """Return the runs in the run directories at or below a folder, and what was left out."""
     runs: list[ForeignRun] = []
     notes: list[str] = []
@@ -60,7 +59,7 @@ def _read_run(folder: Path, origin: str) -> tuple[ForeignRun | None, list[str]]:
     foreign = ForeignRun(
         name=_STAMP.sub("", folder.name),
         when=at(min((t for pack in measured if (t := _began(pack.start, pack.meta)) is not None), default=None)),
-        format=FORMAT,
+        format=MILABENCH13,
         origin=origin,
         version=next((v for pack in measured if (v := _version(pack.meta))), "1.3"),
         system=_system(described_system({}, measured), results),
@@ -119,3 +118,6 @@ def _system(system: Mapping[str, Any], results: Iterable[StepResult]) -> Mapping
     if not isinstance(nodes, list) or not nodes or len(names) < 2:
         return system
     return {**system, "nodes": [{**nodes[0], "name": name} for name in names]}
+
+
+MILABENCH13_RUNS = Importer(can_read=_can_read, read_runs=_read_runs)

@@ -17,7 +17,7 @@ from milabench.events.model import Data, End, Event, Message, Meta, Start
 from milabench.events.names import encode_name
 from milabench.events.shapes import require_shape
 from milabench.events.values import as_mapping, finite_number
-from milabench.history.importer import ForeignRun, ForeignStep, at, digest_of_pieces
+from milabench.history.importer import ForeignRun, ForeignStep, Importer, at, digest_of_pieces
 
 FORMAT = "nccl-tests"
 _DEVICES = [{"device": int, "hostname": str, "device_info": str}]
@@ -55,12 +55,12 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     return output
 
 
-def can_read(source: Path) -> bool:
+def _can_read(source: Path) -> bool:
     """Return whether this is a file, of whatever name, or a folder with JSON files."""
     return source.is_file() or any(source.rglob("*.json"))
 
 
-def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
+def _read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
     """Return one run of the results in a file, or in all JSON files of a folder. Raises RecordError for other JSON."""
     paths = [source] if source.is_file() else sorted(source.rglob("*.json"))
     files = [(path.name, _read_json(path)) for path in paths]
@@ -180,3 +180,6 @@ def _when(value: Any) -> datetime:
         except ValueError:
             continue
     return at(None)
+
+
+NCCL_TESTS = Importer(can_read=_can_read, read_runs=_read_runs)

@@ -4,29 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
-from milabench.history import milabench13, nccl
-from milabench.history.importer import ForeignRun
-
-
-class Importer(Protocol):
-    """What the module of a format offers."""
-
-    FORMAT: str
-
-    def can_read(self, source: Path) -> bool:
-        """Return whether a file or folder may be of this format; looks at names, not into files."""
-
-    def read_runs(self, source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
-        """Return the runs in a file or folder, and what was left out and why.
-
-        `origin` is what the user called the source. Raises RecordError for a source that is not of this format.
-        """
-
+from milabench.history.importer import ForeignRun, Importer
+from milabench.history.milabench13 import MILABENCH13_RUNS
+from milabench.history.nccl import NCCL_TESTS
 
 # The first that can read a source reads it: nccl-tests, which would try any file, is last.
-IMPORTERS: Sequence[Importer] = (milabench13, nccl)
+IMPORTERS: Sequence[Importer] = (MILABENCH13_RUNS, NCCL_TESTS)
 
 
 def read_foreign_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:

@@ -259,7 +259,7 @@ class Sweep:
 
     def _send(self, point: LoadPoint, workload: Workload) -> tuple[RequestResult, ...]:
         with tempfile.TemporaryDirectory(prefix="benchmate-serving-") as folder:
-            return plain.measure(self._plan.target, point, workload, Path(folder)).requests
+            return plain.CLIENT.measure(self._plan.target, point, workload, Path(folder)).requests
 
     def _require_server(self, watch: ServerWatch | None, requests: Sequence[RequestResult]) -> None:
         was_gone = (watch is not None and watch.is_gone) or any(says_refused(each.error) for each in requests)

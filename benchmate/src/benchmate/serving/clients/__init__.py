@@ -1,4 +1,4 @@
-"""The clients that a sweep can use: one module each, with the same two functions.
+"""The clients that a sweep can use: one module each, whose `CLIENT` has two functions.
 
 A module imports its client only inside these functions: what a benchmark's environment does not have is one clear line there.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
 
 from benchmate.errors import BenchmateError
 from benchmate.serving.load import LoadPoint, PointResult, Target, Workload
@@ -28,24 +28,25 @@ class ClientFailed(BenchmateError):
     """A client that could not measure a point, or is not installed; the text is one line."""
 
 
-class Client(Protocol):
-    """What the module of a client has."""
+@dataclass(frozen=True)
+class Client:
+    """A client: `version` returns its version, and raises ClientFailed if it is not installed.
 
-    def version(self) -> str:
-        """Return the version of the client. Raises ClientFailed where it is not installed."""
+    `measure` sends the workload and returns the results; its files go to the empty folder. It raises ClientFailed. The server has
+    been warmed up. A failed request is a result with an error.
+    """
 
-    def measure(self, target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
-        """Send the workload and return what was seen; `folder` is an empty one for its files. Raises ClientFailed.
-
-        The server has been warmed up. Requests that fail are results with an error, and no reason to raise.
-        """
+    version: Callable[[], str]
+    measure: Callable[[Target, LoadPoint, Workload, Path], PointResult]
 
 
 def load_client(name: str) -> Client:
-    """Return the module of a client. Raises ClientFailed."""
+    """Return a client. Raises ClientFailed for an unknown one."""
     if name not in CLIENTS:
         raise ClientFailed(f"unknown client {name!r}; known: {', '.join(CLIENTS)}")
-    return cast("Client", importlib.import_module(CLIENTS[name]))
+    client = importlib.import_module(CLIENTS[name]).CLIENT
+    assert isinstance(client, Client)
+    return client
 
 
 def run_client(argv: Sequence[str], output: Path, env: Mapping[str, str] = os.environ) -> ProcessExit:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmate.serving.clients import ClientFailed, run_client
+from benchmate.serving.clients import Client, ClientFailed, run_client
 from benchmate.serving.clients.plain import arrival_times
 from benchmate.serving.load import LoadPoint, PlannedRequest, PointResult, RequestResult, Target, Workload
 
@@ -40,7 +40,7 @@ WORDS_TOKENIZER: Mapping[str, Mapping[str, object]] = {
 _BOX = "│╭╮╰╯─ "
 
 
-def version() -> str:
+def _version() -> str:
     """Return aiperf's version. Raises ClientFailed where it is not installed."""
     try:
         return importlib.metadata.version("aiperf")
@@ -48,7 +48,7 @@ def version() -> str:
         raise ClientFailed("aiperf is not installed in the benchmark's environment") from None
 
 
-def measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
+def _measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
     """Run aiperf over the workload. Raises ClientFailed."""
     if point.scenario:
         raise ClientFailed(f"aiperf has no scenario {point.scenario!r}; give it a concurrency or a rate")
@@ -81,6 +81,9 @@ def measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) 
     except (OSError, ValueError) as error:
         raise ClientFailed(f"aiperf's results cannot be read: {error}") from None
     return point_result(records, summary, point, workload)
+
+
+CLIENT = Client(version=_version, measure=_measure)
 
 
 def arguments(target: Target, point: LoadPoint, workload: Workload, inputs: Path, tokenizer: Path) -> list[str]:

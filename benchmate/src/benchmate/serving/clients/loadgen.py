@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmate.serving.clients import ClientFailed, run_client
+from benchmate.serving.clients import Client, ClientFailed, run_client
 from benchmate.serving.clients.plain import StreamingClient
 from benchmate.serving.load import LoadPoint, PlannedRequest, PointResult, RequestResult, Target, Workload
 from benchmate.serving.precise_loop import run_precisely
@@ -36,7 +36,7 @@ _NO_LIMIT_NS = 10**15
 _CLOSE = 0.01
 
 
-def version() -> str:
+def _version() -> str:
     """Return loadgen's version. Raises ClientFailed where it is not installed."""
     try:
         return importlib.metadata.version("mlcommons-loadgen")
@@ -44,7 +44,7 @@ def version() -> str:
         raise ClientFailed("mlcommons-loadgen is not installed in the benchmark's environment") from None
 
 
-def measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
+def _measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
     """Run a scenario of loadgen over the workload; `target.arguments` are NAME=VALUE of its settings. Raises ClientFailed."""
     scenario = scenario_of(point)
     if workload.has_turns:
@@ -77,6 +77,9 @@ def measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) 
     if scenario != "Server":
         requests = [dataclasses.replace(request, due=None) for request in requests]
     return PointResult(requests=tuple(requests), client=figures, notes=tuple(notes))
+
+
+CLIENT = Client(version=_version, measure=_measure)
 
 
 def scenario_of(point: LoadPoint) -> str:

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from benchmate.errors import BenchmateError
+from benchmate.serving.clients import Client
 from benchmate.serving.load import (
     PATHS,
     LoadPoint,
@@ -53,16 +54,19 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Value = TypeVar("Value")
 
 
-def version() -> str:
+def _version() -> str:
     """Return the version: that of benchmate."""
     from benchmate import __version__
 
     return __version__
 
 
-def measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
+def _measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
     """Send the workload of a point and return what was seen; writes no files."""
     return PointResult(requests=run_precisely(send_all(target, point, workload)))
+
+
+CLIENT = Client(version=_version, measure=_measure)
 
 
 async def send_all(target: Target, point: LoadPoint, workload: Workload) -> tuple[RequestResult, ...]:

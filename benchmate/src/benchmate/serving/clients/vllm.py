@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmate.serving.clients import ClientFailed
+from benchmate.serving.clients import Client, ClientFailed
 from benchmate.serving.load import PATHS, LoadPoint, PlannedRequest, PointResult, RequestResult, Target, Workload
 
 _BACKENDS = {"completions": "openai", "chat": "openai-chat"}
@@ -32,7 +32,7 @@ _HAS_RUN = threading.Event()
 """Set when the client has sent a request, the first of which pays for what it imports only then: that one does not count."""
 
 
-def version() -> str:
+def _version() -> str:
     """Return the version of vLLM. Raises ClientFailed where it is not installed.
 
     Imports it, which takes long, and would otherwise come between the warm-up of the first point and its requests.
@@ -46,7 +46,7 @@ def version() -> str:
     return "unknown"
 
 
-def measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
+def _measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
     """Send the workload of a point. Raises ClientFailed for sessions of several turns, which it has no way to send."""
     if workload.has_turns:
         raise ClientFailed("vLLM's client cannot replay sessions of several turns; use aiperf or plain")
@@ -72,6 +72,9 @@ def measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) 
     return PointResult(
         requests=tuple(results), client=own_figures(result, has_frames=has_frames), notes=_notes(result, results)
     )
+
+
+CLIENT = Client(version=_version, measure=_measure)
 
 
 def _run(target: Target, point: LoadPoint, requests: Sequence[PlannedRequest], folder: Path) -> Any:
