@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# feature -> group on the page of `milabench --help-all` -> verb -> its line there; `<feature>/<verb>_command.py` has the command
+# feature -> group on the page of `milabench --help-all` -> verb, of one or two words -> its line there;
+# `<feature>/<verb>_command.py` has the command
 VERBS: dict[str, dict[str, dict[str, str]]] = {
     "capsule": {"Set up": {"capsule": "Pack a suite with all it needs, for machines without a network"}},
     "compat13": {"Set up": {"import-suite": "Turn benchmarks of milabench 1.3 into ours"}},
@@ -25,6 +26,9 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
     "timing_audit": {"Measure": {"timing-audit": "Compare methods of timing the calls of a model"}},
     "procurement": {
         "Report, compare and decide": {
+            "accept plan": "Plan the repeats that acceptance criteria take",
+            "accept recheck": "Check a run against the accepted run",
+            "accept looks": "Check a growing run repeat by repeat",
             "offer": "Pack, verify and compare offers to a tender",
             "tender": "Check a tender, explain every number of a score",
             "budget": "Number of nodes that match a system, a budget or a power",
@@ -45,9 +49,6 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
 HANDLERS = {
     "answers": ("answers", "answers.vote:judged_by_answers"),
     "accept --every": ("procurement", "procurement.recheck_calendar:recheck_note"),
-    "accept --plan": ("procurement", "procurement.acceptance_runs:write_plan"),
-    "accept --recheck": ("procurement", "procurement.acceptance_runs:recheck_run"),
-    "accept --sequential": ("procurement", "procurement.acceptance_runs:accept_growing_run"),
     "compare --tender": ("procurement", "procurement.comparison_by_tender:score_by_tender"),
     "meters": ("procurement", "procurement.run_expenses:with_energy"),
     "meters of a bundle": ("procurement", "procurement.run_expenses:metered_benches"),

@@ -15,6 +15,7 @@ import click
 import pytest
 import yaml
 
+from milabench.cli.verbs import with_verb_joined
 from tests.pages import DOCS, INDEX, ROOT, Page, pages, words_of
 
 PAGES = pages()
@@ -120,6 +121,7 @@ def problem_of_arguments(arguments: list[str]) -> str:
     command: click.Command = program()
     # What may be left out or chosen stands in brackets.
     names, rest = ["milabench"], [word.strip("[]{}") for word in arguments if word != "[OPTIONS]"]
+    rest = with_verb_joined(rest)
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-") and not is_placeholder(rest[0]):
         child = command.get_command(click.Context(command), rest[0])
         if child is None:

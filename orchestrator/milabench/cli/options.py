@@ -175,14 +175,14 @@ def file_option(
 _LAST_USED = "the last used in the base, else config/standard.yaml"
 
 
-def removed_option(name: str, answer: str) -> Decorator:
+def removed_option(name: str, answer: str, *, is_flag: bool = False) -> Decorator:
     """Answer an option that a command once had with what there is instead: exit code 2."""
 
-    def refuse(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
-        if value is not None:
+    def refuse(_ctx: click.Context, _param: click.Parameter, value: str | bool | None) -> None:
+        if value:
             raise UsageError(f"{name} was removed; {answer}")
 
-    return click.option(name, hidden=True, expose_value=False, callback=refuse, envvar=())
+    return click.option(name, is_flag=is_flag, hidden=True, expose_value=False, callback=refuse, envvar=())
 
 
 def suite_names(

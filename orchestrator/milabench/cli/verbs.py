@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -25,7 +26,7 @@ class VerbGroup(click.Group):
         """Return the verb's command: of a feature, or from the module of its name."""
         if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
-        name, feature = cmd_name.replace("-", "_"), seams.feature_of_verb(cmd_name)
+        name, feature = re.sub("[- ]", "_", cmd_name), seams.feature_of_verb(cmd_name)
         command = seams.resolved(f"{feature}.{name}_command:command" if feature else f"cli.{name}:command")
         assert isinstance(command, click.Command)
         return with_help(with_variables(command))
@@ -36,12 +37,14 @@ class VerbGroup(click.Group):
             return click.Command.shell_complete(self, ctx, incomplete)
         from click.shell_completion import CompletionItem
 
-        return [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        one_word = ((name, text) for name, text in COMMANDS.items() if " " not in name)
+        return [CompletionItem(name, help=text) for name, text in one_word if name.startswith(incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve as click does, and suggest the nearest verbs for an unknown one."""
+        args = with_verb_joined(args)
         name = args[0] if args else ""
         if name == "help":  # as of git, go and uv
             if not args[1:]:
@@ -70,6 +73,12 @@ class VerbGroup(click.Group):
     def get_help(self, ctx: click.Context) -> str:
         """Return the front page, as wide as click writes the help of a verb."""
         return front_page(ctx.make_formatter().width)
+
+
+def with_verb_joined(words: list[str]) -> list[str]:
+    """Return the words of a command line with a verb of two words, such as `accept plan`, as the first."""
+    pair = " ".join(words[:2])
+    return words if seams.feature_of_verb(pair) is None else [pair, *words[2:]]
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:

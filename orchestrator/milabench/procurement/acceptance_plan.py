@@ -106,7 +106,7 @@ class AcceptancePlan:
         return _sum_of_known([bench.node_hours for bench in self.benchmarks])
 
     def to_json(self) -> dict[str, object]:
-        """Return what `accept --plan --format json` prints."""
+        """Return what `accept plan --format json` prints."""
         return {"schema": 1, **to_json_value(self)}
 
 

@@ -38,7 +38,7 @@ def plan_document(plan: AcceptancePlan) -> document.Document:
 def render_plan(plan: AcceptancePlan, format_name: str) -> str:
     """Return the plan in a format. Raises UsageError for one that a plan has not."""
     if format_name not in _FORMATS:
-        raise UsageError(f"--plan is written as {', '.join(_FORMATS)}; there is no plan in {format_name}")
+        raise UsageError(f"a plan is written as {', '.join(_FORMATS)}; there is no plan in {format_name}")
     return _FORMATS[format_name](plan)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.duration_estimate import spans
 from milabench.analysis.sample_statistics import median
-from milabench.errors import DONE, VERDICT_CODES, UsageError
+from milabench.errors import UsageError
 from milabench.events.attempts import attempts, last_word
 from milabench.events.runs_folder import find_run, latest_run
 from milabench.events.values import as_mapping, mappings_in
@@ -22,9 +22,9 @@ from milabench.workflow.summaries import summary_of
 
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
-    from milabench.cli.formats import Destination
     from milabench.events.rundir import Run
     from milabench.procurement.acceptance_plan import AcceptancePlan
+    from milabench.procurement.sequential_acceptance import SequentialPlan
 
 
 def recheck_run(
@@ -57,12 +57,12 @@ def acceptance_plan(
     """
     from milabench.procurement.acceptance_plan import plan_acceptance
 
+    if power == 1:
+        raise UsageError("--power 1: no number of launches is certain to pass; give less, such as 0.95")
     criteria = read_criteria(criteria_file, reference)
     name = pilot or reference
     if name is None:
-        raise UsageError(
-            "--plan: name a run of such a system as RUN, or with --reference: its noise and hours are used"
-        )
+        raise UsageError("name a run of such a system as RUN, or with --reference: its noise and hours are used")
     folder = base_folder(base)
     source = find_report_source(folder, name)
     beside = source.summary if reference == name else None
@@ -72,41 +72,23 @@ def acceptance_plan(
     return plan_acceptance(criteria, source.summary, beside, power=power, seconds=seconds)
 
 
-def write_plan(
-    pilot: str | None,
-    base: Path | None,
-    criteria_file: Path,
-    reference: str | None,
-    power: float,
-    destination: Destination,
-) -> int:
-    """Write what the criteria take, and return 8 where one of them has no plan; see `acceptance_plan`."""
-    from milabench.procurement.acceptance_plan_report import render_plan
-
-    if power == 1:
-        raise UsageError("--power 1: no number of launches is certain to pass; give less, such as 0.95")
-    plan = acceptance_plan(pilot, base, criteria_file, reference, power)
-    destination.write(render_plan(plan, destination.format))
-    return DONE if plan.is_complete else VERDICT_CODES["INCONCLUSIVE"]
-
-
 def accept_growing_run(
     name: str | None,
     base: Path | None,
     criteria_file: Path,
     reference: str | None,
-    looks: Mapping[str, Any],
+    plan: SequentialPlan,
     *,
     across: bool = False,
 ) -> Acceptance:
     """Return where a run has come to by its records so far, whether it has ended or not.
 
-    `looks` are fields of `SequentialPlan`. The launches planned for each benchmark are its cap, unless that has one. What did
+    The launches planned for each benchmark are its cap, unless the plan has one. What did
     other work than the reference is decided only `across`. Raises ConfigError for bad criteria, UsageError, NothingSelected and
     RecordError.
     """
     from milabench.acceptance.evaluate import decided_across, other_work
-    from milabench.procurement.sequential_acceptance import SequentialPlan, Trials, accept_so_far
+    from milabench.procurement.sequential_acceptance import Trials, accept_so_far
 
     criteria, folder = read_criteria(criteria_file, reference), base_folder(base)
     run = find_run(folder, name) if name else latest_run(folder)
@@ -128,7 +110,7 @@ def accept_growing_run(
         )
         for bench in ("", *launches)
     }
-    now, plan = summary_of(run), SequentialPlan(**looks, launches=launches)
+    now, plan = summary_of(run), replace(plan, launches=launches)
     if reference is None:
         return accept_so_far(criteria, now, None, plan, trials)
     beside = find_reference(folder, reference)

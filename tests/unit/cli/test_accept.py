@@ -21,22 +21,22 @@ def written(base: Path, name: str, *levels: float, batch: int, bench: str = "dig
     return str(record(base, *steps, name=name, manifest={"suite": suite}).path)
 
 
-@pytest.mark.parametrize("way", [(), ("--sequential", "--cap", "3")])
+@pytest.mark.parametrize(("way", "more"), [((), ()), (("looks",), ("--cap", "3"))])
 def test_other_arguments_than_the_reference_s_decide_nothing(
-    milabench: Milabench, tmp_path: Path, way: tuple[str, ...]
+    milabench: Milabench, tmp_path: Path, way: tuple[str, ...], more: tuple[str, ...]
 ) -> None:
     old = written(tmp_path, "old", 100.0, 100.1, 99.9, batch=64)
     same, other = (written(tmp_path, f"new{size}", 150.0, 150.1, 149.9, batch=size) for size in (64, 512))
     criteria = tmp_path / "accept.yaml"
     criteria.write_text("benchmarks: {digits: {minimum: 1.2 x reference}}")
-    asked = ("--criteria", str(criteria), "--reference", old, "--json", *way)
-    assert milabench("accept", same, *asked).code == 0
-    refused = milabench("accept", other, *asked)
+    asked = ("--criteria", str(criteria), "--reference", old, "--json", *more)
+    assert milabench("accept", *way, same, *asked).code == 0
+    refused = milabench("accept", *way, other, *asked)
     found = json.loads(refused.out)
     [check] = [check for check in found["checks"] if check["criterion"] == "minimum"]
     assert (refused.code, found["verdict"], check["verdict"]) == (8, "INCONCLUSIVE", "INCONCLUSIVE")
     assert "the same work as the reference" in check["missing"] and "--batch-size 64 / 512" in check["missing"]
-    assert milabench("accept", other, *asked, "--across").code == 0
+    assert milabench("accept", *way, other, *asked, "--across").code == 0
 
 
 def test_a_verdict_across_says_what_differs(milabench: Milabench, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def ratios(milabench: Milabench, folder: Path, then: Path, now: Path) -> Mapping
         "accept": checked(
             output("accept", now, "--criteria", folder / "criteria.yaml", "--reference", then), "minimum"
         ),
-        "recheck": checked(output("accept", now, "--recheck", 0.5, "--against", then), "recheck"),
+        "recheck": checked(output("accept", "recheck", now, "--minimum", 0.5, "--against", then), "recheck"),
         "tender": [row["speedup"]["value"] for row in scored["tender"]["systems"][0]["benchmarks"]],
         "report": [row["ratio"] for row in reported["benchmarks"]],
     }

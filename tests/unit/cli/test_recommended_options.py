@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 
-from milabench.cli.verbs import verbs
+from milabench.cli.verbs import verbs, with_verb_joined
 
 Milabench = Callable[..., Any]
 
@@ -23,7 +23,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 def command_of(words: list[str]) -> click.Command:
     """The command that these words begin with, a verb or one of a group."""
     command: click.Command = verbs
-    for word in words:
+    for word in with_verb_joined(words):
         if not isinstance(command, click.Group):
             break
         found = command.get_command(click.Context(command), word)

@@ -1,4 +1,4 @@
-"""`accept --recheck`: an installed system today beside its acceptance, and the calendar of rechecks."""
+"""`accept recheck`: an installed system today beside its acceptance, and the calendar of rechecks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def base(tmp_path: Path) -> Path:
 
 
 def rechecked(milabench: Milabench, now: Path, then: Path, *more: str, limit: str = "0.9") -> tuple[int, Any]:
-    said = milabench("accept", str(now), "--recheck", limit, "--against", str(then), "--json", *more)
+    said = milabench("accept", "recheck", str(now), "--minimum", limit, "--against", str(then), "--json", *more)
     return said.code, json.loads(said.out)
 
 
@@ -209,7 +209,7 @@ def test_every_format_has_the_verdict_and_the_notes(milabench: Milabench, base: 
     then = written(base, "then", {"a": [100]})
     now = written(base, "now", {"a": [80]}, created=NOW)
     for name in ("text", "markdown", "html", "junit"):
-        said = milabench("accept", str(now), "--recheck", "0.9", "--against", str(then), "--format", name)
+        said = milabench("accept", "recheck", str(now), "--against", str(then), "--format", name)
         assert (said.code, "0.8 x then" in said.out, "drift in 731 days" in " ".join(said.out.split())) == (
             7,
             True,
@@ -231,26 +231,37 @@ def test_rechecks_are_counted_from_the_acceptance(milabench: Milabench, base: Pa
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--recheck", "0.9"], "--against"),
-        (["--recheck", "1.5", "--against", "then"], "'1.5' is no share"),
-        (["--recheck", "0.9", "--against", "now"], "is the run that --against now names"),
-        (["--against", "then"], "--against goes with --recheck"),
-        (["--recheck", "0.9", "--against", "then", "--reference", "then"], "not --reference"),
-        (["--recheck", "0.9", "--against", "then", "--from", "2026-11-01"], "--from goes with --every"),
-        (["--recheck", "0.9", "--against", "then", "--every", "often"], "'2 years', '6 months'"),
-        (["--recheck", "0.9", "--against", "then", "--every", "9999 years"], "beyond the year 9999"),
-        (
-            ["--recheck", "0.9", "--against", "then", "--calendar", "a.ics"],
-            "--calendar was removed; --every prints the dates",
-        ),
+        ([], "--against"),
+        (["--minimum", "1.5", "--against", "then"], "'1.5' is no share"),
+        (["--against", "now"], "is the run that --against now names"),
+        (["--against", "then", "--reference", "then"], "--reference"),
+        (["--against", "then", "--from", "2026-11-01"], "--from goes with --every"),
+        (["--against", "then", "--every", "often"], "'2 years', '6 months'"),
+        (["--against", "then", "--every", "9999 years"], "beyond the year 9999"),
     ],
 )
 def test_wrong_use_is_one_line(milabench: Milabench, base: Path, options: list[str], words: str) -> None:
     written(base, "then", {"a": [100]})
     now = written(base, "now", {"a": [100]}, created=NOW)
-    said = milabench("accept", str(now), *options)
+    said = milabench("accept", "recheck", str(now), *options)
     assert (said.code, said.out) == (2, "")
     assert words in said.err.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--plan"], "--plan was removed; use `milabench accept plan`"),
+        (["--recheck", "0.9", "--against", "then"], "--recheck was removed; use `milabench accept recheck"),
+        (["--sequential", "--alpha", "0.05"], "--sequential was removed; use `milabench accept looks`"),
+        (["--cap", "5"], "--cap was removed; use `milabench accept looks`"),
+        (["--calendar", "a.ics"], "--calendar was removed; --every prints the dates"),
+    ],
+)
+def test_an_old_spelling_is_answered_with_the_new_one(milabench: Milabench, options: list[str], words: str) -> None:
+    said = milabench("accept", "now", *options)
+    assert (said.code, said.out) == (2, "")
+    assert words in said.err
 
 
 def test_a_variable_for_another_way_contradicts_nothing(
@@ -264,7 +275,7 @@ def test_a_variable_for_another_way_contradicts_nothing(
 
 def test_runs_in_the_wrong_order_are_refused(milabench: Milabench, base: Path) -> None:
     then, now = written(base, "then", {"a": [100]}), written(base, "now", {"a": [100]}, created=NOW)
-    said = milabench("accept", str(then), "--recheck", "0.9", "--against", str(now))
+    said = milabench("accept", "recheck", str(then), "--against", str(now))
     assert (said.code, "the run of today comes first" in said.err) == (2, True)
 
 
@@ -275,13 +286,13 @@ def test_a_plan_has_launches_from_the_reference(milabench: Milabench, base: Path
     then = written(base, "then", {"a": [99, 100, 101, 100], "b": [99, 101, 100, 100]})
     criteria = tmp_path / "accept.yaml"
     criteria.write_text(CRITERIA)
-    said = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(then), "--json")
+    said = milabench("accept", "plan", "--criteria", str(criteria), "--reference", str(then), "--json")
     plan = json.loads(said.out)
     assert (said.code, plan["schema"], plan["is_complete"]) == (0, 1, True)
     assert [check["launches"] for check in plan["checks"]] == [3, 3]
     assert (plan["hours"], plan["node_hours"]) == (None, None)  # the records of then have no durations
     for name in ("text", "markdown", "html"):
-        shown = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(then), "--format", name)
+        shown = milabench("accept", "plan", "--criteria", str(criteria), "--reference", str(then), "--format", name)
         assert (shown.code, "at least 0.9 x reference" in shown.out) == (0, True)
         assert "how many hours that takes is not known" in " ".join(shown.out.split())
 
@@ -289,7 +300,7 @@ def test_a_plan_has_launches_from_the_reference(milabench: Milabench, base: Path
 def test_the_hours_of_a_plan_are_those_of_the_launches_that_were_recorded(milabench: Milabench, tmp_path: Path) -> None:
     criteria = tmp_path / "accept.yaml"
     criteria.write_text("benchmarks: {flops: {minimum: 0.9 x reference}}\n")
-    said = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(RUNS / "system_a"), "--json")
+    said = milabench("accept", "plan", "--criteria", str(criteria), "--reference", str(RUNS / "system_a"), "--json")
     plan = json.loads(said.out)
     (bench,) = plan["benchmarks"]
     assert plan["hours"] == bench["hours"]
@@ -307,19 +318,17 @@ def test_a_criterion_without_a_plan_is_inconclusive(milabench: Milabench, base: 
     then = written(base, "then", {"a": [99, 100, 101, 100]})
     criteria = tmp_path / "accept.yaml"
     criteria.write_text(CRITERIA)
-    said = milabench("accept", "--plan", "--criteria", str(criteria), "--reference", str(then))
+    said = milabench("accept", "plan", "--criteria", str(criteria), "--reference", str(then))
     assert (said.code, "b minimum: a measurement of its rate in the pilot" in said.out) == (8, True)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--plan"], "--criteria FILE"),
-        (["--plan", "--criteria", "a.yaml"], "name a run of such a system"),
-        (["--plan", "--criteria", "a.yaml", "--reference", "then", "--power", "1"], "--power 1: no number of launches"),
-        (["--plan", "--criteria", "a.yaml", "--reference", "then", "--format", "csv"], "there is no plan in csv"),
-        (["--power", "0.9", "--criteria", "a.yaml"], "--power goes with --plan"),
-        (["--plan", "--recheck", "0.9", "--against", "then"], "leave out --recheck"),
+        ([], "--criteria FILE"),
+        (["--criteria", "a.yaml"], "name a run of such a system"),
+        (["--criteria", "a.yaml", "--reference", "then", "--power", "1"], "--power 1: no number of launches"),
+        (["--criteria", "a.yaml", "--reference", "then", "--format", "csv"], "there is no plan in csv"),
     ],
 )
 def test_a_plan_that_cannot_be_made_is_one_line(
@@ -327,7 +336,7 @@ def test_a_plan_that_cannot_be_made_is_one_line(
 ) -> None:
     written(base, "then", {"a": [99, 100, 101, 100]})
     (tmp_path / "a.yaml").write_text("benchmarks: {a: {minimum: 1 items/s}}\n")
-    said = milabench("accept", *options)
+    said = milabench("accept", "plan", *options)
     assert (said.code, said.out) == (2, "")
     assert words in said.err.strip().splitlines()[-1]
 
@@ -354,7 +363,7 @@ def test_a_run_that_grows_is_judged_launch_by_launch(milabench: Milabench, base:
     codes, missing = [], []
     for launches in range(2, 7):
         run = growing(base, f"after{launches}", numbers[:launches], 8)
-        said = milabench("accept", str(run), "--criteria", str(criteria), "--sequential", "--json")
+        said = milabench("accept", "looks", str(run), "--criteria", str(criteria), "--json")
         codes.append(said.code)
         (check,) = [check for check in json.loads(said.out)["checks"] if check["criterion"] == "minimum"]
         missing.append(check["missing"])
@@ -373,9 +382,7 @@ def test_a_failed_step_of_a_growing_run_counts(milabench: Milabench, base: Path,
         Recorded(bench="a", repeat=n, events=rates(*[100.0] * 3), outcome=outcome) for n, outcome in enumerate(outcomes)
     ]
     run = record(base, *steps, name="grows", is_ended=False).path
-    said = milabench(
-        "accept", str(run), "--criteria", str(criteria), "--sequential", "--bad-failure-rate", "60 %", "--json"
-    )
+    said = milabench("accept", "looks", str(run), "--criteria", str(criteria), "--bad-failure-rate", "60 %", "--json")
     found = json.loads(said.out)
     rates_of = [check for check in found["checks"] if check["criterion"] == "failure_rate"]
     assert [check["verdict"] for check in rates_of] == ["FAIL", "FAIL"]
@@ -389,24 +396,18 @@ def test_a_growing_run_in_every_format(milabench: Milabench, base: Path, tmp_pat
     criteria.write_text("benchmarks: {a: {minimum: 90 items/s}}\n")
     run = growing(base, "grows", (100.0, 100.1, 99.9, 100.0, 100.0), 5)
     for name in ("text", "markdown", "html", "junit", "csv"):
-        words = ("--sequential", "--format", name)
-        said = milabench("accept", str(run), "--criteria", str(criteria), *words)
+        said = milabench("accept", "looks", str(run), "--criteria", str(criteria), "--format", name)
         assert (said.code, "of at most 5 launches" in " ".join(said.out.split())) == (0, True)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--sequential"], "--criteria FILE"),
-        (["--alpha", "0.01", "--criteria", "a.yaml"], "--alpha goes with --sequential"),
-        (
-            ["--boundary", "pocock", "--criteria", "a.yaml"],
-            "--boundary was removed; --sequential shares",
-        ),
-        (["--sequential", "--criteria", "a.yaml", "--cap", "2"], "--cap 2: give 3 to 100 launches"),
-        (["--sequential", "--criteria", "a.yaml", "--alpha", "0.6", "--beta", "0.6"], "below 1 together"),
-        (["--sequential", "--criteria", "a.yaml", "--bad-failure-rate", "1 %"], "0 < good < bad < 1"),
-        (["--sequential", "--recheck", "0.9", "--against", "then"], "leave one out"),
+        ([], "--criteria FILE"),
+        (["--boundary", "pocock", "--criteria", "a.yaml"], "--boundary was removed; error rates are shared"),
+        (["--criteria", "a.yaml", "--cap", "2"], "--cap 2: give 3 to 100 launches"),
+        (["--criteria", "a.yaml", "--alpha", "0.6", "--beta", "0.6"], "below 1 together"),
+        (["--criteria", "a.yaml", "--bad-failure-rate", "1 %"], "0 < good < bad < 1"),
     ],
 )
 def test_a_sequential_plan_that_is_none_is_one_line(
@@ -414,6 +415,6 @@ def test_a_sequential_plan_that_is_none_is_one_line(
 ) -> None:
     growing(base, "grows", (100.0, 100.1, 99.9), 5)
     (tmp_path / "a.yaml").write_text("failure_rate: 5 %\n")
-    said = milabench("accept", *options)
+    said = milabench("accept", "looks", *options)
     assert (said.code, said.out) == (2, "")
     assert words in said.err.strip().splitlines()[-1]

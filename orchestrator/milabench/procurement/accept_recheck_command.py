@@ -1,0 +1,47 @@
+"""`milabench accept recheck`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from milabench.cli.accept import criteria_option, every_option, first_option, parsed_share, write_verdict
+from milabench.cli.formats import Destination, format_options
+from milabench.cli.options import base_option, run_argument
+
+
+@click.command("recheck")
+@run_argument
+@base_option
+@click.option("--against", required=True, metavar="RUN|BUNDLE", help="The accepted run, or its bundle.")
+@click.option(
+    "--minimum",
+    callback=parsed_share,
+    metavar="SHARE",
+    default="0.9",
+    show_default=True,
+    help="Share of the accepted rate that each benchmark must reach.",
+)
+@criteria_option
+@every_option
+@first_option
+@format_options
+def command(
+    run: str | None,
+    base: Path | None,
+    against: str,
+    minimum: float,
+    criteria: Path | None,
+    every: str | None,
+    first: datetime | None,
+    destination: Destination,
+) -> int:
+    """Check a run, by default the latest, against the accepted run. Exit codes: 0 PASS, 7 FAIL, 8 INCONCLUSIVE.
+
+    Of --criteria only `allow` counts.
+    """
+    from milabench.procurement.acceptance_runs import recheck_run
+
+    return write_verdict(recheck_run(run, base, against, minimum, criteria), destination, every, first)
