@@ -15,17 +15,17 @@ from typing import Any, assert_never
 
 from milabench.acceptance.bounds import BoundDecision, BoundTarget, Verdict, decide_bound, decide_quantile
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity, ServingCriterion
-from milabench.acceptance.curve_numbers import CurveNumber, curve_number, points_of_area
 from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.comparison_model import System
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
 from milabench.analysis.json_codec import JsonKey, finite_number, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean
-from milabench.analysis.serving_compare import AREA
 from milabench.analysis.serving_model import PointValue
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import differing_requests, differing_work, unknown_work
 from milabench.analysis.uncertainty import NO_ALLOWANCE, Allowance
+from milabench.sweeps.comparison import AREA
+from milabench.sweeps.curve_numbers import CurveNumber, curve_number, points_of_area
 
 OtherWork = Mapping[str, tuple[str, str]]
 """What of a benchmark's work is other than in the reference, by its name: for its rate, and for the points of its sweep."""

@@ -19,8 +19,6 @@ from milabench.analysis.job_mix import Costs
 from milabench.analysis.measure import Measurement, Metric
 from milabench.analysis.milabench13 import BenchFigures, StepFigures
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, median, pooled_log_stdev
-from milabench.analysis.serving_curve import curve_messages
-from milabench.analysis.serving_launches import at_best_point, curves_by_step, over_launches
 from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.shared_energy import with_shared_energy
 from milabench.analysis.step_results import PlannedStep, SharedClocks, StepResult, overlap, validation_json
@@ -40,6 +38,8 @@ from milabench.analysis.windows import Window
 from milabench.events.doubts import INVALID, Doubt
 from milabench.events.model import OutcomeName
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
+from milabench.sweeps.curve import curve_messages
+from milabench.sweeps.launches import at_best_point, curves_by_step, over_launches
 
 # A benchmark has the worst outcome of its steps.
 # Skipped is last: a benchmark of which something passed and something was left out on purpose has passed.

@@ -16,10 +16,10 @@ from milabench.analysis.contrasts import contrast_of, with_verdicts
 from milabench.analysis.job_mix import JobMix, JobTask, job_mix
 from milabench.analysis.sample_statistics import geometric_mean, means_without_each
 from milabench.analysis.score import Score, ScoreEntry, counted_entries, log_index_estimate, score, weights_that_turn
-from milabench.analysis.serving_compare import compare_curves
 from milabench.analysis.sides import noise_of, sides_of
 from milabench.analysis.system_diff import difference_line
 from milabench.analysis.two_samples import DEFAULT_MARGIN, judge_family
+from milabench.sweeps.comparison import compare_curves
 
 
 def compare_systems(

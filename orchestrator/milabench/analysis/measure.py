@@ -17,7 +17,6 @@ from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
 from milabench.analysis.milabench13 import RateSum
 from milabench.analysis.sample_statistics import geometric_mean, lag1, variation
 from milabench.analysis.series import CompactSeries, Series, SeriesBuilder
-from milabench.analysis.serving import SERVER_METRICS, ServingFold, serving_throughput
 from milabench.analysis.serving_model import POINT_METRICS, LaunchCurve
 from milabench.analysis.steady_state import agree
 from milabench.analysis.throughput import Direction, Pause, Throughput, launch_throughput, merged
@@ -27,6 +26,7 @@ from milabench.events.doubts import Doubt
 from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
 from milabench.events.readings import Readings, Span, device_joules
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
+from milabench.sweeps.fold import SERVER_METRICS, ServingFold, serving_throughput
 
 _MIB = 2**20
 _BYTES = {"B": 1.0, "bytes": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}

@@ -15,10 +15,10 @@ from milabench.config.kinds import INVALID, ValueParser, is_slip, record_of
 from milabench.config.layers import Folded
 from milabench.config.matrix import require_few
 from milabench.config.problems import Problems, did_you_mean
-from milabench.config.serving_check import Traces, is_whole_sweep
 from milabench.config.sizes import SIZES_KEY, ChosenSize, layers_of, sizes_by_name
 from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Mark, Origins, built_in, mapping_at, plain, settled
 from milabench.errors import ConfigError, Problem
+from milabench.sweeps.suite_check import Traces, is_whole_sweep
 
 if TYPE_CHECKING:
     from milabench.config.driver import Tasks

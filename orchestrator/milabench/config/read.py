@@ -16,12 +16,12 @@ from milabench.config.matrix import MAX_BENCHMARKS
 from milabench.config.parse import Declared, parse_suite
 from milabench.config.problems import Problems
 from milabench.config.schema import SYSTEM, Suite
-from milabench.config.serving_check import MAX_TRACE, check_trace
 from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, mapping_at, plain
 from milabench.config.yaml_reader import MAX_BYTES, MAX_VALUES, Document, decode_text, parse_document
 from milabench.devices.regular_file import MIB, open_regular, read_regular
 from milabench.errors import MAX_PROBLEMS, ConfigError, Problem, os_reason
 from milabench.redaction import learn, values_in, values_in_environment
+from milabench.sweeps.suite_check import MAX_TRACE, check_trace
 
 if TYPE_CHECKING:
     from milabench.config.tasks import TaskFile

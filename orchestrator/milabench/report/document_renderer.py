@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from milabench.report import comparison_text, document, model
 from milabench.report.columns import LEGEND, REFERENCE_LEGEND, run_table
-from milabench.report.curves import curve_blocks
 from milabench.report.run_tables import (
     PAIR_LEGEND,
     compute_tables,
@@ -24,6 +23,7 @@ from milabench.report.run_tables import (
     window_tables,
 )
 from milabench.report.system_lines import system_lines
+from milabench.sweeps.tables import curve_blocks
 
 # A report needs none of these at run time; acceptance alone takes 15 ms, for criteria are YAML.
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
-from milabench.report import comparison_text, curves, model
+from milabench.report import comparison_text, model
 from milabench.report.labels import format_number
 from milabench.shown import visible
+from milabench.sweeps import tables as curves
 
 
 def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:

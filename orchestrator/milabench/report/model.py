@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from milabench.analysis.intervals import LEAST_LAUNCHES
-from milabench.analysis.serving_curve import curve_messages
 from milabench.analysis.summary_model import (
     SOUND,
     BenchSummary,
@@ -22,6 +21,7 @@ from milabench.events.run_files import parse_stem
 from milabench.report.document import Entry, Statement
 from milabench.report.labels import format_number, percents, replicates_text
 from milabench.report.rerun import is_of_commands, line_about_run, rerun_line
+from milabench.sweeps.curve import curve_messages
 
 
 def validity_text(bench: BenchSummary) -> str:

@@ -18,7 +18,7 @@ from milabench.report import csv as report_csv
 from milabench.report import json as report_json
 from milabench.report.run_tables import node_tables
 from tests.unit.analysis.test_compare import bench, system
-from tests.unit.analysis.test_serving_compare import A, B
+from tests.unit.sweeps.test_comparison import A, B
 
 
 def on_nodes(**nodes: tuple[float, ...]) -> Summary:

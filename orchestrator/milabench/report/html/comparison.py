@@ -18,10 +18,10 @@ from milabench.report.html.markup import Child, Markup, el, html_table, note
 from milabench.report.html.page import alert, article, foldable, tile
 from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, marks, plot_legend, verdict_sign
 from milabench.report.html.run import device_facts, expense_content
-from milabench.report.html.serving import serving_figures
 from milabench.report.labels import format_number
 from milabench.report.registry import SYSTEMS_DRAWN
 from milabench.report.system_lines import system_lines
+from milabench.sweeps.drawings import serving_figures
 
 Traced = Sequence[Sequence[Trace] | None]
 _OPEN_UP_TO = 2

@@ -9,14 +9,13 @@ from dataclasses import replace
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.summary_model import BenchSummary, ComputeUse, Summary
 from milabench.analysis.traces import Trace
-from milabench.report import curves, model
+from milabench.report import model
 from milabench.report.columns import LEGEND, PAGE_LEGEND, REFERENCE_LEGEND, interval_cell, page_table
 from milabench.report.document import words_table
 from milabench.report.html import details
 from milabench.report.html.markup import Child, Markup, badge, el, html_table, note, pairs
 from milabench.report.html.page import alert, article, foldable, tile
 from milabench.report.html.plots import SERIES, Bar, Dots, Ratio, bars, dots, figure, forest
-from milabench.report.html.serving import serving_figures
 from milabench.report.labels import format_number, percent_cell
 from milabench.report.run_tables import (
     PAIR_LEGEND,
@@ -31,6 +30,8 @@ from milabench.report.run_tables import (
     window_tables,
 )
 from milabench.report.system_lines import system_lines
+from milabench.sweeps import tables as curves
+from milabench.sweeps.drawings import serving_figures
 
 _OPEN_UP_TO = 2  # benchmarks, whose details are open from the beginning
 _KINDS = {

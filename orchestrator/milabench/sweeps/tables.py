@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from milabench.analysis.serving_curve import LEAST_POINTS, few_requests, why_no_best
 from milabench.analysis.serving_model import POINT_METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.analysis.summary_model import Summary
 from milabench.report.document import Document, Notes, Table, section
 from milabench.report.labels import format_number, percent_cell
 from milabench.report.model import ordered
 from milabench.shown import cut_text
+from milabench.sweeps.curve import LEAST_POINTS, few_requests, why_no_best
 
 LEGEND = (
     "tokens/s: output tokens of all users; ±: half of the 95 % interval over launches, from 3 on; of a user: 1000 / TPOT p90;"

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from milabench.analysis.measure import Measurement, measure
-from milabench.analysis.serving import counted_quantiles, planned_points
-from milabench.analysis.serving_curve import dominated_area
 from milabench.analysis.serving_model import LaunchPoint, ServingCurve
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import BenchSummary
 from milabench.events.model import Config, Event
 from milabench.events.rundir import open_run
+from milabench.sweeps.curve import dominated_area
+from milabench.sweeps.fold import counted_quantiles, planned_points
 from tests.examples import thinned
 from tests.recorded_run import data, record
 from tests.serving_runs import about, end_of, launches, request, serving_run, sweep

@@ -18,9 +18,9 @@ from jsonschema import Draft202012Validator
 from milabench.analysis.serving_model import POINT_METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
-from milabench.report.curves import curve_lines, point_remarks, points_table
 from milabench.report.model import result_text, validity_text
 from milabench.report.registry import FORMATS
+from milabench.sweeps.tables import curve_lines, point_remarks, points_table
 from milabench.workflow.schemas import schema_file
 from tests.recorded_run import Recorded, rates, record
 from tests.serving_runs import LOADS, RATES, SLO, serving_run

@@ -18,7 +18,7 @@ from milabench.analysis.serving_model import CurvePoint, PointValue
 from milabench.report.registry import FORMATS
 from milabench.workflow.schemas import schema_file
 from tests.unit.analysis.test_compare import bench, system
-from tests.unit.analysis.test_serving_compare import STEADY, curve, point, server
+from tests.unit.sweeps.test_comparison import STEADY, curve, point, server
 
 LOADS = (1, 2, 4, 8, 16)
 FAILED = CurvePoint(name="concurrency=32", concurrency=32, state="failed", why="the server ended")

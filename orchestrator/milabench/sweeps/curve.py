@@ -9,9 +9,7 @@ from itertools import chain
 
 from milabench.analysis.intervals import LEAST_LAUNCHES, Interval, log_t_interval, most_bounds, t_quantile
 from milabench.analysis.job_mix import Costs, JobTask, job_mix
-from milabench.analysis.request_quantiles import is_known_quantile
 from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
-from milabench.analysis.serving import in_order, meets, point_quantile, request_sample
 from milabench.analysis.serving_model import (
     POINT_METRICS,
     CurvePoint,
@@ -21,6 +19,8 @@ from milabench.analysis.serving_model import (
     ServingCurve,
 )
 from milabench.events.values import SMALLEST_NUMBER, finite_number
+from milabench.sweeps.fold import in_order, meets, point_quantile, request_sample
+from milabench.sweeps.request_quantiles import is_known_quantile
 
 LEAST_POINTS = 7
 """Of a sweep, as in MLPerf Endpoints: fewer points do not show where a curve bends."""

@@ -13,10 +13,10 @@ import pytest
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import Comparison, CurveRatio, System
 from milabench.analysis.sample_statistics import geometric_mean
-from milabench.analysis.serving_compare import compare_curves
 from milabench.analysis.serving_model import CurvePoint, PointValue, ServingCurve
 from milabench.errors import NothingSelected
 from milabench.report.comparison_text import index_table
+from milabench.sweeps.comparison import compare_curves
 from milabench.workflow.report_runs import comparison_exit_code
 from tests.examples import thinned
 from tests.unit.analysis.test_compare import bench, system

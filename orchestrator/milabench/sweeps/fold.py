@@ -16,11 +16,11 @@ from itertools import accumulate
 from typing import Any, cast, get_args
 
 from milabench.analysis.intervals import most_bounds
-from milabench.analysis.request_quantiles import is_surely_above, quantile_of, requests_quantile
 from milabench.analysis.serving_model import POINT_METRICS, QUANTILES, LaunchCurve, LaunchPoint, PointState, PointValue
 from milabench.analysis.throughput import Throughput
 from milabench.events.doubts import Doubt
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
+from milabench.sweeps.request_quantiles import is_surely_above, quantile_of, requests_quantile
 
 SERVER_METRICS = ("kv_cache", "running", "waiting")
 """What a server says of itself in its own metrics, averaged over a point."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from milabench.acceptance.criteria import ServingCriterion
-from milabench.analysis.serving_compare import AREA, AREA_UNITS
-from milabench.analysis.serving_curve import few_requests, why_no_best
 from milabench.analysis.serving_model import POINT_METRICS, PointValue, ServingCurve
+from milabench.sweeps.comparison import AREA, AREA_UNITS
+from milabench.sweeps.curve import few_requests, why_no_best
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

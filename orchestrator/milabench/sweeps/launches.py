@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from milabench.analysis.job_mix import Costs
-from milabench.analysis.serving_curve import serving_curve, with_costs
 from milabench.analysis.serving_model import LaunchCurve, ServingCurve
 from milabench.analysis.step_results import SharedClocks, StepResult
 from milabench.analysis.summary_model import ReplicateResult
 from milabench.events.readings import DeviceReadings, energy_of
+from milabench.sweeps.curve import serving_curve, with_costs
 
 
 def curves_by_step(results: Sequence[StepResult], costs: Costs, clocks: SharedClocks) -> dict[str, LaunchCurve]:

@@ -9,7 +9,7 @@ import pytest
 
 from milabench.analysis.serving_model import CurvePoint, PointValue, ServingCurve
 from milabench.report.html.axis import log_ticks
-from milabench.report.html.serving import curve_figure, serving_figures, ttft_figure
+from milabench.sweeps.drawings import curve_figure, serving_figures, ttft_figure
 
 HOSTILE = "<script>alert(1)</script>"
 

@@ -17,7 +17,7 @@ from milabench.analysis.summary_model import Summary
 from milabench.errors import ConfigError
 from milabench.workflow.schemas import schema_file
 from tests.unit.analysis.test_compare import bench, system
-from tests.unit.analysis.test_serving_compare import A, B, curve, number, point
+from tests.unit.sweeps.test_comparison import A, B, curve, number, point
 
 # One-sided bounds of A's mean at 95 %, by scipy 1.17: exp(mean -+ t_{.95,4} sem) of the logarithms.
 LOW, HIGH = 9.949380, 10.250889

@@ -12,9 +12,9 @@ import pytest
 
 from milabench.acceptance.criteria import parse_criteria
 from milabench.acceptance.evaluate import CriterionResult, evaluate_criteria
-from milabench.analysis.request_quantiles import LEVELS, requests_quantile
-from milabench.analysis.serving_curve import serving_curve
 from milabench.analysis.serving_model import LaunchCurve, LaunchPoint, ServingCurve
+from milabench.sweeps.curve import serving_curve
+from milabench.sweeps.request_quantiles import LEVELS, requests_quantile
 from tests.examples import ONLY_ALL, thinned
 from tests.unit.analysis.test_compare import bench, system
 

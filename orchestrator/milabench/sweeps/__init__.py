@@ -1,0 +1,1 @@
+"""Sweeps over the loads of a served model: their fold, curve and launches, and how curves are compared, judged and drawn."""
