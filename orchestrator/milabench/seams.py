@@ -61,6 +61,16 @@ HANDLERS = {
     "report --from-db": ("history", "history.results_store:stored_summaries"),
     "install --from": ("capsule", "capsule.install:install_from"),
     "report --site": ("site", "site.write:write_site"),
+    "serve": ("sweeps", "sweeps.suite_check:is_whole_sweep"),
+    "serve.trace": ("sweeps", "sweeps.suite_check:check_conversations"),
+    "curves: fold": ("sweeps", "sweeps.fold:SweepFold"),
+    "curves: launches": ("sweeps", "sweeps.launches:over_launches"),
+    "curves: messages": ("sweeps", "sweeps.curve:curve_messages"),
+    "curves: comparison": ("sweeps", "sweeps.comparison:compare_curves"),
+    "curves: tables": ("sweeps", "sweeps.report:blocks_of_curves"),
+    "curves: page": ("sweeps", "sweeps.page:curve_content"),
+    "curves: test case": ("sweeps", "sweeps.tables:case_of_curve"),
+    "criteria on curves": ("sweeps", "sweeps.curve_numbers:curve_number"),
 }
 # name in `system.engine`, manifests and journals -> the batch scheduler, a `JobSystem` of schedulers/scheduler.py
 SCHEDULERS = {
@@ -97,7 +107,11 @@ def require(feature: str, what: str) -> None:
     if feature in features_left_out():
         from milabench.errors import UsageError
 
-        raise UsageError(f"{what} needs the feature {feature}, which MILABENCH_WITHOUT leaves out")
+        raise UsageError(f"{what} {_needs(feature)}")
+
+
+def _needs(feature: str) -> str:
+    return f"needs the feature {feature}, which MILABENCH_WITHOUT leaves out"
 
 
 def spellings() -> list[Any]:
@@ -109,6 +123,11 @@ def spellings() -> list[Any]:
 def takes_part(what: str) -> bool:
     """Return whether the feature takes part that a handler is of."""
     return HANDLERS[what][0] not in features_left_out()
+
+
+def missing(what: str) -> str:
+    """Return that a handler needs its feature, where that is left out; empty where it takes part."""
+    return "" if takes_part(what) else _needs(HANDLERS[what][0])
 
 
 def handler(option: str) -> Callable[..., Any]:

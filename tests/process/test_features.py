@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from milabench.seams import FEATURES, HANDLERS, VERBS
+from milabench.workflow.summaries import summary_of
 from tests.commands import ROOT
+from tests.serving_runs import serving_run
 
-# In one process for each feature: the arguments are the feature, and a folder that may be written to.
+# In one process for each feature: the arguments are its name, a folder to write to, and two runs with stored summaries.
 PROGRAM = """
 import contextlib, importlib.abc, io, os, sys
 
-feature, folder = sys.argv[1:]
+feature, folder, old, new = sys.argv[1:]
 os.environ["MILABENCH_WITHOUT"] = feature
 
 class Blocked(importlib.abc.MetaPathFinder):
@@ -38,6 +41,11 @@ there = os.path.join(folder, "there")
 open(os.path.join(folder, "c.yaml"), "w").write("a: {}\\n")
 open(os.path.join(folder, "benchfile.py"), "w").write("__pack__ = None\\n")
 criteria = ("--criteria", os.path.join(folder, "c.yaml"))
+sweep = os.path.join(folder, "sweep.yaml")
+open(sweep, "w").write(
+    "chat: {definition: " + folder + ", install_group: c, plan: {method: njobs, n: 1}, server: {url: 'http://x'},"
+    " serve: {model: /m, concurrency: 1}}\\n"
+)
 WORDS = {
     "compare --tender": ("compare", "--tender", there, "a", "b", *base),
     "verify --offer": ("verify", "--offer", folder, there),
@@ -46,6 +54,7 @@ WORDS = {
     "new --from PROGRAM": ("new", "mine", "--from", "train.py", "--into", there),
     "report --from-db": ("report", "--from-db", *base),
     "report --site": ("report", "--site", there, *base),
+    "serve": ("plan", "run", "--config", sweep, *base),
 }
 assert said("--help")[0] == 0
 code, page, _ = said("--help-all")
@@ -59,16 +68,46 @@ for verb in verbs:
 for option, (owner, _) in seams.HANDLERS.items():
     if owner == feature and option in WORDS:
         code, _, err = said(*WORDS[option])
-        assert code == 2 and f"{option} needs the feature {feature}" in err, err
+        assert code == 2 and f"{option}" in err and f"needs the feature {feature}" in err, err
+for words in (("report", old), ("report", old, "--full"), ("report", old, "-f", "html"), ("report", old, "-f", "csv")):
+    code, text, err = said(*words)
+    assert code == 0 and "chat" in text, err
+code, text, err = said("report", old, "--json")
+assert code == 0 and '"area"' in text, err
+code, text, err = said("compare", old, new)
+assert code in (0, 1) and "chat" in text, err
 """
 
 
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Two runs whose stored summaries hold what features compute: a curve."""
+    base = tmp_path_factory.mktemp("measured")
+    runs = [serving_run(base, name, repeats=1) for name in ("old", "new")]
+    assert all(bench.serving is not None for run in runs for bench in summary_of(run).benchmarks)
+    return [str(run.path) for run in runs]
+
+
 @pytest.mark.parametrize("feature", sorted(FEATURES))
-def test_the_core_works_without_a_feature_and_what_needs_it_says_so(feature: str, tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, feature, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+def test_the_core_works_without_a_feature_and_what_needs_it_says_so(
+    feature: str, measured: list[str], tmp_path: Path
+) -> None:
+    program = [sys.executable, "-c", PROGRAM, feature, str(tmp_path), *measured]
+    ended = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_a_summary_that_lacks_a_section_is_not_stored(tmp_path: Path) -> None:
+    run = serving_run(tmp_path, repeats=1)
+    words = [sys.executable, "-m", "milabench", "report", str(run.path)]
+    reports = [
+        subprocess.run(
+            words, cwd=ROOT, env={**os.environ, **left_out}, capture_output=True, text=True, check=True
+        ).stdout
+        for left_out in ({"MILABENCH_WITHOUT": "sweeps"}, {})
+    ]
+    assert "its curve needs the feature sweeps" in reports[0]
+    assert "best point of chat: concurrency=16" in reports[1]
 
 
 def test_every_reference_of_seams_leads_somewhere() -> None:

@@ -38,9 +38,7 @@ MAY_IMPORT = {
 for packages in MAY_IMPORT.values():
     packages.add("devices")
 MAY_IMPORT["devices"] = set()
-MAY_IMPORT["sweeps"] = {"analysis", "acceptance", "report", "events", "config"}
-for package in MAY_IMPORT["sweeps"]:
-    MAY_IMPORT[package].add("sweeps")
+
 BELOW_WORKFLOW = set(MAY_IMPORT)
 MAY_IMPORT["seams"] = set()
 MAY_IMPORT |= {"workflow": BELOW_WORKFLOW, "api": {*BELOW_WORKFLOW, "workflow"}, "cli": {*BELOW_WORKFLOW, "workflow"}}

@@ -19,6 +19,21 @@ _ALIKE = ", all launches alike: too few digits to see a spread"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CurveNumber:
+    """One number of a curve in `units`, with its launches' `values`; or why it is `missing`, and what was `measured` instead.
+
+    `quantile` is the number with its bounds, where it is a quantile of requests.
+    """
+
+    value: float = 0.0
+    values: tuple[float, ...] = ()
+    units: str = ""
+    measured: str = ""
+    missing: str = ""
+    quantile: PointValue | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BoundTarget:
     """A number to reach (`is_minimum`) or to stay below.
 

@@ -13,19 +13,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, assert_never
 
-from milabench.acceptance.bounds import BoundDecision, BoundTarget, Verdict, decide_bound, decide_quantile
+from milabench.acceptance.bounds import BoundDecision, BoundTarget, CurveNumber, Verdict, decide_bound, decide_quantile
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity, ServingCriterion
 from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.comparison_model import System
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
 from milabench.analysis.json_codec import JsonKey, finite_number, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean
-from milabench.analysis.serving_model import PointValue
+from milabench.analysis.serving_model import AREA, PointValue, ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import differing_requests, differing_work, unknown_work
 from milabench.analysis.uncertainty import NO_ALLOWANCE, Allowance
-from milabench.sweeps.comparison import AREA
-from milabench.sweeps.curve_numbers import CurveNumber, curve_number, points_of_area
+from milabench.seams import handler
 
 OtherWork = Mapping[str, tuple[str, str]]
 """What of a benchmark's work is other than in the reference, by its name: for its rate, and for the points of its sweep."""
@@ -331,17 +330,17 @@ class BenchEvaluation:
     ) -> CriterionResult:
         """Judge a number of a curve; one without a unit is a share or a count, of which what was measured decides."""
         asked = _Asked(name=f"{one.point} {one.metric}".strip(), bound=bound, is_minimum=is_minimum)
-        found = curve_number(bench.serving, one)
+        found = _curve_number(bench.serving, one)
         if found.missing:
             return self._undecided(asked, found.measured, found.missing)
         base = CurveNumber()
         if bound.is_relative:
             reference = None if self.reference is None else self.reference.serving
-            if one.metric == AREA and points_of_area(reference) != points_of_area(bench.serving):
+            if one.metric == AREA and _points_in_area(reference) != _points_in_area(bench.serving):
                 return self._undecided(
                     asked, f"{found.value:.6g} {found.units}", "the reference's area over the same points"
                 )
-            base = curve_number(reference, one)
+            base = _curve_number(reference, one)
             if self.work[1]:
                 return self._undecided(
                     asked, f"{found.value:.6g} {found.units}".rstrip(), f"{_THE_SAME_WORK}: {self.work[1]}"
@@ -452,3 +451,14 @@ def _failure_check(counts: Mapping[str, int], limit: float) -> CriterionResult:
     share = failed / planned
     verdict: Verdict = "PASS" if share <= limit else "FAIL"
     return replace(undecided, verdict=verdict, measured=f"{failed} of {planned}", missing="", value=share)
+
+
+def _curve_number(curve: ServingCurve | None, asked: ServingCriterion) -> CurveNumber:
+    if curve is None:
+        return CurveNumber(measured="no curve", missing="a sweep over a server")
+    number: CurveNumber = handler("criteria on curves")(curve, asked)
+    return number
+
+
+def _points_in_area(curve: ServingCurve | None) -> frozenset[str]:
+    return frozenset() if curve is None else curve.points_in_area

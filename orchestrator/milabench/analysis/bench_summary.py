@@ -38,8 +38,6 @@ from milabench.analysis.windows import Window
 from milabench.events.doubts import INVALID, Doubt
 from milabench.events.model import OutcomeName
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
-from milabench.sweeps.curve import curve_messages
-from milabench.sweeps.launches import at_best_point, curves_by_step, over_launches
 
 # A benchmark has the worst outcome of its steps.
 # Skipped is last: a benchmark of which something passed and something was left out on purpose has passed.
@@ -72,9 +70,7 @@ class RunConditions:
 def bench_summary(name: str, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
     """Return the summary of one benchmark, from its steps."""
     results = with_shared_energy(_judged_by_answers(results), conditions.clocks)
-    curves = curves_by_step(results, conditions.costs, conditions.clocks)
-    serving = over_launches(results, curves, conditions.costs.currency)
-    everything = at_best_point(tuple(_processes(results)), curves, serving)
+    serving, everything = _swept(results, tuple(_processes(results)), conditions)
     processes = undisturbed(everything, conditions.most_others)
     passed = [result for result in results if result.outcome == "passed"]
     outcomes = {result.outcome for result in results}
@@ -106,6 +102,17 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
     slots = {(result.step.repeat, slot_of(result.step)) for result in results}
     instances = max(Counter(repeat for repeat, _ in slots).values(), default=0)
     return _judged(with_rate(summary, instances, conditions.confidence), results, conditions)
+
+
+def _swept(
+    results: Sequence[StepResult], processes: tuple[ReplicateResult, ...], conditions: RunConditions
+) -> tuple[ServingCurve | None, tuple[ReplicateResult, ...]]:
+    """Return the curve of a benchmark that swept a server, and its replicates with their numbers at its best point."""
+    if all(result.measured.serving is None for result in results):
+        return None, processes
+    swept: tuple[ServingCurve | None, tuple[ReplicateResult, ...]]
+    swept = seams.handler("curves: launches")(results, processes, conditions.costs, conditions.clocks)
+    return swept
 
 
 def undisturbed(processes: Sequence[ReplicateResult], most_others: float | None) -> tuple[ReplicateResult, ...]:
@@ -488,7 +495,9 @@ _READY = "it is ready"
 
 def _messages(results: Iterable[StepResult], serving: ServingCurve | None) -> tuple[str, ...]:
     """Return the messages of a server's curve, of the steps and of the checks, each once."""
-    texts = dict.fromkeys(() if serving is None else curve_messages(serving))  # a set that keeps its order
+    texts = dict.fromkeys(
+        () if serving is None else seams.handler("curves: messages")(serving)
+    )  # a set that keeps its order
     for result in results:
         measured = result.measured
         if result.outcome == "passed" and measured.task and measured.throughput is None:

@@ -10,7 +10,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from milabench.analysis.comparison_model import Comparison, ComparisonRow, Index, Per, System, SystemResult
+from milabench.analysis.comparison_model import (
+    Comparison,
+    ComparisonRow,
+    CurveComparison,
+    Index,
+    Per,
+    System,
+    SystemResult,
+)
 from milabench.analysis.comparison_words import excluded_benches, sentence_on, warnings_on
 from milabench.analysis.contrasts import contrast_of, with_verdicts
 from milabench.analysis.job_mix import JobMix, JobTask, job_mix
@@ -19,7 +27,7 @@ from milabench.analysis.score import Score, ScoreEntry, counted_entries, log_ind
 from milabench.analysis.sides import noise_of, sides_of
 from milabench.analysis.system_diff import difference_line
 from milabench.analysis.two_samples import DEFAULT_MARGIN, judge_family
-from milabench.sweeps.comparison import compare_curves
+from milabench.seams import handler, takes_part
 
 
 def compare_systems(
@@ -45,7 +53,7 @@ def compare_systems(
         [_row(name, systems, sides_of(name, systems, per, across=across), margin, weights, per) for name in names]
     )
     indices = _indices(systems, rows, margin, None if weights is None else weights_of)
-    curves = compare_curves(systems, margin=margin, across=across)
+    curves = _compared_curves(systems, margin, across=across)
     comparison = Comparison(
         systems=tuple(systems),
         rows=tuple(rows),
@@ -60,6 +68,13 @@ def compare_systems(
         curves=curves,
     )
     return replace(comparison, sentence=sentence_on(comparison))
+
+
+def _compared_curves(systems: Sequence[System], margin: float, *, across: bool) -> tuple[CurveComparison, ...]:
+    if all(bench.serving is None for _, bench in systems[0].benches) or not takes_part("curves: comparison"):
+        return ()
+    curves: tuple[CurveComparison, ...] = handler("curves: comparison")(systems, margin=margin, across=across)
+    return curves
 
 
 def _row(

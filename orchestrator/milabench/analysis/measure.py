@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
-from typing import Any
+from typing import Any, Protocol
 
 from milabench.analysis.conservation import broken_laws
 from milabench.analysis.log_child import LogChild, log_fold
@@ -17,7 +17,7 @@ from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
 from milabench.analysis.milabench13 import RateSum
 from milabench.analysis.sample_statistics import geometric_mean, lag1, variation
 from milabench.analysis.series import CompactSeries, Series, SeriesBuilder
-from milabench.analysis.serving_model import POINT_METRICS, LaunchCurve
+from milabench.analysis.serving_model import LaunchCurve
 from milabench.analysis.steady_state import agree
 from milabench.analysis.throughput import Direction, Pause, Throughput, launch_throughput, merged
 from milabench.analysis.windows import TimeSpan, Window
@@ -26,7 +26,7 @@ from milabench.events.doubts import Doubt
 from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
 from milabench.events.readings import Readings, Span, device_joules
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
-from milabench.sweeps.fold import SERVER_METRICS, ServingFold, serving_throughput
+from milabench.seams import handler, missing
 
 _MIB = 2**20
 _BYTES = {"B": 1.0, "bytes": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
@@ -35,6 +35,8 @@ _BYTES = {"B": 1.0, "bytes": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**1
 # other programs' memory included; what the processes held on the host.
 _MEMORY = ("memory_reserved_peak", "memory_allocated_peak", "device_memory_peak", "host_memory_peak")
 
+_OF_A_SWEEP = frozenset({"request", "point", "serving"})
+"""The keys of what the client of a sweep records."""
 NEVER_NS = 1 << 62
 COUNTED = "counted"
 """The part of an energy that is of the seconds that the rate counts, and not of the whole window."""
@@ -63,6 +65,30 @@ class Metric:
     params: Mapping[str, Any] = field(default_factory=dict)
     rank: int | None = None
     doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptStep:
+    """What a client's step comes to that swept a server: its curve, the number of the launch, the points' numbers as metrics.
+
+    `unusable` counts the records of requests and points that could not be used.
+    """
+
+    curve: LaunchCurve
+    throughput: Throughput | None
+    metrics: tuple[Metric, ...]
+    unusable: int
+
+
+class SweepRecords(Protocol):
+    """What has been recorded so far of a sweep; `has_lost` where a point had more requests than are recorded of it."""
+
+    def take(self, data: Mapping[str, Any]) -> None: ...
+
+    def result(self, declared: Mapping[str, Any], metrics: Iterable[Metric]) -> SweptStep | None: ...
+
+    @property
+    def has_lost(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,15 +309,6 @@ def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
     )
 
 
-def _metrics_of(curve: LaunchCurve) -> Iterable[Metric]:
-    """Return the numbers of all points of a sweep as metrics, but for those that the records hold as such."""
-    for point in curve.points:
-        for name, value in point.values.items():
-            about = POINT_METRICS[name]
-            if name not in SERVER_METRICS:
-                yield Metric(name=name, value=value, units=about.units, direction=about.direction, case=point.name)
-
-
 def _doubts_of_program(data: Mapping[str, Any]) -> tuple[str, ...]:
     """Return why a process doubts its number; `converged: false` is from programs older than `reasons`."""
     given = data.get("reasons")
@@ -357,7 +374,7 @@ class MeasurementFold:
         self.meta: dict[str, Any] = {}
         self.start: Mapping[str, Any] = {}
         self.log: LogFold | LogChild | None = None
-        self.serving = ServingFold()
+        self.sweep: SweepRecords | None = None
         self.cost_s = 0.0
         self.dropped = 0.0
 
@@ -402,7 +419,8 @@ class MeasurementFold:
             self._loss(finite_number(data["loss"]))
         if "metric" in data:
             self._metric(data)
-        self.serving.take(data)
+        if not _OF_A_SWEEP.isdisjoint(data):
+            self._take_sweep(data)
         if isinstance(data.get("overhead"), Mapping):
             cost = data["overhead"]  # of one process; ranks have one each
             self.cost_s = max(self.cost_s, finite_number(cost.get("host_s")) or 0.0)
@@ -420,6 +438,13 @@ class MeasurementFold:
         if isinstance(data.get("window"), Mapping):
             self._window(str(data.get("task", "")), whole(data.get("rank"), 0), data["window"])
             self.readings.take(data)
+
+    def _take_sweep(self, data: Mapping[str, Any]) -> None:
+        if lacking := missing("curves: fold"):
+            self.messages[f"its curve {lacking}"] = None
+            return
+        self.sweep = self.sweep or handler("curves: fold")()
+        self.sweep.take(data)
 
     def _builder(self, key: tuple[str, int]) -> SeriesBuilder:
         if key not in self.builders:
@@ -494,7 +519,7 @@ class MeasurementFold:
         """Yield reasons for doubt: observations that are no numbers, lost records."""
         if unusable:
             yield Doubt.NONFINITE
-        if self.dropped or self.serving.has_lost:
+        if self.dropped or (self.sweep is not None and self.sweep.has_lost):
             yield Doubt.DROPPED
 
     def _observing(self, series: Sequence[Series]) -> float:
@@ -548,14 +573,12 @@ class MeasurementFold:
             yield energy
         yield from self._waiting(task)
 
-    def _curve(self) -> LaunchCurve | None:
-        """Return the curve of a sweep; the figures of the server itself are metrics whose case is a point."""
-        of_the_server = {
-            (metric.name, metric.case): metric.value
-            for metric in self.metrics.values()
-            if metric.name in SERVER_METRICS
-        }
-        return self.serving.curve(as_mapping(self.config.get("serve")), of_the_server)
+    def _swept(self) -> SweptStep | None:
+        return (
+            None
+            if self.sweep is None
+            else self.sweep.result(as_mapping(self.config.get("serve")), self.metrics.values())
+        )
 
     def result(self, step: str) -> Measurement:
         """Return what was measured."""
@@ -583,12 +606,12 @@ class MeasurementFold:
             throughput = _main_metric(metrics) or _main_log_metric(logs) or _wall_time(self.config, self.end)
         unusable = sum(builder.unusable for builder in self.builders.values())
         usable = sum(len(one.lasted) for one in series)
-        curve = self._curve()
-        if curve is not None:
-            metrics += _metrics_of(curve)
-            throughput = serving_throughput(curve)
-            unusable += self.serving.unusable(curve)
-            usable += sum(point.requests for point in curve.points)
+        swept = self._swept()
+        if swept is not None:
+            metrics += swept.metrics
+            throughput = swept.throughput
+            unusable += swept.unusable
+            usable += sum(point.requests for point in swept.curve.points)
         if unusable:
             share = unusable / (unusable + usable)
             metrics.append(Metric(name="nonfinite", value=share, direction="lower"))
@@ -614,7 +637,7 @@ class MeasurementFold:
             verdicts=tuple(self.verdicts),
             messages=tuple(self.messages),
             logs=logs,
-            serving=curve,
+            serving=None if swept is None else swept.curve,
             readings=self.readings if {"serve", "role"} & self.config.keys() else None,
             train_rates=RateSum.of(_train_rates(series)),
             inconsistencies=inconsistencies,

@@ -14,6 +14,8 @@ from milabench.analysis.intervals import Interval
 from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.throughput import Direction
 
+AREA, AREA_UNITS = "area", "(tokens/s)^2"
+"""The number of a whole curve: its name beside those of POINT_METRICS, and its units."""
 PointState = Literal["measured", "failed", "skipped"]
 QUANTILES = (50, 90, 99)
 
@@ -173,6 +175,11 @@ class ServingCurve:
     slo_concurrency: float | None = None
     slo_rate: float | None = None
     currency: str = ""
+
+    @property
+    def points_in_area(self) -> frozenset[str]:
+        """The names of the points that the area is of."""
+        return frozenset(point.name for point in self.points if point.is_in_area)
 
     @property
     def has_few_requests(self) -> bool:

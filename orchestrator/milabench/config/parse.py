@@ -15,10 +15,11 @@ from milabench.config.kinds import INVALID, ValueParser, is_slip, record_of
 from milabench.config.layers import Folded
 from milabench.config.matrix import require_few
 from milabench.config.problems import Problems, did_you_mean
+from milabench.config.serving import Traces
 from milabench.config.sizes import SIZES_KEY, ChosenSize, layers_of, sizes_by_name
 from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Mark, Origins, built_in, mapping_at, plain, settled
 from milabench.errors import ConfigError, Problem
-from milabench.sweeps.suite_check import Traces, is_whole_sweep
+from milabench.seams import handler, missing
 
 if TYPE_CHECKING:
     from milabench.config.driver import Tasks
@@ -156,7 +157,7 @@ class _BenchmarkParser:
         if "definition" not in values and "command" not in values and not {"serve", "server"} <= values.keys():
             self.left_out.setdefault(node.mark.source.name, []).append((name, node.mark))
             return None
-        if not is_whole_sweep(name, node, values, self.parser, self.traces):
+        if not self._is_whole_sweep(name, node, values):
             return None
         group = values.setdefault("group", name)
         values.setdefault("install_group", group)
@@ -203,6 +204,18 @@ class _BenchmarkParser:
             self.parser.reject(node.value["matrix"], f"{name}.matrix", what, "write job: {name: ..., ...} beside it")
             return False
         return True
+
+    def _is_whole_sweep(self, name: str, node: Located, values: Mapping[str, Any]) -> bool:
+        """Return whether a benchmark has all that its sweep over a server needs, where it has one; notes a problem."""
+        if values.get("serve") is None and values.get("server") is None:
+            return True
+        lacking = missing("serve")
+        if lacking and values.get("serve") is not None:
+            self.parser.reject(node.value["serve"], f"{name}.serve", lacking, "let it take part")
+        if lacking:
+            return values.get("serve") is None
+        is_whole: bool = handler("serve")(name, node, values, self.parser, self.traces)
+        return is_whole
 
     def _metrics_have_patterns(self, name: str, node: Located) -> bool:
         """Return whether each metric has a pattern; notes the problem of one that does not."""

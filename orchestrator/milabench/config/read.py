@@ -21,7 +21,7 @@ from milabench.config.yaml_reader import MAX_BYTES, MAX_VALUES, Document, decode
 from milabench.devices.regular_file import MIB, open_regular, read_regular
 from milabench.errors import MAX_PROBLEMS, ConfigError, Problem, os_reason
 from milabench.redaction import learn, values_in, values_in_environment
-from milabench.sweeps.suite_check import MAX_TRACE, check_trace
+from milabench.seams import handler
 
 if TYPE_CHECKING:
     from milabench.config.tasks import TaskFile
@@ -91,7 +91,7 @@ def read_tasks(file: Path) -> TaskFile:
 
 def check_trace_file(file: Path) -> None:
     """Read the trace of a sweep. Raises ConfigError where it cannot be read or is none."""
-    check_trace(_content(file, MAX_TRACE), str(file))
+    handler("serve.trace")(file, _content)
 
 
 def _content(file: Path, most: int) -> bytes:

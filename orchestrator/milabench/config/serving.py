@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from milabench.config.kinds import (
@@ -23,6 +24,8 @@ from milabench.config.kinds import (
 )
 from milabench.config.source_map import Located
 
+Traces: TypeAlias = Callable[[Path], None]
+"""Raise ConfigError where a file is no trace, with the line that is wrong."""
 FREE_PORT: Final = "@port"
 """A port that is free on the server's node when its step starts."""
 _TIMES: Final = tuple(f"{what}_p{share}_ms" for what in ("ttft", "tpot", "itl", "e2e") for share in (50, 90, 99))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from milabench.report import document, model
 from milabench.report.columns import BENCH, HALF_WIDTH, PERF, UNITS, Column, table_of
+from milabench.report.curves import curve_blocks
 from milabench.report.document_renderer import DocumentRenderer, ab_blocks, ab_statement
 from milabench.report.run_tables import compute_tables, expense_tables, launch_time_tables, milabench13_tables
 from milabench.report.system_lines import system_lines
 from milabench.report.text import document_lines, document_text
 from milabench.shown import cut_text
-from milabench.sweeps.tables import curve_blocks
 
 if TYPE_CHECKING:
     from milabench.analysis.summary_model import Summary

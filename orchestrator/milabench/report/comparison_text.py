@@ -9,10 +9,7 @@ from milabench.analysis.comparison_model import (
     Comparison,
     ComparisonRow,
     Contrast,
-    CurveComparison,
-    CurveRatio,
     Index,
-    SystemCurve,
     SystemResult,
 )
 from milabench.analysis.comparison_words import why_no_interval
@@ -96,7 +93,7 @@ def ratio_table(comparison: Comparison, *, is_whole: bool = False, is_compact: b
                 *shared,
                 side.system if len(others) > 1 else "",
                 f"{len(row.sides[0].values)}/{len(side.values)}",
-                sessions_text(row.sides[0], side),
+                sessions_text((len(row.sides[0].sessions), len(side.sessions))),
                 ratio_text(contrast.ratio if contrast else None),
                 interval_text(contrast.ci95 if contrast else None),
                 p_text(contrast),
@@ -110,96 +107,14 @@ def ratio_table(comparison: Comparison, *, is_whole: bool = False, is_compact: b
     return table.without_empty(("system", "sessions", "scaling"))[0]
 
 
-def sessions_text(first: SystemResult, other: SystemResult) -> str:
+def sessions_text(counts: tuple[int, int]) -> str:
     """Return of how many runs the launches of either side are; empty where of one each."""
-    return _sessions_text((len(first.sessions), len(other.sessions)))
-
-
-def _sessions_text(counts: tuple[int, int]) -> str:
     return f"{counts[0]}/{counts[1]}" if max(counts) > 1 else ""
-
-
-def curves_table(curves: CurveComparison) -> Table:
-    """Return a row for each curve of a benchmark: its client, its best point, how far it meets its SLO, its area."""
-    return Table(
-        title=f"curves of {curves.bench}",
-        headings=("system", "client", "points", "best point", "tokens/s", "SLO kept at", "area (tokens/s)^2"),
-        is_text=(True, True, False, True, False, True, False),
-        rows=tuple(map(_curve_row, curves.curves)),
-        spare=("client", "area (tokens/s)^2"),
-    ).without_empty(("client",))[0]
-
-
-def _curve_row(drawn: SystemCurve) -> tuple[str, ...]:
-    curve = drawn.curve
-    best = next((point for point in curve.points if point.name == curve.best), None)
-    output = best.values.get("output_tps") if best is not None else None
-    limits = (("concurrency", curve.slo_concurrency), ("rate", curve.slo_rate))
-    kept = ", ".join(f"{name} {limit:g}" for name, limit in limits if limit is not None)
-    return (
-        drawn.name,
-        f"{curve.client} {curve.version}".strip(),
-        f"{sum(point.state == 'measured' for point in curve.points)}/{len(curve.points)}",
-        curve.best or ("none meets the SLO" if curve.slo else ""),
-        format_number(output.value if output is not None else None),
-        (kept or "none") if curve.slo else "no SLO",
-        format_number(curve.area.value if curve.area is not None else None),
-    )
 
 
 def metric_label(metric: str) -> str:
     """Return what a number of a curve is called in a narrow column; the area has no entry of its own."""
     return POINT_METRICS[metric].label.partition(" (")[0] if metric in POINT_METRICS else metric
-
-
-def curve_ratio_table(curves: CurveComparison, first: str, *, is_whole: bool = False) -> Table:
-    """Return a row for each number of each point, with what it is on the first system and on the other one.
-
-    `is_whole` repeats the name of the number, for readers that sort the rows.
-    """
-    rows = []
-    named = ""
-    for ratio in curves.ratios:
-        label = metric_label(ratio.metric)
-        rows.append(
-            (
-                label if is_whole or label != named else "",
-                ratio.point,
-                ratio.system if len({r.system for r in curves.ratios}) > 1 else "",
-                ratio.units,
-                format_number(ratio.first),
-                format_number(ratio.value),
-                "{}/{}".format(*ratio.launches),
-                _sessions_text(ratio.sessions),
-                ratio_text(ratio.contrast.ratio),
-                interval_text(ratio.contrast.ci95),
-                p_text(ratio.contrast),
-                verdict_text(ratio.contrast) + " ?" * ratio.contrast.is_suspect,
-            )
-        )
-        named = label
-    columns = (
-        *(("what", True), ("point", True), ("system", True), ("units", True), (first, False), ("its value", False)),
-        *(("launches", False), ("sessions", False), ("ratio", False), ("95 % together", True), ("p (Holm)", False)),
-        ("verdict", True),
-    )
-    headings, is_text = zip(*columns, strict=True)
-    spare = ("p (Holm)", "launches", "sessions", "units", "95 % together")
-    title = f"curves of {curves.bench}: each point, then the area"
-    table = Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows), spare=spare)
-    return table.without_empty(("system", "sessions"))[0]
-
-
-def curve_remarks(curves: CurveComparison) -> list[tuple[str, str]]:
-    """Return what has no ratio and why, then the remarks on ratios, those that are alike in one line."""
-    alike: dict[str, list[CurveRatio]] = {}
-    for ratio in curves.ratios:
-        if ratio.contrast.note:
-            alike.setdefault(ratio.contrast.note, []).append(ratio)
-    return [
-        *curves.apart,
-        *((f"{len(all_of)} of {len(curves.ratios)} ratios", note) for note, all_of in alike.items()),
-    ]
 
 
 def power_lines(comparison: Comparison) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from milabench.report import comparison_text, document, model
 from milabench.report.columns import LEGEND, REFERENCE_LEGEND, run_table
+from milabench.report.curves import curve_blocks
 from milabench.report.run_tables import (
     PAIR_LEGEND,
     compute_tables,
@@ -23,12 +24,11 @@ from milabench.report.run_tables import (
     window_tables,
 )
 from milabench.report.system_lines import system_lines
-from milabench.sweeps.tables import curve_blocks
 
 # A report needs none of these at run time; acceptance alone takes 15 ms, for criteria are YAML.
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
-    from milabench.analysis.comparison_model import Comparison, CurveComparison
+    from milabench.analysis.comparison_model import Comparison
     from milabench.analysis.summary_model import Summary
     from milabench.analysis.system_diff import Differences
     from milabench.analysis.traces import RunTraces
@@ -137,7 +137,7 @@ def comparison_document(comparison: Comparison, differences: Differences) -> doc
         *document.section("suspect", comparison_text.suspects(comparison)),
         comparison_text.index_table(comparison),
         comparison_text.ratio_table(comparison),
-        *(block for curves in comparison.curves for block in _curve_blocks(curves, comparison.systems[0].name)),
+        *curve_blocks(comparison),
         *comparison_text.job_tables(comparison),
         *expense_tables(comparison_text.named_summaries(comparison)),
         *document.notes(comparison_text.power_lines(comparison)),
@@ -145,12 +145,6 @@ def comparison_document(comparison: Comparison, differences: Differences) -> doc
         *differing,
         *document.notes(comparison_text.legend_lines(comparison)),
     )
-
-
-def _curve_blocks(curves: CurveComparison, first: str) -> document.Document:
-    ratios = (comparison_text.curve_ratio_table(curves, first),) if curves.ratios else ()
-    remarks = document.section(f"curves of {curves.bench}: remarks", comparison_text.curve_remarks(curves))
-    return (comparison_text.curves_table(curves), *ratios, *remarks)
 
 
 def acceptance_document(acceptance: Acceptance) -> document.Document:

@@ -9,14 +9,13 @@ from pathlib import PurePath
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, CurveComparison, SystemResult
 from milabench.analysis.paired_comparison import Pair
-from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
 from milabench.report import comparison_text, model
+from milabench.report.curves import CurveCase, curve_case
 from milabench.report.labels import format_number
 from milabench.shown import visible
-from milabench.sweeps import tables as curves
 
 
 def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
@@ -28,9 +27,10 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
             properties = ET.SubElement(suite, "properties")
             ET.SubElement(properties, "property", name="capsule", value=visible(summary.capsule))
         for bench in model.ordered(summary.benchmarks):
-            _bench(suite, suite_name(summary), bench)
-            if bench.serving is not None:
-                _points(suite, suite_name(summary), bench.bench, bench.serving)
+            curve = curve_case(bench)
+            _bench(suite, suite_name(summary), bench, curve)
+            if curve is not None:
+                _points(suite, suite_name(summary), bench.bench, curve)
         for pair in summary.ab.pairs if summary.ab is not None else ():
             _pair(suite, suite_name(summary), pair)
         suites.append(suite)
@@ -81,7 +81,7 @@ def suite_name(summary: Summary) -> str:
     return PurePath(file).stem or summary.run.partition(".")[0]
 
 
-def _bench(suite: ET.Element, group: str, bench: BenchSummary) -> None:
+def _bench(suite: ET.Element, group: str, bench: BenchSummary, curve: CurveCase | None) -> None:
     case = _case(suite, bench.bench, group)
     if bench.wall_s is not None:
         case.set("time", f"{bench.wall_s:.3f}")
@@ -92,7 +92,7 @@ def _bench(suite: ET.Element, group: str, bench: BenchSummary) -> None:
         _add_result(case, "failure", bench.outcome, "\n".join(lines) or bench.outcome)
     elif bench.validity == "invalid" or bench.perf is None:
         why = "invalid" if bench.validity == "invalid" else "no-data"
-        of_curve = () if bench.serving is None else curves.curve_lines(bench.bench, bench.serving)
+        of_curve = () if curve is None else curve.about
         _add_result(case, "failure", why, "\n".join((model.validity_text(bench), *of_curve)))
     _add_output(case, [f"{format_number(bench.perf)} {bench.units}, {model.validity_text(bench)}", *bench.messages])
 
@@ -106,16 +106,11 @@ def _pair(suite: ET.Element, group: str, pair: Pair) -> None:
     _add_output(case, [text])
 
 
-def _points(suite: ET.Element, group: str, bench: str, curve: ServingCurve) -> None:
-    case, table = _case(suite, f"{bench} curve", group), curves.points_table(bench, curve, is_brief=True)
-    if missing := [f"{names}: {why}" for names, why in curves.point_remarks(curve, has_notes=False)]:
-        _add_result(case, "failure", "points-missing", "\n".join(missing))
-    points = [
-        f"{name}: "
-        + ", ".join(f"{heading} {cell}" for heading, cell in zip(table.headings[1:], cells, strict=True) if cell)
-        for name, *cells in table.rows
-    ]
-    _add_output(case, [*curves.curve_lines(bench, curve), *points])
+def _points(suite: ET.Element, group: str, bench: str, curve: CurveCase) -> None:
+    case = _case(suite, f"{bench} curve", group)
+    if curve.missing:
+        _add_result(case, "failure", "points-missing", "\n".join(curve.missing))
+    _add_output(case, [*curve.about, *curve.points])
 
 
 def _row(suite: ET.Element, row: ComparisonRow, group: str, side: SystemResult, contrast: Contrast | None) -> None:

@@ -18,10 +18,10 @@ from milabench.analysis.summary_model import (
 from milabench.events.attempts import with_node
 from milabench.events.doubts import Doubt
 from milabench.events.run_files import parse_stem
+from milabench.report.curves import messages_of_curve
 from milabench.report.document import Entry, Statement
 from milabench.report.labels import format_number, percents, replicates_text
 from milabench.report.rerun import is_of_commands, line_about_run, rerun_line
-from milabench.sweeps.curve import curve_messages
 
 
 def validity_text(bench: BenchSummary) -> str:
@@ -197,7 +197,7 @@ def messages(summary: Summary) -> list[tuple[str, str]]:
     """Return the messages of benchmarks and checks, but for those that stand below a curve."""
     rows = []
     for bench in ordered(summary.benchmarks):
-        of_curve = set() if bench.serving is None else set(curve_messages(bench.serving))
+        of_curve = messages_of_curve(bench)
         rows += [(bench.bench, text) for text in bench.messages if text not in of_curve]
     return rows
 

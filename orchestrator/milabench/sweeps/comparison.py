@@ -23,7 +23,7 @@ from milabench.analysis.comparison_model import (
 )
 from milabench.analysis.contrasts import contrast_of, with_verdicts
 from milabench.analysis.sample_statistics import geometric_mean
-from milabench.analysis.serving_model import POINT_METRICS, CurvePoint, PointValue, ServingCurve
+from milabench.analysis.serving_model import AREA, AREA_UNITS, POINT_METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.analysis.sides import ACROSS_HINT, noise_of
 from milabench.analysis.system_diff import differing_requests
 from milabench.analysis.two_samples import SIGNIFICANCE
@@ -36,7 +36,6 @@ _OF_POINTS = (
     *("points-missing", "client-bound", "client-differs"),
     *("output-differs", "tokens-unknown", "request-errors", "tail"),
 )
-AREA, AREA_UNITS = "area", "(tokens/s)^2"
 
 
 def compare_curves(systems: Sequence[System], *, margin: float, across: bool) -> tuple[CurveComparison, ...]:
@@ -76,7 +75,7 @@ class _Side:
     @property
     def in_area(self) -> frozenset[str]:
         """The names of the points that the areas of its sessions are of."""
-        return frozenset(p.name for curve in self.curves for p in curve.points if p.is_in_area)
+        return frozenset().union(*(curve.points_in_area for curve in self.curves))
 
     def state(self, name: str) -> str:
         """Return in words what became of a point."""

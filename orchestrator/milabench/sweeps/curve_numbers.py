@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from milabench.acceptance.bounds import CurveNumber
 from milabench.acceptance.criteria import ServingCriterion
-from milabench.analysis.serving_model import POINT_METRICS, PointValue, ServingCurve
-from milabench.sweeps.comparison import AREA, AREA_UNITS
+from milabench.analysis.serving_model import AREA, AREA_UNITS, POINT_METRICS, PointValue, ServingCurve
 from milabench.sweeps.curve import few_requests, why_no_best
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurveNumber:
-    """One number of a curve in `units`, `values` its launches'; or what is `missing` of it, and what there is instead.
-
-    `quantile` is the number with its bounds, where it is a quantile of requests.
-    """
-
-    value: float = 0.0
-    values: tuple[float, ...] = ()
-    units: str = ""
-    measured: str = ""
-    missing: str = ""
-    quantile: PointValue | None = None
-
-
-def curve_number(curve: ServingCurve | None, asked: ServingCriterion) -> CurveNumber:
+def curve_number(curve: ServingCurve, asked: ServingCriterion) -> CurveNumber:
     """Return what a curve has of a number of one of its points, or of the whole curve."""
-    if curve is None:
-        return CurveNumber(measured="no curve", missing="a sweep over a server")
     if asked.point:
         return _point_number(curve, asked)
     if asked.metric == AREA:
@@ -69,8 +50,3 @@ def _number(number: PointValue | None, metric: str, units: str) -> CurveNumber:
         return CurveNumber(measured=f"{number.value:.6g} {units}", missing=f"a {metric} above zero in every launch")
     quantile = number if number.lower or number.upper else None
     return CurveNumber(value=number.value, values=values, units=units, quantile=quantile)
-
-
-def points_of_area(curve: ServingCurve | None) -> frozenset[str]:
-    """Return the names of the points that the area of a curve is of."""
-    return frozenset(point.name for point in curve.points if point.is_in_area) if curve else frozenset()

@@ -16,6 +16,7 @@ from itertools import accumulate
 from typing import Any, cast, get_args
 
 from milabench.analysis.intervals import most_bounds
+from milabench.analysis.measure import Metric, SweptStep
 from milabench.analysis.serving_model import POINT_METRICS, QUANTILES, LaunchCurve, LaunchPoint, PointState, PointValue
 from milabench.analysis.throughput import Throughput
 from milabench.events.doubts import Doubt
@@ -268,7 +269,7 @@ def _is_within(name: str, points: Sequence[LaunchPoint], limit: float) -> bool |
     return True if upper is not None and upper <= limit else False if lower is not None and lower > limit else None
 
 
-class ServingFold:
+class SweepFold:
     """What has been recorded so far of a sweep."""
 
     def __init__(self) -> None:
@@ -293,6 +294,19 @@ class ServingFold:
                 self._unusable += 1
         if isinstance(about := data.get("serving"), Mapping):
             self._about = about
+
+    def result(self, declared: Mapping[str, Any], metrics: Iterable[Metric]) -> SweptStep | None:
+        """Return what the step comes to, None where its records are not those of the client of a sweep.
+
+        `declared` is the `serve` of the configuration, empty where it is not known. Of the `metrics` of the step those count
+        that the server said of itself, whose case is a point.
+        """
+        readings = {(each.name, each.case): each.value for each in metrics if each.name in SERVER_METRICS}
+        curve = self.curve(declared, readings)
+        if curve is None:
+            return None
+        throughput, of_points = serving_throughput(curve), tuple(_metrics_of(curve))
+        return SweptStep(curve=curve, throughput=throughput, metrics=of_points, unusable=self.unusable(curve))
 
     def curve(self, declared: Mapping[str, Any], readings: Mapping[tuple[str, str], float]) -> LaunchCurve | None:
         """Return the curve, None where the records are not those of the client of a sweep.
@@ -374,6 +388,15 @@ class ServingFold:
             for name, end in self._ends.items()
             if end.get("state") == "measured"
         )
+
+
+def _metrics_of(curve: LaunchCurve) -> Iterable[Metric]:
+    """Return the numbers of all points of a sweep as metrics, but for those that the records hold as such."""
+    for point in curve.points:
+        for name, value in point.values.items():
+            about = POINT_METRICS[name]
+            if name not in SERVER_METRICS:
+                yield Metric(name=name, value=value, units=about.units, direction=about.direction, case=point.name)
 
 
 def _state(end: Mapping[str, Any] | None, requests: _Requests) -> tuple[PointState, str]:

@@ -14,7 +14,7 @@ from milabench.events.readings import DeviceReadings, energy_of
 from milabench.sweeps.curve import serving_curve, with_costs
 
 
-def curves_by_step(results: Sequence[StepResult], costs: Costs, clocks: SharedClocks) -> dict[str, LaunchCurve]:
+def _curves_by_step(results: Sequence[StepResult], costs: Costs, clocks: SharedClocks) -> dict[str, LaunchCurve]:
     """Return the curve of each client's step, with the energy of all devices of its launch; empty for any other benchmark."""
     curves: dict[str, LaunchCurve] = {}
     for result in results:
@@ -53,8 +53,15 @@ def _ahead_s(result: StepResult, clocks: SharedClocks) -> float:
 
 
 def over_launches(
-    results: Sequence[StepResult], curves: Mapping[str, LaunchCurve], currency: str = ""
-) -> ServingCurve | None:
+    results: Sequence[StepResult], processes: tuple[ReplicateResult, ...], costs: Costs, clocks: SharedClocks
+) -> tuple[ServingCurve | None, tuple[ReplicateResult, ...]]:
+    """Return the curve over launches, and the launches with the number of each at its best point."""
+    curves = _curves_by_step(results, costs, clocks)
+    serving = _curve_over(results, curves, costs.currency)
+    return serving, _at_best_point(processes, curves, serving)
+
+
+def _curve_over(results: Sequence[StepResult], curves: Mapping[str, LaunchCurve], currency: str) -> ServingCurve | None:
     """Return the curve over the launches in which every step passed, over those that failed where none did."""
     failed = {result.step.repeat for result in results if result.outcome != "passed"}
     launches: dict[int, list[LaunchCurve]] = {}
@@ -66,7 +73,7 @@ def over_launches(
     return None if curve is None else replace(curve, currency=currency)
 
 
-def at_best_point(
+def _at_best_point(
     processes: Sequence[ReplicateResult], curves: Mapping[str, LaunchCurve], serving: ServingCurve | None
 ) -> tuple[ReplicateResult, ...]:
     """Return the launches with the number of each at the best point of all; of a sweep without one, none has a number."""

@@ -7,16 +7,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from milabench.config.kinds import ValueParser
 from milabench.config.schema import ServerConfig
-from milabench.config.serving import FREE_PORT, MOST_REQUESTS, POINTS, ServeConfig
+from milabench.config.serving import FREE_PORT, MOST_REQUESTS, POINTS, ServeConfig, Traces
 from milabench.config.source_map import Located
 from milabench.errors import ConfigError, Problem
-
-Traces: TypeAlias = Callable[[Path], None]
-"""Raise ConfigError where a file is no trace, with the line that is wrong."""
 
 MAX_TRACE: Final = 256 * 2**20
 _OF_PROMPTS: Final = ("input_tokens", "prefix_tokens")
@@ -147,21 +144,21 @@ def _words(argument: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, tuple) else (str(value),)
 
 
-def check_trace(content: bytes, name: str) -> None:
-    """Return when the lines are conversations. Raises ConfigError with the first that is none.
+def check_conversations(file: Path, content: Callable[[Path, int], bytes]) -> None:
+    """Return when the lines of a file are conversations. Raises ConfigError with the first that is none.
 
     A line is `{"session": NAME, "turns": [{"input": TEXT, "output_tokens": N, "delay_ms": MS}, ...]}`, of which `session`,
     `output_tokens` and `delay_ms` may be absent.
     """
     count = 0
-    for number, line in enumerate(content.split(b"\n"), 1):
+    for number, line in enumerate(content(file, MAX_TRACE).split(b"\n"), 1):
         if not line.strip():
             continue
         count += 1
         if what := _wrong_session(line):
-            raise ConfigError(Problem(f"{name}:{number}", "", what, _TRACE_HINT))
+            raise ConfigError(Problem(f"{file}:{number}", "", what, _TRACE_HINT))
     if not count:
-        raise ConfigError(Problem(name, "", "it has no line", _TRACE_HINT))
+        raise ConfigError(Problem(str(file), "", "it has no line", _TRACE_HINT))
 
 
 _TRACE_HINT: Final = (

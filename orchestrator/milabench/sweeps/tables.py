@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from milabench.analysis.serving_model import POINT_METRICS, CurvePoint, PointValue, ServingCurve
-from milabench.analysis.summary_model import Summary
-from milabench.report.document import Document, Notes, Table, section
+from milabench.report.curves import CurveCase
+from milabench.report.document import Table
 from milabench.report.labels import format_number, percent_cell
-from milabench.report.model import ordered
-from milabench.shown import cut_text
 from milabench.sweeps.curve import LEAST_POINTS, few_requests, why_no_best
 
 LEGEND = (
@@ -19,8 +17,7 @@ LEGEND = (
     "TTFT: from sending to the first token; TPOT: per token after it, of a request; ITL: between tokens;"
     " goodput: requests/s within the SLO",
 )
-_BRIEF_LEGEND = ("tokens/s: output of all users, ± its 95 % interval; of a user: 1000 / TPOT p90; times in ms",)
-_BRIEF = 160  # characters of a remark
+BRIEF_LEGEND = ("tokens/s: output of all users, ± its 95 % interval; of a user: 1000 / TPOT p90; times in ms",)
 _TIMES = tuple(name for name, metric in POINT_METRICS.items() if metric.units == "ms")
 
 
@@ -33,22 +30,6 @@ class _Column:
     rank: int = 0
     is_brief: bool = False
     is_text: bool = False
-
-
-def curve_blocks(summary: Summary, *, is_brief: bool = False) -> Document:
-    """Return the curve of each benchmark that has one: its points, what they come to, what a reader must know of them."""
-    blocks: list[Document] = []
-    for bench in ordered(summary.benchmarks):
-        if (curve := bench.serving) is not None:
-            points = (points_table(bench.bench, curve, is_brief=is_brief),) if curve.points else ()
-            times = () if is_brief else times_tables(bench.bench, curve)
-            remarks = point_remarks(curve, has_notes=not is_brief)
-            if is_brief:
-                remarks = [(cut_text(names, _BRIEF), cut_text(text, _BRIEF)) for names, text in remarks]
-            noted = section(f"remarks on the curve of {bench.bench}", remarks)
-            blocks.append((*points, Notes(lines=curve_lines(bench.bench, curve)), *noted, *times))
-    legend = Notes(lines=_BRIEF_LEGEND if is_brief else LEGEND)
-    return (*(block for of_bench in blocks for block in of_bench), legend) if blocks else ()
 
 
 def points_table(bench: str, curve: ServingCurve, *, is_brief: bool = False, first: Sequence[str] = ()) -> Table:
@@ -88,6 +69,18 @@ def curve_lines(bench: str, curve: ServingCurve) -> tuple[str, ...]:
     lines = (_best_line(bench, curve), _slo_line(curve), _area_line(curve), _few_line(len(curve.points)))
     few = "" if not curve.best and curve.has_few_requests else few_requests(curve)  # in the first line else
     return tuple(filter(None, (*lines, few)))
+
+
+def case_of_curve(bench: str, curve: ServingCurve) -> CurveCase:
+    """Return a curve as a test case."""
+    table = points_table(bench, curve, is_brief=True)
+    points = (
+        f"{name}: "
+        + ", ".join(f"{heading} {cell}" for heading, cell in zip(table.headings[1:], cells, strict=True) if cell)
+        for name, *cells in table.rows
+    )
+    missing = (f"{names}: {why}" for names, why in point_remarks(curve, has_notes=False))
+    return CurveCase(about=curve_lines(bench, curve), points=tuple(points), missing=tuple(missing))
 
 
 def slo_text(curve: ServingCurve) -> str:

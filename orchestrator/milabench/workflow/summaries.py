@@ -68,10 +68,14 @@ def summary_of(
 def store_summary(path: Path, summary: Summary, stat: str) -> None:
     """Write the summary beside its records, with digests of them that tell later whether it is up to date.
 
-    `stat` is the digest of sizes and times from before the records were read. Raises OSError.
+    `stat` is the digest of sizes and times from before the records were read. Nothing is written where a feature is left out,
+    whose section it may lack. Raises OSError.
     """
     from milabench.events.run_writer import RunWriter
+    from milabench.seams import features_left_out
 
+    if features_left_out():
+        return
     value = mask_data(summary.to_json())  # as it will be written
     sources = {
         "analysis": ANALYSIS_VERSION,

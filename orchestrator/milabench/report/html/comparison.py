@@ -14,6 +14,7 @@ from milabench.analysis.traces import Trace
 from milabench.report import comparison_text
 from milabench.report.document import Table, words_table
 from milabench.report.html import details
+from milabench.report.html.curves import curve_section
 from milabench.report.html.markup import Child, Markup, el, html_table, note
 from milabench.report.html.page import alert, article, foldable, tile
 from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, marks, plot_legend, verdict_sign
@@ -21,7 +22,6 @@ from milabench.report.html.run import device_facts, expense_content
 from milabench.report.labels import format_number
 from milabench.report.registry import SYSTEMS_DRAWN
 from milabench.report.system_lines import system_lines
-from milabench.sweeps.drawings import serving_figures
 
 Traced = Sequence[Sequence[Trace] | None]
 _OPEN_UP_TO = 2
@@ -52,13 +52,13 @@ def comparison_article(
     sections: tuple[tuple[str, str, Child], ...] = (
         ("ratios", "Ratios", _ratios(comparison)),
         ("table", "Benchmarks", _benchmarks(comparison)),
-        *((("curves", "Curves", _curves(comparison)),) if comparison.curves else ()),
+        *curve_section(comparison),
         ("index", "Index", _index(comparison)),
-        ("memory", "Resources", _too_many(comparison) or _memory(comparison)),
+        ("memory", "Resources", too_many(comparison) or _memory(comparison)),
         *((("expenses", "Energy, cost, carbon", spent),) if (spent := expense_content(summaries)) else ()),
         ("systems", "Systems", _systems(comparison)),
         ("why", "What differs", _why(comparison, differences)),
-        ("details", "Each benchmark", _too_many(comparison) or _details(comparison, traced, how)),
+        ("details", "Each benchmark", too_many(comparison) or _details(comparison, traced, how)),
         ("method", "Method", map(note, comparison_text.legend_lines(comparison))),
     )
     return article(comparison_text.title(comparison), comparison.sentence, _tiles(comparison), alerts, sections)
@@ -68,7 +68,7 @@ def _is_many(comparison: Comparison) -> bool:
     return len(comparison.systems) > SYSTEMS_DRAWN
 
 
-def _too_many(comparison: Comparison) -> Markup | None:
+def too_many(comparison: Comparison) -> Markup | None:
     """Return the note that replaces drawings of too many systems; None for few."""
     if not _is_many(comparison):
         return None
@@ -154,7 +154,7 @@ def _benchmarks(comparison: Comparison) -> list[Child]:
         kept = sorted(kept, key=lambda at: _WORST_FIRST.index(states[at]))[:_MOST_ROWS]
     # Only the scaling stands behind the verdict, and only where it is known.
     verdict = len(table.headings) - (2 if table.headings[-1] == "scaling" else 1)
-    shown = {verdict: [_verdict(ratios[at][2]) for at in kept]}
+    shown = {verdict: [verdict_words(ratios[at][2]) for at in kept]}
     if not is_many:
         names = (ratios[at][0].bench for at in kept)
         shown[0] = [el("a", name, href=f"#{ids[name]}") for name in names]
@@ -171,27 +171,8 @@ def _benchmarks(comparison: Comparison) -> list[Child]:
     return children
 
 
-def _curves(comparison: Comparison) -> list[Child]:
-    """Return for each benchmark the curves over each other, what they come to, and the ratios point by point."""
-    first, children = comparison.systems[0].name, list[Child]()
-    for curves in comparison.curves:
-        drawn = serving_figures([(drawn.name, drawn.curve) for drawn in curves.curves])
-        remarks = [note(f"{what}: {why}") for what, why in comparison_text.curve_remarks(curves)]
-        children += [
-            el("h3", curves.bench),
-            _too_many(comparison) or drawn,
-            html_table(comparison_text.curves_table(curves), can_filter=False),
-        ]
-        if curves.ratios:
-            table = comparison_text.curve_ratio_table(curves, first, is_whole=True)
-            shown = {len(table.headings) - 1: [_verdict(ratio.contrast) for ratio in curves.ratios]}
-            states = [ratio.contrast.verdict for ratio in curves.ratios]
-            children.append(html_table(table, shown=shown, states=states))
-        children += remarks
-    return children
-
-
-def _verdict(contrast: Contrast | None) -> Child:
+def verdict_words(contrast: Contrast | None) -> Child:
+    """Return a verdict with its sign."""
     text = comparison_text.verdict_text(contrast)
     if contrast is None:
         return text

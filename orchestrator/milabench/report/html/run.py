@@ -13,6 +13,7 @@ from milabench.report import model
 from milabench.report.columns import LEGEND, PAGE_LEGEND, REFERENCE_LEGEND, interval_cell, page_table
 from milabench.report.document import words_table
 from milabench.report.html import details
+from milabench.report.html.curves import curve_section
 from milabench.report.html.markup import Child, Markup, badge, el, html_table, note, pairs
 from milabench.report.html.page import alert, article, foldable, tile
 from milabench.report.html.plots import SERIES, Bar, Dots, Ratio, bars, dots, figure, forest
@@ -30,8 +31,6 @@ from milabench.report.run_tables import (
     window_tables,
 )
 from milabench.report.system_lines import system_lines
-from milabench.sweeps import tables as curves
-from milabench.sweeps.drawings import serving_figures
 
 _OPEN_UP_TO = 2  # benchmarks, whose details are open from the beginning
 _KINDS = {
@@ -75,7 +74,7 @@ def run_article(
         _alerts(summary),
         (
             ("table", "Benchmarks", _benchmarks(summary, key)),
-            *((("curves", "Curves", _curves(summary)),) if any(bench.serving for bench in summary.benchmarks) else ()),
+            *curve_section(summary),
             ("spread", "Spread", _spread(summary)),
             ("memory", "Memory, overlap", _memory(summary)),
             *((("expenses", "Energy, cost, carbon", expense_content([("", summary)])),) if summary.expenses else ()),
@@ -206,28 +205,6 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
             ),
         ),
     ]
-
-
-def _curves(summary: Summary) -> list[Child]:
-    """Return each curve as drawings, its points, and what they come to."""
-    children: list[Child] = []
-    for bench in model.ordered(summary.benchmarks):
-        if (curve := bench.serving) is None:
-            continue
-        remarks = [el("li", el("strong", names), ": ", text) for names, text in curves.point_remarks(curve)]
-        points = curves.points_table(bench.bench, curve, first=("point", "SLO", "remarks"))
-        states = ["misses the SLO" if point.meets_slo is False else point.state for point in curve.points]
-        children += [
-            el("h3", bench.bench),
-            el("ul", [el("li", line) for line in curves.curve_lines(bench.bench, curve)], remarks),
-            serving_figures([(bench.bench, curve)]),
-            html_table(points, states=states) if curve.points else None,
-            [
-                foldable("All times", f"of {bench.bench}", html_table(table))
-                for table in curves.times_tables(bench.bench, curve)
-            ],
-        ]
-    return [*children, *map(note, curves.LEGEND)]
 
 
 def expense_content(named: Sequence[tuple[str, Summary]]) -> list[Child]:

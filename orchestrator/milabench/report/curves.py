@@ -1,0 +1,59 @@
+"""The curves of served models in reports: as the feature shows them that knows them, or a line that it is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from milabench.analysis.comparison_model import Comparison
+from milabench.analysis.summary_model import BenchSummary, Summary
+from milabench.report.document import Document, Notes
+from milabench.seams import handler, missing, takes_part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveCase:
+    """A curve as a test case: what it comes to, a line for each point, and the points that are `missing`, each with why."""
+
+    about: tuple[str, ...]
+    points: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+def has_curves(shown: Summary | Comparison) -> bool:
+    """Return whether a benchmark of a run, or of a comparison, has a curve."""
+    if isinstance(shown, Comparison):
+        return bool(shown.curves)
+    return any(bench.serving is not None for bench in shown.benchmarks)
+
+
+def curve_blocks(shown: Summary | Comparison, *, is_brief: bool = False) -> Document:
+    """Return the tables of the curves of a run or a comparison; empty without one."""
+    if not has_curves(shown):
+        return ()
+    if left_out := curves_left_out():
+        return (Notes(lines=(left_out,)),)
+    blocks: Document = handler("curves: tables")(shown, is_brief=is_brief)
+    return blocks
+
+
+def curve_case(bench: BenchSummary) -> CurveCase | None:
+    """Return the curve of a benchmark as a test case; None without one."""
+    if bench.serving is None or curves_left_out():
+        return None
+    case: CurveCase = handler("curves: test case")(bench.bench, bench.serving)
+    return case
+
+
+def messages_of_curve(bench: BenchSummary) -> frozenset[str]:
+    """Return the messages of a benchmark that stand with its curve."""
+    if bench.serving is None or not takes_part("curves: messages"):
+        return frozenset()
+    messages: Iterable[str] = handler("curves: messages")(bench.serving)
+    return frozenset(messages)
+
+
+def curves_left_out() -> str:
+    """Return the line that stands for curves where their feature is left out; empty where it takes part."""
+    lacking = missing("curves: tables")
+    return lacking and f"curves of served models: their report {lacking}; JSON and CSV have them"
