@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import filecmp
 import json
 import os
 import shutil
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from tests.serving_runs import serving_run
 
 ROOT = Path(__file__).resolve().parents[2]
 CEILING_S = 120
@@ -64,6 +67,15 @@ class Copy:
     def milabench(self, *argv: str, check: bool = True) -> str:
         """Run the copy's command line; its standard output."""
         return self.python("-m", "milabench", *argv, check=check).stdout
+
+    @property
+    def edited(self) -> list[str]:
+        """The files of the package that are not as they were."""
+        return [
+            file.relative_to(self.package).as_posix()
+            for file in sorted(self.package.rglob("*.py"))
+            if not filecmp.cmp(file, ROOT / file.relative_to(self.root), shallow=False)
+        ]
 
     def suite(self, text: str) -> str:
         path = self.root / "suite.yaml"
@@ -335,6 +347,25 @@ def test_a_plan_method_is_a_value_and_its_name(copy: Copy, run: Callable[..., Pa
         )
     )
     assert len(plan["steps"]) == 2
+
+
+def test_a_quantile_of_a_served_model_is_a_number_in_one_file(copy: Copy) -> None:
+    copy.replace("records/latencies.py", "QUANTILES: Final = (50, 90, 99)", "QUANTILES: Final = (50, 90, 95, 99)")
+    assert copy.edited == ["records/latencies.py"]
+    path = str(serving_run(copy.root, slo={"ttft_p95_ms": 500.0}).path)
+    text = copy.milabench("report", path, "--full")
+    for latency in ("TTFT", "TPOT", "ITL", "whole request"):
+        assert f"{latency} p95" in text
+    assert "SLO: TTFT p95 <= 500 ms; kept at up to concurrency" in text
+    [bench] = json.loads(copy.milabench("report", path, "--json"))["benchmarks"]
+    values = bench["serving"]["points"][0]["values"]
+    assert values["ttft_p90_ms"]["value"] <= values["ttft_p95_ms"]["value"] <= values["e2e_p95_ms"]["value"]
+    assert ",ttft_p95_ms," in copy.milabench("report", path, "--format", "csv")
+    suite = copy.suite(
+        "chat: {definition: ., install_group: c, plan: {method: njobs, n: 1}, server: {url: 'http://x'},"
+        " serve: {model: /m, concurrency: 1, slo: {tpot_p95_ms: 50}}}"
+    )
+    assert "tpot_p95_ms: 50" in copy.milabench("config", "show", "--config", suite)
 
 
 def test_a_benchmark_is_a_folder_and_an_entry_in_a_suite(copy: Copy, run: Callable[..., Path]) -> None:

@@ -13,11 +13,11 @@ from typing import Literal
 from milabench.analysis.intervals import Interval
 from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.throughput import Direction
+from milabench.records.latencies import LATENCY_QUANTILES
 
 AREA, AREA_UNITS = "area", "(tokens/s)^2"
 """The number of a whole curve: its name beside those of POINT_METRICS, and its units."""
 PointState = Literal["measured", "failed", "skipped"]
-QUANTILES = (50, 90, 99)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,20 +29,13 @@ class ServingMetric:
     direction: Direction = "lower"
 
 
-def _quantiles(name: str, label: str) -> dict[str, ServingMetric]:
-    return {f"{name}_p{q}_ms": ServingMetric(label=f"{label} p{q}", units="ms") for q in QUANTILES}
-
-
 POINT_METRICS: Mapping[str, ServingMetric] = {
     "output_tps": ServingMetric(label="output tokens", units="tokens/s", direction="higher"),
     "total_tps": ServingMetric(label="all tokens", units="tokens/s", direction="higher"),
     "user_tps": ServingMetric(label="tokens of a user (1000 / TPOT p90)", units="tokens/s", direction="higher"),
     "request_rate": ServingMetric(label="requests", units="requests/s", direction="higher"),
     "goodput": ServingMetric(label="requests within the SLO", units="requests/s", direction="higher"),
-    **_quantiles("ttft", "TTFT"),
-    **_quantiles("tpot", "TPOT"),
-    **_quantiles("itl", "ITL"),
-    **_quantiles("e2e", "whole request"),
+    **{name: ServingMetric(label=quantile.label, units="ms") for name, quantile in LATENCY_QUANTILES.items()},
     "error_rate": ServingMetric(label="requests with an error", units=""),
     "joules_per_mtok": ServingMetric(label="energy of a million output tokens", units="J"),
     "cost_per_mtok": ServingMetric(label="cost of a million output tokens", units=""),

@@ -23,13 +23,13 @@ from milabench.config.kinds import (
     path_at,
 )
 from milabench.config.source_map import Located
+from milabench.records.latencies import LATENCY_QUANTILES
 
 Traces: TypeAlias = Callable[[Path], None]
 """Raise ConfigError where a file is no trace, with the line that is wrong."""
 FREE_PORT: Final = "@port"
 """A port that is free on the server's node when its step starts."""
-_TIMES: Final = tuple(f"{what}_p{share}_ms" for what in ("ttft", "tpot", "itl", "e2e") for share in (50, 90, 99))
-SLO_NAMES: Final = (*_TIMES, "error_rate")
+SLO_NAMES: Final = (*LATENCY_QUANTILES, "error_rate")
 """What an SLO may limit: numbers of a point, by their names in reports."""
 _ABOVE_ZERO: Final = Number(above=0)
 _DECLARED: Final = ("expert_routing", "acceptance_length")
@@ -44,7 +44,7 @@ Limits: TypeAlias = Annotated[
     Mapping[str, float],
     Record(
         {
-            **{name: Key(name, name, _ABOVE_ZERO, "At most so many milliseconds.", None) for name in _TIMES},
+            **{name: Key(name, name, _ABOVE_ZERO, "At most so many milliseconds.", None) for name in LATENCY_QUANTILES},
             "error_rate": Key("error_rate", "error_rate", Number(at_least=0, at_most=1), "At most this share.", None),
         },
         None,

@@ -19,7 +19,8 @@ from milabench.analysis.serving_model import (
     ServingCurve,
 )
 from milabench.events.values import SMALLEST_NUMBER, finite_number
-from milabench.sweeps.fold import in_order, meets, point_quantile, request_sample
+from milabench.records.latencies import LATENCY_QUANTILES
+from milabench.sweeps.fold import in_order, meets, point_quantile
 from milabench.sweeps.request_quantiles import is_known_quantile
 
 LEAST_POINTS = 7
@@ -85,15 +86,15 @@ def _curve_point(name: str, launches: Sequence[Launch], slo: Mapping[str, float]
         requests=sum(point.requests for point in every),
         errors=sum(point.errors for point in every),
         values=values,
-        few=tuple(name for name in POINT_METRICS if name not in values and _has_few(name, measured)),
+        few=tuple(name for name in LATENCY_QUANTILES if name not in values and _has_few(name, measured)),
         meets_slo=None if is_of_client or not measured else meets(measured, slo),
     )
 
 
 def _has_few(metric: str, launches: Sequence[LaunchPoint]) -> bool:
     """Return whether launches have requests with this time, but too few for its quantile."""
-    name, q = request_sample(metric) or ("", 0.5)
-    return is_known_quantile([launch.samples.get(name, ()) for launch in launches], q)
+    quantile = LATENCY_QUANTILES[metric]
+    return is_known_quantile([launch.samples.get(quantile.latency, ()) for launch in launches], quantile.share)
 
 
 def _values(launches: Sequence[Sequence[LaunchPoint]]) -> dict[str, PointValue]:
@@ -102,7 +103,7 @@ def _values(launches: Sequence[Sequence[LaunchPoint]]) -> dict[str, PointValue]:
     together = _measured(launches)
     numbers = {
         name: point_quantile(name, together)
-        if request_sample(name)
+        if name in LATENCY_QUANTILES
         else point_value([[point.values[name] for point in launch if name in point.values] for launch in measured])
         for name in POINT_METRICS
     }
@@ -242,11 +243,11 @@ def why_no_best(curve: ServingCurve) -> str:
 def few_requests(curve: ServingCurve, at: CurvePoint | None = None, metric: str = "") -> str:
     """Return how many requests the quantiles need for which points have too few, or one of them; empty where none has."""
     points = curve.points if at is None else (at,)
-    names = [name for name in POINT_METRICS if any(name in point.few for point in points) and metric in ("", name)]
+    names = [name for name in LATENCY_QUANTILES if any(name in point.few for point in points) and metric in ("", name)]
     if not names:
         return "more requests would decide it" if curve.has_few_requests else ""
     name = next((name for name in names if name in curve.slo), names[-1])
-    _, q = request_sample(name) or ("", 0.5)
+    q = LATENCY_QUANTILES[name].share
     fewest = min(point.requests - point.errors for point in points if name in point.few)
     needed = f"p{100 * q:g} needs {most_bounds(q)} requests at a point, in each launch if they differ"
     return f"few-requests: {needed}; there are {fewest}"

@@ -17,10 +17,11 @@ from typing import Any, cast, get_args
 
 from milabench.analysis.intervals import most_bounds
 from milabench.analysis.measure import Metric, SweptStep
-from milabench.analysis.serving_model import POINT_METRICS, QUANTILES, LaunchCurve, LaunchPoint, PointState, PointValue
+from milabench.analysis.serving_model import POINT_METRICS, LaunchCurve, LaunchPoint, PointState, PointValue
 from milabench.analysis.throughput import Throughput
 from milabench.events.doubts import Doubt
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
+from milabench.records.latencies import LATENCY_QUANTILES
 from milabench.sweeps.request_quantiles import is_surely_above, quantile_of, requests_quantile
 
 SERVER_METRICS = ("kv_cache", "running", "waiting")
@@ -126,11 +127,12 @@ class _Requests:
             if self.input_tokens is not None:
                 values["total_tps"] = (self.input_tokens + self.output_tokens) / window
             values["request_rate"] = answered / window
-            if any(_kind(name) in OF_A_REQUEST for name in slo):
+            if any(_latency(name) in OF_A_REQUEST for name in slo):
                 values["goodput"] = self._within(slo) / window
-        for name, times in samples.items():
-            shares = [q for q in QUANTILES if len(times) >= most_bounds(q / 100)]
-            values |= {f"{name}_p{q}_ms": quantile_of(times, q / 100) for q in shares}
+        for name, quantile in LATENCY_QUANTILES.items():
+            times = samples.get(quantile.latency, ())
+            if len(times) >= most_bounds(quantile.share):
+                values[name] = quantile_of(times, quantile.share)
         if SMALLEST_NUMBER <= values.get("tpot_p90_ms", 0.0) < math.inf:
             values["user_tps"] = 1e3 / values["tpot_p90_ms"]
         if self.count:
@@ -146,8 +148,8 @@ class _Requests:
         """Return how many requests kept every limit that one request can break; of two quantiles, the stricter limit."""
         within = [True] * len(self.e2e)
         for name, limit in slo.items():
-            if _kind(name) in OF_A_REQUEST:
-                times = cast("array[float]", getattr(self, _kind(name)))
+            if _latency(name) in OF_A_REQUEST:
+                times = cast("array[float]", getattr(self, _latency(name)))
                 # nan is no time, and breaks no limit.
                 within = [kept and not 1e3 * time > limit for kept, time in zip(within, times, strict=True)]
         return sum(within)
@@ -225,21 +227,15 @@ def counted_quantiles(counts: Mapping[float, int], quantiles: Iterable[float]) -
     return [at(below) + (place - below) * (at(min(below + 1, last)) - at(below)) for place, below in positions]
 
 
-def _kind(metric: str) -> str:
-    """Return what a quantile is one of: `ttft` for `ttft_p90_ms`."""
-    return metric.partition("_")[0]
-
-
-def request_sample(metric: str) -> tuple[str, float] | None:
-    """Return what a metric is a quantile of, and the share below it: (`ttft`, 0.9) of `ttft_p90_ms`; None of any other."""
-    name, _, rest = metric.partition("_p")
-    return (name, int(rest.removesuffix("_ms")) / 100) if rest.endswith("_ms") else None
+def _latency(metric: str) -> str:
+    """Return what a quantile is one of: `ttft` for `ttft_p90_ms`; empty for any other metric."""
+    return LATENCY_QUANTILES[metric].latency if metric in LATENCY_QUANTILES else ""
 
 
 def point_quantile(metric: str, launches: Sequence[LaunchPoint]) -> PointValue | None:
     """Return a quantile of the requests of a point; None where they are too few, or nobody knows their times."""
-    name, q = request_sample(metric) or (metric, 0.5)
-    return requests_quantile([launch.samples.get(name, ()) for launch in launches], q)
+    quantile = LATENCY_QUANTILES[metric]
+    return requests_quantile([launch.samples.get(quantile.latency, ()) for launch in launches], quantile.share)
 
 
 def meets(points: Sequence[LaunchPoint], slo: Mapping[str, float]) -> bool | None:
@@ -255,16 +251,16 @@ def meets(points: Sequence[LaunchPoint], slo: Mapping[str, float]) -> bool | Non
 
 
 def _is_within(name: str, points: Sequence[LaunchPoint], limit: float) -> bool | None:
-    sample = request_sample(name)
-    if sample is None:
+    quantile = LATENCY_QUANTILES.get(name)
+    if quantile is None:
         return all(name in point.values and point.values[name] <= limit for point in points)
     # A request whose time nobody knows is above every limit.
-    times = [point.samples.get(sample[0], ()) for point in points]
+    times = [point.samples.get(quantile.latency, ()) for point in points]
     if not all(times):
-        return sample[0] in ("tpot", "itl") and all(point.has_single_tokens for point in points)
+        return quantile.latency in ("tpot", "itl") and all(point.has_single_tokens for point in points)
     number = point_quantile(name, points)
     if number is None:  # few requests may show that a limit is missed, never that it is kept
-        return False if is_surely_above(times, sample[1], limit) else None
+        return False if is_surely_above(times, quantile.share, limit) else None
     lower, upper = (number.bound(_CONFIDENCE, is_upper=is_upper) for is_upper in (False, True))
     return True if upper is not None and upper <= limit else False if lower is not None and lower > limit else None
 

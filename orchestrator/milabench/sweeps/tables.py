@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from milabench.analysis.serving_model import POINT_METRICS, CurvePoint, PointValue, ServingCurve
+from milabench.records.latencies import LATENCY_QUANTILES, QUANTILES
 from milabench.report.curves import CurveCase
 from milabench.report.document import Table
 from milabench.report.labels import format_number, percent_cell
@@ -18,7 +19,10 @@ LEGEND = (
     " goodput: requests/s within the SLO",
 )
 BRIEF_LEGEND = ("tokens/s: output of all users, ± its 95 % interval; of a user: 1000 / TPOT p90; times in ms",)
-_TIMES = tuple(name for name, metric in POINT_METRICS.items() if metric.units == "ms")
+_HEADLINE = 90
+"""The quantile of TTFT that a brief table and a narrow terminal keep."""
+_SPARED = ("e2e", "tpot", "itl")
+"""The latencies that a narrow terminal can do without, the least important first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +57,13 @@ def points_table(bench: str, curve: ServingCurve, *, is_brief: bool = False, fir
 def times_tables(bench: str, curve: ServingCurve) -> tuple[Table, ...]:
     """Return all quantiles of all times at each point, ms; empty where no point was measured."""
     measured = [point for point in curve.points if point.values]
-    headings = ("point", *(POINT_METRICS[name].label for name in _TIMES))
+    headings = ("point", *(quantile.label for quantile in LATENCY_QUANTILES.values()))
     table = Table(
         title=f"times of {bench}, ms",
         headings=headings,
-        is_text=(True, *(False for _ in _TIMES)),
-        rows=tuple((point.name, *(_number(name)(point) for name in _TIMES)) for point in measured),
-        spare=tuple(POINT_METRICS[name].label for name in (*_TIMES[-3:], *_TIMES[3:-3])),
+        is_text=(True, *(False for _ in LATENCY_QUANTILES)),
+        rows=tuple((point.name, *(_number(name)(point) for name in LATENCY_QUANTILES)) for point in measured),
+        spare=tuple(each.label for name in _SPARED for each in LATENCY_QUANTILES.values() if each.latency == name),
     )
     return (table.without_empty(headings[1:])[0],) if measured else ()
 
@@ -128,9 +132,7 @@ def _columns(curve: ServingCurve) -> tuple[_Column, ...]:
         _Column(heading="of a user", cell=_number("user_tps"), is_brief=True),
         _Column(heading="requests/s", cell=_number("request_rate"), rank=5),
         _Column(heading="goodput", cell=_number("goodput"), rank=6),
-        _Column(heading="TTFT p50", cell=_number("ttft_p50_ms"), rank=7),
-        _Column(heading="TTFT p90", cell=_number("ttft_p90_ms"), rank=13, is_brief=True),
-        _Column(heading="TTFT p99", cell=_number("ttft_p99_ms"), rank=8),
+        *map(_ttft_column, QUANTILES),
         _Column(heading="TPOT p90", cell=_number("tpot_p90_ms"), rank=12, is_brief=True),
         _Column(heading="errors %", cell=_percent("error_rate"), rank=11, is_brief=True),
         _Column(heading="SLO", cell=kept, is_brief=True, is_text=True),
@@ -141,6 +143,12 @@ def _columns(curve: ServingCurve) -> tuple[_Column, ...]:
         _Column(heading=money, cell=_number("cost_per_mtok"), rank=10),
         _Column(heading="remarks", cell=remark, is_brief=True, is_text=True),
     )
+
+
+def _ttft_column(q: float) -> _Column:
+    is_headline = q == _HEADLINE
+    cell = _number(f"ttft_p{q}_ms")
+    return _Column(heading=f"TTFT p{q}", cell=cell, rank=13 if is_headline else 7, is_brief=is_headline)
 
 
 def _number(name: str) -> Callable[[CurvePoint], str]:

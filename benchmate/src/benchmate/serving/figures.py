@@ -7,9 +7,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from benchmate.ops.statistics import quantile
-from benchmate.serving.load import LoadPoint, PlannedRequest, RequestResult, Workload
+from benchmate.serving.load import CLIENT_PERCENTILES, LoadPoint, PlannedRequest, RequestResult, Workload
 
-QUANTILES = (50, 90, 99)
 KEPT_SHARE = 0.97
 """A client that keeps a smaller share of the load than this has measured itself."""
 LATE_SHARE = 0.05
@@ -40,7 +39,7 @@ def point_figures(requests: Sequence[RequestResult]) -> dict[str, float]:
         f"{name}_p{q}_ms": 1e3 * quantile(sorted(numbers), q / 100)
         for name, numbers in values.items()
         if numbers
-        for q in QUANTILES
+        for q in CLIENT_PERCENTILES
     }
     figures = {name: value for name, value in figures.items() if math.isfinite(value)}
     window = max(request.at + (request.end or 0) for request in good) - min(request.at for request in good)

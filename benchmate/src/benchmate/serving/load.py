@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Endpoint = Literal["completions", "chat"]
+CLIENT_PERCENTILES = (50, 90, 99)
+"""Where a client's own latencies are compared with those of its requests; what reports show is no matter of clients."""
 PATHS: Mapping[Endpoint, str] = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 
 

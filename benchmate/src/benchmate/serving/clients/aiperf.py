@@ -16,7 +16,15 @@ from typing import Any
 
 from benchmate.serving.clients import Client, ClientFailed, run_client
 from benchmate.serving.clients.plain import arrival_times
-from benchmate.serving.load import LoadPoint, PlannedRequest, PointResult, RequestResult, Target, Workload
+from benchmate.serving.load import (
+    CLIENT_PERCENTILES,
+    LoadPoint,
+    PlannedRequest,
+    PointResult,
+    RequestResult,
+    Target,
+    Workload,
+)
 
 FIGURES: Mapping[str, str] = {
     "ttft": "time_to_first_token",
@@ -162,7 +170,7 @@ def point_result(
     figures = {
         f"{ours}_p{percent}_ms": float(summary[FIGURES[ours]][f"p{percent}"])
         for ours in names
-        for percent in (50, 90, 99)
+        for percent in CLIENT_PERCENTILES
         if summary.get(FIGURES[ours])
     }
     return PointResult(requests=tuple(requests), client=figures)

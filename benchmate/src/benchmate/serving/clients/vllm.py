@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmate.serving.clients import Client, ClientFailed
-from benchmate.serving.load import PATHS, LoadPoint, PlannedRequest, PointResult, RequestResult, Target, Workload
+from benchmate.serving.load import (
+    CLIENT_PERCENTILES,
+    PATHS,
+    LoadPoint,
+    PlannedRequest,
+    PointResult,
+    RequestResult,
+    Target,
+    Workload,
+)
 
 _BACKENDS = {"completions": "openai", "chat": "openai-chat"}
 _LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e": "e2el"}
@@ -125,7 +134,7 @@ def _arguments(target: Target, point: LoadPoint, prompts: Path, number: int) -> 
         *("--dataset-name", "custom", "--dataset-path", str(prompts), "--custom-output-len", "-1"),
         *("--skip-chat-template", "--disable-shuffle", "--no-oversample", "--num-prompts", str(number)),
         *("--seed", str(point.seed % _MOST_SEED), "--ready-check-timeout-sec", "0", "--num-warmups", "0"),
-        *("--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "50,90,99"),
+        *("--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", ",".join(map(str, CLIENT_PERCENTILES))),
         *("--save-detailed", "--disable-tqdm", *ignores_eos, *load),
         *(("--extra-body", json.dumps(options)) if options else ()),
     ]
@@ -203,7 +212,7 @@ def own_figures(result: Mapping[str, Any], *, has_frames: bool = False) -> dict[
         f"{ours}_p{q}_ms": f"p{q}_{theirs}_ms" if q != 50 else f"median_{theirs}_ms"
         for ours, theirs in _LATENCIES.items()
         if not has_frames or ours == "e2e"
-        for q in (50, 90, 99)
+        for q in CLIENT_PERCENTILES
     }
     figures = {ours: result.get(theirs) for ours, theirs in {**names, **_THROUGHPUTS}.items()}
     return {name: float(value) for name, value in figures.items() if value is not None and 0 < value < math.inf}
