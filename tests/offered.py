@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
+from milabench.archives.bundle_runs import LOCK_FILES
 from milabench.events.rundir import Run
 from milabench.procurement.offer_archives import create_offer
-from milabench.workflow.bundle_runs import LOCK_FILES
 from milabench.workflow.context import read_context
 from milabench.workflow.options import CollectingReporter, Session, SuiteOptions
 from milabench.workflow.planning import suite_values

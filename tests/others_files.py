@@ -28,7 +28,7 @@ from pathlib import Path
 
 import milabench.cli
 import milabench.workflow
-from milabench.bundle.capsule import CapsuleManifest, Content, entry_of, write_capsule
+from milabench.capsule.contents import CapsuleManifest, Content, entry_of, write_capsule
 from milabench.capsule.install import PLATFORM
 from milabench.execute.inventory import benchmate_digest
 from milabench.plan.prepare import data_lock, data_mark

@@ -17,11 +17,19 @@ if TYPE_CHECKING:
 # feature -> group on the page of `milabench --help-all` -> verb, of one or two words -> its line there;
 # `<feature>/<verb>_command.py` has the command
 VERBS: dict[str, dict[str, dict[str, str]]] = {
+    "scaffold": {
+        "Set up": {
+            "init": "Copy the shipped suites and benchmarks, to edit them",
+            "new": "Create a benchmark from a template",
+        }
+    },
+    "pinning": {"Set up": {"pin": "Write the lock files of benchmarks from their requirements"}},
     "capsule": {"Set up": {"capsule": "Pack a suite with all it needs, for machines without a network"}},
     "compat13": {"Set up": {"import-suite": "Turn benchmarks of milabench 1.3 into ours"}},
     "images": {"Set up": {"image": "Write the recipe of a container image"}},
     "bench_command": {"Measure": {"bench": "Measure any command, or compare several"}},
     "own_program": {"Measure": {"try": "Measure a program of your own for half a minute, as it is"}},
+    "batch_size": {"Measure": {"size": "Find the largest batch size that fits"}},
     "driver": {"Measure": {"driver": "Run a task of a .cfg file and extract metrics from its log"}},
     "timing_audit": {"Measure": {"timing-audit": "Compare methods of timing the calls of a model"}},
     "procurement": {
@@ -36,6 +44,19 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
             "import-meter": "Add a power meter's readings to a run",
         }
     },
+    "fleet": {
+        "Report, compare and decide": {
+            "baseline": "Compute the expected numbers of a fleet's machines",
+            "outliers": "Find the nodes and devices that differ from a baseline",
+        }
+    },
+    "archives": {
+        "Report, compare and decide": {
+            "bundle": "Create a tamper-evident archive of runs",
+            "verify": "Verify an archive of runs",
+        }
+    },
+    "garbage": {"Follow and manage runs": {"gc": "Show the disk space of a base, and remove unused files"}},
     "history": {
         "Report, compare and decide": {
             "history": "Show the trend of a benchmark over runs",
@@ -59,6 +80,9 @@ HANDLERS = {
     "new --from FOLDER": ("compat13", "compat13.import_suite_command:new_from_folder"),
     "new --from PROGRAM": ("own_program", "own_program.new_from_program:new_from_program"),
     "report --from-db": ("history", "history.results_store:stored_summaries"),
+    "a bundle": ("archives", "archives.opened_bundles:bundled_report"),
+    "records of a bundle": ("archives", "archives.opened_bundles:opened_bundle"),
+    "the suite of a capsule": ("capsule", "capsule.contents:unpacked_digest"),
     "install --from": ("capsule", "capsule.install:install_from"),
     "report --site": ("site", "site.write:write_site"),
     "serve": ("sweeps", "sweeps.suite_check:is_whole_sweep"),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.bundle.capsule import open_capsule
+from milabench.capsule.contents import open_capsule
 from tests.commands import Said, milabench_in
 from tests.process.cli.test_bad_places import disk
 from tests.processes import CEILING_S, started, until

@@ -17,8 +17,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from milabench.acceptance.criteria import criteria_schema
-from milabench.bundle.capsule import CapsuleEntry, CapsuleManifest, Content, entry_of
-from milabench.bundle.create import NAME, ArchiveMember, Manifest, from_bytes
+from milabench.archives.bundle import NAME, ArchiveMember, Manifest, from_bytes
+from milabench.capsule.contents import CapsuleEntry, CapsuleManifest, Content, entry_of
 from milabench.config.schema_docs import json_schema
 from milabench.errors import RecordError
 from milabench.procurement.offer import offer_schema

@@ -158,7 +158,7 @@ class Fixed:
 
 def make(folder: Path) -> Fixed:
     """Write the folder."""
-    from milabench.workflow.bundle_runs import bundle_runs
+    from milabench.archives.bundle_runs import bundle_runs
 
     (folder / "bench").mkdir(parents=True)
     (folder / "bench" / "benchfile.py").write_text(BENCHFILE)

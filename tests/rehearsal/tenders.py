@@ -15,7 +15,6 @@ from typing import Final
 
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria
 from milabench.acceptance.evaluate import evaluate_criteria
-from milabench.analysis.baseline import LEAST_PLACES, baseline, outliers
 from milabench.analysis.comparison_model import System
 from milabench.analysis.sample_statistics import mean
 from milabench.analysis.summary_model import Summary
@@ -23,6 +22,7 @@ from milabench.analysis.throughput import Direction
 from milabench.analysis.two_samples import Verdict
 from milabench.config.problems import Problems, did_you_mean
 from milabench.errors import Problem
+from milabench.fleet.baseline import LEAST_PLACES, baseline, outliers
 from milabench.procurement.measured import SourcedFigure
 from milabench.procurement.offer import Offer, OfferBenchmark
 from milabench.procurement.reference_nodes import run_nodes

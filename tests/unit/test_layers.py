@@ -31,7 +31,6 @@ MAY_IMPORT = {
     "analysis": {"events"},
     "report": {"analysis", "acceptance", "events"},
     "acceptance": {"analysis", "config"},
-    "bundle": {"events"},
     "schedulers": {"config", "facts", "events", "plan"},
     "execute": {"plan", "facts", "events", "bench", "config", "schedulers"},
     "display": {"events", "plan"},
@@ -63,7 +62,7 @@ EDGES = {
     "events/removal.py",
     "events/run_writer.py",
     "events/replay.py",
-    "bundle/signing.py",
+    "archives/signing.py",
     "redaction.py",
     "seams.py",
 }

@@ -1,1 +1,4 @@
-"""Capsules, made and installed: a suite with all that it needs without a network; bundle/capsule.py has their format."""
+"""Capsules, made and installed: a suite with all that it needs without a network.
+
+Builds on: archives.
+"""

@@ -40,7 +40,7 @@ def create(options: SuiteOptions, output: Path, no_data: bool, jobs: int) -> Non
 @json_option
 def show(capsule: Path, as_json: bool) -> None:
     """Show a capsule's contents and the machine that it fits."""
-    from milabench.bundle.capsule import open_capsule
+    from milabench.capsule.contents import open_capsule
     from milabench.capsule.install import capsule_json, capsule_text
 
     with open_capsule(capsule) as opened:

@@ -11,16 +11,15 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from milabench.bundle import capsule as capsules
-from milabench.bundle.archive import pieces
-from milabench.bundle.capsule import MAX_DEPTH, CapsuleEntry, CapsuleManifest, Content, PackedImage, PackedPython
+from milabench.archives.archive import pieces
+from milabench.capsule import contents, supplies
+from milabench.capsule.contents import MAX_DEPTH, CapsuleEntry, CapsuleManifest, Content, PackedImage, PackedPython
 from milabench.capsule.install import PLATFORM
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import plain_benchmark, to_yaml
 from milabench.errors import ConfigError, EnvironmentFailed, Problem, os_reason
 from milabench.events.removal import scratch_folder
 from milabench.execute import images as engines
-from milabench.execute import supplies
 from milabench.execute.install_session import find_uv
 from milabench.execute.inventory import benchmate_digest, is_fetched
 from milabench.execute.locks import hold_base
@@ -37,7 +36,7 @@ from milabench.workflow.install import progress_report
 from milabench.workflow.options import Session, SuiteOptions
 from milabench.workflow.preflight import command_line, pending_preparations, preparation_steps, require_current_locks
 
-INSTALLER = Path(capsules.__file__).with_name("install.sh")
+INSTALLER = Path(contents.__file__).with_name("install.sh")
 # Of the frameworks' caches what preparations download. Beside them lie tokens of the user's.
 _CACHES = ("huggingface/hub", "huggingface/datasets", "torch/hub")
 # What a suite says of the machine, not of itself.
@@ -133,10 +132,10 @@ class _Packing:
             prepared=prepared,
             images=images,
             notes=tuple(self.notes),
-            files=(*map(capsules.entry_of, first), *entries),
+            files=(*map(contents.entry_of, first), *entries),
         )
         report(f"writing {size_text(manifest.size)}")
-        capsules.write_capsule(target, manifest, [*first, *self.contents])
+        contents.write_capsule(target, manifest, [*first, *self.contents])
         return manifest
 
     def _add(self, *contents: Content) -> None:
@@ -150,10 +149,10 @@ class _Packing:
         for content in self.contents:
             parts = PurePosixPath(content.path).parts
             if parts[0] != "data" or not isinstance(content.content, Path):
-                entries.append(capsules.entry_of(content))
+                entries.append(contents.entry_of(content))
                 continue
             seen: list[bool] = []
-            entries.append(capsules.entry_of(content, _searched(pieces(content.content), needle, seen)))
+            entries.append(contents.entry_of(content, _searched(pieces(content.content), needle, seen)))
             if seen:
                 owner = parts[1] if parts[1] in self.context.suite.benchmarks else ""
                 has_paths.add(owner)

@@ -13,12 +13,11 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from milabench.bundle import capsule as capsules
-from milabench.bundle.capsule import Capsule, CapsuleManifest, open_capsule
+from milabench.capsule import contents, supplies
+from milabench.capsule.contents import Capsule, CapsuleManifest, open_capsule
 from milabench.errors import EnvironmentFailed, RecordError, UsageError, os_reason
 from milabench.events.removal import put, scratch_folder
 from milabench.execute import images as engines
-from milabench.execute import supplies
 from milabench.execute.install_session import InstallOptions
 from milabench.execute.inventory import benchmate_digest, is_fetched
 from milabench.execute.locks import hold_base
@@ -58,7 +57,7 @@ def install_from(file: Path, options: SuiteOptions, session: Session, settings: 
         home = home_of(base, manifest.digest)
         packed = replace(options, config_file=home / manifest.suite)
         with hold_base(base, "install", say=session.note):
-            if not capsules.is_unpacked(home):
+            if not contents.is_unpacked(home):
                 session.info(f"  {file}: checking and unpacking {size_text(manifest.size)}")
                 _unpack(capsule, home, (*KEPT, *PLACED))
             context = read_context(packed, session)
@@ -156,10 +155,10 @@ def _unpack(capsule: Capsule, into: Path, parts: tuple[str, ...]) -> None:
             fresh = building / into.name
             fresh.mkdir()
             capsule.unpack(fresh, lambda path: path.partition("/")[0] in parts)
-            if capsules.is_unpacked(into):
+            if contents.is_unpacked(into):
                 _add_lacking(fresh, into)
                 return
-            (fresh / capsules.NAME).write_bytes(capsule.manifest.content)
+            (fresh / contents.NAME).write_bytes(capsule.manifest.content)
             put(fresh, into)
     except OSError as error:
         raise EnvironmentFailed(f"{into}: cannot be unpacked: {_reason(error)}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import gc as cyclic_gc  # `milabench.cli.gc` is the verb
+import gc
 import os
 import sys
 from typing import Any, BinaryIO, NoReturn, TextIO, cast
@@ -160,7 +160,7 @@ def main() -> NoReturn:
 def run_command_line() -> int:
     """Return the exit code. Nothing is imported before this but what handles the signals."""
     # Imports make tens of thousands of objects that all stay; collecting garbage among them costs a tenth of the start.
-    cyclic_gc.set_threshold(COLLECT_AFTER)
+    gc.set_threshold(COLLECT_AFTER)
     out, err = (cast("TextIO", VisibleStream(stream)) for stream in (sys.stdout, sys.stderr))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         return _exit_code_of_verb()

@@ -21,9 +21,6 @@ GROUPS = {
         "install": "Install the environments and programs of benchmarks",
         "prepare": "Download or generate the data and models of benchmarks",
         "nodes": "Check the machines of a system",
-        "init": "Copy the shipped suites and benchmarks, to edit them",
-        "new": "Create a benchmark from a template",
-        "pin": "Write the lock files of benchmarks from their requirements",
         "dev": "Open a shell or run a command in a benchmark's environment",
         "completion": "Print the completion script of a shell",
     },
@@ -32,7 +29,6 @@ GROUPS = {
         "run": "Run and measure benchmarks",
         "ci": "Do the steps of a build server's job: doctor to exit code",
         "resume": "Resume an incomplete run, or rerun its failed steps",
-        "size": "Find the largest batch size that fits",
         "ops": "Time operators, record and replay execution traces",
     },
     "Follow and manage runs": {
@@ -42,16 +38,11 @@ GROUPS = {
         "replay": "Replay a recorded run",
         "cancel": "End an active run",
         "cleanup": "Kill processes left by crashed runs",
-        "gc": "Show the disk space of a base, and remove unused files",
     },
     "Report, compare and decide": {
         "report": "Report the results of runs",
         "compare": "Compare systems: which is faster, by how much, how surely",
         "accept": "Check a run against acceptance criteria",
-        "baseline": "Compute the expected numbers of a fleet's machines",
-        "outliers": "Find the nodes and devices that differ from a baseline",
-        "bundle": "Create a tamper-evident archive of runs",
-        "verify": "Verify an archive of runs",
     },
 }
 for _group, _verbs in GROUPS.items():
@@ -93,7 +84,7 @@ NARROWEST, WIDEST = 50, 78  # as click writes the help of a verb
 def front_page(width: int, *, has_all: bool = False) -> str:
     """Return the page, in lines of at most so many characters: of the main job, or of all verbs."""
     rest = len(COMMANDS) - len(MAIN)
-    shown = GROUPS if has_all else {"Commands": {verb: COMMANDS[verb] for verb in MAIN}}
+    shown = GROUPS if has_all else {"Commands": {verb: COMMANDS[verb] for verb in MAIN if verb in COMMANDS}}
     notes = (EXIT_CODES, OF_A_COMMAND) if has_all else (f"{rest} more commands: {PROGRAM} --help-all", OF_A_COMMAND)
     column = [verb for verbs in shown.values() for verb in verbs]
     blocks = [

@@ -29,8 +29,8 @@ from milabench.plan.model import Step
 from milabench.plan.prepare import prepare_step
 from milabench.plan.step import replicate_steps
 from milabench.plan.venvs import UNPINNED
+from milabench.scaffold.new_benchmark import NAME
 from milabench.workflow.context import declared_options, resolve_benchmark, with_processes
-from milabench.workflow.new_benchmark import NAME
 
 if TYPE_CHECKING:
     from milabench.compat13.data_form import DataForm

@@ -1,4 +1,7 @@
-"""Results of many runs in one store, their trend, and results from and for other programs."""
+"""Results of many runs in one store, their trend, and results from and for other programs.
+
+Builds on: archives.
+"""
 
 STORE = "history.sqlite"
 """The results store in a base."""

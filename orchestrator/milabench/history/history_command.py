@@ -39,8 +39,8 @@ def trend_text(trend: Trend, beside: Sequence[Trend] = (), width: int | None = N
 
     `beside` are all trends that are shown: the head of each names those of its arguments that are not the same in all.
     """
-    from milabench.analysis.changepoints import LEAST_HISTORY
     from milabench.analysis.system_diff import own_arguments
+    from milabench.history.changepoints import LEAST_HISTORY
     from milabench.report.text_table import text_table
 
     changes = {change.run: change for change in trend.changes}

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from milabench.bundle import archive
+from milabench.archives import archive
 from milabench.errors import RecordError
 from milabench.history.importer import Imported, write_foreign_run
 from milabench.history.registry import read_foreign_runs

@@ -11,7 +11,6 @@ from typing import Any
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import arguments_in
-from milabench.bundle.create import relative_logs
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import NothingSelected, RecordError, os_reason
 from milabench.events.run_files import MANIFEST
@@ -28,7 +27,7 @@ from milabench.history.trend import Trend, trends
 from milabench.workflow.files import base_folder
 from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.references import work_record
-from milabench.workflow.summaries import summary_of
+from milabench.workflow.summaries import relative_logs, summary_of
 
 # The numbers of a benchmark that have a trend, and their columns; all others are in the table of metrics.
 COLUMNS = {"rate": "perf", "memory_peak": "memory_peak_mib", "first_step": "first_step_s", "score": "score"}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from milabench.analysis.changepoints import LEAST_HISTORY, segments, shown_changes
 from milabench.analysis.json_codec import JsonKey, to_json_value
+from milabench.history.changepoints import LEAST_HISTORY, segments, shown_changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,4 @@
-"""Recipes of container images: from the wheel that goes into them and the locks of the suite; nothing is built here."""
+"""Recipes of container images: from the wheel that goes into them and the locks of the suite; nothing is built here.
+
+Builds on: archives.
+"""

@@ -9,7 +9,7 @@ import zipfile
 from email.parser import Parser
 from pathlib import Path
 
-from milabench.bundle.archive import files, open_checked, read_member, unpack_archive
+from milabench.archives.archive import files, open_checked, read_member, unpack_archive
 from milabench.devices.regular_file import open_regular
 from milabench.errors import EnvironmentFailed, RecordError, UsageError, os_reason
 from milabench.execute.installer import torch_index

@@ -24,7 +24,7 @@ from milabench.own_program.program import Program, parse_program
 from milabench.own_program.sources import ProgramSource, read_source
 from milabench.own_program.voirfile import ways_text
 from milabench.own_program.written_benchmark import LATE, PROGRAM, WrittenProgram, benchmark_files
-from milabench.workflow.new_benchmark import creation_error, new_benchmark_folder, programs_in, schema_for
+from milabench.scaffold.new_benchmark import creation_error, new_benchmark_folder, programs_in, schema_for
 
 _REPOSITORY: Final = re.compile(r"(?:(?:https?|ssh|git|file)://|git@)\S+|\S+\.git")
 _LEFT_OUT: Final = ("__pycache__", ".git", ".venv", "venv", "*.pyc", "*.egg-info", ".mypy_cache", ".ruff_cache")

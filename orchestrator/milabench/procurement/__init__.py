@@ -1,1 +1,4 @@
-"""From measurements to a decision about systems: tenders, offers, scores, costs, budgets, projections, acceptance."""
+"""From measurements to a decision about systems: tenders, offers, scores, costs, budgets, projections, acceptance.
+
+Builds on: archives.
+"""

@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.bundle import archive
-from milabench.bundle.create import Manifest, RunParts, create_bundle
-from milabench.bundle.verify import Verification, verify_bundle
+from milabench.archives import archive
+from milabench.archives.bundle import Manifest, RunParts, create_bundle
+from milabench.archives.bundle_runs import bundle_parts
+from milabench.archives.opened_bundles import unpacked_run
+from milabench.archives.verification import Verification, verify_bundle
 from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError, os_reason
 from milabench.events.removal import scratch_folder
 from milabench.plan.model import STEP_DIRS
@@ -33,10 +35,8 @@ from milabench.procurement.opened_offers import (
 from milabench.procurement.tender_files import read_offer, read_tender
 from milabench.procurement.tenders import score_bids
 from milabench.version import __version__
-from milabench.workflow.bundle_runs import bundle_parts
 from milabench.workflow.files import base_folder, is_archive, read_file
 from milabench.workflow.measured_runs import resolve_runs
-from milabench.workflow.opened_bundles import unpacked_run
 from milabench.workflow.summaries import recompute_summary
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """Whether an offer is what it declares: its changes against its tiers, its power against what was measured, its evidence.
 
-What the records themselves say is recomputed before (bundle/verify.py); this compares it with the declaration and the tender.
+What the records themselves say is recomputed before (archives/verification.py).
+This compares it with the declaration and the tender.
 """
 
 from __future__ import annotations

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from milabench.analysis.comparison_model import System
-from milabench.bundle import archive
-from milabench.bundle.verify import Verification, verify_bundle
+from milabench.archives import archive
+from milabench.archives.bundle_runs import LOCK_FILES
+from milabench.archives.opened_bundles import unpacked_run
+from milabench.archives.verification import Verification, verify_bundle
 from milabench.errors import RecordError
 from milabench.events.values import as_mapping
 from milabench.events.wire import parse_object
@@ -25,8 +27,6 @@ from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid, Verified
 from milabench.procurement.tender_suites import TenderSuites
 from milabench.procurement.uncertainty import UncertainValue
-from milabench.workflow.bundle_runs import LOCK_FILES
-from milabench.workflow.opened_bundles import unpacked_run
 from milabench.workflow.report_inputs import ReportSource
 from milabench.workflow.summaries import recompute_summary, summary_of
 

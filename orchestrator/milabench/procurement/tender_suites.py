@@ -11,13 +11,13 @@ from milabench.analysis.comparison_model import System
 from milabench.analysis.score import Score
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import knows_work
+from milabench.archives.bundle_runs import LOCK_FILES, locks_of
 from milabench.events.rundir import Run
 from milabench.events.values import as_mapping
 from milabench.procurement.offer import OfferBenchmark
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid
 from milabench.procurement.tiers import SuiteCheck, TierChange, lock_change, tier_change, tier_changes
-from milabench.workflow.bundle_runs import LOCK_FILES, locks_of
 from milabench.workflow.files import base_folder, display_path
 
 if TYPE_CHECKING:

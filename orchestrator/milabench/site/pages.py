@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from milabench.analysis.baseline import FLOOR, LEAST_PLACES, LEVEL, Baseline, Expected
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.traces import Trace
+from milabench.fleet.baseline import FLOOR, LEAST_PLACES, LEVEL, Baseline, Expected
 from milabench.report.document import Table, words_table
 from milabench.report.html import run as run_page
 from milabench.report.html.details import fineness

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from milabench.analysis.baseline import Baseline, baseline
 from milabench.analysis.rescoring import machine_text
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.traces import Tracing
@@ -27,6 +26,7 @@ from milabench.events.removal import path_within, remove
 from milabench.events.rundir import Run
 from milabench.events.values import as_mapping
 from milabench.execute.locks import take_alone
+from milabench.fleet.baseline import Baseline, baseline
 from milabench.history.trend import Trend, trends
 from milabench.report.model import result_text
 from milabench.shown import counted

@@ -1,7 +1,4 @@
-"""Installs what the selected benchmarks need: definitions, programs, environments, container images; here and on nodes.
-
-And writes the lock files that the environments are made from.
-"""
+"""Installs what the selected benchmarks need: definitions, programs, environments, container images; here and on nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,21 +27,16 @@ from milabench.execute.inventory import (
     venv_link,
 )
 from milabench.execute.locks import hold_base
-from milabench.execute.pinning import pin_locks
 from milabench.execute.remote_host import RemoteHost
 from milabench.execute.sizes import disk_text
 from milabench.execute.sources import fetch_sources, find_release
 from milabench.execute.venv import install_venvs, link_to
-from milabench.execute.venv_build import benchmate_requirements
 from milabench.facts.model import Node
 from milabench.plan.context import dirs_at
-from milabench.plan.pin import PinInput, pin_specs
 from milabench.plan.resources import ResourceSum, sum_of_environments
 from milabench.plan.venvs import UNPINNED, InstallPlan, VenvSpec
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, on_this_machine, read_context
-from milabench.workflow.files import require_file
-from milabench.workflow.foreign_environments import ADDED, foreign_requirements, lock_name
 from milabench.workflow.options import InstallSettings, Session, SuiteOptions
 from milabench.workflow.preflight import command_line, require_current_locks
 from milabench.workflow.remote_nodes import is_needed_here, on_nodes, remote_nodes, require_healthy
@@ -343,73 +335,3 @@ def install_text(plan: InstallPlan) -> str:
     lines += [f"image {image.name} of {image.engine}" for image in plan.images]
     lines += [f"skipped: {skip.bench}: {skip.why}" for skip in plan.skipped]
     return "\n".join(lines) + "\n"
-
-
-def pin_benchmarks(
-    options: SuiteOptions, variants: Sequence[str], python: str, session: Session, *, is_proposal: bool = False
-) -> None:
-    """Write the locks of the selected benchmarks for these variants, by default the system's, and this Python.
-
-    Of a proposal, in a copy of the tree, nobody is told how many files changed. Raises ConfigError and EnvironmentFailed.
-    """
-    context = read_context(options, session)
-    wanted = variants or (context.plan_context.facts.arch,)
-    groups = {bench.config.install_group for bench in context.benches}
-    # Benchmarks that share a folder share its locks: each is written once, under the name of the first of them.
-    folders: dict[tuple[str, Path], str] = {}
-    for config in context.suite.benchmarks.values():
-        if config.install_group in groups and isinstance(config.definition, Path):
-            folder = environments.requirements_of(config.definition)
-            folders.setdefault((config.install_group, folder), config.name)
-    constraints = {
-        path.stem: (str(path), path.read_text())
-        for path in sorted(environments.CONSTRAINTS.glob("*.txt"))
-        if path.stem in wanted
-    }
-    instruments = benchmate_requirements(environments.BENCHMATE)
-    foreign = {folder for _, folder in folders if foreign_requirements(folder) is not None}
-    specs = [
-        spec
-        for variant in wanted
-        for added, is_foreign in (((), False), (ADDED, True))
-        for spec in pin_specs(
-            [
-                (group, each)
-                for (group, folder), bench in folders.items()
-                if (folder in foreign) is is_foreign
-                for each in pin_inputs(bench, folder, variant)
-            ],
-            [variant],
-            python=python,
-            benchmate=(*instruments, *added),
-            constraints=constraints,
-        )
-    ]
-    written = pin_locks(specs, environ=dict(os.environ), report=progress_report(session))
-    changed = sum(lock.has_changed for lock in written)
-    if not is_proposal:
-        session.info(f"pin: {changed} of {len(written)} lock files changed")
-        for where, benches in _unpinned(context).items():
-            session.warn(
-                f"{', '.join(benches)}: installed without these locks, from requirements.in; to use them, remove "
-                f"`install_variant: unpinned` at {where}"
-            )
-
-
-def _unpinned(context: CommandContext) -> dict[str, list[str]]:
-    """Return the selected benchmarks that the suite itself leaves without a lock, by the place where it says so."""
-    benches: dict[str, list[str]] = {}
-    for config in (bench.config for bench in context.benches):
-        if config.install_variant == UNPINNED and config.name not in context.missing_locks:
-            benches.setdefault(config.origin.where("install_variant"), []).append(config.name)
-    return benches
-
-
-def pin_inputs(bench: str, folder: Path, variant: str) -> Iterator[PinInput]:
-    """Yield a benchmark's locks for a variant, each with its source, its own where there is one. Raises EnvironmentFailed."""
-    names = foreign_requirements(folder)
-    for name in ("requirements.in",) if names is None else names:
-        requirements = environments.requirements_source(folder, variant) if names is None else folder / name
-        if requirements.exists():  # uv says best what is not there, but waits for a pipe
-            require_file(requirements, EnvironmentFailed)
-        yield PinInput(bench=bench, requirements=str(requirements), lock=str(folder / lock_name(name, variant)))

@@ -18,7 +18,7 @@ from milabench.events.shapes import MANIFEST_SHAPE, require_shape
 from milabench.events.values import as_mapping, finite_number, positive
 from milabench.events.wire import parse_object
 from milabench.workflow.files import ROOT, is_archive, read_file
-from milabench.workflow.measured_runs import METERS, require_measured, with_ends
+from milabench.workflow.measured_runs import require_measured, with_ends
 from milabench.workflow.summaries import summary_of
 
 if TYPE_CHECKING:
@@ -238,10 +238,7 @@ def _json_report(path: Path) -> ReportSource:
     manifest: Mapping[str, Any] = {}
     metered: Mapping[str, Any] = {}
     if is_archive(path):
-        from milabench.bundle.verify import bundled_run
-
-        name, value, manifest = bundled_run(path)
-        metered = _bundled_meters(path, name)
+        name, value, manifest, metered = seams.handler("a bundle")(path)
     try:
         if value is None:
             value = parse_object(read_file(path, RecordError))
@@ -254,21 +251,6 @@ def _json_report(path: Path) -> ReportSource:
             f"{path}: {error}; give a run, what `milabench report --json` wrote of one, or a bundle of one"
         ) from None
     return ReportSource(name=name or summary.run or path.stem, summary=summary, manifest=manifest, metered=metered)
-
-
-def _bundled_meters(path: Path, name: str) -> Mapping[str, Any]:
-    """Return what meters measured of the run of a bundle; its records are unpacked only where there are any."""
-    from milabench.bundle import archive
-    from milabench.workflow.opened_bundles import opened_bundle, records_of
-
-    with archive.open_checked(path) as file:
-        if not any(f"/{METERS}/" in each for each in records_of(file, name)):
-            return {}
-    if not seams.takes_part("meters of a bundle"):
-        return {}
-    with opened_bundle(path) as run:
-        metered: Mapping[str, Any] = seams.handler("meters of a bundle")(run)
-        return metered
 
 
 def _mapping(path: Path) -> dict[str, Any]:

@@ -126,9 +126,8 @@ def _with_work(form: Format, runs: Sequence[Run], summaries: list[Summary]) -> l
 def _report_run(base: Path, name: str, opened: ExitStack) -> Run:
     if not is_archive(Path(name)):
         return find_run(base, name)
-    from milabench.workflow.opened_bundles import opened_bundle
-
-    return opened.enter_context(opened_bundle(Path(name)))
+    run: Run = opened.enter_context(seams.handler("records of a bundle")(Path(name)))
+    return run
 
 
 def _with_expenses(

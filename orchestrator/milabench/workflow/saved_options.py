@@ -19,6 +19,7 @@ from milabench.events.rundir import Run
 from milabench.plan.context import COMMAND
 from milabench.plan.model import Plan
 from milabench.redaction import MASK, mask_argument
+from milabench.seams import handler
 from milabench.workflow.context import CommandContext, settings_overrides
 from milabench.workflow.options import Extent, SuiteOptions
 
@@ -63,9 +64,7 @@ def capsule_entry(suite_file: Path) -> dict[str, str]:
     home = suite_file.absolute().parent.parent
     if not (home / "capsule.json").is_file():
         return {}
-    from milabench.bundle.capsule import unpacked_digest
-
-    return {"capsule": f"sha256:{unpacked_digest(home, 'suite')}"}
+    return {"capsule": f"sha256:{handler('the suite of a capsule')(home, 'suite')}"}
 
 
 def load_options(run: Run) -> tuple[SuiteOptions, Extent]:

@@ -31,7 +31,6 @@ _Logged = TypeVar("_Logged", "Failure", "SupersededAttempt")
 def recompute_summary(run: Run) -> dict[str, Any]:
     """Compute a run's summary as JSON from its records alone; its paths are relative to its folder."""
     from milabench.analysis.summary import summarise
-    from milabench.bundle.create import relative_logs
     from milabench.workflow.run_checks import checks_of
 
     value: dict[str, Any] = relative_logs(summarise(run, checks_of(run)).to_json(), str(run.path))
@@ -63,6 +62,20 @@ def summary_of(
         with contextlib.suppress(OSError):  # where it cannot be written, it is computed every time
             store_summary(run.path, summary, before)
     return summary
+
+
+def relative_logs(summary: Any, folder: str) -> Any:
+    """Rewrite paths in the run's folder as relative ones: a bundle is read on another machine."""
+    prefix = f"{folder.rstrip('/')}/"
+    match summary:
+        case dict():
+            return {key: relative_logs(value, folder) for key, value in summary.items()}
+        case list():
+            return [relative_logs(value, folder) for value in summary]
+        case str():
+            return summary.replace(prefix, "")
+        case _:
+            return summary
 
 
 def store_summary(path: Path, summary: Summary, stat: str) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from milabench.bundle.capsule import CapsuleManifest, Content, PackedImage, entry_of, write_capsule
+from milabench.capsule.contents import CapsuleManifest, Content, PackedImage, entry_of, write_capsule
 from milabench.capsule.install import PLATFORM
 from milabench.execute.inventory import benchmate_digest
 from milabench.execute.venv_build import benchmate_requirements

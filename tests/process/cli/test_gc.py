@@ -22,9 +22,9 @@ import pytest
 from milabench.events.atomic_write import replace_file
 from milabench.events.removal import MARK
 from milabench.execute.locks import hold_base, hold_in_use
+from milabench.garbage.base_survey import Policy, survey_base
+from milabench.garbage.collection import still_unused
 from milabench.plan.prepare import data_lock, data_mark
-from milabench.workflow.base_survey import Policy, survey_base
-from milabench.workflow.garbage import still_unused
 from tests.commands import ROOT, Said
 from tests.process.cli.docker import fake_docker
 from tests.process.cli.installable import Pair
@@ -455,8 +455,8 @@ def of_nobody() -> Iterator[Path]:
 AS_NOBODY = """\
 import getpass, os, sys
 from pathlib import Path
-from milabench.workflow.base_survey import Policy
-from milabench.workflow.garbage import collect_garbage
+from milabench.garbage.base_survey import Policy
+from milabench.garbage.collection import collect_garbage
 from milabench.workflow.options import CollectingReporter, Session
 os.setgroups([])
 os.setgid(65534)

@@ -142,6 +142,9 @@ def test_a_file_of_observations_that_cannot_be_written_is_one_line(milabench: Mi
 
 
 def test_sizing_needs_no_terminal_library() -> None:
-    program = "import sys, milabench.cli.size; print([m for m in ('rich', 'asyncssh', 'yaml') if m in sys.modules])"
+    program = (
+        "import sys, milabench.batch_size.size_command; "
+        "print([m for m in ('rich', 'asyncssh', 'yaml') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "[]"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.workflow.upgrade import version_changes
+from milabench.pinning.upgrade import version_changes
 from tests.commands import Said
 from tests.process.cli.installable import installable
 from tests.process.install.places import wheel

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milabench.errors import EnvironmentFailed
-from milabench.execute import pinning
+from milabench.pinning import pinned_locks as pinning
 from tests.process.install.places import Place, wheel
 from tests.process.install.test_pinning import pin
 

@@ -7,8 +7,8 @@ import pytest
 from milabench.errors import EnvironmentFailed
 from milabench.execute.install_session import Installed
 from milabench.execute.inventory import installed_packages, unmet_requirements
-from milabench.execute.pinning import Pinned, pin_locks
 from milabench.execute.venv_build import benchmate_requirements
+from milabench.pinning.pinned_locks import Pinned, pin_locks
 from milabench.plan.pin import PinInput, inputs_digest, pin_specs
 from milabench.plan.requirements import RequirementFile, parse_requirements
 from tests.process.install.places import Place, wheel

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from milabench.capsule.supplies import ReleaseFile, fetch_files, installed_wheel, locked_releases, sealed_environment
 from milabench.errors import EnvironmentFailed
-from milabench.execute.supplies import ReleaseFile, fetch_files, installed_wheel, locked_releases, sealed_environment
 from tests.process.install.places import Index, Place, wheel
 
 

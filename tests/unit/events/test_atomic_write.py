@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.bundle.archive import create_archive
+from milabench.archives.archive import create_archive
 from milabench.errors import MilabenchError, RecordError
 from milabench.events import atomic_write
 from milabench.events.atomic_write import replace_file, write_output

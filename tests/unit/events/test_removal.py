@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from milabench.bundle.archive import create_whole
+from milabench.archives.archive import create_whole
 from milabench.errors import RecordError
 from milabench.events import removal
 from milabench.events.atomic_write import write_output
 from milabench.events.removal import MARK, new_folder, obstacle, path_within, put, remove, scratch_folder
-from milabench.workflow.base_survey import Policy, survey_base
+from milabench.garbage.base_survey import Policy, survey_base
 from tests.unit.test_layers import ROOT
 
 _CALLS = {"rmtree", "unlink", "rename", "copytree", "removedirs", "renames"}
@@ -28,7 +28,7 @@ EXCUSED = {
         "compat13/names/": "what foreign benchfiles of milabench 1.3 call, in a process of their own",
         "events/removal.py": "is that module",
         "execute/allocation.py": "the empty folder above a request of its own",
-        "workflow/garbage.py": "the empty folder of what was removed",
+        "garbage/collection.py": "the empty folder of what was removed",
     },
     # Here nothing of the control plane can be imported.
     "benchmate/src/benchmate/": {

@@ -18,11 +18,11 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from milabench.cli import verify
+from milabench.archives import verify_command as verify
+from milabench.archives.bundle_runs import bundle_runs
 from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
 from milabench.procurement import offer_command as offer
 from milabench.procurement.run_meters import import_meter
-from milabench.workflow.bundle_runs import bundle_runs
 from tests.metered_runs import LAUNCHES, metered_run, wall_csv
 from tests.offered import HASH, LOCK, offer_file, own_suite, tender_file, vendor_run
 
@@ -364,7 +364,7 @@ def test_what_is_no_offer_is_refused(offered: Offered, tmp_path: Path) -> None:
 
 
 def test_a_bundle_stands_for_a_run(tmp_path: Path) -> None:
-    from milabench.cli import bundle
+    from milabench.archives import bundle_command as bundle
 
     tender = tender_file(tmp_path / "tender")
     suite = own_suite(tmp_path / "again")

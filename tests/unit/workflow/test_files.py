@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milabench.errors import ConfigError, UsageError
+from milabench.scaffold.new_benchmark import copy_shipped, create_benchmark
 from milabench.workflow.files import ROOT, suite_file
-from milabench.workflow.new_benchmark import copy_shipped, create_benchmark
 from tests.process.cli.test_bad_places import disk
 
 

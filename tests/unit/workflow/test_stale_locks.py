@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from milabench.plan.pin import inputs_digest
-from milabench.workflow.new_benchmark import create_benchmark
+from milabench.scaffold.new_benchmark import create_benchmark
 
 Milabench = Callable[..., Any]
 

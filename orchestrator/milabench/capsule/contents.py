@@ -1,0 +1,400 @@
+"""A capsule: everything that a suite needs on a machine without a network, in one tar file that shows whether it was altered.
+
+The manifest is the first member and lists all others, with size and SHA-256; its own SHA-256 is the capsule's digest. Every
+byte of the file follows from the manifest and the members: the reader compares it with what the writer would have written, so
+that names, links, sizes and kinds in the tar's own headers are never believed. A shell unpacks it with `tar xf`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from milabench.archives.archive import copied, create_whole, pieces
+from milabench.devices.regular_file import open_regular, read_regular
+from milabench.errors import RecordError, os_reason
+from milabench.events.removal import wrong_name
+from milabench.events.shapes import CAPSULE_SHAPE, require_shape
+from milabench.events.wire import parse_object
+
+NAME = "capsule.json"
+SCHEMA = 1
+MAX_ENTRIES = 2_000_000
+MAX_MANIFEST = 512 * 2**20  # bytes; it is read into memory whole
+MAX_DEPTH = 60  # of folders; links of the user's may form a circle
+_STAMP = 315_532_800  # 1980, as in a bundle: when a capsule was made is no part of it, and tar warns of 1970
+_BLOCK = 512  # bytes, tar's
+_END = bytes(2 * _BLOCK)
+_CHUNK = 2**20
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """A file to be packed; `link` is the relative target of a symbolic link, which has no content."""
+
+    path: str
+    content: bytes | Path = b""
+    is_executable: bool = False
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapsuleEntry:
+    """One file of a capsule as its manifest lists it."""
+
+    path: str
+    size: int = 0
+    sha256: str = ""
+    executable: bool = False
+    link: str = ""
+
+    @property
+    def header(self) -> bytes:
+        """What stands before its content in the tar file."""
+        info = tarfile.TarInfo(self.path)
+        info.size, info.mtime, info.mode = self.size, _STAMP, 0o755 if self.executable else 0o644
+        if self.link:
+            info.type, info.linkname = tarfile.SYMTYPE, self.link
+        return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "strict")
+
+    @property
+    def padding(self) -> bytes:
+        """What fills the last block of its content."""
+        return bytes(-self.size % _BLOCK)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry for the manifest."""
+        if self.link:
+            return {"path": self.path, "link": self.link}
+        mode = {"executable": True} if self.executable else {}
+        return {"path": self.path, "size": self.size, "sha256": self.sha256, **mode}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedPython:
+    """An interpreter that the capsule needs: `folder` is where it lies in it, empty where the machine must have it."""
+
+    version: str
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedImage:
+    """A container image, and its file in the capsule."""
+
+    engine: str
+    image: str
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapsuleManifest:
+    """What a capsule holds, and what machine it is for.
+
+    `version` is that of milabench, `benchmate` the digest of the instruments; `suite` the suite file in the capsule;
+    `platform` sys.platform and machine, `glibc` the oldest that its wheels run with; `prepared` the digests of the
+    preparations whose data it holds, by benchmark.
+    """
+
+    version: str
+    suite: str
+    benchmarks: tuple[str, ...]
+    platform: str
+    glibc: str
+    benchmate: str
+    pythons: tuple[PackedPython, ...] = ()
+    prepared: Mapping[str, str] = field(default_factory=dict)
+    images: tuple[PackedImage, ...] = ()
+    notes: tuple[str, ...] = ()
+    files: tuple[CapsuleEntry, ...] = ()
+
+    @cached_property
+    def content(self) -> bytes:
+        """The manifest's file; the same content gives the same bytes."""
+        value = {
+            "schema": SCHEMA,
+            "kind": "milabench-capsule",
+            **{key: getattr(self, key) for key in ("version", "suite", "platform", "glibc", "benchmate")},
+            "benchmarks": list(self.benchmarks),
+            "pythons": [asdict(python) for python in self.pythons],
+            "prepared": dict(sorted(self.prepared.items())),
+            "images": [asdict(image) for image in self.images],
+            "notes": list(self.notes),
+            "files": [entry.to_json() for entry in self.files],
+        }
+        return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"
+
+    @property
+    def digest(self) -> str:
+        """The capsule's identity: it stands for every byte of the file."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    @property
+    def own(self) -> CapsuleEntry:
+        """The manifest's own entry, the first of the file."""
+        return CapsuleEntry(path=NAME, size=len(self.content))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole file."""
+        entries = (self.own, *self.files)
+        return sum(len(entry.header) + entry.size + len(entry.padding) for entry in entries) + len(_END)
+
+    def files_in(self, folder: str) -> tuple[CapsuleEntry, ...]:
+        """Return the entries below one of the capsule's folders."""
+        return tuple(entry for entry in self.files if entry.path.startswith(f"{folder}/"))
+
+
+def entry_of(file: Content, source: Iterator[bytes] | None = None) -> CapsuleEntry:
+    """Return the entry of a file, which is read; `source` are its bytes where they are read here. Raises RecordError."""
+    if what := wrong_name(file.path):
+        raise RecordError(f"{file.path!r}: {what}: cannot be packed")
+    try:
+        file.path.encode()
+    except UnicodeEncodeError:
+        raise RecordError(f"{file.path!r}: has a name that is no UTF-8: cannot be packed") from None
+    if file.link:
+        return CapsuleEntry(path=file.path, link=file.link)
+    size, sha256 = copied(pieces(file.content) if source is None else source)
+    return CapsuleEntry(path=file.path, size=size, sha256=sha256, executable=file.is_executable)
+
+
+def write_capsule(target: Path, manifest: CapsuleManifest, contents: Iterable[Content]) -> None:
+    """Write the file, whole or not at all; `contents` are in the manifest's order. Raises RecordError.
+
+    What has changed since the manifest was made is found here: a capsule never holds anything else than it says.
+    """
+    if problem := _wrong_entries(manifest.files):
+        raise RecordError(f"{target}: cannot be packed: {problem}")
+    with create_whole(target, "a capsule") as file:
+        file.write(manifest.own.header + manifest.content + manifest.own.padding)
+        for entry, content in zip(manifest.files, contents, strict=True):
+            file.write(entry.header)
+            if entry.link:
+                continue
+            if copied(pieces(content.content), file) != (entry.size, entry.sha256):
+                raise RecordError(f"{content.content!s}: was changed while it was packed; try again")
+            file.write(entry.padding)
+        file.write(_END)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capsule:
+    """A capsule that is open, at its first member; its manifest, names and size have been checked."""
+
+    path: Path
+    manifest: CapsuleManifest
+    file: IO[bytes]
+
+    def unpack(self, into: Path | None = None, wanted: Callable[[str], bool] = lambda _: True) -> None:
+        """Compare every byte with the manifest; write the wanted files below `into`, a new folder of ours.
+
+        Nothing may be used before this has returned. Raises RecordError, and OSError for what cannot be written.
+        """
+        made: set[Path] = set()
+        for entry in self.manifest.files:
+            if self.file.read(len(entry.header)) != entry.header:
+                raise self._altered(entry.path)
+            target = into / entry.path if into is not None and wanted(entry.path) else None
+            if target is not None and target.parent not in made:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                made.add(target.parent)
+            if entry.link:
+                if target is not None:
+                    target.symlink_to(entry.link)
+                continue
+            if target is None:
+                found = copied(self._content(entry))
+            else:
+                # x: whatever slipped through, no file is written over.
+                with target.open("xb") as file:
+                    found = copied(self._content(entry), file)
+                if entry.executable:
+                    target.chmod(0o755)
+            if found != (entry.size, entry.sha256) or self.file.read(len(entry.padding)) != entry.padding:
+                raise self._altered(entry.path)
+        if self.file.read() != _END:
+            raise self._altered("its end")
+
+    def _content(self, entry: CapsuleEntry) -> Iterator[bytes]:
+        left = entry.size
+        while left and (piece := self.file.read(min(left, _CHUNK))):
+            left -= len(piece)
+            yield piece
+
+    def _altered(self, what: str) -> RecordError:
+        return RecordError(f"{self.path}: was altered: {what} is not what the manifest says; nothing of it was used")
+
+
+@contextmanager
+def open_capsule(path: Path) -> Iterator[Capsule]:
+    """Open a capsule and check its manifest and its size; `unpack` checks the rest. Raises RecordError."""
+    try:
+        with open_regular(path) as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            manifest = _read_manifest(file, size, path)
+            _require_size(size, manifest, path)
+            file.seek(len(manifest.own.header) + manifest.own.size + len(manifest.own.padding))
+            yield Capsule(path=path, manifest=manifest, file=file)
+    except OSError as error:
+        if error.filename != str(path):
+            raise
+        raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
+
+
+def _require_size(size: int, manifest: CapsuleManifest, path: Path) -> None:
+    # What is unpacked is never more than what is there: neither a bomb nor half a file goes further than this.
+    if size != manifest.size:
+        what = "is truncated" if size < manifest.size else "has more than its manifest says"
+        raise RecordError(f"{path}: {what}: {size} of {manifest.size} bytes; copy it again")
+
+
+def _read_manifest(file: IO[bytes], size: int, path: Path) -> CapsuleManifest:
+    header = file.read(_BLOCK)
+    try:
+        info = tarfile.TarInfo.frombuf(header, "utf-8", "strict")
+    except (tarfile.HeaderError, ValueError):
+        info = tarfile.TarInfo()
+    if info.name != NAME or not 0 < info.size <= MAX_MANIFEST:
+        raise RecordError(f"{path}: is no capsule; `milabench capsule create` makes one")
+    # Python makes room for as many bytes as it is asked for, and a file with holes is as large as it likes.
+    content = bytearray()
+    while len(content) < min(info.size, size) and (piece := file.read(min(_CHUNK, info.size - len(content)))):
+        if b"\0" in piece:
+            raise RecordError(f"{path}: was altered: its manifest is not as milabench writes it")
+        content += piece
+    if len(content) < info.size:
+        raise RecordError(f"{path}: is truncated: its manifest is not whole; copy it again")
+    manifest = manifest_of(bytes(content), str(path))
+    own = manifest.own
+    if header != own.header or manifest.content != content or file.read(len(own.padding)) != own.padding:
+        raise RecordError(f"{path}: was altered: its manifest is not as milabench writes it")
+    return manifest
+
+
+def manifest_of(content: bytes, where: str) -> CapsuleManifest:
+    """Return the manifest that a file of it holds. Raises RecordError."""
+    try:
+        value = parse_object(content)
+        schema = value.get("schema")
+        if isinstance(schema, int) and schema > SCHEMA:
+            raise RecordError(
+                f"{where}: was made by milabench {value.get('version')!s:.40}, with schema {schema}, but this version reads "
+                f"{SCHEMA}; install the milabench that lies in it: `tar -xf {where} install.sh && sh install.sh {where}`"
+            )
+        require_shape(value, CAPSULE_SHAPE)
+        if schema != SCHEMA or value["kind"] != "milabench-capsule":
+            raise ValueError("it is of another kind")  # noqa: TRY301
+        keys = ("version", "suite", "platform", "glibc", "benchmate")
+        manifest = CapsuleManifest(
+            **{key: value[key] for key in keys},
+            benchmarks=tuple(value["benchmarks"]),
+            pythons=tuple(PackedPython(version=each["version"], folder=each["folder"]) for each in value["pythons"]),
+            prepared=dict(value["prepared"]),
+            images=tuple(
+                PackedImage(**{key: each[key] for key in ("engine", "image", "path")}) for each in value["images"]
+            ),
+            notes=tuple(value["notes"]),
+            files=tuple(_entry_from(each) for each in value["files"]),
+        )
+    except ValueError as error:
+        raise RecordError(f"{where}: cannot be read as a capsule: {error}") from None
+    if problem := _wrong_entries(manifest.files) or _wrong_paths(manifest):
+        raise RecordError(f"{where}: {problem}: refused, nothing was unpacked")
+    return manifest
+
+
+def _entry_from(value: Mapping[str, Any]) -> CapsuleEntry:
+    if value.get("link"):
+        return CapsuleEntry(path=value["path"], link=value["link"])
+    size, sha256 = value.get("size"), value.get("sha256")
+    if size is None or size < 0 or sha256 is None or not _DIGEST.fullmatch(sha256):
+        raise ValueError(f"{value['path']!r} has no size or SHA-256")
+    return CapsuleEntry(path=value["path"], size=size, sha256=sha256, executable=value.get("executable") is True)
+
+
+def _wrong_entries(entries: Sequence[CapsuleEntry]) -> str:
+    """Return what is wrong with the names and links of a manifest; empty when all stay in the folder of the capsule."""
+    if len(entries) > MAX_ENTRIES:
+        return f"has {len(entries)} files, more than {MAX_ENTRIES}"
+    leaves = {entry.path for entry in entries}
+    if len(leaves) < len(entries) or NAME in leaves:
+        return "names a file twice"
+    folders: set[str] = set()
+    for entry in entries:
+        if entry.path.count("/") > 2 * MAX_DEPTH:  # data of the deepest folder, below that of its part
+            return f"the file {entry.path[:200]!r} lies more than {2 * MAX_DEPTH} folders deep"
+        if what := wrong_name(entry.path):
+            return f"the file {entry.path[:200]!r} {what}"
+        folders.update(str(parent) for parent in PurePosixPath(entry.path).parents)
+        if entry.link and not _stays_inside(entry):
+            return f"the link {entry.path[:200]!r} leads to {entry.link[:200]!r}, outside its folder"
+    # A link that is a folder of another file would lead it elsewhere.
+    if through := sorted(leaves & folders):
+        return f"{through[0][:200]!r} is a file and a folder"
+    return ""
+
+
+def _wrong_paths(manifest: CapsuleManifest) -> str:
+    """Return what is wrong with the files and folders that a manifest names beside its list; empty when they are in it."""
+    names = {entry.path for entry in manifest.files if not entry.link}
+    named = {manifest.suite: "suite", **{image.path: "images" for image in manifest.images}}
+    if wrong := next(
+        (path for path, part in named.items() if path not in names or not path.startswith(f"{part}/")), ""
+    ):
+        return f"names {wrong[:200]!r}, which is no file of it"
+    folders = {f"{parent}" for name in names for parent in list(PurePosixPath(name).parents)[:-1]}
+    # A program's marker lies beside its folder, and names it.
+    markers = [
+        path for path in names if path.startswith("code/.") and path.endswith(".complete") and path.count("/") == 1
+    ]
+    owned = {f"code/{path.removeprefix('code/.').removesuffix('.complete')}": path for path in markers}
+    owned |= {python.folder: python.folder for python in manifest.pythons if python.folder}
+    wrong = next((path for folder, path in owned.items() if wrong_name(folder) or folder not in folders), "")
+    return f"names {wrong[:200]!r}, which belongs to no folder of it" if wrong else ""
+
+
+def _stays_inside(entry: CapsuleEntry) -> bool:
+    """Return whether a link leads to somewhere in the first folder of its own path."""
+    up = 0
+    words = entry.link.split("/")
+    while words and words[0] == "..":
+        up += 1
+        words.pop(0)
+    # `..` behind a name that may itself be a link would lead to where no name says.
+    is_plain = all(word not in ("", ".", "..") for word in words) and "\0" not in entry.link
+    return is_plain and up < len(PurePosixPath(entry.path).parts) - 1
+
+
+def is_unpacked(home: Path) -> bool:
+    """Return whether a folder is that of a capsule, unpacked whole: it holds the manifest of the digest in its name."""
+    try:
+        return hashlib.sha256(read_regular(home / NAME, MAX_MANIFEST)).hexdigest()[:16] == home.name
+    except OSError:
+        return False
+
+
+def unpacked_digest(home: Path, folder: str) -> str:
+    """Return the digest of the capsule that was unpacked to a folder, of which `folder` is unaltered. Raises RecordError."""
+    try:
+        manifest = manifest_of((home / NAME).read_bytes(), str(home / NAME))
+        for entry in manifest.files_in(folder):
+            path = home / entry.path
+            if not entry.link and copied(pieces(path)) != (entry.size, entry.sha256):
+                raise RecordError(
+                    f"{path}: was changed since it was unpacked from a capsule; copy its suite elsewhere to change it, or "
+                    f"remove {home} and install again"
+                )
+    except OSError as error:
+        raise RecordError(f"{error.filename}: cannot be read: {os_reason(error)}") from None
+    return manifest.digest

@@ -1,0 +1,1 @@
+"""The lock files of benchmarks: written from their requirements, and newer ones tried: `milabench pin`."""

@@ -1,0 +1,1 @@
+"""New benchmarks and suites, made from templates and releases for people to edit: `milabench init` and `new`."""

@@ -1,0 +1,68 @@
+"""`milabench new`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from milabench import seams
+
+
+@click.command("new")
+@click.argument("name")
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("benchmarks"),
+    show_default=True,
+    help="Parent of the benchmark's folder.",
+)
+@click.option(
+    "--from",
+    "release",
+    metavar="SCRIPT|FOLDER|GIT_URL|'COMMAND'|pypi:PROJECT==VERSION[:FILE]",
+    help="Measure this program, unmodified: a script, folder, Git repository or release. Quote a command, such as"
+    " `torchrun train.py`. FILE is by default the sdist, else the pure wheel. A benchmark of milabench 1.3 is converted.",
+)
+@click.option("--script", metavar="PATH", help="With --from: the program, a file of the folder, repository or release.")
+@click.option("--module", metavar="NAME", help="With --from: the program, a module started as `python -m` does.")
+def command(name: str, into: Path, release: str | None, script: str | None, module: str | None) -> None:
+    """Create a benchmark from a template, which runs as it is, or around a published program, for you to edit."""
+    from milabench.errors import UsageError
+    from milabench.scaffold.new_benchmark import create_benchmark, create_from_release
+
+    if release is None:
+        if script or module:
+            raise UsageError("--script and --module name the program of what --from names; give --from too")
+        folder = create_benchmark(name, into)
+        click.echo(f"created {folder}; try it:")
+        verbs: tuple[str, ...] = ("install", "prepare", "run")
+    elif _holds_benchfiles(Path(release)):
+        if script or module:
+            raise UsageError("--script and --module name a program of a release; a folder says itself what it starts")
+        folder = into / name
+        first = seams.handler("new --from FOLDER")(name, into, Path(release))
+        click.echo(f"created {folder}; try it:")
+        verbs = (*first, "install", "prepare", "run")
+    elif not release.startswith("pypi:"):
+        for line in seams.handler("new --from PROGRAM")(name, into, release, script, module):
+            click.echo(line)
+        return
+    else:
+        folder = create_from_release(name, into, release, script=script, module=module)
+        click.echo(
+            f"created {folder}; say in its voirfile.py what a step is, and in its requirements.in what is missing there, then:"
+        )
+        verbs = ("pin", "install", "run")
+    suite = shlex.quote(str(folder / "suite.yaml"))
+    for verb in verbs:
+        click.echo(f"  milabench {verb} --config {suite}")
+    click.echo("  milabench report")
+    click.echo(f"after a change of its requirements.in: milabench pin --config {suite}")
+
+
+def _holds_benchfiles(folder: Path) -> bool:
+    """Return whether a folder is a benchmark, or has some in it: those of milabench 1.3 are turned into ours."""
+    return any(next(folder.glob(pattern), None) is not None for pattern in ("benchfile.py", "*/benchfile.py"))
