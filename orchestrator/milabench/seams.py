@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+HIDDEN = ""
+"""The group of verbs that other programs call: neither listed nor completed."""
 # feature -> group on the page of `milabench --help-all` -> verb, of one or two words -> its line there;
 # `<feature>/<verb>_command.py` has the command
 VERBS: dict[str, dict[str, dict[str, str]]] = {
@@ -24,6 +26,7 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
         }
     },
     "pinning": {"Set up": {"pin": "Write the lock files of benchmarks from their requirements"}},
+    "jobs": {HIDDEN: {"job": "Carry out a share of a run, inside the job that was submitted for it"}},
     "capsule": {"Set up": {"capsule": "Pack a suite with all it needs, for machines without a network"}},
     "compat13": {"Set up": {"import-suite": "Turn benchmarks of milabench 1.3 into ours"}},
     "images": {"Set up": {"image": "Write the recipe of a container image"}},
@@ -83,6 +86,12 @@ HANDLERS = {
     "a bundle": ("archives", "archives.opened_bundles:bundled_report"),
     "records of a bundle": ("archives", "archives.opened_bundles:opened_bundle"),
     "the suite of a capsule": ("capsule", "capsule.contents:unpacked_digest"),
+    "run --submit": ("jobs", "jobs.submission:for_jobs"),
+    "jobs of a run": ("jobs", "jobs.job_runs:submit_runs"),
+    "scripts of jobs": ("jobs", "jobs.job_scripts:job_scripts"),
+    "resume of jobs": ("jobs", "jobs.job_runs:resume_jobs"),
+    "cancel of jobs": ("jobs", "jobs.job_runs:cancel_jobs"),
+    "ends of jobs": ("jobs", "jobs.follow_jobs:ask_about"),
     "install --from": ("capsule", "capsule.install:install_from"),
     "report --site": ("site", "site.write:write_site"),
     "serve": ("sweeps", "sweeps.suite_check:is_whole_sweep"),

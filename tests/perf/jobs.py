@@ -15,7 +15,7 @@ import time
 from multiprocessing import get_context
 from pathlib import Path
 
-from milabench.execute.jobs import JobTracker
+from milabench.jobs.job_tracker import JobTracker
 from milabench.schedulers.scheduler import JobHandle
 from milabench.schedulers.slurm.scheduler import SlurmScheduler
 

@@ -54,6 +54,7 @@ WORDS = {
     "new --from PROGRAM": ("new", "mine", "--from", "train.py", "--into", there),
     "report --from-db": ("report", "--from-db", *base),
     "report --site": ("report", "--site", there, *base),
+    "run --submit": ("run", "--submit", "--config", "config/quickstart.yaml", *base),
     "serve": ("plan", "run", "--config", sweep, *base),
 }
 assert said("--help")[0] == 0

@@ -62,15 +62,16 @@ EDGES = {
     "events/removal.py",
     "events/run_writer.py",
     "events/replay.py",
-    "archives/signing.py",
     "redaction.py",
     "seams.py",
 }
 # Of the features: their commands (`*_command.py`), and these, which act on files and processes.
 USE_CASES = {
+    "archives/signing.py",
     "bench_command/measure_commands.py",
     "capsule/create.py",
     "capsule/install.py",
+    "capsule/supplies.py",
     "compat13/import_suite.py",
     "compat13/imported_files.py",
     "compat13/milabench13.py",
@@ -84,7 +85,7 @@ USE_CASES = {
     "timing_audit/experiment.py",
 }
 FOREIGN = ("compat13/child.py", "compat13/names/")  # a program of its own, and what foreign code imports in it
-DOING = {"execute", "schedulers", "display", "workflow", "cli", "api"}
+DOING = {"execute", "schedulers", "display", "workflow", "cli", "api", "garbage", "jobs", "pinning", "scaffold"}
 ONLY_HERE = {"omegaconf": {"config"}, "yaml": {"config"}, "asyncssh": {"execute"}, "rich": {"display", "cli"}}
 ONLY_HERE |= {
     "click": {"cli"},

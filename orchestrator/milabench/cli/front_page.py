@@ -54,7 +54,7 @@ MAIN = (
     *("run", "status", "resume", "report", "compare", "accept"),
 )
 # What other programs call: neither listed nor completed.
-HIDDEN = {"job": "Carry out a share of a run, inside the job that was submitted for it"}
+HIDDEN = seams.verbs_of(seams.HIDDEN)
 # What answers with exit code 2, and says what there is instead.
 REMOVED = {
     "gated": "`milabench list --gated` lists the weights and data that need accepted terms",

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from milabench import seams
 from milabench.cli.options import job_options, json_option, plan_options, rare_option, suite_options, terminal_session
 from milabench.errors import ConfigError, UsageError
 from milabench.workflow.files import read_file
 from milabench.workflow.options import Extent, Session, Submission, SuiteOptions
 
 if TYPE_CHECKING:
+    from milabench.schedulers.scheduler import JobScript
     from milabench.workflow.estimate import BudgetedPlan
-    from milabench.workflow.job_scripts import JobScript
     from milabench.workflow.planning import Request
 
 
@@ -104,21 +105,20 @@ def print_requests(
 ) -> None:
     """Print what would be run, its estimated duration, and the batch scripts of its jobs; see `print_plans`."""
     from milabench.workflow.estimate import apply_budget, warn_of_memory
-    from milabench.workflow.job_scripts import job_scripts
     from milabench.workflow.planning import expand_requests, plan_request, require_submittable
 
     outputs = []
     if submit is not None:
-        from milabench.workflow.submit import for_jobs
-
-        options = for_jobs(options, session)
+        options = seams.handler("run --submit")(options, session)
     requests = expand_requests(options, extent, session, stamp="{time}", is_submitted=submit is not None)
     if submit is not None:
         require_submittable(requests)
     for request in requests:
         budgeted = apply_budget(plan_request(request))
         warn_of_memory(budgeted.planned)
-        outputs.append(_plan_output(request, budgeted, job_scripts(budgeted.planned, submit), is_full=is_full))
+        has_scripts = submit is not None or request.context.allocation is not None
+        scripts = seams.handler("scripts of jobs")(budgeted.planned, submit) if has_scripts else ()
+        outputs.append(_plan_output(request, budgeted, scripts, is_full=is_full))
     print_plans(outputs, as_json=as_json, other=other)
 
 

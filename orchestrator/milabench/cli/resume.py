@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from milabench import seams
 from milabench.cli.options import (
     base_option,
     detach_option,
@@ -47,9 +48,8 @@ def command(run: str | None, base: Path | None, force: bool, retry: RetryPolicy,
         if code is not None:
             return code
     if resumed.shares:
-        from milabench.workflow.job_runs import resume_jobs
-
-        return resume_jobs(resumed.path, session, force=force, detach=detach)
+        ended: int = seams.handler("resume of jobs")(resumed.path, session, force=force, detach=detach)
+        return ended
     from milabench.workflow.detach import run_detachable
     from milabench.workflow.resume_run import resume_run
 

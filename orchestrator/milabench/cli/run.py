@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from milabench import seams
 from milabench.cli import options as shared
 from milabench.errors import DONE
 from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.run_suite import RunSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
     from milabench.execute.detach import DetachHandover
 
 
@@ -80,10 +84,9 @@ def command(
     if settings.save_sizes is not None and extent.ab is not None:
         raise click.UsageError("--sizer-save keeps the observations of one suite; leave out --ab")
     if settings.submit is not None:
-        from milabench.workflow.job_runs import submit_runs
-
         prepared = prepare_runs(replace(options, ask_nodes=False), extent, settings, session)
-        return max(code for _, code in submit_runs(prepared, session, detach=detach))
+        ended: Iterable[tuple[Path, int]] = seams.handler("jobs of a run")(prepared, session, detach=detach)
+        return max(code for _, code in ended)
     prepared = prepare_runs(options, extent, settings, session)
 
     def execute(handover: DetachHandover | None) -> int:

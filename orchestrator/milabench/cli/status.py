@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from milabench import seams
 from milabench.cli.options import base_option, json_option, run_argument
 from milabench.shown import visible_line
 
@@ -34,10 +35,10 @@ def command(run: str | None, base: Path | None, as_json: bool) -> None:
     from milabench.workflow.run_lookup import resolve_run, run_handle
 
     handle, live = resolve_run(base, run), NOBODY_ASKED
-    if handle.run.shares:
-        from milabench.workflow.follow_jobs import ask_about
-
-        asked, live = ask_about(handle.run, lambda note: click.echo(f"note: {visible_line(note)}", err=True))
+    if handle.run.shares and seams.takes_part("ends of jobs"):
+        asked, live = seams.handler("ends of jobs")(
+            handle.run, lambda note: click.echo(f"note: {visible_line(note)}", err=True)
+        )
         handle = run_handle(asked)
     now = time.time()
     # A name of the records makes no line of its own.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 from milabench import seams
 from milabench.errors import UsageError
@@ -39,6 +39,34 @@ class JobRequest:
     after: tuple[str, ...] = ()
     tasks: int = 0
     at_once: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobScript:
+    """A batch script: the shares that its job carries out, none where it only holds nodes; several by the tasks of an array.
+
+    `benchmarks` are those of its shares. At most `at_once` tasks run together; 0: as many as Slurm lets run.
+    """
+
+    name: str
+    shares: tuple[str, ...]
+    benchmarks: tuple[str, ...] = ()
+    script: str
+    at_once: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for a program."""
+        limit = {"at_once": self.at_once} if self.at_once else {}
+        shares = {"shares": list(self.shares), "benchmarks": list(self.benchmarks)}
+        return {"name": self.name, **shares, **limit, "script": self.script}
+
+    @property
+    def text(self) -> str:
+        """What `milabench plan run` prints of it."""
+        what = f"runs {', '.join(self.benchmarks)}" if self.shares else "holds the nodes of the run"
+        what += f" by the tasks of an array, {self.shares[0]} to {self.shares[-1]}" if len(self.shares) > 1 else ""
+        what += f", at most {self.at_once} at once" if self.at_once else ""
+        return f"job {self.name} {what}:\n\n{self.script}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

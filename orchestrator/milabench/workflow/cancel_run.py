@@ -10,10 +10,9 @@ from milabench.errors import Unreachable
 from milabench.events.rundir import open_run
 from milabench.execute.allocation import dead_requests, end_request
 from milabench.execute.locks import Orchestrator, wait_for_release
+from milabench.seams import handler
 from milabench.workflow.allocation import give_back, held_jobs, recorded_allocation
 from milabench.workflow.files import base_folder
-from milabench.workflow.follow_jobs import open_jobs
-from milabench.workflow.job_runs import cancel_jobs
 from milabench.workflow.options import Session
 from milabench.workflow.run_lookup import ACTIVE_STATES, active_run, all_runs, resolve_run
 
@@ -36,8 +35,7 @@ def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bo
         signal_process(holder, times=1)  # it submits: what it has not yet submitted must not follow
         wait_for_release(run.path)
         run, holder = open_run(run.path), None
-    if open_jobs(run):
-        cancel_jobs(run, session)
+    if run.shares and handler("cancel of jobs")(run, session):
         return
     if holder is None and (held := held_jobs([used] if (used := recorded_allocation(run)) is not None else [])):
         give_back(held[0])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError, os_reason
 from milabench.execute.retry_policy import RetryPolicy
+from milabench.seams import handler
 from milabench.workflow.options import Extent, Submission, SuiteOptions
 
 if TYPE_CHECKING:
@@ -80,9 +81,7 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
     # The order differs from run to run, so that drift (heat, other users) does not always hit the same benchmark.
     extent = replace(extent, seed=extent.seed if extent.seed is not None else now)
     if settings.submit is not None:
-        from milabench.workflow.submit import for_jobs
-
-        options = for_jobs(options, session)
+        options = handler("run --submit")(options, session)
     is_part = settings.failed is not None
     is_submitted = settings.submit is not None
     requests = expand_requests(options, extent, session, stamp=stamp, is_part=is_part, is_submitted=is_submitted)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from milabench.execute.jobs import LOST_S, OUTAGE_S, JobTracker
+from milabench.jobs.job_tracker import LOST_S, OUTAGE_S, JobTracker
 from milabench.schedulers.scheduler import JobHandle, JobState
 
 A, B = JobHandle(id="1", name="mb-m-s1"), JobHandle(id="2_0", name="mb-m-s2")

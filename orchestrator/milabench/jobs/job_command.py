@@ -15,6 +15,6 @@ from milabench.cli.options import display_option, terminal_session
 @display_option
 def command(path: Path, share: str, display: str) -> int:
     """Carry out a share of a run, inside the job that was submitted for it."""
-    from milabench.workflow.share_job import carry_out_share
+    from milabench.jobs.share_job import carry_out_share
 
     return carry_out_share(path, share, terminal_session(display))

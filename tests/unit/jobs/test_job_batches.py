@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from milabench.config.read import read_suite
+from milabench.jobs.submission import job_batches
 from milabench.plan.shares import PlannedShare
 from milabench.schedulers.slurm.script import script_options
-from milabench.workflow.submit import job_batches
 
 
 @pytest.mark.parametrize(

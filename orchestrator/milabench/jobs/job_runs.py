@@ -19,15 +19,9 @@ from milabench.events.values import as_mapping
 from milabench.execute.interrupts import interrupts
 from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, holder_of, this_orchestrator, wait_for_release
-from milabench.schedulers.scheduler import JobHandle, Scheduler, job_system
-from milabench.workflow.follow_jobs import end_run, follow_jobs, open_jobs
-from milabench.workflow.options import Session
-from milabench.workflow.planning import describe_run, plan_request, request_of, require_request_ready
-from milabench.workflow.run_records import with_stems, write_manifest, writing
-from milabench.workflow.run_suite import report_run
-from milabench.workflow.saved_options import plan_differences
-from milabench.workflow.share_job import stated_nodes
-from milabench.workflow.submit import (
+from milabench.jobs.follow_jobs import end_run, follow_jobs, open_jobs
+from milabench.jobs.share_job import stated_nodes
+from milabench.jobs.submission import (
     JobBatch,
     job_batches,
     planned_shares,
@@ -38,6 +32,12 @@ from milabench.workflow.submit import (
     submit_jobs,
     submitted_shares,
 )
+from milabench.schedulers.scheduler import JobHandle, Scheduler, job_system
+from milabench.workflow.options import Session
+from milabench.workflow.planning import describe_run, plan_request, request_of, require_request_ready
+from milabench.workflow.run_records import with_stems, write_manifest, writing
+from milabench.workflow.run_suite import report_run
+from milabench.workflow.saved_options import plan_differences
 
 if TYPE_CHECKING:
     from milabench.workflow.estimate import BudgetedPlan
@@ -254,11 +254,15 @@ def _batches_again(run: Run, todo: set[str], writer: RunWriter, session: Session
     )
 
 
-def cancel_jobs(run: Run, session: Session) -> None:
-    """Cancel the jobs of a run that have not ended, and wait until they have. Raises Unreachable, where the scheduler is silent.
+def cancel_jobs(run: Run, session: Session) -> bool:
+    """Cancel the jobs of a run that have not ended, and wait until they have; False where all have ended.
+
+    Raises Unreachable, where the scheduler is silent.
 
     Whoever follows the run, on whatever host, records their ends; nobody: we do.
     """
+    if not open_jobs(run):
+        return False
     scheduler = scheduler_of(run)
     orchestrator = this_orchestrator(new_marker(run.path.name))
     try:
@@ -277,6 +281,7 @@ def cancel_jobs(run: Run, session: Session) -> None:
         _cancel(run, scheduler, session)
         session.info(f"cancel: {run.name}: {holder} follows them, and records their ends; waiting for it")
         wait_for_release(run.path)
+    return True
 
 
 def _cancel(run: Run, scheduler: Scheduler, session: Session) -> None:

@@ -24,6 +24,7 @@ from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_share, this_orchestrator
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.facts.slurm import Allocation
+from milabench.jobs.submission import job_system_of
 from milabench.plan.model import Plan, Step, remaining_plan
 from milabench.workflow.execution import continue_plan
 from milabench.workflow.options import Session
@@ -32,7 +33,6 @@ from milabench.workflow.run_lookup import attempts_made
 from milabench.workflow.run_records import RunDescription, with_stems, writing
 from milabench.workflow.run_suite import passed_steps
 from milabench.workflow.saved_options import changed_files
-from milabench.workflow.submit import job_system_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

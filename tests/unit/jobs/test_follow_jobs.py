@@ -9,10 +9,10 @@ import pytest
 
 from milabench.events.attempts import Attempt
 from milabench.events.shares import Share, ShareJob
-from milabench.execute import jobs
-from milabench.execute.jobs import JobTracker
+from milabench.jobs import job_tracker as jobs
+from milabench.jobs.follow_jobs import JobWatch, conclusion, harvested, phase_text
+from milabench.jobs.job_tracker import JobTracker
 from milabench.schedulers.scheduler import JobHandle, JobState
-from milabench.workflow.follow_jobs import JobWatch, conclusion, harvested, phase_text
 from tests.processes import until
 from tests.slurm.fake_scheduler import FakeScheduler
 

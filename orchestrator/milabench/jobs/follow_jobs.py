@@ -23,15 +23,15 @@ from milabench.events.rundir import Run, open_run
 from milabench.events.shares import Share, ShareJob
 from milabench.execute.heartbeat import last_beat_age_s
 from milabench.execute.interrupts import interrupts
-from milabench.execute.jobs import JobTracker
 from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, holder_of, share_beat, this_orchestrator
+from milabench.jobs.job_tracker import JobTracker
+from milabench.jobs.share_job import ends_of
+from milabench.jobs.submission import output_of, scheduler_of
 from milabench.schedulers.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
 from milabench.workflow.options import Session
 from milabench.workflow.run_records import writing
 from milabench.workflow.run_view import LOOK_EVERY_S, JournalClock, RunView
-from milabench.workflow.share_job import ends_of
-from milabench.workflow.submit import output_of, scheduler_of
 
 LIVE_S = 5.0  # for somebody who waits for the answer at a terminal
 
