@@ -116,7 +116,7 @@ def test_every_reference_of_seams_leads_somewhere() -> None:
 
     for feature, groups in VERBS.items():
         for verb in (verb for verbs in groups.values() for verb in verbs):
-            assert callable(resolved(f"{feature}.{verb.replace('-', '_')}_command:command"))
+            assert callable(resolved(f"{feature}.{verb.replace('-', '_').replace(' ', '_')}_command:command"))
     for feature, reference in HANDLERS.values():
         assert reference.startswith(f"{feature}.")
         assert callable(resolved(reference))

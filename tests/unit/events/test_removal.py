@@ -29,6 +29,7 @@ EXCUSED = {
         "events/removal.py": "is that module",
         "execute/allocation.py": "the empty folder above a request of its own",
         "garbage/collection.py": "the empty folder of what was removed",
+        "scaffold/new_benchmark.py": "the empty folders that it has just made",
     },
     # Here nothing of the control plane can be imported.
     "benchmate/src/benchmate/": {
