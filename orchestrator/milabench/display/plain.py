@@ -42,6 +42,8 @@ class Plain(Display):
         self._started: dict[str, float] = {}
         self._last_printed: dict[str, float] = {}
         self._last: dict[str, Mapping[str, Any]] = {}
+        self._unsaid: set[str] = set()
+        """Steps that have made observations since the last line about them."""
         self._activities_shown = self._began
         self._is_prepare = False
         self._said = self._began
@@ -65,13 +67,19 @@ class Plain(Display):
         now = self._clock()
         self._last[step] = {**self._last.get(step, {}), **last}
         last_printed = self._last_printed.get(step)
-        if last_printed is not None and now - last_printed < self._every_s:
-            return
+        self._unsaid.add(step)
+        if last_printed is None or now - last_printed >= self._every_s:
+            self._say_progress(step, now)
+
+    def _say_progress(self, step: str, now: float) -> bool:
+        """Print how a step is doing; return whether there was anything to say."""
         text = ", ".join(filter(None, (progress_text(self._last[step]), rate_text(self._last[step]))))
         if text:
+            first = "" if step in self._last_printed or self._last[step].get("case") else "first observation, "
             self._last_printed[step] = now
-            first = "" if last_printed is not None or self._last[step].get("case") else "first observation, "
+            self._unsaid.discard(step)
             self._say(f"{self._tally.done} {step}: {first}{text}")
+        return bool(text)
 
     def on_line(self, step: str, payload: bytes) -> None:
         """Print the output in verbose mode."""
@@ -87,6 +95,7 @@ class Plain(Display):
         parts = (ending_of(outcome, reason), number, duration)
         self._last.pop(step, None)
         self._last_printed.pop(step, None)
+        self._unsaid.discard(step)
         self._say(f"{self._tally.done} {step}: {', '.join(filter(None, parts))}", outcome)
 
     def on_message(self, text: str) -> None:
@@ -106,6 +115,8 @@ class Plain(Display):
         """Print what still runs where nothing was printed for a while: one line, however many steps these are."""
         now = self._clock()
         if not self._started or now - self._said < self._every_s:
+            return
+        if any(self._say_progress(step, now) for step in self._started if step in self._unsaid):
             return
         in_hand = (step for step in self._started if self._last.get(step, {}).get("case"))
         first = next(in_hand, next(iter(self._started)))

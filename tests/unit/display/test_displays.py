@@ -187,6 +187,13 @@ def test_plain_lines_say_every_ten_seconds_what_runs_where_nothing_is_observed()
         "0/2 digits.D1: started",
         "0/2 digits.D0 and 1 more: started 35 s ago, no new observation",
     ]
+    # What was observed since the last line about a step is said, though less than ten seconds have passed since that line.
+    display.on_progress("digits.D0", {"progress": [2, 60]})
+    clock.now += 9
+    display.on_progress("digits.D0", {"progress": [40, 60]})
+    clock.now += 1
+    display.tick()
+    assert stream.getvalue().endswith("0/2 digits.D0: 40/60\n")
     preparation = Plain(stream, clock=clock)
     preparation.on_plan(Plan(phase="prepare", steps=(step(),)))
     preparation.on_start("digits")
