@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmate.serving.clients import ClientFailed
-from benchmate.serving.clients.vllm import measure, opens_with_frame, own_figures, request_results
+from benchmate.serving.clients.vllm import CLIENT, opens_with_frame, own_figures, request_results
 from benchmate.serving.load import LoadPoint, PlannedRequest, RequestResult, Target, Workload
 
 RESULT: dict[str, Any] = {
@@ -78,4 +78,4 @@ def test_a_figure_of_nothing_is_none() -> None:
 def test_what_it_cannot_do_is_one_line(turns: int, changed: dict[str, Any], message: str, tmp_path: Any) -> None:
     session = (PlannedRequest(text="a", input_tokens=1, output_tokens=1),) * turns
     with pytest.raises(ClientFailed, match=message):
-        measure(Target(url="", model=""), LoadPoint(name="p", **changed), Workload(sessions=(session,)), tmp_path)
+        CLIENT.measure(Target(url="", model=""), LoadPoint(name="p", **changed), Workload(sessions=(session,)), tmp_path)
