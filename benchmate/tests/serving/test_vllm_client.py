@@ -78,4 +78,6 @@ def test_a_figure_of_nothing_is_none() -> None:
 def test_what_it_cannot_do_is_one_line(turns: int, changed: dict[str, Any], message: str, tmp_path: Any) -> None:
     session = (PlannedRequest(text="a", input_tokens=1, output_tokens=1),) * turns
     with pytest.raises(ClientFailed, match=message):
-        CLIENT.measure(Target(url="", model=""), LoadPoint(name="p", **changed), Workload(sessions=(session,)), tmp_path)
+        CLIENT.measure(
+            Target(url="", model=""), LoadPoint(name="p", **changed), Workload(sessions=(session,)), tmp_path
+        )

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from milabench import seams
 from milabench.archives import archive, bundle
 from milabench.archives.signing import UNKNOWN_KEY, signer_of
 from milabench.errors import RecordError
 from milabench.events.run_files import MANIFEST
 from milabench.events.rundir import open_run
-from milabench.events.values import finite_number
+from milabench.events.values import finite_number, mappings_in
 from milabench.events.wire import parse_object
 from milabench.workflow.summaries import relative_logs
 
@@ -152,6 +153,8 @@ def _recompute(
         return 0
     try:
         stored_summary = parse_object(archive.read_member(file, stored))
+        for feature in _features_of(stored_summary):
+            seams.require(feature, f"verify {run}")
         with tempfile.TemporaryDirectory(prefix="milabench-verify-") as scratch:
             target = Path(scratch, run)
             archive.unpack_archive(file, records, folder.rstrip("/"), target)
@@ -166,6 +169,15 @@ def _recompute(
     if len(differ) > _SHOWN:
         wrong.append(f"{run}: {len(differ) - _SHOWN} more of its numbers differ")
     return len(counted)
+
+
+def _features_of(summary: Mapping[str, Any]) -> Iterable[str]:
+    """Yield the features without which the numbers of a summary come out otherwise."""
+    benches = mappings_in(summary.get("benchmarks"))
+    if any(bench.get("serving") for bench in benches):
+        yield "sweeps"
+    if any(check.get("check") == "answers" for bench in benches for check in mappings_in(bench.get("validations"))):
+        yield "answers"
 
 
 def summary_differences(stored: Any, recomputed: Any, path: str, counted: list[str]) -> Iterable[str]:
