@@ -26,7 +26,7 @@ from milabench.plan.venvs import VenvSpec
 from milabench.redaction import learn, values_in, values_in_environment
 
 PACKAGE = Path(__file__).resolve().parent.parent
-PACKAGES = ("bench", "config", "devices", "events", "execute", "facts", "plan", "schedulers")
+PACKAGES = ("bench", "config", "devices", "events", "execute", "facts", "plan", "records", "schedulers")
 # Begins a line about what is being done at the moment, which replaces the one before.
 _NOW = "now: "
 NOW_EVERY_S = 2.0

@@ -236,7 +236,7 @@ def test_a_secret_that_a_variable_gives_may_be_among_the_words(
         (("--metric", "a=1", "--metric", "a=2", "true"), "there is a metric 'a' already"),
         (("--metric", "a=1", "--units", "b=s", "true"), "--units b=s: no metric is named 'b'; there are a"),
         (("--metric", "a=1", "--direction", "up", "true"), "--direction up: is none of higher, lower, none"),
-        (("--units", "s", "true"), "--units s: there is no --metric"),
+        (("--units", "s", "true"), "--units s: it needs --metric; the seconds of a command need no option"),
         (("--env", "1=2", "true"), "--env 1: is no NAME=VALUE, and no NAME of a variable"),
         (("--env", "NOT_THERE", "true"), "--env NOT_THERE: there is no such variable here"),
         (("--cwd", "/no/folder", "true"), "--cwd /no/folder: is no folder"),
