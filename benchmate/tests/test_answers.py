@@ -90,6 +90,21 @@ def test_a_wrong_result_of_the_first_time_differs_from_its_step_on(agent, tmp_pa
     ]
 
 
+def test_a_program_that_leaves_its_loop_while_the_steps_are_made_again_has_no_answers(agent, tmp_path):
+    script = PLAIN.replace("        loss =", "        if step > 8 and batch == 2:\n            break\n        loss =")
+    config = {"answers": {"steps": STEPS}, **QUICK}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for name, text in (("voirfile.py", VOIRFILE), ("script.py", script)):
+        (tmp_path / name).write_text(text)
+    options = ("--config", str(tmp_path / "config.json"), "--voirfile", str(tmp_path / "voirfile.py"))
+    ran = agent.run(*options, str(tmp_path / "script.py"), "-1")
+    assert ran.code == 0, ran.stderr
+    assert [window["why"] for window in agent.windows()] == ["complete"]
+    assert [record for record in agent.records() if "answers" in record] == []
+    [said] = [record["message"] for record in agent.records("message") if "answers" in record["message"]]
+    assert said == "answers: none: the program left its loop while its first steps were made again"
+
+
 def test_a_program_that_ends_before_its_window_has_no_answers_and_says_so(agent, tmp_path):
     script = PLAIN.replace("range(100000)", "range(4)")
     config = {"answers": {"steps": STEPS}, **QUICK}
@@ -100,6 +115,30 @@ def test_a_program_that_ends_before_its_window_has_no_answers_and_says_so(agent,
     agent.run(*options, str(tmp_path / "script.py"), "-1")
     [said] = [record["message"] for record in agent.records("message") if "answers" in record["message"]]
     assert said.startswith(f"answers: none, for the program did not begin {STEPS + 1} steps")
+
+
+@pytest.mark.parametrize(
+    ("methods", "sentence"),
+    [
+        ("def copy(self): raise TypeError('no copy')", "answers: none: a batch cannot be kept: TypeError: no copy"),
+        (
+            "def copy(self):\n        Batch.copies += 1\n        assert Batch.copies < 8, 'once'\n        return Batch(self)",
+            "answers: none: the program cannot be set back: AssertionError: once",
+        ),
+    ],
+)
+def test_a_batch_that_cannot_be_copied_costs_the_answers_and_not_the_program(agent, tmp_path, methods, sentence):
+    batch = f"class Batch(dict):\n    copies = 0\n    {methods}\n\n"
+    script = batch + PLAIN.replace("range(100000)", "[Batch(x=1)] * 100000").replace("batch +", "batch['x'] +")
+    config = {"answers": {"steps": STEPS}, **QUICK}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for name, text in (("voirfile.py", VOIRFILE), ("script.py", script)):
+        (tmp_path / name).write_text(text)
+    options = ("--config", str(tmp_path / "config.json"), "--voirfile", str(tmp_path / "voirfile.py"))
+    ran = agent.run(*options, str(tmp_path / "script.py"), "-1")
+    assert ran.code == 0, ran.stderr
+    assert [window["why"] for window in agent.windows()] == ["complete"]
+    assert [record["message"] for record in agent.records("message") if "answers" in record["message"]] == [sentence]
 
 
 @needs_torch

@@ -31,6 +31,9 @@ MOST_STEPS = 64
 """Losses in host memory are all looked at for so many steps; benchmate.loss_recorder."""
 
 
+_OVER = object()
+
+
 class Wanted(NamedTuple):
     """What the suite asks for: how many steps, the seed set before the program begins, and whether gradients are looked at."""
 
@@ -127,7 +130,10 @@ class Answers:
                 return
             if not self._batches:
                 self._begin()
-            self._batches.append(_parked(batch))
+            try:
+                self._batches.append(_parked(batch))
+            except Exception as error:  # a batch may be of any class, and the program must get it
+                self._give_up(f"a batch cannot be kept: {type(error).__name__}: {error}")
             yield batch
 
     def _begin(self) -> None:
@@ -181,14 +187,30 @@ class Answers:
         self.is_due, self.is_again = False, True
         for function in self.when_again:
             function()
+        steps = self._made_again()
         try:
-            self._set_back()
-            for batch in self._batches:
-                yield _unparked(batch)
+            while (batch := self._next(steps)) is not _OVER:
+                yield batch
+        except GeneratorExit:
+            self._give_up("the program left its loop while its first steps were made again")
+            raise
         finally:
             self._unhook()
             self.is_again = False
-            self._record()
+
+    def _made_again(self) -> Iterator[Any]:
+        self._set_back()
+        for batch in self._batches:
+            yield _unparked(batch)
+        # A program that leaves its loop before has made fewer steps: they must not count as other answers.
+        self._record()
+
+    def _next(self, steps: Iterator[Any]) -> Any:
+        try:
+            return next(steps, _OVER)
+        except Exception as error:  # the program has been measured, and must not fail for this
+            self._give_up(f"the program cannot be set back: {type(error).__name__}: {error}")
+            return _OVER
 
     def _set_back(self) -> None:
         for state in self._optimizers.values():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from milabench.analysis.measure import RankAnswers
 from milabench.analysis.step_results import StepResult
-from milabench.events.model import Verdict
+from milabench.events.model import Verdict, VerdictName
 
 CHECK = "answers"
 LEAST_VOICES = 3  # of which one can be outvoted
@@ -58,8 +58,8 @@ def judged_by_answers(results: Sequence[StepResult]) -> tuple[StepResult, ...]:
 def _with_verdict(result: StepResult, wrong: str, unknown: Sequence[str]) -> StepResult:
     if not result.measured.answers:
         return result
-    word, sentence = ("fail", wrong) if wrong else ("warn", "; ".join(unknown)) if unknown else ("pass", "")
-    verdict = Verdict(step=result.step.id, check=CHECK, verdict=word, numbers={}, message=sentence)  # type: ignore[arg-type]
+    word: VerdictName = "fail" if wrong else "warn" if unknown else "pass"
+    verdict = Verdict(step=result.step.id, check=CHECK, verdict=word, numbers={}, message=wrong or "; ".join(unknown))
     result = replace(result, verdicts=(*result.verdicts, verdict))
     return (
         replace(result, outcome="failed", why="wrong", detail=wrong) if wrong and result.outcome == "passed" else result
