@@ -19,6 +19,7 @@ HIDDEN = ""
 # feature -> group on the page of `milabench --help-all` -> verb, of one or two words -> its line there;
 # `<feature>/<verb>_command.py` has the command
 VERBS: dict[str, dict[str, dict[str, str]]] = {
+    "quickstart": {"Set up": {"quickstart": "Install, prepare, run and report a small suite"}},
     "scaffold": {
         "Set up": {
             "init": "Copy the shipped suites and benchmarks, to edit them",
@@ -26,6 +27,10 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
         }
     },
     "pinning": {"Set up": {"pin": "Write the lock files of benchmarks from their requirements"}},
+    "dev": {
+        "Set up": {"dev": "Open a shell or run a command in a benchmark's environment"},
+        "Measure": {"ops": "Time operators, record and replay execution traces"},
+    },
     "jobs": {HIDDEN: {"job": "Carry out a share of a run, inside the job that was submitted for it"}},
     "capsule": {"Set up": {"capsule": "Pack a suite with all it needs, for machines without a network"}},
     "compat13": {"Set up": {"import-suite": "Turn benchmarks of milabench 1.3 into ours"}},
@@ -34,6 +39,7 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
     "own_program": {"Measure": {"try": "Measure a program of your own for half a minute, as it is"}},
     "batch_size": {"Measure": {"size": "Find the largest batch size that fits"}},
     "driver": {"Measure": {"driver": "Run a task of a .cfg file and extract metrics from its log"}},
+    "ci": {"Measure": {"ci": "Do the steps of a build server's job: doctor to exit code"}},
     "timing_audit": {"Measure": {"timing-audit": "Compare methods of timing the calls of a model"}},
     "procurement": {
         "Report, compare and decide": {
@@ -73,6 +79,9 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
 HANDLERS = {
     "answers": ("answers", "answers.vote:judged_by_answers"),
     "accept --every": ("procurement", "procurement.recheck_calendar:recheck_note"),
+    "--format html": ("pages", "pages.blocks:document_page"),
+    "report --format xlsx": ("workbooks", "workbooks.xlsx:render"),
+    "compare --format xlsx": ("workbooks", "workbooks.xlsx:render_comparison"),
     "compare --tender": ("procurement", "procurement.comparison_by_tender:score_by_tender"),
     "meters": ("procurement", "procurement.run_expenses:with_energy"),
     "meters of a bundle": ("procurement", "procurement.run_expenses:metered_benches"),
@@ -105,6 +114,11 @@ HANDLERS = {
     "curves: test case": ("sweeps", "sweeps.tables:case_of_curve"),
     "criteria on curves": ("sweeps", "sweeps.curve_numbers:curve_number"),
 }
+# name of a format of reports -> (the feature that writes it, the module that does: a `Renderer` of report/registry.py)
+FORMATS = {
+    "html": ("pages", "pages"),
+    "junit": ("ci", "ci.junit"),
+}
 # name in `system.engine`, manifests and journals -> the batch scheduler, a `JobSystem` of schedulers/scheduler.py
 SCHEDULERS = {
     "slurm": "schedulers.slurm.jobs:SLURM",
@@ -115,7 +129,9 @@ BENCHFILES = {
 }
 # what people type for another program, as ours: a feature, and the module that knows
 SPELLINGS = (("compat13", "compat13.spellings"),)
-FEATURES = frozenset(VERBS) | {feature for feature, _ in (*HANDLERS.values(), *BENCHFILES.values(), *SPELLINGS)}
+FEATURES = frozenset(VERBS) | {
+    feature for feature, _ in (*HANDLERS.values(), *FORMATS.values(), *BENCHFILES.values(), *SPELLINGS)
+}
 
 
 def features_left_out() -> frozenset[str]:
@@ -170,6 +186,13 @@ def handler(option: str) -> Callable[..., Any]:
     function = resolved(reference)
     assert callable(function)
     return function
+
+
+def format_module(name: str) -> object:
+    """Return the module that writes a format of reports. Raises UsageError where its feature is left out."""
+    feature, module = FORMATS.get(name, ("", f"report.{name}"))
+    require(feature, f"--format {name}")
+    return resolved(module)
 
 
 def resolved(reference: str) -> object:

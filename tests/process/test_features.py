@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.seams import FEATURES, HANDLERS, VERBS
+from milabench.seams import FEATURES, FORMATS, HANDLERS, VERBS
 from milabench.workflow.summaries import summary_of
 from tests.commands import ROOT
 from tests.serving_runs import serving_run
@@ -49,6 +49,8 @@ open(sweep, "w").write(
 WORDS = {
     "compare --tender": ("compare", "--tender", there, "a", "b", *base),
     "verify --offer": ("verify", "--offer", folder, there),
+    "report --format xlsx": ("report", old, "-o", os.path.join(there, "x.xlsx")),
+    "compare --format xlsx": ("compare", old, new, "-o", os.path.join(there, "x.xlsx")),
     "install --from": ("install", "--from", there, *base),
     "new --from FOLDER": ("new", "mine", "--from", folder, "--into", there),
     "new --from PROGRAM": ("new", "mine", "--from", "train.py", "--into", there),
@@ -70,9 +72,15 @@ for option, (owner, _) in seams.HANDLERS.items():
     if owner == feature and option in WORDS:
         code, _, err = said(*WORDS[option])
         assert code == 2 and f"{option}" in err and f"needs the feature {feature}" in err, err
-for words in (("report", old), ("report", old, "--full"), ("report", old, "-f", "html"), ("report", old, "-f", "csv")):
+for words in (("report", old), ("report", old, "--full")):
     code, text, err = said(*words)
     assert code == 0 and "chat" in text, err
+for name in ("markdown", "html", "csv", "junit"):
+    code, text, err = said("report", old, "-f", name)
+    if seams.FORMATS.get(name, ("",))[0] == feature:
+        assert code == 2 and f"--format {name} needs the feature {feature}" in err, err
+    else:
+        assert code == 0 and "chat" in text, err
 code, text, err = said("report", old, "--json")
 assert code == 0 and '"area"' in text, err
 code, text, err = said("compare", old, new)
@@ -117,6 +125,8 @@ def test_every_reference_of_seams_leads_somewhere() -> None:
     for feature, groups in VERBS.items():
         for verb in (verb for verbs in groups.values() for verb in verbs):
             assert callable(resolved(f"{feature}.{verb.replace('-', '_').replace(' ', '_')}_command:command"))
+    for _, module in FORMATS.values():
+        assert callable(resolved(f"{module}:render"))
     for feature, reference in HANDLERS.values():
         assert reference.startswith(f"{feature}.")
         assert callable(resolved(reference))

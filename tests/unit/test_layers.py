@@ -85,14 +85,15 @@ USE_CASES = {
     "timing_audit/experiment.py",
 }
 FOREIGN = ("compat13/child.py", "compat13/names/")  # a program of its own, and what foreign code imports in it
-DOING = {"execute", "schedulers", "display", "workflow", "cli", "api", "garbage", "jobs", "pinning", "scaffold"}
+DOING = {"execute", "schedulers", "display", "workflow", "cli", "api"}
+DOING |= {"ci", "dev", "garbage", "jobs", "pinning", "quickstart", "scaffold"}
 ONLY_HERE = {"omegaconf": {"config"}, "yaml": {"config"}, "asyncssh": {"execute"}, "rich": {"display", "cli"}}
 ONLY_HERE |= {
     "click": {"cli"},
     "sqlite3": {"history"},
     "psycopg": {"history"},
     "pyarrow": {"history"},
-    "xlsxwriter": {"report"},
+    "xlsxwriter": {"workbooks"},
 }
 
 

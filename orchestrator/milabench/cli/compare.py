@@ -114,10 +114,8 @@ def command(
     from milabench.workflow.report_runs import compare_runs, comparison_exit_code
 
     if destination.is_workbook:
-        from milabench.report.xlsx import render_comparison
-
         compared = compare_runs(request, terminal_session())
-        destination.write(render_comparison(compared.comparison))
+        destination.write(seams.handler("compare --format xlsx")(compared.comparison))
         return comparison_exit_code(compared.comparison)
     compared = compare_runs(request, terminal_session(), destination.format)
     width = table_width(wide) if destination.output is None else None

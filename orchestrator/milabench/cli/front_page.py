@@ -14,22 +14,18 @@ from milabench import seams
 PROGRAM = "milabench"
 GROUPS = {
     "Set up": {
-        "quickstart": "Install, prepare, run and report a small suite",
         "doctor": "Check whether this machine can run a suite",
         "list": "List the benchmarks of a suite",
         "config": "Show, explain or check the configuration of a suite",
         "install": "Install the environments and programs of benchmarks",
         "prepare": "Download or generate the data and models of benchmarks",
         "nodes": "Check the machines of a system",
-        "dev": "Open a shell or run a command in a benchmark's environment",
         "completion": "Print the completion script of a shell",
     },
     "Measure": {
         "plan": "Show the plan of install, prepare or run",
         "run": "Run and measure benchmarks",
-        "ci": "Do the steps of a build server's job: doctor to exit code",
         "resume": "Resume an incomplete run, or rerun its failed steps",
-        "ops": "Time operators, record and replay execution traces",
     },
     "Follow and manage runs": {
         "runs": "List runs with their verdicts",

@@ -1,1 +1,4 @@
-"""The lock files of benchmarks: written from their requirements, and newer ones tried: `milabench pin`."""
+"""The lock files of benchmarks: written from their requirements, and newer ones tried: `milabench pin`.
+
+Builds on: quickstart.
+"""

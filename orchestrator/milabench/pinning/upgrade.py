@@ -22,8 +22,8 @@ from milabench.events.atomic_write import replace_file
 from milabench.events.removal import copy_tree, fresh_scratch, move
 from milabench.pinning.benchmark_locks import pin_benchmarks
 from milabench.plan.requirements import parse_requirements
+from milabench.quickstart.all_stages import measure_suite
 from milabench.workflow import environments
-from milabench.workflow.all_stages import measure_suite
 from milabench.workflow.context import CommandContext, read_context, read_suite_only
 from milabench.workflow.files import base_folder, display_path, suite_file
 from milabench.workflow.options import Extent

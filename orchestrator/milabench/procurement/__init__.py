@@ -1,4 +1,4 @@
 """From measurements to a decision about systems: tenders, offers, scores, costs, budgets, projections, acceptance.
 
-Builds on: archives.
+Builds on: archives, pages, workbooks.
 """

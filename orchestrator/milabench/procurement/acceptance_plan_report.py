@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from milabench.errors import UsageError
+from milabench.pages.markup import el, html_table
+from milabench.pages.page import alert, article
+from milabench.pages.page import document as html_page
 from milabench.report import document
-from milabench.report.html.markup import el, html_table
-from milabench.report.html.page import alert, article
-from milabench.report.html.page import document as html_page
 from milabench.report.markdown import document_markdown
 from milabench.report.text import document_text
 

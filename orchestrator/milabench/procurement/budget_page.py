@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from milabench.pages.blocks import document_page
+from milabench.pages.markup import Child
+from milabench.pages.plots import SwingBar, figure, tornado
 from milabench.procurement.budget import BudgetAnswer
 from milabench.procurement.budget_report import sensitivity_title
 from milabench.report.document import Document
-from milabench.report.html.blocks import document_page
-from milabench.report.html.markup import Child
-from milabench.report.html.plots import SwingBar, figure, tornado
 from milabench.report.labels import format_number
 
 MOST_DRAWN = 15

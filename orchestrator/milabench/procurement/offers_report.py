@@ -20,7 +20,7 @@ from milabench.procurement.tender_report import tender_document, tender_to_json,
 from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.document import Document, Notes, Statement, Table, section
-from milabench.report.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
+from milabench.workbooks.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +162,8 @@ def _verification_table(table: OfferTable) -> Table:
 
 def offers_page(table: OfferTable) -> str:
     """Return the page, the scores over the first offer's drawn."""
-    from milabench.report.html.blocks import document_page
-    from milabench.report.html.plots import Ratio, figure, forest
+    from milabench.pages.blocks import document_page
+    from milabench.pages.plots import Ratio, figure, forest
 
     ratios = [
         Ratio(

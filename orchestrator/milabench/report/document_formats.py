@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
+from milabench import seams
 from milabench.errors import UsageError
 from milabench.events.values import strict
 from milabench.report.document import Document
@@ -31,7 +31,7 @@ def write_document(format_name: str, document: Document, value: Mapping[str, Any
             return document_markdown(document)
         case "html":
             # The page takes longer to import than text takes to write.
-            page: str = importlib.import_module("milabench.report.html.blocks").document_page(document)
+            page: str = seams.handler("--format html")(document)
             return page
         case "json":
             return json.dumps(strict({"schema": SCHEMA, **value}), indent=2, allow_nan=False) + "\n"

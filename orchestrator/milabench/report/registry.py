@@ -1,14 +1,15 @@
 """The formats in which reports are written: their names, the endings of their files, and what each must be able to write.
 
-A format is a module of this package named after it and a line in `FORMATS`.
+A format is a module of this package named after it, or one of a feature that `seams.FORMATS` names, and a line in `FORMATS`.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
+
+from milabench.seams import format_module
 
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
@@ -40,6 +41,13 @@ class LineRenderer(Renderer, Protocol):
         """Yield the lines of a comparison, without their ends."""
 
 
+class FittingRenderer(Renderer, Protocol):
+    """The module of such a format."""
+
+    def fitted(self, width: int | None) -> LineRenderer:
+        """Return the renderer whose tables fit a terminal of so many characters; None: as wide as they are."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """One format; `draws` says that it shows the course of steps, so that their records have to be read for it.
@@ -58,7 +66,7 @@ class Format:
     @property
     def renderer(self) -> Renderer:
         """Import and return the module of the format: HTML takes longer to import than text takes to write."""
-        return cast("Renderer", importlib.import_module(f"milabench.report.{self.name}"))
+        return cast("Renderer", format_module(self.name))
 
     def fitted(self, width: int | None) -> Renderer:
         """Return the renderer whose tables fit a terminal of so many characters; None: as wide as they are."""
@@ -66,7 +74,7 @@ class Format:
 
     def by_line(self, width: int | None) -> LineRenderer:
         """Return the same, which also writes a comparison line by line; only of a format that fits a terminal."""
-        return cast("LineRenderer", importlib.import_module(f"milabench.report.{self.name}").fitted(width))
+        return cast("FittingRenderer", format_module(self.name)).fitted(width)
 
 
 # Systems drawn benchmark by benchmark in one page; of more than these, the lines could not be distinguished.
@@ -83,7 +91,7 @@ _ALL = (
 FORMATS: Mapping[str, Format] = {entry.name: entry for entry in _ALL}
 
 
-# Bytes that no terminal shows, and of which only some commands make one: report/xlsx.py, by report/workbook.py.
+# Bytes that no terminal shows, and of which only some commands make one: workbooks/xlsx.py, by workbooks/workbook.py.
 WORKBOOK = Format(name="xlsx", endings=(".xlsx",), is_for_people=True)
 
 

@@ -1,4 +1,4 @@
 """A static site about the runs of a base: `milabench report --site`.
 
-Builds on: fleet, history.
+Builds on: fleet, history, pages.
 """

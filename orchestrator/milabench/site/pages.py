@@ -1,6 +1,6 @@
 """The pages of a static site about many runs: its index, the history of each benchmark, the map of a fleet.
 
-The page of one run is that of `report/html/run.py`. Links lead to files beside the page, so that it works from a disk.
+The page of one run is that of `pages/run.py`. Links lead to files beside the page, so that it works from a disk.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.traces import Trace
 from milabench.fleet.baseline import FLOOR, LEAST_PLACES, LEVEL, Baseline, Expected
+from milabench.pages import run as run_page
+from milabench.pages.details import fineness
+from milabench.pages.markup import Child, Markup, badge, el, html_table, note
+from milabench.pages.page import article, document, tile
+from milabench.pages.plots import Dots, dots, figure
 from milabench.report.document import Table, words_table
-from milabench.report.html import run as run_page
-from milabench.report.html.details import fineness
-from milabench.report.html.markup import Child, Markup, badge, el, html_table, note
-from milabench.report.html.page import article, document, tile
-from milabench.report.html.plots import Dots, dots, figure
 from milabench.report.labels import format_number
 
 INDEX = "index.html"

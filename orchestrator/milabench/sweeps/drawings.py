@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from milabench.analysis.serving_model import POINT_METRICS, CurvePoint, PointValue, ServingCurve
-from milabench.report.html.axis import Scale, coordinate
-from milabench.report.html.markup import Child, Markup, el
-from milabench.report.html.plots import WIDTH, figure, label, marker, marks, plot_legend, svg
-from milabench.report.html.xy_axes import BOTTOM, LEFT, RIGHT, TOP, axes, axis_end, interval_path, scale_of
+from milabench.pages.axis import Scale, coordinate
+from milabench.pages.markup import Child, Markup, el
+from milabench.pages.plots import WIDTH, figure, label, marker, marks, plot_legend, svg
+from milabench.pages.xy_axes import BOTTOM, LEFT, RIGHT, TOP, axes, axis_end, interval_path, scale_of
 from milabench.report.labels import format_number
 
 NamedCurve = tuple[str, ServingCurve]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from milabench.analysis.comparison_model import Comparison
 from milabench.analysis.summary_model import Summary
+from milabench.pages.comparison import too_many, verdict_words
+from milabench.pages.markup import Child, el, html_table, note
+from milabench.pages.page import foldable
 from milabench.report import model
-from milabench.report.html.comparison import too_many, verdict_words
-from milabench.report.html.markup import Child, el, html_table, note
-from milabench.report.html.page import foldable
 from milabench.sweeps import compared_tables, tables
 from milabench.sweeps.drawings import serving_figures
 

@@ -66,9 +66,8 @@ def render_report(request: ReportRequest, format_name: str, session: Session, wi
 
 def report_workbook(request: ReportRequest, session: Session) -> bytes:
     """Return the report as a workbook; raises as `render_report`, and UsageError without the package that writes it."""
-    from milabench.report.xlsx import render
-
-    return render(report_summaries(request, WORKBOOK, session)[0])
+    written: bytes = seams.handler("report --format xlsx")(report_summaries(request, WORKBOOK, session)[0])
+    return written
 
 
 def report_summaries(

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from milabench import pages as html
 from milabench.analysis.ab_run import launches
 from milabench.analysis.paired_comparison import AB, Pair, paired_ratio
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
+from milabench.ci import junit
 from milabench.errors import RecordError
-from milabench.report import brief, html, junit, markdown, text
+from milabench.report import brief, markdown, text
 from tests.recorded_run import Recorded, rates, record
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from milabench import pages as html
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import System
 from milabench.analysis.log_metrics import REDUCTIONS
@@ -18,9 +19,10 @@ from milabench.analysis.summary import summarise
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.traces import Tracing
+from milabench.ci import junit
 from milabench.events.rundir import Run, open_run
 from milabench.events.values import LARGEST_NUMBER, finite_number, positive, strict, whole
-from milabench.report import csv, html, junit, markdown, text
+from milabench.report import csv, markdown, text
 from milabench.report import json as as_json
 from milabench.workflow.run_checks import checks_of
 from tests.examples import ALL, PART

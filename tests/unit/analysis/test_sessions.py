@@ -14,8 +14,9 @@ from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import Comparison, System
 from milabench.analysis.summary_model import BenchSummary, Failure
 from milabench.analysis.two_samples import Estimate, difference, log_mean_of, weighted_variances, welch
-from milabench.report import csv, json, junit, markdown, text
-from milabench.report.html import render_comparison as page
+from milabench.ci import junit
+from milabench.pages import render_comparison as page
+from milabench.report import csv, json, markdown, text
 from tests.unit.analysis.test_compare import bench, only, system
 
 Sessions = Sequence[Sequence[float]]

@@ -18,9 +18,9 @@ from milabench.events.run_files import SUMMARY
 from milabench.events.run_writer import RunWriter
 from milabench.events.rundir import Run, open_run
 from milabench.execute.locks import hold_share, share_beat, share_lock, this_orchestrator
+from milabench.pages.details import Fineness
+from milabench.pages.run import run_article
 from milabench.report import brief, text
-from milabench.report.html.details import Fineness
-from milabench.report.html.run import run_article
 from milabench.schedulers.scheduler import JobState
 from milabench.workflow.orphans import dead_orchestrators
 from milabench.workflow.run_lookup import all_runs, run_handle

@@ -17,9 +17,10 @@ from milabench.analysis.comparison_model import Comparison, System
 from milabench.analysis.job_mix import costs_of
 from milabench.analysis.summary import summarise
 from milabench.analysis.system_diff import Difference, system_differences
+from milabench.ci import junit
 from milabench.report import csv as csv_report
 from milabench.report import json as json_report
-from milabench.report import junit, text
+from milabench.report import text
 from tests.recorded_run import Recorded, rates, record
 from tests.unit.report.test_reports import rounded
 

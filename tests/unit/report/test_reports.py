@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
+from milabench import pages as html
 from milabench.analysis.rescoring import milabench13_summary
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import JobSummary, Summary
 from milabench.events.model import Event, Meta
 from milabench.events.rundir import Run
-from milabench.report import brief, html, markdown, text
+from milabench.report import brief, markdown, text
 from milabench.report import csv as csv_report
 from milabench.report import json as json_report
 from milabench.report.labels import format_number

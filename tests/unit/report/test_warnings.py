@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from milabench import pages as html
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
 from milabench.events.model import Data, Event
-from milabench.report import brief, html, model, text
+from milabench.report import brief, model, text
 from milabench.report import json as json_report
 from milabench.report.labels import percents
 from tests.recorded_run import Recorded, complete_window, record

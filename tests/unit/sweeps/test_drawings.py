@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from milabench.analysis.serving_model import CurvePoint, PointValue, ServingCurve
-from milabench.report.html.axis import log_ticks
+from milabench.pages.axis import log_ticks
 from milabench.sweeps.drawings import curve_figure, serving_figures, ttft_figure
 
 HOSTILE = "<script>alert(1)</script>"

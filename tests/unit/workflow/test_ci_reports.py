@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from milabench.ci.ci_reports import Gates, write_reports
 from milabench.events.rundir import Run
-from milabench.workflow.ci_reports import Gates, write_reports
 from milabench.workflow.options import CollectingReporter, ReportRequest, Session
 from tests.recorded_run import Recorded, rates, record
 

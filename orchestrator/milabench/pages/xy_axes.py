@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from milabench.analysis.intervals import Interval
-from milabench.report.html.axis import Scale, coordinate, log_ticks, short, ticks
-from milabench.report.html.markup import Child, Markup, el
-from milabench.report.html.plots import WIDTH, axis_grid, label
+from milabench.pages.axis import Scale, coordinate, log_ticks, short, ticks
+from milabench.pages.markup import Child, Markup, el
+from milabench.pages.plots import WIDTH, axis_grid, label
 
 LEFT, RIGHT, TOP, BOTTOM = 84, WIDTH - 60, 18, 348
 _LOG_FROM = 10  # times the smallest value, from which an axis is logarithmic

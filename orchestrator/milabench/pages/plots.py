@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from milabench.analysis.intervals import Interval
-from milabench.report.html.axis import Scale, padded, ratio_ticks, short, ticks
-from milabench.report.html.axis import coordinate as at
-from milabench.report.html.markup import Child, Markup, el
+from milabench.pages.axis import Scale, padded, ratio_ticks, short, ticks
+from milabench.pages.axis import coordinate as at
+from milabench.pages.markup import Child, Markup, el
 from milabench.report.labels import format_number
 
 SERIES = "abcdef"

@@ -21,7 +21,7 @@ def command(options: SuiteOptions, audit: bool, is_run: bool, bench: str, argv: 
 
     A command is started in the current folder, so that relative paths are those that you typed.
     """
-    from milabench.workflow.dev_shell import open_shell
+    from milabench.dev.dev_shell import open_shell
 
     option, equals, value = bench.partition("=")
     if option == "--select":  # as other verbs, and milabench 1.3, name what is meant

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from milabench.analysis.traces import Curve, DeviceTrace, RankTrace, Trace
-from milabench.report.html.axis import Scale, padded, short, ticks
-from milabench.report.html.axis import coordinate as at
-from milabench.report.html.markup import Child, Markup, el
-from milabench.report.html.plots import SERIES, label, svg
+from milabench.pages.axis import Scale, padded, short, ticks
+from milabench.pages.axis import coordinate as at
+from milabench.pages.markup import Child, Markup, el
+from milabench.pages.plots import SERIES, label, svg
 
 _WIDTH, _LEFT, _RIGHT = 960, 150, 944
 _TOP, _RATE, _STRIP, _GAP = 20.0, 84, 40, 12

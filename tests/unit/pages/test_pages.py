@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from milabench import pages as html
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import System
 from milabench.analysis.score import score
@@ -21,9 +22,8 @@ from milabench.analysis.system_diff import system_differences
 from milabench.analysis.throughput import Throughput
 from milabench.analysis.traces import Curve, DeviceTrace, RankTrace, Trace, Tracing
 from milabench.events.rundir import Run
-from milabench.report import html
-from milabench.report.html.details import fineness, selected_steps
-from milabench.report.html.markup import Markup, el
+from milabench.pages.details import fineness, selected_steps
+from milabench.pages.markup import Markup, el
 from tests.drawn_runs import HOSTILE, NAMES, system
 from tests.recorded_run import Recorded, data, rates, record
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.summary_model import BenchSummary, ComputeUse, Summary
 from milabench.analysis.traces import Trace
+from milabench.pages import details
+from milabench.pages.curves import curve_section
+from milabench.pages.markup import Child, Markup, badge, el, html_table, note, pairs
+from milabench.pages.page import alert, article, foldable, tile
+from milabench.pages.plots import SERIES, Bar, Dots, Ratio, bars, dots, figure, forest
 from milabench.report import model
 from milabench.report.columns import LEGEND, PAGE_LEGEND, REFERENCE_LEGEND, interval_cell, page_table
 from milabench.report.document import words_table
-from milabench.report.html import details
-from milabench.report.html.curves import curve_section
-from milabench.report.html.markup import Child, Markup, badge, el, html_table, note, pairs
-from milabench.report.html.page import alert, article, foldable, tile
-from milabench.report.html.plots import SERIES, Bar, Dots, Ratio, bars, dots, figure, forest
 from milabench.report.labels import format_number, percent_cell
 from milabench.report.run_tables import (
     PAIR_LEGEND,

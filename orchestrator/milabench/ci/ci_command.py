@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from milabench.ci.ci_reports import Gates
 from milabench.cli import options as shared
 from milabench.cli.compare import margin_option
-from milabench.workflow.ci_reports import Gates
 from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.run_suite import RunSettings
 
@@ -41,7 +41,7 @@ from milabench.workflow.run_suite import RunSettings
 @shared.collected_as("settings", RunSettings)
 def command(options: SuiteOptions, extent: Extent, settings: RunSettings, gates: Gates, display: str) -> int:
     """Do all steps of a build server's job: doctor, install, prepare, run, report, compare, accept."""
-    from milabench.workflow.all_stages import run_job
+    from milabench.ci.job import run_job
 
     if extent.ab is not None and (gates.reference is not None or gates.criteria is not None):
         raise click.UsageError("--ab compares two suites with one another; leave out --baseline and --criteria")

@@ -1,4 +1,4 @@
-"""A report or a comparison as one page that needs nothing else: no network, no other file (reports.md)."""
+"""Reports and comparisons as pages of HTML, each with its drawings: one file that needs nothing else (reports.md)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from milabench.analysis.comparison_model import Comparison
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
+from milabench.pages import comparison as compared
+from milabench.pages import run
+from milabench.pages.details import fineness
+from milabench.pages.markup import el, html_table
+from milabench.pages.page import alert, article, document
 from milabench.report import comparison_text
 from milabench.report.document_renderer import acceptance_sentence, acceptance_title, criteria_table, missing_evidence
-from milabench.report.html import comparison as compared
-from milabench.report.html import run
-from milabench.report.html.details import fineness
-from milabench.report.html.markup import el, html_table
-from milabench.report.html.page import alert, article, document
 
 
 def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:

@@ -80,7 +80,8 @@ def write_reports(request: ReportRequest, gates: Gates, code: int, session: Sess
     texts = {"report.json": render_report(request, "json", session)}
     codes = [code]
     if gates.criteria is not None:
-        from milabench.report import junit, markdown
+        from milabench.ci import junit
+        from milabench.report import markdown
 
         acceptance = accept_run(run, request.base, gates.criteria, gates.reference)
         texts["acceptance.md"] = markdown.render_acceptance(acceptance)

@@ -25,7 +25,7 @@ def command(
 
     Takes the arguments of `python -m benchmate.ops`, such as `-c FILE`, `trace replay FILE` or `--help` after `--`.
     """
-    from milabench.workflow.dev_shell import run_ops
+    from milabench.dev.dev_shell import run_ops
     from milabench.workflow.files import shipped_suite
 
     config_file = suite or shipped_suite("ops")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from milabench.pages.markup import Child, el, html_table, note, pairs
+from milabench.pages.page import alert, article, document
 from milabench.report.document import (
     Document,
     Notes,
@@ -14,8 +16,6 @@ from milabench.report.document import (
     Title,
     Value,
 )
-from milabench.report.html.markup import Child, el, html_table, note, pairs
-from milabench.report.html.page import alert, article, document
 
 
 def document_page(blocks: Document, figures: Child = None) -> str:

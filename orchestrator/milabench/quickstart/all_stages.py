@@ -1,16 +1,14 @@
-"""Does all stages of a suite in one command, from install to report: a first look, and a build server's job."""
+"""Does all stages of a suite in one command, from install to report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from milabench.errors import DONE, INTERRUPTED, EnvironmentFailed
+from milabench.errors import DONE
 from milabench.execute.retry_policy import RetryPolicy
-from milabench.workflow.ci_reports import Gates, checked_gates, require_one_run, write_reports
+from milabench.quickstart.free_devices import require_free_devices
 from milabench.workflow.context import read_context
-from milabench.workflow.doctor import diagnose_machine, findings_text
-from milabench.workflow.free_devices import require_free_devices
 from milabench.workflow.install import install
 from milabench.workflow.options import Extent, ReportRequest, Session, SuiteOptions
 from milabench.workflow.prepare import prepare
@@ -33,37 +31,8 @@ def first_look(
     settings = RunSettings(retry=RetryPolicy(wait=wait))
     runs, code = measure_suite(options, Extent(run_name="quickstart"), settings, session, say, about=about)
     if runs:
-        _report(ReportRequest(runs=runs), session, say, width)
+        report_runs(ReportRequest(runs=runs), session, say, width)
     return code
-
-
-def run_job(
-    options: SuiteOptions,
-    extent: Extent,
-    settings: RunSettings,
-    gates: Gates,
-    session: Session,
-    say: Say,
-    width: int | None = None,
-) -> int:
-    """Do a build server's job, and return the exit code that decides.
-
-    Raises UsageError and ConfigError for what can be known before, EnvironmentFailed for a machine that is not fit.
-    """
-    # What cannot be read is an error now, not after an hour of measuring.
-    gates = checked_gates(gates, options.base)
-    require_one_run(options, extent, session)
-    say("== milabench doctor: this machine")
-    findings = diagnose_machine(options.base)
-    say(findings_text(findings))
-    if bad := [finding for finding in findings if finding.state == "bad"]:
-        raise EnvironmentFailed("\nerror: ".join(f"{finding.what}: {finding.says}" for finding in bad))
-    runs, code = measure_suite(options, replace(extent, run_name="ci"), settings, session, say)
-    if not runs or code == INTERRUPTED:
-        return code
-    request = ReportRequest(runs=runs, base=options.base, reference=gates.reference)
-    _report(request, session, say, width)
-    return write_reports(request, gates, code, session)
 
 
 def measure_suite(
@@ -91,6 +60,7 @@ def measure_suite(
     return tuple(str(run) for run, _ in finished), max(code for _, code in finished)
 
 
-def _report(request: ReportRequest, session: Session, say: Say, width: int | None) -> None:
+def report_runs(request: ReportRequest, session: Session, say: Say, width: int | None) -> None:
+    """Say the report on some runs."""
     say("== milabench report")
     say(render_report(request, "brief", session, width).removesuffix("\n"))

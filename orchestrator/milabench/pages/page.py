@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 
+from milabench.pages.markup import Child, Markup, el
+from milabench.pages.plots import patterns
 from milabench.report.document import Entry, section
-from milabench.report.html.markup import Child, Markup, el
-from milabench.report.html.plots import patterns
 from milabench.version import __version__
 
 
@@ -107,4 +107,4 @@ def _digest(text: str) -> str:
 @cache
 def _packaged(name: str) -> str:
     """Return the text of a file of this package."""
-    return files("milabench.report.html").joinpath(name).read_text(encoding="utf-8")
+    return files("milabench.pages").joinpath(name).read_text(encoding="utf-8")

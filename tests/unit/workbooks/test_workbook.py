@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from milabench.cli.compare import command as compare
 from milabench.cli.report import command as report
-from milabench.report.workbook import Formula, Sheet, column, sheet_names, workbook_bytes
+from milabench.workbooks.workbook import Formula, Sheet, column, sheet_names, workbook_bytes
 from tests.drawn_runs import HOSTILE, system
 from tests.formulas import Book
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from milabench.analysis.comparison_model import Comparison
 from milabench.analysis.summary_model import Summary
+from milabench.pages.markup import Child, note
 from milabench.report.curves import curves_left_out, has_curves
-from milabench.report.html.markup import Child, note
 from milabench.seams import handler
 
 Section = tuple[str, str, Child]

@@ -1,4 +1,4 @@
-"""Reports and comparisons as a workbook (report/workbook.py): what a person will check is a formula, the rest are numbers."""
+"""Reports and comparisons as a workbook (workbooks/workbook.py): what a person will check is a formula, the rest are numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from milabench.report import csv
 from milabench.report.columns import CSV_FIELDS, csv_rows
 from milabench.report.model import ordered
 from milabench.report.system_lines import system_lines
-from milabench.report.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
+from milabench.workbooks.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
 
 _HEADS = (
     *("benchmark", "outcome", "validity", "units", "better", "weight", "rate of one", "instances", "all instances"),

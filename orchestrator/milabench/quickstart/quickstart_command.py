@@ -19,7 +19,7 @@ SUITE = "quickstart"
 @display_option
 def command(options: SuiteOptions, wait: bool, display: str) -> int:
     """Install, prepare, run and report a small suite: a first look in a few minutes."""
-    from milabench.workflow.all_stages import first_look
+    from milabench.quickstart.all_stages import first_look
 
     options = replace(options, config_file=options.config_file or Path(SUITE))
     return first_look(options, terminal_session(display), click.echo, table_width(wide=False), wait=wait)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from milabench.analysis.sample_statistics import mean
 from milabench.analysis.summary_model import BenchSummary
 from milabench.analysis.traces import QUANTILES, Trace
+from milabench.pages.markup import Markup, el, html_table, note
+from milabench.pages.plots import DistributionLine, Dots, distribution, dots, figure
+from milabench.pages.strips import curves_of, step_timeline, timeline_notes
 from milabench.report.document import Table
-from milabench.report.html.markup import Markup, el, html_table, note
-from milabench.report.html.plots import DistributionLine, Dots, distribution, dots, figure
-from milabench.report.html.strips import curves_of, step_timeline, timeline_notes
 from milabench.report.labels import format_number, percent_cell
 from milabench.report.run_tables import launch_name
 

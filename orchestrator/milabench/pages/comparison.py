@@ -11,14 +11,14 @@ from milabench.analysis.comparison_words import why_no_interval
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import Trace
+from milabench.pages import details
+from milabench.pages.curves import curve_section
+from milabench.pages.markup import Child, Markup, el, html_table, note
+from milabench.pages.page import alert, article, foldable, tile
+from milabench.pages.plots import Bar, Dots, Ratio, bars, dots, figure, forest, marks, plot_legend, verdict_sign
+from milabench.pages.run import device_facts, expense_content
 from milabench.report import comparison_text
 from milabench.report.document import Table, words_table
-from milabench.report.html import details
-from milabench.report.html.curves import curve_section
-from milabench.report.html.markup import Child, Markup, el, html_table, note
-from milabench.report.html.page import alert, article, foldable, tile
-from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, marks, plot_legend, verdict_sign
-from milabench.report.html.run import device_facts, expense_content
 from milabench.report.labels import format_number
 from milabench.report.registry import SYSTEMS_DRAWN
 from milabench.report.system_lines import system_lines

@@ -1,0 +1,1 @@
+"""All stages of a suite in one command: `milabench quickstart`."""

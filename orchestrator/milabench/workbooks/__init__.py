@@ -1,0 +1,1 @@
+"""Reports and comparisons as workbooks of Excel (.xlsx)."""
