@@ -57,17 +57,20 @@ if __name__ == "__main__":
 """
 
 
-def answers(agent: Agent, tmp_path, script: str, *arguments: str, **asked: object) -> dict:
-    """What a program recorded of its answers; `measure` is short, so that the window is over soon."""
+def answers(
+    agent: Agent, tmp_path, script: str, *arguments: str, voirfile: str = VOIRFILE, **asked: object
+) -> dict | None:
+    """What a program recorded of its answers, None for nothing; `measure` is short, so that the window is over soon."""
     config = {"answers": {"steps": STEPS, "seed": 3, **asked}, **QUICK}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    for name, text in (("voirfile.py", VOIRFILE), ("script.py", script)):
+    for name, text in (("voirfile.py", voirfile), ("script.py", script)):
         (tmp_path / name).write_text(textwrap.dedent(text))
     options = ("--config", str(tmp_path / "config.json"), "--voirfile", str(tmp_path / "voirfile.py"))
     ran = agent.run(*options, str(tmp_path / "script.py"), *arguments)
     assert ran.code == 0, ran.stderr
-    [found] = [record["answers"] for record in agent.records() if "answers" in record]
-    return found
+    found = [record["answers"] for record in agent.records() if "answers" in record]
+    assert len(found) <= 1
+    return found[0] if found else None
 
 
 def test_the_first_steps_are_made_again_and_give_the_same(agent, tmp_path):
@@ -158,3 +161,48 @@ def test_a_wrong_gradient_shows_in_its_norm_and_in_the_next_loss(agent, tmp_path
     norms = [one == other for one, other in zip(found["gradients"]["first"], found["gradients"]["again"], strict=True)]
     assert losses == [True, True, True, False, False, False]
     assert norms[:3] == [True, True, False]
+
+
+FETCHED = """
+import random, sys
+
+def fetch(batches):
+    return next(batches)
+
+def step(batch, number, faulty_step):
+    return batch + random.random() + (number == faulty_step) * 0.5
+
+if __name__ == "__main__":
+    batches = iter(range(1, 100000))
+    for number in range(100000):
+        step(fetch(batches), number, int(sys.argv[1]))
+"""
+CALLS = """
+from benchmate import probes
+
+def instrument_main(ov):
+    probes.calls(ov, "__main__.step", units="items/s", loss=lambda loss: loss)
+    probes.batches(ov, "__main__.fetch")
+"""
+
+
+def test_the_batches_of_a_function_are_given_again(agent, tmp_path):
+    found = answers(agent, tmp_path, FETCHED, "-1", voirfile=CALLS)
+    assert [int(float.fromhex(loss)) for loss in found["first"]] == list(range(1, STEPS + 1))
+    assert found["again"] == found["first"]
+    # The window is the same: no step of it is lost, and none of those that are made again is in it.
+    entries = agent.entries()
+    assert [window["why"] for window in agent.windows()] == ["complete"]
+    assert entries[-1].batch_id == len(entries) - 1
+
+
+def test_a_wrong_result_of_a_step_that_was_fetched_is_found(agent, tmp_path):
+    found = answers(agent, tmp_path, FETCHED, "3", voirfile=CALLS)
+    assert [one == other for one, other in zip(found["first"], found["again"], strict=True)].index(False) == 3
+
+
+def test_a_loop_without_an_observed_loader_says_what_to_write(agent, tmp_path):
+    without = CALLS.replace('    probes.batches(ov, "__main__.fetch")\n', "")
+    assert answers(agent, tmp_path, FETCHED, "-1", voirfile=without) is None
+    [said] = [record["message"] for record in agent.records("message") if "answers" in record["message"]]
+    assert said.endswith('or name the function that returns each batch: probes.batches(ov, "module.function")')

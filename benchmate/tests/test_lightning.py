@@ -82,3 +82,15 @@ def test_the_window_ends_the_training(agent, tmp_path, script):
     assert ran.code == 0, ran.stderr
     assert "STAMPS" not in ran.stdout
     assert [entry.n for entry in agent.entries()] == [4] * 7
+
+
+def test_the_first_steps_are_made_again_with_the_same_losses(agent, tmp_path, script):
+    config = {"measure": {**CONFIG["measure"], "window_steps": 20}, "answers": {"steps": 4, "gradients": True}}
+    ran = run(
+        agent, tmp_path, script.replace("LIMITS", ""), 'probes.lightning(ov, units="samples/s")', config=config, env=ENV
+    )
+    assert ran.code == 0, ran.stderr
+    [found] = [record["answers"] for record in agent.records() if "answers" in record]
+    assert len(set(found["first"])) == 4
+    assert found["again"] == found["first"]
+    assert found["gradients"]["again"] == found["gradients"]["first"]

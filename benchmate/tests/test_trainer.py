@@ -120,3 +120,16 @@ def test_watching_for_transformers_does_not_break_its_import(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "True\n")
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_first_steps_of_a_trainer_are_made_again_with_the_same_losses(agent, tmp_path, accumulate):
+    script = SCRIPT.replace("ACCUMULATE", str(accumulate))
+    config = {"answers": {"steps": 4, "gradients": True}, **CONFIG}
+    ran = run(agent, tmp_path, script, "probes.trainer(ov)", config=config, env=OFFLINE)
+    assert ran.code == 0, ran.stderr
+    [found] = [record["answers"] for record in agent.records() if "answers" in record]
+    assert len(set(found["first"])) == 4
+    assert found["again"] == found["first"]
+    assert len(found["gradients"]["first"]) == 4 // accumulate
+    assert found["gradients"]["again"] == found["gradients"]["first"]

@@ -4,6 +4,9 @@ Devices of one model that run the same program must give the same bits; a device
 The first steps are part of the warm-up: their batches, random states, parameters and settings of the optimizers are kept in host
 memory. After the window the program's own loop gets the same batches, and its parameters are set back. Buffers of modules,
 which change no loss of a training step, stay as they are.
+
+The batches are those of a loop over an observed loader (`keep`, `again`), or what a function returns that the program calls for
+each of them (`fed`).
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from benchmate.patching import Patch, apply_when_imported
 from benchmate.records import as_number
 
 if TYPE_CHECKING:
-    from benchmate.recording import Recording
+    from benchmate.recording import AnsweringLoop, Recording
 
 T = TypeVar("T")
 MOST_STEPS = 64
@@ -86,8 +89,8 @@ class Answers:
     def __init__(self, session: Recording, wanted: Wanted) -> None:
         self._session, self.wanted = session, wanted
         self.steps = min(wanted.steps, MOST_STEPS)
-        self._batches: list[Any] = []
-        self._random: list[tuple[Callable[[Any], object], Any]] = []
+        self._batches: list[tuple[Any, list[tuple[Callable[[Any], object], Any]]]] = []
+        """Each with the states of random numbers when the program got it."""
         self._optimizers: dict[int, _OptimizerState] = {}
         self._hook: Any = None
         self._is_first = True
@@ -95,6 +98,9 @@ class Answers:
         """Called before the steps are made again."""
         self.is_again = False
         self.is_due = False
+        self.is_fed = False
+        """Whether the batches are those of a function."""
+        self._fed: Iterator[Any] | None = None
         self._losses: tuple[list[object], list[object]] = ([], [])
         """Of the first time and of the second."""
         self._norms: tuple[list[object], list[object]] = ([], [])
@@ -120,25 +126,38 @@ class Answers:
         return chain(self._keep(iterator), iterator)
 
     def _keep(self, iterator: Iterator[T]) -> Iterator[T]:
-        while self._is_first:
-            if len(self._batches) == self.steps:
-                self._end_first()
-                return
-            try:
-                batch = next(iterator)
-            except StopIteration:
-                return
-            if not self._batches:
-                self._begin()
-            try:
-                self._batches.append(_parked(batch))
-            except Exception as error:  # a batch may be of any class, and the program must get it
-                self._give_up(f"a batch cannot be kept: {type(error).__name__}: {error}")
+        for batch in iterator:
+            self._take(batch)
             yield batch
+            if not self._is_first:
+                return
 
-    def _begin(self) -> None:
-        self._random = _random_states()
-        self._watch_optimizers()
+    def _take(self, batch: Any) -> None:
+        """Keep one of the first batches; the next one after them ends the first time."""
+        # What a function returns at once may be the batches of several steps.
+        if max(len(self._batches), len(self._losses[0]) if self.is_fed else 0) >= self.steps:
+            self._end_first()
+            return
+        try:
+            self._batches.append((_parked(batch), _random_states()))
+        except Exception as error:  # a batch may be of any class, and the program must get it
+            self._give_up(f"a batch cannot be kept: {type(error).__name__}: {error}")
+            return
+        if len(self._batches) == 1:
+            self._watch_optimizers()
+
+    def fed(self, fetch: Callable[[], T], loop: AnsweringLoop | None) -> T:
+        """Return what `fetch` gives to a loop that is not over an observed loader, or a batch of the first steps, made again."""
+        if loop is not None and loop.is_answering:
+            self._fed = self._fed or self.again()
+            for batch in self._fed:
+                return batch  # type: ignore[no-any-return]
+            loop.end_answers()
+        batch = fetch()
+        if self._is_first:
+            self.is_fed = True
+            self._take(batch)
+        return batch
 
     def _end_first(self) -> None:
         self._is_first, self.is_due = False, True
@@ -200,7 +219,9 @@ class Answers:
 
     def _made_again(self) -> Iterator[Any]:
         self._set_back()
-        for batch in self._batches:
+        for batch, states in self._batches:
+            for restore, kept in states:
+                restore(kept)
             yield _unparked(batch)
         # A program that leaves its loop before has made fewer steps: they must not count as other answers.
         self._record()
@@ -215,8 +236,6 @@ class Answers:
     def _set_back(self) -> None:
         for state in self._optimizers.values():
             state.restore()
-        for restore, kept in self._random:
-            restore(kept)
         self._watch_optimizers()
 
     def _watch_optimizers(self) -> None:
@@ -242,12 +261,15 @@ class Answers:
     def close(self) -> None:
         """Say why there are no answers, where the program ended without them."""
         self._unhook()
-        if self.is_due:
+        if self.is_again:
+            self._give_up("the program left its loop while its first steps were made again")
+        elif self.is_due:
             self._session.message("answers: the program ended before its first steps could be made again")
         elif self._is_first:
             self._session.message(
-                f"answers: none, for the program did not begin {self.steps + 1} steps of a loop over an observed loader "
-                "(probes.loader, or benchmate.observed)"
+                f"answers: none, for the program did not begin {self.steps + 1} steps of a loop over an observed loader; "
+                "observe it (probes.loader, benchmate.observed), or name the function that returns each batch: "
+                'probes.batches(ov, "module.function")'
             )
 
 

@@ -277,11 +277,16 @@ class Observer:
 
     def _stop(self, end_ns: int) -> None:
         answers = self._answers
-        if answers is not None and answers.is_due and self._is_looping:
+        if answers is not None and answers.is_due and (self._is_looping or answers.is_fed):
             # Every rank begins them at the same step.
             self.is_answering = self._ranks_may_stop(do_meet=False)
         elif self._ranks_may_stop():
             self.is_over = self._session.stop(f"{self.task}: {self._measured} observations")
+
+    def end_answers(self) -> None:
+        """End the program, whose first steps have been made again."""
+        self.is_answering = False
+        self._stop(0)
 
     def _ranks_may_stop(self, *, do_meet: bool = True) -> bool:
         try:
@@ -413,8 +418,7 @@ class Observer:
                     self._record_unless_overlapped(me, step_ns, self.settled(t0_ns), n, arrived_ns - step_ns, 0)
                     if self.is_answering and self._answers is not None:
                         yield from self._answers.again()
-                        self.is_answering = False
-                        self._stop(t0_ns)
+                        self.end_answers()
                     if self.is_over:
                         return
                     words, ends, arrivals, slot, last_slot, head, last_head, usual_n, until, has_marks = self._copies(
@@ -564,7 +568,7 @@ class Observer:
 
         `last_ns` is None where the begin is unknown: such a step is not recorded. Within a pause no step ends.
         """
-        if self.paused_ns:
+        if self.paused_ns or self.is_answering:
             return last_ns
         if self._loop is not source:
             self.fed_by(source)

@@ -102,6 +102,11 @@ class Steps:
         self._last_ns = self._observer.end_step(self._last_ns, n, result, self if source is None else source)
 
     @property
+    def is_answering(self) -> bool:
+        """Whether the program's first steps are made again now."""
+        return self._observer.is_answering
+
+    @property
     def is_over(self) -> bool:
         """Whether the window is complete, for a loop of your own that asks for its end with `stop=True`."""
         return self._observer.is_over

@@ -11,11 +11,21 @@ from benchmate.ring import Ring
 T = TypeVar("T")
 
 
+class AnsweringLoop(Protocol):
+    """The observer of a loop that makes its first steps again, as `fed` sees it."""
+
+    is_answering: bool
+
+    def end_answers(self) -> None:
+        """End them, and with them the program."""
+
+
 class FirstSteps(Protocol):
     """The first steps of a program, which are made again after its window; `answers.Answers` is the real one."""
 
     steps: int
     is_due: bool
+    is_fed: bool
     when_again: list[Callable[[], None]]
 
     def keep(self, iterable: Iterable[T]) -> Iterable[T]:
@@ -23,6 +33,9 @@ class FirstSteps(Protocol):
 
     def again(self) -> Iterator[Any]:
         """Yield the first batches again."""
+
+    def fed(self, fetch: Callable[[], T], loop: AnsweringLoop | None) -> T:
+        """Return the next batch of a loop that is not over an observed loader: what `fetch` gives, or one of the first again."""
 
     def takes(self, loss: object) -> bool:
         """Take a loss, and return whether it is one of the steps that are made again."""

@@ -14,13 +14,14 @@ from benchmate.probes.framework_probes import (
     parts,
     trainer,
 )
-from benchmate.probes.patch_probes import argument, calls, iterable, loop, patch, pause, result
+from benchmate.probes.patch_probes import argument, batches, calls, iterable, loop, patch, pause, result
 from benchmate.probes.selector_probes import criterion, loader, loss, replace, value
 
 __all__ = [
     "accelerated_ranks",
     "argument",
     "backward",
+    "batches",
     "calls",
     "criterion",
     "dataloader",

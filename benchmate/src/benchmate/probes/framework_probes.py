@@ -12,7 +12,7 @@ from benchmate import fail, observe_loss
 from benchmate.batch_size import BatchSize, size_function
 from benchmate.patching import Patch
 from benchmate.probe_registry import Probe, expect
-from benchmate.probes.patch_probes import Function, Items, StepEnd, Task, calls, iterable, patch, place_patch
+from benchmate.probes.patch_probes import Function, Items, StepEnd, Task, batches, calls, iterable, patch, place_patch
 from benchmate.session import current
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def trainer(
         stop=stop,
         required=required,
     )
+    batches(ov, "transformers.trainer.Trainer.get_batch_samples", required=False)
 
 
 def lightning(
@@ -142,6 +143,8 @@ def lightning(
             return replacement
 
         place_patch(ov, Patch(f"{package}.trainer.trainer.Trainer.fit", wrap))
+        target = f"{package}.strategies.strategy.Strategy.batch_to_device"
+        batches(ov, target, when=lambda strategy, *_, **__: strategy.lightning_module.trainer.training, required=False)
 
 
 def accelerated_ranks(ov: InstrumentHost) -> None:

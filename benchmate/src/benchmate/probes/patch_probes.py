@@ -200,6 +200,30 @@ def calls(
     _replace(ov, probe, target, wrap)
 
 
+def batches(ov: InstrumentHost, target: str, *, when: Function | None = None, required: bool = True) -> None:
+    """Name the function that gives each batch to a training loop which is not over an observed loader: `answers` need it.
+
+    The function must exist. Calls of which `when` is false are left alone.
+    """
+    probe = Probe(f"batches of {target}", required=required)
+    is_batch = None if when is None else probe.guarded(when, default=False)
+
+    def wrap(original: Function) -> Function:
+        probe.fire()
+        if current().answers is None:
+            return original
+
+        def replacement(*args: object, **kwargs: object) -> object:
+            session = current()
+            if session.answers is None or (is_batch is not None and not is_batch(*args, **kwargs)):
+                return original(*args, **kwargs)
+            return session.answers.fed(lambda: original(*args, **kwargs), session.observers.get("train"))
+
+        return replacement
+
+    _replace(ov, probe, target, wrap)
+
+
 def result(ov: InstrumentHost, target: str, function: Callable[[Any], object], *, required: bool = True) -> None:
     """Call `function` with the result of each call of what the dotted path names."""
     probe = Probe(f"result of {target}", required=required)
@@ -262,6 +286,8 @@ class StepEnd:
         self, args: tuple[object, ...], kwargs: Mapping[str, object], result: object = None, source: object = None
     ) -> None:
         self._probe.fire()
+        if self._steps is not None and self._steps.is_answering:
+            return  # a step that is made again is not counted: its items may be known of new batches only
         n = self._count(args, kwargs)
         if n is not None:
             self._observed()(n, result, source)
