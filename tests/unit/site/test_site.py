@@ -19,7 +19,7 @@ from milabench.errors import NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run
 from tests.drawn_runs import HOSTILE, system
 from tests.recorded_run import SYSTEM, Recorded, rates, record
-from tests.unit.report.test_html import Node, parsed
+from tests.unit.pages.test_pages import Node, parsed
 
 SITE = "site"
 Write = Callable[..., Result]
