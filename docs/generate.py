@@ -16,7 +16,7 @@ import click
 from click.testing import CliRunner
 
 from milabench.cli.verbs import verbs
-from milabench.workflow.schemas import SCHEMAS, schema_file, schema_text
+from milabench.suite_check.schemas import SCHEMAS, schema_file, schema_text
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 # Options that most commands share; the page lists them once.

@@ -16,13 +16,14 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from milabench import seams
 from milabench.errors import UsageError
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.report.registry import FORMATS
 from milabench.workflow.options import CollectingReporter, CompareRequest, Extent, Reporter, Session, SuiteOptions
 
 if TYPE_CHECKING:
-    from milabench.acceptance.evaluate import Acceptance
+    from milabench.analysis.acceptance_model import Acceptance
     from milabench.analysis.comparison_model import Comparison
     from milabench.analysis.duration_estimate import PlanEstimate
     from milabench.analysis.summary_model import Summary
@@ -207,10 +208,8 @@ def accept(
         NothingSelected: There is no such run.
         RecordError: A run's records cannot be read, or the run is still active.
     """
-    from milabench.workflow.report_runs import accept_run
-
     name = None if reference is None else fspath(reference)
-    return AcceptanceResult(accept_run(fspath(run), _path(base), Path(criteria), name, across=across))
+    return AcceptanceResult(seams.handler("accept")(fspath(run), _path(base), Path(criteria), name, across=across))
 
 
 def plan_suite(

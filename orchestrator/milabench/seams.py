@@ -27,6 +27,7 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
         }
     },
     "pinning": {"Set up": {"pin": "Write the lock files of benchmarks from their requirements"}},
+    "suite_check": {"Set up": {"config": "Show, explain or check the configuration of a suite"}},
     "dev": {
         "Set up": {"dev": "Open a shell or run a command in a benchmark's environment"},
         "Measure": {"ops": "Time operators, record and replay execution traces"},
@@ -41,6 +42,7 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
     "driver": {"Measure": {"driver": "Run a task of a .cfg file and extract metrics from its log"}},
     "ci": {"Measure": {"ci": "Do the steps of a build server's job: doctor to exit code"}},
     "timing_audit": {"Measure": {"timing-audit": "Compare methods of timing the calls of a model"}},
+    "acceptance": {"Report, compare and decide": {"accept": "Check a run against acceptance criteria"}},
     "procurement": {
         "Report, compare and decide": {
             "accept plan": "Plan the repeats that acceptance criteria take",
@@ -78,14 +80,20 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
 # what the core hands over, mostly an option of a command -> (the feature that does it, the function)
 HANDLERS = {
     "answers": ("answers", "answers.vote:judged_by_answers"),
+    "accept": ("acceptance", "acceptance.accept_runs:accept_run"),
     "accept --every": ("procurement", "procurement.recheck_calendar:recheck_note"),
     "--format html": ("pages", "pages.blocks:document_page"),
     "report --format xlsx": ("workbooks", "workbooks.xlsx:render"),
     "compare --format xlsx": ("workbooks", "workbooks.xlsx:render_comparison"),
     "compare --tender": ("procurement", "procurement.comparison_by_tender:score_by_tender"),
+    "compute use": ("compute_use", "compute_use.compute_use:with_compute_use"),
+    "peaks of a reference": ("compute_use", "compute_use.compute_use:with_peaks_of"),
+    "driver": ("driver", "driver.suite_tasks:with_task"),
+    "driver: task file": ("driver", "driver.tasks:parse_tasks"),
     "meters": ("procurement", "procurement.run_expenses:with_energy"),
     "meters of a bundle": ("procurement", "procurement.run_expenses:metered_benches"),
     "report --tender": ("procurement", "procurement.run_expenses:with_expenses_of_runs"),
+    "schema acceptance": ("acceptance", "acceptance.criteria:criteria_schema"),
     "schema offer": ("procurement", "procurement.offer:offer_schema"),
     "schema tender": ("procurement", "procurement.tender:tender_schema"),
     "verify --offer": ("procurement", "procurement.offer_command:show_verified_offer"),

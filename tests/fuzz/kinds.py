@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from milabench.acceptance.criteria import criteria_schema
 from milabench.archives.bundle import NAME, ArchiveMember, Manifest, from_bytes
 from milabench.capsule.contents import CapsuleEntry, CapsuleManifest, Content, entry_of
-from milabench.config.schema_docs import json_schema
 from milabench.errors import RecordError
 from milabench.procurement.offer import offer_schema
 from milabench.procurement.tender import tender_schema
 from milabench.report.registry import FORMATS
+from milabench.suite_check.schema_docs import json_schema
 from tests.fuzz import valid
 from tests.fuzz.harness import WIRE, Input, Special
 from tests.fuzz.mutators import Draw, as_json, as_yaml, mutated, packed, scrambled, texts, values

@@ -46,6 +46,8 @@ open(sweep, "w").write(
     "chat: {definition: " + folder + ", install_group: c, plan: {method: njobs, n: 1}, server: {url: 'http://x'},"
     " serve: {model: /m, concurrency: 1}}\\n"
 )
+driven = os.path.join(folder, "driven.yaml")
+open(driven, "w").write("job: {driver: tasks.cfg, install_group: c}\\n")
 WORDS = {
     "compare --tender": ("compare", "--tender", there, "a", "b", *base),
     "verify --offer": ("verify", "--offer", folder, there),
@@ -57,12 +59,13 @@ WORDS = {
     "report --from-db": ("report", "--from-db", *base),
     "report --site": ("report", "--site", there, *base),
     "run --submit": ("run", "--submit", "--config", "config/quickstart.yaml", *base),
+    "driver": ("plan", "run", "--config", driven, *base),
     "serve": ("plan", "run", "--config", sweep, *base),
 }
 assert said("--help")[0] == 0
 code, page, _ = said("--help-all")
 verbs = [verb for group in seams.VERBS.get(feature, {}).values() for verb in group]
-assert code == 0 and not any(f"\\n  {verb} " in page for verb in verbs)
+assert code == 0 and not any(f"\\n  {verb}  " in page for verb in verbs)
 code, plan, err = said("plan", "run", "--config", "config/quickstart.yaml", "--json", *base)
 assert code == 0 and '"steps"' in plan, err
 for verb in verbs:

@@ -9,9 +9,9 @@ import argparse
 import random
 from pathlib import Path
 
+from milabench.acceptance.accept_runs import read_criteria
 from milabench.procurement.tender_files import read_tender
 from milabench.procurement.tenders import reference_system
-from milabench.workflow.report_runs import read_criteria
 from tests.rehearsal.model import Rehearsal, RehearsalPlan
 from tests.rehearsal.noise import RunNoise
 from tests.rehearsal.tenders import rehearse

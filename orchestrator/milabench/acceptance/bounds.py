@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
+from milabench.analysis.acceptance_model import Verdict
 from milabench.analysis.intervals import LEAST_LAUNCHES, t_quantile
 from milabench.analysis.replicates import MOST_REPLICATES, processes_for, processes_for_ratio
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
@@ -14,7 +14,6 @@ from milabench.analysis.serving_model import PointValue
 from milabench.analysis.two_samples import ROUNDING, Estimate, welch
 from milabench.analysis.uncertainty import CONFIDENCE, NO_ALLOWANCE, Allowance, launches_for, widening
 
-Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 _ALIKE = ", all launches alike: too few digits to see a spread"
 
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, assert_never
 
-from milabench.acceptance.bounds import BoundDecision, BoundTarget, CurveNumber, Verdict, decide_bound, decide_quantile
+from milabench.acceptance.bounds import BoundDecision, BoundTarget, CurveNumber, decide_bound, decide_quantile
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity, ServingCriterion
+from milabench.analysis.acceptance_model import Acceptance, CriterionResult, Verdict
 from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.comparison_model import System
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
-from milabench.analysis.json_codec import JsonKey, finite_number, to_json_value
+from milabench.analysis.json_codec import finite_number
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_model import AREA, PointValue, ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Summary
@@ -34,58 +35,6 @@ Decide = Callable[[Sequence[float], Sequence[float], BoundTarget], BoundDecision
 
 SAME_WORK = ("", "")
 _THE_SAME_WORK = "the same work as the reference (--across decides all the same)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CriterionResult:
-    """One criterion: what is required, what was measured, the verdict; `missing` is what an INCONCLUSIVE one lacks.
-
-    `bench` is empty for what is required of the run as a whole. `value` is in the units that `requirement` names, or the ratio to
-    the reference; `bounds` are its one-sided bounds, the second at the corrected confidence. `where` is its line in the file.
-    """
-
-    bench: str = field(default="", metadata={"json": JsonKey(write=lambda bench: bench or None)})
-    criterion: str
-    verdict: Verdict
-    requirement: str = field(metadata={"json": JsonKey("asked")})
-    measured: str = field(metadata={"json": JsonKey("found")})
-    missing: str = ""
-    value: float | None = None
-    bounds: tuple[float, float] | None = None
-    where: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return one of `checks` as `accept --format json` has it."""
-        encoded: dict[str, Any] = to_json_value(self)
-        return encoded
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acceptance:
-    """The verdict on a run, criterion by criterion; `notes` are sentences beside it that decide nothing.
-
-    `accepted_on` is when the run began that rechecks are counted from.
-    """
-
-    title: str
-    run: str
-    reference: str | None
-    file: str = field(metadata={"json": JsonKey("criteria", followed_by=("verdict",))})
-    checks: tuple[CriterionResult, ...]
-    accepted_on: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda _: True)})
-    notes: tuple[str, ...] = field(default=(), metadata={"json": JsonKey(is_omitted=lambda found: not found.notes)})
-
-    @property
-    def verdict(self) -> Verdict:
-        """FAIL when anything failed, INCONCLUSIVE when anything could not be decided, else PASS."""
-        for verdict in ("FAIL", "INCONCLUSIVE"):
-            if any(check.verdict == verdict for check in self.checks):
-                return verdict
-        return "PASS"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `accept --format json` prints."""
-        return {"schema": 1, **to_json_value(self)}
 
 
 def other_work(run: System, reference: System) -> OtherWork:

@@ -9,7 +9,6 @@ from typing import Any
 
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import ComparisonRow, System
-from milabench.analysis.compute_use import with_peaks_of
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.score import Score, compat_score
 from milabench.analysis.sides import ACROSS_HINT
@@ -17,6 +16,7 @@ from milabench.analysis.summary import scored
 from milabench.analysis.summary_model import BenchSummary, Summary, validity_words
 from milabench.analysis.system_diff import knows_work
 from milabench.events.values import as_mapping, finite_number
+from milabench.seams import handler, takes_part
 
 
 def reweighted(summary: Summary, weights: Mapping[str, float], weights_of: str) -> Summary:
@@ -41,7 +41,8 @@ def relative_to(run: System, reference: System, *, is_strict: bool = False) -> S
     comparison = compare_systems(systems, weights=weights if is_known and weights else None)
     rows = {row.bench: row for row in comparison.rows}
     benches = tuple(_beside(bench, rows[bench.bench]) for bench in summary.benchmarks)
-    benches = with_peaks_of(benches, reference.summary)
+    if takes_part("peaks of a reference"):
+        benches = handler("peaks of a reference")(benches, reference.summary)
     index = comparison.indices[-1]  # where there are two for want of known weights, that by the run's
     score = Score(
         value=index.value,

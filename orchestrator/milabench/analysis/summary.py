@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from milabench.analysis.ab_run import ab_of
 from milabench.analysis.bench_summary import RunConditions, bench_summary, skipped_bench
-from milabench.analysis.compute_use import with_compute_use
 from milabench.analysis.job_mix import costs_of
 from milabench.analysis.measure import Measurement
 from milabench.analysis.replicates import PRECISIONS
@@ -20,6 +19,7 @@ from milabench.events.attempts import attempts
 from milabench.events.rundir import Run
 from milabench.events.shares import Share
 from milabench.events.values import as_mapping, finite_number, mappings_in
+from milabench.seams import handler, missing
 
 
 def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = None) -> Summary:
@@ -40,7 +40,7 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
     conditions = _conditions(run, profile, aim.get("precision"))
     system = described_system(run.manifest, measured)
     benches = [bench_summary(name, members, conditions) for name, members in by_bench.items()]
-    benches = with_compute_use(benches, by_bench, system)
+    benches = _with_compute_use(benches, by_bench, system)
     benches += [
         skipped_bench(name, why, _weight_in_suite(run, name), _tags_in_suite(run, name))
         for name, why in _skipped_benches(run)
@@ -75,6 +75,18 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
         accelerators=recorded_accelerators(measured),
         jobs=tuple(_job_summary(share) for share in run.shares.values()),
     )
+
+
+def _with_compute_use(
+    benches: list[BenchSummary], results: Mapping[str, Sequence[StepResult]], system: Mapping[str, Any]
+) -> list[BenchSummary]:
+    """Return the benchmarks with the use of their devices, or with a line that it is left out."""
+    if not (lacking := missing("compute use")):
+        used: list[BenchSummary] = handler("compute use")(benches, results, system)
+        return used
+    line = f"how much of its devices it uses {lacking}"
+    known = {name for name, own in results.items() if any(result.step.flops_per_item is not None for result in own)}
+    return [replace(bench, messages=(*bench.messages, line)) if bench.bench in known else bench for bench in benches]
 
 
 def _conditions(run: Run, profile: str, stopped_at: float | None) -> RunConditions:

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from milabench.config.interpolate import escaped
 from milabench.config.schema import FILE_KEYS, REDUCTIONS
-from milabench.config.tasks import verbatim
 from milabench.driver.task_driver import FOREVER_S, by_variables, report_failures
+from milabench.driver.tasks import verbatim
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 from milabench.events.removal import remove
 from milabench.execute.retry_policy import RetryPolicy

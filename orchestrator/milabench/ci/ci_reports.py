@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from milabench.acceptance.accept_runs import accept_run, read_criteria
 from milabench.errors import DONE, VERDICT_CODES, NothingSelected, RecordError, UsageError, os_reason
 from milabench.events.removal import remove
 from milabench.workflow.files import base_folder, write_file
 from milabench.workflow.options import CompareRequest, Extent, ReportRequest, Session, SuiteOptions
 from milabench.workflow.report_inputs import find_report_source
-from milabench.workflow.report_runs import accept_run, compare_runs, comparison_exit_code, read_criteria, render_report
+from milabench.workflow.report_runs import compare_runs, comparison_exit_code, render_report
 
 if TYPE_CHECKING:
     from milabench.analysis.comparison_model import Comparison

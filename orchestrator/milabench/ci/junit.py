@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from milabench.acceptance.evaluate import Acceptance
+from milabench.analysis.acceptance_model import Acceptance
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, CurveComparison, SystemResult
 from milabench.analysis.paired_comparison import Pair
 from milabench.analysis.summary_model import BenchSummary, Summary

@@ -16,7 +16,6 @@ GROUPS = {
     "Set up": {
         "doctor": "Check whether this machine can run a suite",
         "list": "List the benchmarks of a suite",
-        "config": "Show, explain or check the configuration of a suite",
         "install": "Install the environments and programs of benchmarks",
         "prepare": "Download or generate the data and models of benchmarks",
         "nodes": "Check the machines of a system",
@@ -38,7 +37,6 @@ GROUPS = {
     "Report, compare and decide": {
         "report": "Report the results of runs",
         "compare": "Compare systems: which is faster, by how much, how surely",
-        "accept": "Check a run against acceptance criteria",
     },
 }
 for _group, _verbs in GROUPS.items():

@@ -1,4 +1,4 @@
 """What was written for milabench 1.3: benchfiles as values of ours, suites imported, options on our command line.
 
-Builds on: scaffold.
+Builds on: scaffold, suite_check.
 """

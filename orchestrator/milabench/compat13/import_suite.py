@@ -23,13 +23,13 @@ from milabench.errors import ConfigError, UsageError, os_reason
 from milabench.events.removal import put, remove
 from milabench.facts.model import Arch
 from milabench.plan.context import PlanContext, ResolvedBenchmark, benchmark_on
-from milabench.plan.imaginary_systems import imaginary_system, most_machines
 from milabench.plan.method import nodes_of, why_not_placed
 from milabench.plan.model import Step
 from milabench.plan.prepare import prepare_step
 from milabench.plan.step import replicate_steps
 from milabench.plan.venvs import UNPINNED
 from milabench.scaffold.new_benchmark import NAME
+from milabench.suite_check.imaginary_systems import imaginary_system, most_machines
 from milabench.workflow.context import declared_options, resolve_benchmark, with_processes
 
 if TYPE_CHECKING:

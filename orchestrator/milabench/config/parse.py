@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from milabench.config import schema
 from milabench.config.interpolate import Interpolator
@@ -20,9 +20,6 @@ from milabench.config.sizes import SIZES_KEY, ChosenSize, layers_of, sizes_by_na
 from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Mark, Origins, built_in, mapping_at, plain, settled
 from milabench.errors import ConfigError, Problem
 from milabench.seams import handler, missing
-
-if TYPE_CHECKING:
-    from milabench.config.driver import Tasks
 
 Declared = Callable[[Path], frozenset[str] | None]
 """Return the extra keys that the benchfile in a folder declares; None where there is no benchfile to ask.
@@ -52,7 +49,7 @@ def parse_suite(
     *,
     arch: str,
     env: Mapping[str, str],
-    tasks: Tasks,
+    tasks: Callable[[Path], object],
     traces: Traces,
     declared: Declared | None = None,
     warnings: tuple[Problem, ...] = (),
@@ -123,7 +120,7 @@ class _BenchmarkParser:
     interpolator: Interpolator
     arch: str
     declared: Declared | None
-    tasks: Tasks
+    tasks: Callable[[Path], object]
     traces: Traces
     env: Mapping[str, str]
     warnings: Problems = field(default_factory=Problems)
@@ -182,15 +179,11 @@ class _BenchmarkParser:
         """Return the benchmark with what the task of its driver gives below its own keys; None after noting a problem."""
         if "driver" not in node.value and "task" not in node.value:
             return node
-        # Few suites have drivers: what reads their files is imported for those that do.
-        from milabench.config.driver import with_task
-
-        merged = with_task(name, node, self.parser, self.tasks, self.env)
-        if merged is None:
+        if lacking := missing("driver"):
+            self.parser.reject(node.value.get("driver", node), f"{name}.driver", lacking, "let it take part")
             return None
-        resolved, task = merged
-        self.warnings.extend(task.warnings if task is not None else ())
-        return resolved
+        merged: Located | None = handler("driver")(name, node, self.parser, self.tasks, self.env, self.warnings)
+        return merged
 
     def _matrix_has_job(self, name: str, node: Located, values: Mapping[str, Any]) -> bool:
         """Return whether no matrix is left that should have been expanded; notes the problem of one that is."""

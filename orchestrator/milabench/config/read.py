@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from milabench.config.layers import Override, fold, parse_overrides
 from milabench.config.matrix import MAX_BENCHMARKS
@@ -22,9 +22,6 @@ from milabench.devices.regular_file import MIB, open_regular, read_regular
 from milabench.errors import MAX_PROBLEMS, ConfigError, Problem, os_reason
 from milabench.redaction import learn, values_in, values_in_environment
 from milabench.seams import handler
-
-if TYPE_CHECKING:
-    from milabench.config.tasks import TaskFile
 
 MAX_FILES: Final = 1_000
 MAX_CHAIN: Final = 100
@@ -82,11 +79,9 @@ def read_suite(
     )
 
 
-def read_tasks(file: Path) -> TaskFile:
+def read_tasks(file: Path) -> object:
     """Return the task file of a driver. Raises ConfigError where it cannot be read."""
-    from milabench.config.tasks import parse_tasks
-
-    return parse_tasks(decode_text(_content(file, MAX_TASK_FILE), str(file)), str(file))
+    return handler("driver: task file")(decode_text(_content(file, MAX_TASK_FILE), str(file)), str(file))
 
 
 def check_trace_file(file: Path) -> None:

@@ -16,8 +16,8 @@ from milabench.analysis.memory_usage import MemoryFold, Usage
 from milabench.config.interpolate import escaped
 from milabench.config.read import read_tasks
 from milabench.config.schema import FILE_KEYS
-from milabench.config.tasks import WORKERS, ConfiguredTask, as_benchmark, edited, verbatim, workers_of
 from milabench.devices.regular_file import read_regular
+from milabench.driver.tasks import WORKERS, ConfiguredTask, TaskFile, as_benchmark, edited, verbatim, workers_of
 from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, RecordError, UsageError
 from milabench.events.model import Config, Line
 from milabench.events.removal import remove
@@ -122,7 +122,9 @@ def clear_result(file: Path) -> None:
 
 def task_with_command(file: Path, section: str, options: TaskOptions) -> ConfiguredTask:
     """Return the task with the command that will be run. Raises ConfigError for what is wrong with file or options."""
-    task = read_tasks(file).task(section)
+    tasks = read_tasks(file)
+    assert isinstance(tasks, TaskFile)
+    task = tasks.task(section)
     if options.command_line is not None:
         num_gpus = task.num_gpus if options.num_gpus is None else options.num_gpus
         task = replace(task, command=options.command_line, num_gpus=num_gpus)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milabench.bench_command.measure_commands import require_program, suite_environment
 from milabench.config.interpolate import escaped
-from milabench.config.tasks import verbatim
 from milabench.driver.task_driver import by_variables
+from milabench.driver.tasks import verbatim
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 from milabench.events.removal import remove
 from milabench.execute.retry_policy import RetryPolicy

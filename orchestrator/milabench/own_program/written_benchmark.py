@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from milabench.bench.api import Git
 from milabench.config.interpolate import escaped
-from milabench.config.tasks import verbatim
+from milabench.driver.tasks import verbatim
 from milabench.own_program.interpreter import Interpreter
 from milabench.own_program.observation import ProgramObservation
 from milabench.own_program.program import Program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from milabench.acceptance.evaluate import Acceptance
+from milabench.analysis.acceptance_model import Acceptance
 from milabench.analysis.comparison_model import Comparison
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Differences

@@ -1,4 +1,4 @@
 """From measurements to a decision about systems: tenders, offers, scores, costs, budgets, projections, acceptance.
 
-Builds on: archives, pages, workbooks.
+Builds on: acceptance, archives, pages, workbooks.
 """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.accept import (
+from milabench.acceptance.accept_command import (
     across_option,
     criteria_option,
     parsed_share,

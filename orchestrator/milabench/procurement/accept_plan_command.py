@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.accept import criteria_option, parsed_share, reference_option, required_criteria
+from milabench.acceptance.accept_command import criteria_option, parsed_share, reference_option, required_criteria
 from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import base_option, rare_option, run_argument
 from milabench.errors import DONE, VERDICT_CODES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.accept import criteria_option, every_option, first_option, parsed_share, write_verdict
+from milabench.acceptance.accept_command import criteria_option, every_option, first_option, parsed_share, write_verdict
 from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import base_option, run_argument
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from milabench.acceptance.accept_runs import read_criteria
 from milabench.analysis.comparison_model import System
 from milabench.analysis.duration_estimate import spans
 from milabench.analysis.sample_statistics import median
@@ -17,11 +18,10 @@ from milabench.events.values import as_mapping, mappings_in
 from milabench.workflow.files import base_folder
 from milabench.workflow.measured_runs import require_measured, resolve_runs, with_ends
 from milabench.workflow.report_inputs import find_reference, find_report_source
-from milabench.workflow.report_runs import read_criteria
 from milabench.workflow.summaries import summary_of
 
 if TYPE_CHECKING:
-    from milabench.acceptance.evaluate import Acceptance
+    from milabench.analysis.acceptance_model import Acceptance
     from milabench.events.rundir import Run
     from milabench.procurement.acceptance_plan import AcceptancePlan
     from milabench.procurement.sequential_acceptance import SequentialPlan

@@ -15,14 +15,8 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 from milabench.acceptance.criteria import BenchCriteria
-from milabench.acceptance.evaluate import (
-    Acceptance,
-    BenchEvaluation,
-    CriterionResult,
-    replicate_values,
-    unended,
-    units_of,
-)
+from milabench.acceptance.evaluate import BenchEvaluation, replicate_values, unended, units_of
+from milabench.analysis.acceptance_model import Acceptance, CriterionResult
 from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.comparison_model import System
 from milabench.analysis.sample_statistics import geometric_mean

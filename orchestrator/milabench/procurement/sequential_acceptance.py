@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Literal
 
-from milabench.acceptance.bounds import BoundDecision, BoundTarget, Verdict, decide_bound
+from milabench.acceptance.bounds import BoundDecision, BoundTarget, decide_bound
 from milabench.acceptance.criteria import BenchCriteria, Criteria
-from milabench.acceptance.evaluate import SAME_WORK, Acceptance, BenchEvaluation, CriterionResult, OtherWork, unended
+from milabench.acceptance.evaluate import SAME_WORK, BenchEvaluation, OtherWork, unended
+from milabench.analysis.acceptance_model import Acceptance, CriterionResult, Verdict
 from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
 from milabench.analysis.summary_model import BenchSummary, Summary

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from milabench.acceptance.evaluate import Acceptance
+from milabench.analysis.acceptance_model import Acceptance
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, CurveRatio, SystemResult
 from milabench.analysis.node_comparison import node_comparison
 from milabench.analysis.serving_model import POINT_METRICS, ServingCurve

@@ -27,7 +27,7 @@ from milabench.report.system_lines import system_lines
 
 # A report needs none of these at run time; acceptance alone takes 15 ms, for criteria are YAML.
 if TYPE_CHECKING:
-    from milabench.acceptance.evaluate import Acceptance
+    from milabench.analysis.acceptance_model import Acceptance
     from milabench.analysis.comparison_model import Comparison
     from milabench.analysis.summary_model import Summary
     from milabench.analysis.system_diff import Differences

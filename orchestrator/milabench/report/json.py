@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from milabench.acceptance.evaluate import Acceptance
+from milabench.analysis.acceptance_model import Acceptance
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, CurveComparison, Index, System
 from milabench.analysis.job_mix import JobMix
 from milabench.analysis.json_codec import schema_of_type, to_json_value

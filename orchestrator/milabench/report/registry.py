@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from milabench.seams import format_module
 
 if TYPE_CHECKING:
-    from milabench.acceptance.evaluate import Acceptance
+    from milabench.analysis.acceptance_model import Acceptance
     from milabench.analysis.comparison_model import Comparison
     from milabench.analysis.summary_model import Summary
     from milabench.analysis.system_diff import Differences

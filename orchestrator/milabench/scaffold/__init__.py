@@ -1,1 +1,4 @@
-"""New benchmarks and suites, made from templates and releases for people to edit: `milabench init` and `new`."""
+"""New benchmarks and suites, made from templates and releases for people to edit: `milabench init` and `new`.
+
+Builds on: suite_check.
+"""

@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from milabench.bench.api import PyPI
 from milabench.errors import UsageError, os_reason
 from milabench.events.removal import copy_tree, new_folder
+from milabench.suite_check.schemas import schema_file
 from milabench.workflow.files import ROOT
-from milabench.workflow.schemas import schema_file
 
 TEMPLATE = ROOT / "benchmarks" / "_template"
 TEMPLATE_OF_A_RELEASE = ROOT / "benchmarks" / "_template_release"

@@ -1,7 +1,4 @@
-"""Reports on runs, from their records or a results store; comparisons of systems by their runs; verdicts by criteria.
-
-Each imports its own part of the analysis where it begins: criteria alone take 15 ms, for they are YAML.
-"""
+"""Reports on runs, from their records or a results store; comparisons of systems by their runs."""
 
 from __future__ import annotations
 
@@ -23,8 +20,8 @@ from milabench.errors import DONE, STEPS_FAILED, NothingSelected, RecordError, U
 from milabench.events.rundir import Run
 from milabench.events.runs_folder import find_run, latest_run
 from milabench.report.registry import FORMATS, WORKBOOK, Format
-from milabench.workflow.files import base_folder, is_archive, read_file
-from milabench.workflow.measured_runs import is_metered, resolve_runs, with_ends
+from milabench.workflow.files import base_folder, is_archive
+from milabench.workflow.measured_runs import is_metered, with_ends
 from milabench.workflow.options import CompareRequest, ReportRequest, Session
 from milabench.workflow.reading_progress import shown_reading
 from milabench.workflow.report_inputs import (
@@ -42,8 +39,6 @@ from milabench.workflow.report_inputs import (
 from milabench.workflow.summaries import summary_of
 
 if TYPE_CHECKING:
-    from milabench.acceptance.criteria import Criteria
-    from milabench.acceptance.evaluate import Acceptance
     from milabench.analysis.job_mix import Costs
     from milabench.analysis.system_diff import Differences
     from milabench.analysis.traces import Trace, Tracing
@@ -222,38 +217,6 @@ def beside_shipped(run: Run, summary: Summary) -> Summary:
     ]
     ratios = [sum(bench.ratio is not None for bench in other.benchmarks) for other in beside]
     return beside[ratios.index(max(ratios))] if any(ratios) else summary
-
-
-def accept_run(
-    name: str | None, base: Path | None, criteria_file: Path, reference: str | None = None, *, across: bool = False
-) -> Acceptance:
-    """Return the verdict on a run, by default on the latest.
-
-    `reference` is the run, or JSON report of one, that `x reference` in the criteria means; what did other work there is decided
-    only `across`. Raises ConfigError for bad criteria, UsageError for a missing reference, NothingSelected and RecordError.
-    """
-    from milabench.acceptance.evaluate import decided_across, evaluate_criteria, other_work
-
-    criteria = read_criteria(criteria_file, reference)
-    found = resolve_runs(base, [name] if name else [])[0]
-    run = System(name=found.name, summary=summary_of(found), manifest=found.manifest)
-    if reference is None:
-        return evaluate_criteria(criteria, run.summary)
-    beside = find_reference(base_folder(base), reference)
-    unlike = other_work(run, beside)
-    if across:
-        return decided_across(evaluate_criteria(criteria, run.summary, beside.summary), unlike)
-    return evaluate_criteria(criteria, run.summary, beside.summary, unlike)
-
-
-def read_criteria(path: Path, reference: str | None, option: str = "--reference") -> Criteria:
-    """Read acceptance criteria. Raises ConfigError, and UsageError, which names `option`, for a missing reference."""
-    from milabench.acceptance.criteria import parse_criteria
-
-    criteria = parse_criteria(read_file(path, hint="check the path"), str(path))
-    if criteria.is_relative and reference is None:
-        raise UsageError(f"{path}: asks for 'x reference': name that run with {option}")
-    return criteria
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

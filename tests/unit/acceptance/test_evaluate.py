@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from milabench.acceptance.criteria import parse_criteria
-from milabench.acceptance.evaluate import Acceptance, CriterionResult, evaluate_criteria, replicate_values
+from milabench.acceptance.evaluate import evaluate_criteria, replicate_values
+from milabench.analysis.acceptance_model import Acceptance, CriterionResult
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
 from milabench.report.registry import FORMATS

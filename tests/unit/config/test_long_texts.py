@@ -7,7 +7,7 @@ import pytest
 from milabench.acceptance.criteria import parse_criteria
 from milabench.cli.completion import _WORD, _names
 from milabench.config.interpolate import escaped
-from milabench.config.tasks import parse_tasks
+from milabench.driver.tasks import parse_tasks
 from milabench.errors import ConfigError
 from milabench.redaction import mask_argument, values_in
 

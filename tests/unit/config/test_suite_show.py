@@ -16,11 +16,11 @@ from jsonschema import Draft202012Validator
 from milabench.config.interpolate import escaped
 from milabench.config.read import read_suite
 from milabench.config.schema import BENCHMARK, Suite
-from milabench.config.schema_docs import json_schema
 from milabench.config.show import benchmark_completions, explain, plain_benchmark, to_yaml
 from milabench.config.source_map import SourceLocation, plain
 from milabench.config.yaml_reader import parse_document
 from milabench.errors import ConfigError
+from milabench.suite_check.schema_docs import json_schema
 from tests.examples import examples
 
 SUITES = Path(__file__).resolve().parents[2] / "suite"

@@ -13,7 +13,8 @@ import pytest
 from click.exceptions import BadParameter
 from click.testing import CliRunner, Result
 
-from milabench.cli import accept, compare, report
+from milabench.acceptance import accept_command as accept
+from milabench.cli import compare, report
 from milabench.errors import MilabenchError, NothingSelected, RecordError, UsageError
 from milabench.procurement import project_command as project
 from tests.recorded_run import Recorded, data, rates, record

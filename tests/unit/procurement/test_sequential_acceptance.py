@@ -11,7 +11,7 @@ import pytest
 
 from milabench.acceptance.bounds import BoundTarget
 from milabench.acceptance.criteria import parse_criteria
-from milabench.acceptance.evaluate import Acceptance, CriterionResult
+from milabench.analysis.acceptance_model import Acceptance, CriterionResult
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
 from milabench.errors import UsageError

@@ -16,7 +16,7 @@ from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import Comparison
 from milabench.analysis.serving_model import CurvePoint, PointValue
 from milabench.report.registry import FORMATS
-from milabench.workflow.schemas import schema_file
+from milabench.suite_check.schemas import schema_file
 from tests.unit.analysis.test_compare import bench, system
 from tests.unit.sweeps.test_comparison import STEADY, curve, point, server
 

@@ -11,11 +11,12 @@ import yaml
 from jsonschema import Draft202012Validator, ValidationError
 
 from milabench.acceptance.criteria import Bound, ServingCriterion, parse_criteria
-from milabench.acceptance.evaluate import Acceptance, CriterionResult, evaluate_criteria
+from milabench.acceptance.evaluate import evaluate_criteria
+from milabench.analysis.acceptance_model import Acceptance, CriterionResult
 from milabench.analysis.serving_model import CurvePoint, PointValue, ServingCurve
 from milabench.analysis.summary_model import Summary
 from milabench.errors import ConfigError
-from milabench.workflow.schemas import schema_file
+from milabench.suite_check.schemas import schema_file
 from tests.unit.analysis.test_compare import bench, system
 from tests.unit.sweeps.test_comparison import A, B, curve, number, point
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from milabench.acceptance.criteria import parse_criteria
-from milabench.acceptance.evaluate import CriterionResult, evaluate_criteria
+from milabench.acceptance.evaluate import evaluate_criteria
+from milabench.analysis.acceptance_model import CriterionResult
 from milabench.analysis.serving_model import LaunchCurve, LaunchPoint, ServingCurve
 from milabench.sweeps.curve import serving_curve
 from milabench.sweeps.request_quantiles import LEVELS, requests_quantile

@@ -20,8 +20,8 @@ from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
 from milabench.report.model import result_text, validity_text
 from milabench.report.registry import FORMATS
+from milabench.suite_check.schemas import schema_file
 from milabench.sweeps.tables import curve_lines, point_remarks, points_table
-from milabench.workflow.schemas import schema_file
 from tests.recorded_run import Recorded, rates, record
 from tests.serving_runs import LOADS, RATES, SLO, serving_run
 

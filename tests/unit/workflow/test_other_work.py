@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from milabench.acceptance.accept_runs import accept_run
 from milabench.archives.bundle_runs import bundle_runs
 from milabench.ci.ci_reports import Gates, write_reports
 from milabench.events.rundir import Run
 from milabench.history.results_store import add_runs, store_location
 from milabench.workflow.options import CollectingReporter, CompareRequest, ReportRequest, Session
 from milabench.workflow.references import save_reference
-from milabench.workflow.report_runs import accept_run, compare_runs, render_report
+from milabench.workflow.report_runs import compare_runs, render_report
 from tests.recorded_run import Recorded, rates, record
 
 CRITERIA = "benchmarks: {digits: {minimum: 0.9 x reference}}\n"

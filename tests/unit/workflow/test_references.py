@@ -14,9 +14,9 @@ from jsonschema import Draft202012Validator
 from milabench.cli import compare, report
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.rundir import Run
+from milabench.suite_check.schemas import schema_file
 from milabench.workflow import report_inputs
 from milabench.workflow.report_inputs import read_reference, shipped_references
-from milabench.workflow.schemas import schema_file
 from tests.recorded_run import SYSTEM, Recorded, message, rates, record
 
 SHAPE = (1.0, 1.01, 0.99)

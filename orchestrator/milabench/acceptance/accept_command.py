@@ -24,7 +24,7 @@ from milabench.errors import DONE, VERDICT_CODES, UsageError
 from milabench.report.registry import FORMATS
 
 if TYPE_CHECKING:
-    from milabench.acceptance.evaluate import Acceptance
+    from milabench.analysis.acceptance_model import Acceptance
 
 criteria_option = file_option("--criteria", help="Acceptance criteria (YAML, docs/reference/criteria.md).")
 reference_option = click.option(
@@ -95,11 +95,11 @@ def command(
 ) -> int:
     """Check a run, by default the latest, against acceptance criteria. Exit codes: 0 PASS, 7 FAIL, 8 INCONCLUSIVE."""
     if print_schema:
-        from milabench.workflow.schemas import schema_text
+        from milabench.suite_check.schemas import schema_text
 
         click.echo(schema_text("acceptance"), nl=False)
         return DONE
-    from milabench.workflow.report_runs import accept_run
+    from milabench.acceptance.accept_runs import accept_run
 
     file = required_criteria(criteria)
     require_reference(reference)

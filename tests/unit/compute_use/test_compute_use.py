@@ -10,11 +10,11 @@ import pytest
 
 from milabench import pages as html
 from milabench.analysis.comparison_model import System
-from milabench.analysis.device_peaks import PEAKS, published_peak
 from milabench.analysis.rescoring import relative_to
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import ComputeUse, Summary
+from milabench.compute_use.device_peaks import PEAKS, published_peak
 from milabench.events.rundir import Run
 from milabench.report import brief, text
 from milabench.report import json as json_report

@@ -13,10 +13,10 @@ from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import explain
 from milabench.devices.regular_file import read_regular
 from milabench.errors import MAX_PROBLEMS, ConfigError, MilabenchError, Problem
-from milabench.plan.check import planning_problems
 from milabench.plan.context import Dirs, benchmark_on
 from milabench.plan.placeholders import names_for
 from milabench.plan.render import placeholders, render_text, texts
+from milabench.suite_check.planning_check import planning_problems
 from milabench.workflow.context import (
     read_context,
     read_suite_only,
@@ -109,7 +109,7 @@ def foreign_problems(suite: Suite, dirs: Dirs) -> tuple[Problem, ...]:
     if not foreign:
         return ()
     from milabench.facts.probe import this_machine
-    from milabench.plan.imaginary_systems import imaginary_system, most_machines
+    from milabench.suite_check.imaginary_systems import imaginary_system, most_machines
 
     devices = this_machine().answer().devices
     arch = suite.system.arch or (devices[0].arch if devices else "cpu")

@@ -39,15 +39,9 @@ def schema_text(name: str) -> str:
 
 
 def _suite() -> dict[str, Any]:
-    from milabench.config.schema_docs import json_schema
+    from milabench.suite_check.schema_docs import json_schema
 
     return json_schema()
-
-
-def _acceptance() -> dict[str, Any]:
-    from milabench.acceptance.criteria import criteria_schema
-
-    return criteria_schema()
 
 
 def _of_a_feature(what: str) -> dict[str, Any]:
@@ -93,7 +87,7 @@ def _record() -> dict[str, Any]:
 
 SCHEMAS: Mapping[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     "suite": ("milabench suite or system file", _suite),
-    "acceptance": ("acceptance criteria of milabench", _acceptance),
+    "acceptance": ("acceptance criteria of milabench", lambda: _of_a_feature("schema acceptance")),
     "tender": ("tender of milabench, procurement.yaml", lambda: _of_a_feature("schema tender")),
     "offer": ("offer of milabench, offer.yaml", lambda: _of_a_feature("schema offer")),
     "report": ("milabench report of runs as JSON, and summary.json of a run", _report),

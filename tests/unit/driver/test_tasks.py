@@ -9,7 +9,7 @@ import pytest
 
 from milabench.analysis.log_metrics import REDUCTIONS
 from milabench.config.schema import REDUCTIONS as OF_SUITES
-from milabench.config.tasks import (
+from milabench.driver.tasks import (
     METHODS,
     ConfiguredTask,
     TaskMetric,

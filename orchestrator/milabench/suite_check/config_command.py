@@ -9,9 +9,9 @@ import click
 
 from milabench.cli.options import benchmark_names, is_on_command_line, suite_options, terminal_session
 from milabench.errors import UsageError
+from milabench.suite_check.schemas import SCHEMAS, schema_text
 from milabench.workflow.context import read_suite_only
 from milabench.workflow.options import SuiteOptions
-from milabench.workflow.schemas import SCHEMAS, schema_text
 
 
 @click.group("config")
@@ -48,7 +48,7 @@ def show_suite(options: SuiteOptions, benches: tuple[str, ...]) -> None:
 @click.argument("keys", nargs=-1, required=True, metavar="BENCH.KEY...", shell_complete=benchmark_names)
 def explain_keys(options: SuiteOptions, keys: tuple[str, ...]) -> None:
     """Show a value, its source, the values it replaced, and its form in a command line."""
-    from milabench.workflow.config_check import explain_key
+    from milabench.suite_check.config_check import explain_key
 
     session = terminal_session()
     for key in keys:
@@ -61,7 +61,7 @@ def explain_keys(options: SuiteOptions, keys: tuple[str, ...]) -> None:
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 def check_config(options: SuiteOptions, files: tuple[Path, ...]) -> None:
     """Report everything that is wrong with suite and system files, or with those in folders. Default: the suite."""
-    from milabench.workflow.config_check import check_files
+    from milabench.suite_check.config_check import check_files
 
     session = terminal_session()
     count = check_files(files, options, session)
@@ -73,7 +73,7 @@ def check_config(options: SuiteOptions, files: tuple[Path, ...]) -> None:
 @click.option("--markdown", is_flag=True, help="Print the reference page of all suite keys instead.")
 def print_schema(name: str, markdown: bool) -> None:
     """Print the JSON Schema (draft 2020-12) of a format, for editors. Default: suite and system files."""
-    from milabench.config.schema_docs import reference_page
+    from milabench.suite_check.schema_docs import reference_page
 
     if markdown and name != "suite":
         raise UsageError(f"--markdown prints the keys of suites; leave it out for the schema of a {name}")

@@ -18,8 +18,8 @@ from milabench.cli.verbs import verbs
 from milabench.procurement.offer import offer_problems, parse_offer
 from milabench.procurement.tender import parse_tender
 from milabench.scaffold.new_benchmark import copy_shipped, create_benchmark
+from milabench.suite_check.schemas import DIALECT, SCHEMAS, schema_file
 from milabench.workflow.files import ROOT
-from milabench.workflow.schemas import DIALECT, SCHEMAS, schema_file
 
 SUITES = [*(ROOT / "config").glob("*.yaml"), *(ROOT / "tests" / "suite").glob("*.yaml")]
 SUITES += [ROOT / "tests" / "truth" / "suite.yaml"]

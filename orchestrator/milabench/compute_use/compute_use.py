@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from milabench.analysis.device_peaks import TERA, published_peak
 from milabench.analysis.sample_statistics import median
 from milabench.analysis.step_results import StepResult
 from milabench.analysis.summary_model import SOUND, BenchSummary, ComputeUse, Summary
+from milabench.compute_use.device_peaks import TERA, published_peak
 from milabench.events.doubts import Doubt
 from milabench.events.values import finite_number, mappings_in
 

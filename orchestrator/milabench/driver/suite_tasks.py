@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from milabench.config.kinds import INVALID, Text, ValueParser, path_at
+from milabench.config.problems import Problems
 from milabench.config.source_map import BUILT_IN, Located, MergeError, built_in, mapping_at, merge_documents
-from milabench.config.tasks import WORKERS, ConfiguredTask, TaskFile, as_nodes, workers_of
+from milabench.driver.tasks import WORKERS, TaskFile, as_nodes, workers_of
 from milabench.errors import ConfigError
 
 Tasks: TypeAlias = Callable[[Path], TaskFile]
@@ -16,14 +17,14 @@ Tasks: TypeAlias = Callable[[Path], TaskFile]
 
 
 def with_task(
-    name: str, node: Located, parser: ValueParser, tasks: Tasks, env: Mapping[str, str]
-) -> tuple[Located, ConfiguredTask | None] | None:
-    """Return a benchmark with the keys of its driver's task below its own, and the task; None after noting a problem."""
+    name: str, node: Located, parser: ValueParser, tasks: Tasks, env: Mapping[str, str], warnings: Problems
+) -> Located | None:
+    """Return a benchmark with the keys of its driver's task below its own; None after noting a problem."""
     children = dict(node.value)
     driver, section_node = (_given(children.pop(key, None)) for key in ("driver", "task"))
     if driver is None:
         if section_node is None or "definition" in children:  # a benchfile may declare a key of its own with that name
-            return node, None
+            return node
         parser.reject(section_node, f"{name}.task", "a task needs its driver", "write driver: FILE.cfg")
         return None
     if children.get("definition") is not None:
@@ -50,10 +51,12 @@ def with_task(
     if "plan" not in given:
         keys["plan"] = mapping_at({"method": built_in("njobs"), "n": built_in(1)}, BUILT_IN)
     try:
-        return merge_documents(Located(keys, driver.mark), Located(children, node.mark, node.replaced)), task
+        merged = merge_documents(Located(keys, driver.mark), Located(children, node.mark, node.replaced))
     except MergeError as error:
         parser.problems.add(error.problem())
         return None
+    warnings.extend(task.warnings)
+    return merged
 
 
 def _given(node: Located | None) -> Located | None:

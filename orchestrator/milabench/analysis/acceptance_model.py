@@ -1,0 +1,62 @@
+"""The verdict on a run, criterion by criterion: a value that reports show, whoever has decided it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from milabench.analysis.json_codec import JsonKey, to_json_value
+
+Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriterionResult:
+    """One criterion: what is required, what was measured, the verdict; `missing` is what an INCONCLUSIVE one lacks.
+
+    `bench` is empty for what is required of the run as a whole. `value` is in the units that `requirement` names, or the ratio to
+    the reference; `bounds` are its one-sided bounds, the second at the corrected confidence. `where` is its line in the file.
+    """
+
+    bench: str = field(default="", metadata={"json": JsonKey(write=lambda bench: bench or None)})
+    criterion: str
+    verdict: Verdict
+    requirement: str = field(metadata={"json": JsonKey("asked")})
+    measured: str = field(metadata={"json": JsonKey("found")})
+    missing: str = ""
+    value: float | None = None
+    bounds: tuple[float, float] | None = None
+    where: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return one of `checks` as `accept --format json` has it."""
+        encoded: dict[str, Any] = to_json_value(self)
+        return encoded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """The verdict on a run, criterion by criterion; `notes` are sentences beside it that decide nothing.
+
+    `accepted_on` is when the run began that rechecks are counted from.
+    """
+
+    title: str
+    run: str
+    reference: str | None
+    file: str = field(metadata={"json": JsonKey("criteria", followed_by=("verdict",))})
+    checks: tuple[CriterionResult, ...]
+    accepted_on: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda _: True)})
+    notes: tuple[str, ...] = field(default=(), metadata={"json": JsonKey(is_omitted=lambda found: not found.notes)})
+
+    @property
+    def verdict(self) -> Verdict:
+        """FAIL when anything failed, INCONCLUSIVE when anything could not be decided, else PASS."""
+        for verdict in ("FAIL", "INCONCLUSIVE"):
+            if any(check.verdict == verdict for check in self.checks):
+                return verdict
+        return "PASS"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `accept --format json` prints."""
+        return {"schema": 1, **to_json_value(self)}
