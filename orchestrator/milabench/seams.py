@@ -127,6 +127,10 @@ FORMATS = {
     "html": ("pages", "pages"),
     "junit": ("ci", "ci.junit"),
 }
+# what agents on nodes run for a feature -> the feature, the module; its folder goes to the nodes with the agent
+ON_NODES = {
+    "collector": ("hangs", "hangs.on_node.collecting"),
+}
 # name in `system.engine`, manifests and journals -> the batch scheduler, a `JobSystem` of schedulers/scheduler.py
 SCHEDULERS = {
     "slurm": "schedulers.slurm.jobs:SLURM",
@@ -138,7 +142,14 @@ BENCHFILES = {
 # what people type for another program, as ours: a feature, and the module that knows
 SPELLINGS = (("compat13", "compat13.spellings"),)
 FEATURES = frozenset(VERBS) | {
-    feature for feature, _ in (*HANDLERS.values(), *FORMATS.values(), *BENCHFILES.values(), *SPELLINGS)
+    feature
+    for feature, _ in (
+        *HANDLERS.values(),
+        *FORMATS.values(),
+        *ON_NODES.values(),
+        *BENCHFILES.values(),
+        *SPELLINGS,
+    )
 }
 
 
@@ -180,6 +191,19 @@ def spellings() -> list[Any]:
 def takes_part(what: str) -> bool:
     """Return whether the feature takes part that a handler is of."""
     return HANDLERS[what][0] not in features_left_out()
+
+
+def module_on_nodes(what: str) -> str:
+    """Return the module, below `milabench`, that agents run; empty where its feature is left out."""
+    feature, module = ON_NODES[what]
+    return "" if feature in features_left_out() else module
+
+
+def folders_on_nodes() -> list[str]:
+    """Return the folders, below `milabench`, that go to the nodes with the agent."""
+    return sorted(
+        {module.rpartition(".")[0].replace(".", "/") for what in ON_NODES if (module := module_on_nodes(what))}
+    )
 
 
 def missing(what: str) -> str:

@@ -75,6 +75,8 @@ USE_CASES = {
     "compat13/imported_files.py",
     "compat13/milabench13.py",
     "driver/task_driver.py",
+    "hangs/on_node/collecting.py",
+    "hangs/on_node/collectives.py",
     "history/results_store.py",
     "images/image_recipes.py",
     "own_program/interpreter.py",

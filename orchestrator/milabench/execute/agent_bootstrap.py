@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
 
+from milabench import seams
 from milabench.errors import Unreachable
 from milabench.execute.agent.unpack import digest_of
 from milabench.execute.local_agent import RUN_MARKER
@@ -49,6 +50,8 @@ def agent_files() -> tuple[tuple[str, bytes], ...]:
     """Return the agent's files, by their paths below the folder that they are imported from."""
     agent, package = AGENT.parent, AGENT.parents[2]
     paths = [*agent.glob("*.py"), *(package / "devices").glob("*.py"), package / "redaction.py"]
+    for folder in map(package.joinpath, seams.folders_on_nodes()):
+        paths += [*folder.parent.glob("__init__.py"), *folder.glob("*.py")]
     return tuple((f"milabench/{path.relative_to(package).as_posix()}", path.read_bytes()) for path in sorted(paths))
 
 

@@ -10,6 +10,7 @@ everything is ended.
     python -I -S agent/__main__.py left MARKER...            those processes, as JSON
     python -I -S agent/__main__.py files                     requests about files on stdin, one JSON object a line
     python -I -S agent/__main__.py link ...                  one end of a measured connection
+    python -I -S agent/__main__.py feature MODULE ...        what a module of a feature answers, as JSON
 
 Nothing polls: it sleeps until a descriptor, a signal or a deadline wakes it. It may share the machine with a measurement, so
 output is gathered at most five times a second and observations (the rings) once.

@@ -92,6 +92,13 @@ def empty_folder(argv: List[str]) -> int:
     return 0
 
 
+def feature_answer(argv: List[str]) -> int:
+    """Print what `answer` of a feature's MODULE returns for the further arguments."""
+    from importlib import import_module
+
+    return print_json(import_module("milabench." + argv[0]).answer(argv[1:]))
+
+
 def flock(argv: List[str]) -> int:
     """Lock these inherited descriptors, which are the agent's too, however long that takes."""
     import fcntl
@@ -102,7 +109,12 @@ def flock(argv: List[str]) -> int:
 
 
 _BY_NAME = (serve, facts, sweep, left, link, flock)
-VERBS = {"files": serve_files, "empty-folder": empty_folder, **{verb.__name__: verb for verb in _BY_NAME}}
+VERBS = {
+    "files": serve_files,
+    "feature": feature_answer,
+    "empty-folder": empty_folder,
+    **{verb.__name__: verb for verb in _BY_NAME},
+}
 
 
 def split_options(argv: List[str], *names: str) -> Tuple[List[str], Dict[str, str]]:

@@ -1,0 +1,315 @@
+"""What the processes of a step do at this moment, seen twice from outside: their states, Python stacks, devices, collectives.
+
+Runs on the step's node, in a process of its own: an agent's, or one that is started for the question. Standard library only,
+Python 3.8. It changes nothing in the processes, reads no argument of any call, and is done within WITHIN_S.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from ...execute.agent.host_facts import find_accelerators
+from ...execute.agent.procfs import environment_of, list_folder, processes, read_bytes, read_process, read_text
+from ...execute.agent.protocol import RUN_MARKER, STEP_MARKER
+from ...execute.agent.verbs import split_options
+from .collectives import last_collectives, ras_status
+from .python_stacks import DUMP_SIGNAL, read_faulthandler, read_py_spy
+
+TYPE_CHECKING = False  # see execute/agent/unpack.py
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import IO, Any
+
+    from .python_stacks import Thread
+
+WITHIN_S = 1.9  # for all of it
+APART_S = 1.0  # between the two looks at a process
+STACKS_S = 0.8  # for the stacks of all processes, at each look
+SIGNALLED_S = 0.3  # for a process to write its own stacks
+MOST_BYTES = 200_000
+MOST_PROCESSES = 256
+MOST_STACKS = 64  # processes whose stacks are read
+MOST_THREADS = 16
+TICKS_S = 1 / os.sysconf("SC_CLK_TCK")
+CAP_SYS_PTRACE = 1 << 19
+SMALL = ("index", "arch", "name", "memory_mib", "memory_used_mib", "lost")
+
+
+def answer(argv: list[str]) -> dict[str, Any]:
+    """Return the evidence of one step.
+
+    `--step ID` and `--marker RUN` name its processes, by their environments; `--pids` further ones, between commas. `--ranks`
+    is what they report of themselves, `pid:rank:local rank:world size`. `--ending yes`: the step is about to be ended, so that
+    its flight recorders may be asked for a dump.
+    """
+    began = time.monotonic()
+    _, options = split_options(argv, "step", "marker", "pids", "ranks", "ending")
+    pids = {int(pid) for pid in options.get("pids", "").split(",") if pid}
+    members = _members(pids, options.get("marker", ""), options.get("step", ""))
+    looks = [look for look in map(_look, members) if look is not None]
+    reported = (map(int, words.split(":")) for words in options.get("ranks", "").split(",") if words)
+    _name_ranks(looks, {pid: tuple(numbers) for pid, *numbers in reported})
+    looks.sort(key=lambda look: (look["rank"] is None, look["pid"]))
+    watched = [look for look in looks[:MOST_PROCESSES] if _may_be_python(look)][:MOST_STACKS]
+    devices, slow = _Aside(_devices), _Aside(ras_status, [look["pid"] for look in looks])
+    absent: dict[str, None] = {}
+    first = _stacks(watched, began + STACKS_S, absent)
+    recorders = last_collectives(looks) if options.get("ending") == "yes" else {}
+    time.sleep(max(0.0, began + APART_S - time.monotonic()))
+    second = _stacks(watched, began + APART_S + STACKS_S, absent)
+    found = []
+    for look in looks[:MOST_PROCESSES]:
+        pid = look["pid"]
+        again = _look(pid)
+        used_s = None if again is None else round(again.pop("cpu_s") - look["cpu_s"], 3)
+        # One that reads much is in state D for moments.
+        state = "X" if again is None else again["state"] if again["state"] != "D" or look["state"] == "D" else "R"
+        kept = dict(look, cpu_s=used_s, state=state)
+        samples = [threads[:MOST_THREADS] for threads in (first.get(pid), second.get(pid)) if threads]
+        found.append({**kept, "samples": samples, "collective": recorders.get(pid)})
+    if len(looks) > MOST_PROCESSES:
+        absent["%d more processes" % (len(looks) - MOST_PROCESSES)] = None
+    evidence = {
+        "step": options.get("step", ""),
+        "time": round(time.time(), 3),
+        "processes": found,
+        "devices": devices.result(began + WITHIN_S, "the devices' driver did not answer in time", absent),
+        "ras": slow.result(began + WITHIN_S, "", absent) or "",
+        "absent": list(absent),
+    }
+    return _fitting(dict(evidence, took_s=round(time.monotonic() - began, 3)))
+
+
+def _members(pids: set[int], marker: str, step: str) -> list[int]:
+    """Return the processes that are given, and those whose environments have the markers; not ourselves."""
+    wanted = {os.fsencode("%s=%s" % (STEP_MARKER, step)), os.fsencode("%s=%s" % (RUN_MARKER, marker))}
+    marked = {pid for pid in processes() if wanted <= environment_of(pid)} if marker and step else set()
+    return sorted((pids | marked) - {os.getpid()})
+
+
+def _look(pid: int) -> dict[str, Any] | None:
+    """Return the state of a process; None of one that is gone."""
+    stat = read_bytes("/proc/%d/stat" % pid).rpartition(b")")[2].split()
+    status = dict(line.partition(":\t")[::2] for line in read_text("/proc/%d/status" % pid).splitlines())
+    if not stat or "Name" not in status:
+        return None
+    stack = [line.split()[-1].partition("+")[0] for line in read_text("/proc/%d/stack" % pid).splitlines() if line]
+    syscall = read_text("/proc/%d/syscall" % pid).split()
+    return {
+        "pid": pid,
+        "parent": int(stat[1]),
+        "name": status["Name"],
+        "state": stat[0].decode(),
+        "wchan": read_text("/proc/%d/wchan" % pid).strip("0\n"),
+        # Not its arguments.
+        "syscall": int(syscall[0]) if syscall and syscall[0].isdigit() else None,
+        "kernel": stack[:16],
+        "threads": int(status.get("Threads", 1)),
+        "cpu_s": (int(stat[11]) + int(stat[12])) * TICKS_S,
+        "rank": None,
+    }
+
+
+def _name_ranks(looks: list[dict[str, Any]], reported: dict[int, tuple[int, ...]]) -> None:
+    """Write down which rank each process is, by its launcher or its own report; of a rank's children none is one."""
+    names = ("rank", "local_rank", "world_size")
+    by_pid = {look["pid"]: look for look in looks}
+    for look in looks:
+        environment = dict(entry.partition(b"=")[::2] for entry in environment_of(look["pid"]))
+        launched = [environment.get(name.upper().encode(), b"") for name in names]
+        look.update(zip(names, (int(text) if text.isdigit() else None for text in launched)))
+        look.update(zip(names, reported.get(_own_pid(look["pid"]), ())))
+    own = {look["pid"]: look["rank"] for look in looks}
+    for look in looks:
+        parent = by_pid.get(look["parent"])
+        if parent is not None and own[parent["pid"]] == own[look["pid"]]:
+            look["rank"] = None
+
+
+def _own_pid(pid: int) -> int:
+    """Return what a process takes for its own pid: in a container that is another one."""
+    lines = read_text("/proc/%d/status" % pid).splitlines()
+    return int(next((line.split()[-1] for line in lines if line.startswith("NSpid")), pid))
+
+
+def _may_be_python(look: dict[str, Any]) -> bool:
+    try:
+        program = os.path.basename(os.readlink("/proc/%d/exe" % look["pid"]))
+    except OSError:
+        program = look["name"]
+    return look["rank"] is not None or program.startswith("python")
+
+
+def _stacks(looks: list[dict[str, Any]], by: float, absent: dict[str, None]) -> dict[int, list[Thread]]:
+    """Return the threads of each process, by py-spy where it may look, else as the process itself writes them."""
+    pids = [look["pid"] for look in looks]
+    # An agent of the control plane's own machine runs on its Python, which has the extra's programs beside it.
+    folders = [os.path.dirname(sys.executable), *os.get_exec_path()]
+    program = shutil.which("py-spy", path=os.pathsep.join(folders))
+    found = _by_py_spy(program, pids, by - SIGNALLED_S, absent) if program else {}
+    left = [pid for pid in pids if pid not in found]
+    by_themselves = _by_signal(left, by)
+    if not program and len(by_themselves) < len(left):
+        absent["no py-spy on this node, which reads the stacks of any Python: pip install 'milabench[stacks]'"] = None
+    return {**by_themselves, **found}
+
+
+def _by_py_spy(program: str, pids: list[int], by: float, absent: dict[str, None]) -> dict[int, list[Thread]]:
+    found = {}
+    running: list[tuple[int, subprocess.Popen[bytes], IO[bytes], IO[bytes]]] = []
+    for pid in pids:
+        # Into files: a pipe holds no long dump, and nobody reads it meanwhile.
+        files: tuple[IO[bytes], IO[bytes]] = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        words = [program, "dump", "--json", "--nonblocking", "--pid", str(pid)]
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=files[0], stderr=files[1])
+        running.append((pid, process, *files))
+    for pid, process, output, errors in running:
+        try:
+            code = process.wait(max(0.0, by - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            absent["py-spy did not answer in time"] = None
+            continue
+        output.seek(0)
+        errors.seek(0)
+        threads = read_py_spy(output.read(), pid) if code == 0 else []
+        if threads:
+            found[pid] = threads
+        elif b"ermission" in errors.read():
+            absent[_why_not_traced(pid)] = None
+    return found
+
+
+def _why_not_traced(pid: int) -> str:
+    """Return why the memory of a process may not be read, with the setting that would allow it."""
+    try:
+        owner = os.stat("/proc/%d" % pid).st_uid
+    except OSError:
+        owner = os.getuid()
+    if owner != os.getuid() and os.getuid() != 0:
+        return "py-spy may not read processes of %s: run milabench as that user" % _user(owner)
+    capabilities = next(line for line in read_text("/proc/self/status").splitlines() if line.startswith("CapEff"))
+    has_ptrace = int(capabilities.split()[1], 16) & CAP_SYS_PTRACE
+    scope = read_text("/proc/sys/kernel/yama/ptrace_scope").strip()
+    if not has_ptrace and scope not in ("", "0"):
+        return "py-spy may not read them, kernel.yama.ptrace_scope is %s: sysctl kernel.yama.ptrace_scope=0" % scope
+    if not has_ptrace and os.getuid() == 0:
+        return "py-spy may not read them in this container: start it with --cap-add=SYS_PTRACE"
+    return "py-spy may not read them: they have other privileges, or a security module forbids it"
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return "user %d" % number
+
+
+def _by_signal(pids: list[int], by: float) -> dict[int, list[Thread]]:
+    """Return the stacks that processes write themselves: those that our runner has started."""
+    asked: dict[int, tuple[str, int]] = {}
+    for pid in pids:
+        path = _dump_file(pid)
+        if path is not None:
+            asked[pid] = path, os.stat(path).st_size
+            os.kill(pid, DUMP_SIGNAL)
+    found: dict[int, list[Thread]] = {}
+    until = min(by, time.monotonic() + SIGNALLED_S)
+    while len(found) < len(asked) and time.monotonic() < until:
+        time.sleep(0.02)
+        for pid, (path, before) in asked.items():
+            text = read_bytes(path)[before:]
+            if pid not in found and text.endswith(b"\n") and len(text) == os.stat(path).st_size - before:
+                found[pid] = read_faulthandler(text.decode("utf-8", "backslashreplace"))
+    return found
+
+
+def _dump_file(pid: int) -> str | None:
+    """Return the file that a process writes its stacks to when it is signalled; None of one that would not.
+
+    Its name is `<pid>-<random>.<descriptor>.stacks`: a program may have closed the descriptor, and opened another file there.
+    """
+    status = read_text("/proc/%d/status" % pid)
+    fields = dict(line.partition(":\t")[::2] for line in status.splitlines())
+    catches = int(fields.get("SigCgt", "0"), 16) >> (DUMP_SIGNAL - 1) & 1
+    if not catches or read_process(pid) is None or fields.get("State", "T")[0] in "TtD":
+        return None
+    for entry in environment_of(pid):
+        name, _, sink = entry.partition(b"=unix:")
+        if name != b"MILABENCH_SINK":
+            continue
+        folder = os.path.dirname(os.fsdecode(sink))
+        for file in list_folder(folder):
+            words = file.split(".")
+            if file.endswith(".stacks") and file.startswith("%d-" % _own_pid(pid)) and len(words) == 3:
+                try:
+                    target = os.readlink("/proc/%d/fd/%s" % (pid, words[1]))
+                except OSError:
+                    continue
+                if os.path.basename(target) == file:
+                    return os.path.join(folder, file)
+    return None
+
+
+class _Aside:
+    """A question that may hang, such as one to a driver: asked in a process of its own, which is left behind then."""
+
+    def __init__(self, ask: Callable[..., Any], *arguments: Any) -> None:
+        self._file = tempfile.TemporaryFile()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                self._file.write(json.dumps(ask(*arguments)).encode())
+                self._file.flush()
+            finally:
+                os._exit(0)
+
+    def result(self, by: float, late: str, absent: dict[str, None]) -> Any:
+        """Return the answer; None where there is none in time, which `late` says."""
+        while os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+            if time.monotonic() >= by:
+                os.kill(self._pid, signal.SIGKILL)
+                if late:
+                    absent[late] = None
+                return None
+            time.sleep(0.01)
+        self._file.seek(0)
+        text = self._file.read()
+        return json.loads(text) if text else None
+
+
+def _devices() -> list[dict[str, Any]]:
+    """Return what is used of each device, and by which processes."""
+    devices, _ = find_accelerators({})
+    return [
+        {
+            **{name: device[name] for name in SMALL if device.get(name) is not None},
+            "pids": [process["pid"] for process in device.get("processes") or ()],
+        }
+        for device in devices
+    ]
+
+
+def _fitting(evidence: dict[str, Any]) -> dict[str, Any]:
+    """Return the evidence in MOST_BYTES: without what tells the least, where it has more."""
+    reductions: list[Callable[[dict[str, Any]], dict[str, Any]]] = [
+        lambda process: dict(process, samples=[threads[:1] for threads in process["samples"]]),
+        lambda process: dict(process, samples=process["samples"][-1:]),
+        lambda process: dict(process, samples=[], kernel=[]) if process["rank"] is None else process,
+    ]
+    for reduce in reductions:
+        if len(json.dumps(evidence)) <= MOST_BYTES:
+            return evidence
+        evidence = dict(evidence, processes=list(map(reduce, evidence["processes"])), ras=evidence["ras"][:4096])
+    while len(json.dumps(evidence)) > MOST_BYTES and evidence["processes"]:
+        evidence = dict(evidence, processes=evidence["processes"][: len(evidence["processes"]) // 2])
+    return evidence
