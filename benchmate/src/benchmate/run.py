@@ -15,6 +15,7 @@ from benchmate.errors import BenchmateError
 from benchmate.phases import StopProgram
 from benchmate.program_overseer import InstrumentFailed, ProgramOverseer
 from benchmate.session import Session, flush_and_exit, use
+from benchmate.stack_dump import dump_stacks_on_signal
 
 USAGE = """\
 usage: python -m benchmate.run [--config FILE] [--voirfile FILE] [--path DIR]... [INSTRUMENT OPTIONS] SCRIPT [ARGUMENTS...]
@@ -58,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from benchmate.loop_audit import Audit
 
         audit = Audit(session)
+    dump_stacks_on_signal(session.sink.ring_folder)
     overseer = ProgramOverseer(session, config.voir_options)
     voirfile = options.get("--voirfile")
     if voirfile is not None:
