@@ -41,6 +41,7 @@ class Agent:
         self.ended: dict[str, dict[str, Any]] = {}
         self.replies: dict[int, dict[str, Any]] = {}
         self.frames: list[dict[str, Any]] = []
+        self.evidence: dict[str, bytes] = {}
         self.hello: dict[str, Any] = {}
         self.at_end = False
         self._numbers = 0
@@ -130,6 +131,8 @@ class Agent:
             elif kind == "reply":
                 reply = json.loads(payload)
                 self.replies[reply["id"]] = reply
+            elif kind == "evidence":
+                self.evidence[header["step"]] = payload
             elif kind == "hello":
                 self.hello = json.loads(payload)
         del self._buffer[:start]

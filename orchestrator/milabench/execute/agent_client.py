@@ -19,7 +19,19 @@ from milabench.devices.registry import displaced_by
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.execute.agent.procfs import signal_name
-from milabench.execute.api import Emit, Frame, Holder, Outcome, Progress, ServerReady, Started, StepRequest, Waiting
+from milabench.execute.api import (
+    Emit,
+    EvidenceCollected,
+    Frame,
+    Holder,
+    Hung,
+    Outcome,
+    Progress,
+    ServerReady,
+    Started,
+    StepRequest,
+    Waiting,
+)
 from milabench.execute.local_agent import GRACE_S, LEAVE_S, LocalAgent
 from milabench.execute.ssh import SshReader, SshWriter
 from milabench.execute.start_barrier import BarrierEvent
@@ -27,6 +39,7 @@ from milabench.facts.probe import agent_command
 from milabench.plan.launchers import SRUN_LINE
 from milabench.plan.model import Step
 from milabench.redaction import mask_data, secrets_within
+from milabench.seams import module_on_nodes
 from milabench.shown import visible_line
 
 if TYPE_CHECKING:
@@ -36,6 +49,7 @@ if TYPE_CHECKING:
 START_S = 60.0  # from the first attempt to connect to the agent's hello
 ANSWER_S = 60.0  # an agent answers at once; only facts take seconds
 END_S = 60.0  # after a step's time limit, or the request to end it, and its grace
+COLLECT_S = 10.0  # an agent takes two seconds to look at the processes of a step
 REMOVAL_S = 180.0  # an agent takes up to two minutes to remove a folder
 GIVEN_UP_S = 1.0  # for an agent that was not waited for to its hello
 WORDS_S = 2.0  # after the end of its output, for an agent's own
@@ -246,8 +260,9 @@ class AgentLink:
 
     async def _take_message(self, header: Header) -> None:
         from milabench.execute import messages
+        from milabench.records.hang_evidence import MOST_BYTES
 
-        if header.n > messages.MOST_MESSAGE_BYTES:
+        if header.n > (MOST_BYTES if header.k == "evidence" else messages.MOST_MESSAGE_BYTES):
             raise messages.InvalidMessage(f"its message '{header.k}' cannot be read: it has {header.n} bytes")
         payload = await self._reader.readexactly(header.n)
         watched = self._steps.get(header.step)
@@ -258,6 +273,11 @@ class AgentLink:
                 watched.emit(BarrierEvent(step=header.step, at="barrier"))
             case "measured" if watched is not None:
                 watched.emit(BarrierEvent(step=header.step, at="end"))
+            case "hung" if watched is not None:
+                watched.emit(Hung(step=header.step))
+            case "evidence" if watched is not None:
+                evidence = messages.EVIDENCE.read(payload)
+                watched.emit(EvidenceCollected(step=header.step, evidence=evidence, payload=payload))
             case "ended" if watched is not None:
                 ended = messages.ENDED.read(payload)
                 del self._steps[header.step]
@@ -409,6 +429,10 @@ class AgentNode:
         """
         reply = await self._request_if_alive("release", {"group": group})
         return float(reply["t"]) if reply is not None and reply.get("ok") else None
+
+    async def collect(self, step: str) -> None:
+        """Let the agent look at the processes of a running step; return when it has, or cannot."""
+        await self._request_if_alive("collect", {"step": step}, within_s=COLLECT_S)
 
     async def stop(self, step: str) -> None:
         """Tell a step that its load is no longer needed. No-op when it is not running."""
@@ -732,6 +756,7 @@ def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str
         # To be masked in all that the step says; what nobody can tell it, its machine need not learn.
         "secrets": sorted({*secrets_of(step), *request.secrets}),
         "displaces": displaced_by(step.env),
+        "collector": module_on_nodes("collector"),
         "cwd": step.cwd or None,
         "group": step.group or step.id,
         "ready": server["ready"] if config.get("role") == "server" and isinstance(server, Mapping) else {},

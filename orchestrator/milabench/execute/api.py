@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from milabench.events.model import Why
 from milabench.execute.start_barrier import BarrierEvent
 from milabench.plan.model import Step
+
+if TYPE_CHECKING:
+    from milabench.records.hang_evidence import NodeEvidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +89,22 @@ class ServerReady:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hung:
+    """A step is about to be ended for silence or time; on its node its processes are looked at first."""
+
+    step: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceCollected:
+    """What the processes of a step do, as its node has sent it."""
+
+    step: str
+    evidence: NodeEvidence
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """An attempt at a step has its outcome."""
 
@@ -128,5 +147,5 @@ class Notice:
     text: str
 
 
-Progress = Frame | Started | ServerReady | BarrierEvent | Ended | Waiting | Notice
+Progress = Frame | Started | ServerReady | BarrierEvent | Hung | EvidenceCollected | Ended | Waiting | Notice
 Emit = Callable[[Progress], object]

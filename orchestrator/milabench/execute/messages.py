@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from milabench.events.model import Why
+from milabench.records.hang_evidence import NodeEvidence
 
 MOST_FRAME_BYTES = (1 << 26) + (1 << 20)  # the longest record that an agent takes, with what it adds
 MOST_MESSAGE_BYTES = 1 << 17  # of a frame that holds no records
@@ -289,6 +290,7 @@ HELLO = Declared("hello", Hello)
 REPLY = Declared("reply", Reply)
 WAITING = Declared("waiting", WaitingFor)
 ENDED = Declared("ended", StepEnd)
+EVIDENCE = Declared("evidence", NodeEvidence)
 LEFT = Declared("left", Left)
 SWEPT = Declared("sweep", Swept)
 LISTENING = Declared("link", Listening)

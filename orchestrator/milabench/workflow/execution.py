@@ -23,7 +23,17 @@ from milabench.events.rundir import open_run
 from milabench.events.wire import decode, encode
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
 from milabench.execute.agent_client import AgentNode, local_node
-from milabench.execute.api import Ended, Frame, Notice, Progress, ServerReady, Started, Waiting
+from milabench.execute.api import (
+    Ended,
+    EvidenceCollected,
+    Frame,
+    Hung,
+    Notice,
+    Progress,
+    ServerReady,
+    Started,
+    Waiting,
+)
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute
 from milabench.execute.interrupts import interrupts, run_deferring_signals
 from milabench.execute.local_agent import LocalAgent, device_lock, lock_folder
@@ -290,7 +300,7 @@ def _show(display: Display, shown: ShownSteps, progress: Progress) -> None:
             display.on_message(f"waiting: {'; '.join(map(str, progress.holders))}")
         case Notice():
             display.on_message(progress.text)
-        case ServerReady() | BarrierEvent():
+        case ServerReady() | BarrierEvent() | Hung() | EvidenceCollected():
             pass
         case _:
             assert_never(progress)

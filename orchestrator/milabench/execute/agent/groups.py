@@ -97,7 +97,7 @@ class Groups:
                 detail = "not ready within %g s of the first of its group" % seconds
             else:
                 detail = "waited at the start barrier for %s, which was not ready within %g s" % (names, seconds)
-            step.end(StepOutcome("failed", "timeout", detail))
+            step.end_hung(StepOutcome("failed", "timeout", detail))
 
     def settle(self, group: str) -> None:
         """End the work of a group's members once each has its observations: until then all keep up the load."""

@@ -50,6 +50,7 @@ class RingReader:
             os.close(self._fd)
             raise
         self.is_done = False
+        self.moved = time.monotonic()
         self.head = self._tail
         self.observations = 0
         self.warmups = 0
@@ -67,12 +68,23 @@ class RingReader:
         }
         self.last: Dict[str, Any] = {}  # what a display needs of the observations that were drained last
         self._is_loss = meta.get("kind") == "loss"
+        self.rank = int(rank or 0)
         self._task = json.dumps(meta.get("task"))
         self._rank = ',"rank":%d' % rank if world_size > 1 else ""
 
     def close(self) -> None:
         """Let go of the file."""
         os.close(self._fd)
+
+    @property
+    def is_of_steps(self) -> bool:
+        """Whether it tells of steps, and has told of one."""
+        return not self._is_loss and self.head > 0
+
+    @property
+    def steps(self) -> int:
+        """How many steps it has told of, those of the warm-up included."""
+        return self.warmups + self._steps
 
     def request_stop(self) -> None:
         """Write that the whole group has its observations, where the loop sees it without a system call."""
@@ -88,6 +100,8 @@ class RingReader:
         if len(header) < 64:
             return b"", 0
         head, _, lost, closed, _, wanted = struct.unpack_from("<6q", header, 16)
+        if head != self.head:
+            self.moved = time.monotonic()
         self.head = head
         if head - self._tail > self.capacity:
             self._skipped += head - self._tail - self.capacity
@@ -202,6 +216,12 @@ class StepRings:
             if count:
                 self._frames.emit("obs", payload, count=count, last=ring.last)
         return has_moved
+
+    def progress(self) -> List[Tuple[int, int, float]]:
+        """Return rank, steps, and seconds since the last one, of each loop that is observed and has not ended."""
+        now = time.monotonic()
+        loops = [ring for ring in self._rings if ring.is_of_steps and not ring.is_done]
+        return [(ring.rank, ring.steps, round(now - ring.moved, 3)) for ring in loops]
 
     @property
     def is_done(self) -> bool:

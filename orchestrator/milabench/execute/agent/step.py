@@ -15,6 +15,7 @@ import time
 from ...devices.locks import DeviceLocks
 from ...redaction import Masker, values_in_environment
 from .event_loop import READ_BYTES, EventLoop, NamedTimers, widen_pipe
+from .evidence import EvidenceCollector
 from .helpers import HelperProcesses
 from .orphans import container_name
 from .outcome import OomWatch, StepLedger, StepOutcome
@@ -136,6 +137,7 @@ class RunningStep:
         self._oom_watch = OomWatch()
         self._host_use: Optional[Callable[[], Optional[Dict[str, float]]]] = None
         self._host_used: Optional[Dict[str, float]] = None
+        self._evidence = EvidenceCollector(self, host, request.get("collector") or "")
         self.is_alone = False  # no other step has run beside it on this agent: all work of our children is its
         os.mkdir(folder, 0o700)
         self.sink = os.path.join(folder, "sink")
@@ -289,7 +291,7 @@ class RunningStep:
         stragglers = self.host.groups.stragglers(self)
         if stragglers:
             detail += ", waiting at the start barrier for " + ", ".join(stragglers)
-        self.end(StepOutcome("failed", "timeout", detail))
+        self.end_hung(StepOutcome("failed", "timeout", detail))
 
     def _check_silence(self) -> None:
         allowed = float(self._request["max_silence_s"])
@@ -298,7 +300,7 @@ class RunningStep:
             self._last_heartbeat = time.monotonic()
         silent = time.monotonic() - self._last_heartbeat
         if silent >= allowed:
-            self.end(StepOutcome("failed", "silent", "neither output nor a record for %g s" % allowed))
+            self.end_hung(StepOutcome("failed", "silent", "neither output nor a record for %g s" % allowed))
         else:
             self._timers.start("silence", allowed - silent + 0.01, self._check_silence)
 
@@ -313,7 +315,8 @@ class RunningStep:
 
     def _time_out_not_ready(self) -> None:
         assert self.service is not None
-        self._fail_not_ready("not ready within %g s: %s" % (self.service.timeout_s, self.service.missing()))
+        detail = "not ready within %g s: %s" % (self.service.timeout_s, self.service.missing())
+        self.end_hung(StepOutcome("failed", "timeout", detail))
 
     def _fail_not_ready(self, detail: str) -> None:
         self.end(StepOutcome("failed", "timeout", detail))
@@ -401,6 +404,26 @@ class RunningStep:
                 connection.send({"stop": reason})
 
     # -- end
+
+    def end_hung(self, cause: StepOutcome) -> None:
+        """End it once it is known what its processes do, here and where the control plane asks: what hangs tells why."""
+        if self._stage == "run" and not self.is_over:
+            self.notify_once("hung")
+            self._evidence.collect(lambda: self.end(cause))
+        else:
+            self.end(cause)
+
+    def collect(self, then: Callable[[], None]) -> None:
+        """Collect what its processes do, and call `then`."""
+        self._evidence.collect(then)
+
+    def members(self) -> List[Process]:
+        """Return its live processes."""
+        return self.host.members(self)
+
+    def progress(self) -> List[Tuple[int, int, float]]:
+        """Return rank, steps, and seconds since the last one, of each process whose steps are observed."""
+        return self._rings.progress()
 
     def end(self, cause: StepOutcome, grace_s: Optional[float] = None) -> None:
         """Send TERM to everything, after the grace KILL. The first cause counts; a second call may shorten the grace."""

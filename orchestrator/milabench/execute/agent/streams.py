@@ -215,6 +215,7 @@ class ObservationConnection(Source):
         self._partial_record = bytearray()
         self._has_rejected = False
         self.world_size = 1
+        self.identity: Tuple[int, int, int, int] = (0, 0, 0, 1)  # pid, rank, local rank, world size
         self.is_ready = False
         self.was_released = False
         self.is_complete = False
@@ -303,8 +304,11 @@ class ObservationConnection(Source):
         try:
             message = json.loads(line.decode())
             if "hello" in message:
-                self.world_size = int(message["hello"].get("world_size") or 1)
-                self.is_monitor = message["hello"].get("role") == "monitor"
+                hello = message["hello"]
+                self.world_size = int(hello.get("world_size") or 1)
+                pid, rank, local = (int(hello.get(name) or 0) for name in ("pid", "rank", "local_rank"))
+                self.identity = pid, rank, local, self.world_size
+                self.is_monitor = hello.get("role") == "monitor"
                 self.owner.ledger.ranks += not self.is_monitor
             elif "ring" in message:
                 self.owner.open_ring(os.path.basename(message["ring"]["path"]), self.world_size)

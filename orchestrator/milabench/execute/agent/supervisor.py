@@ -322,6 +322,9 @@ class Agent:
         why = request.get("why")
         detail = request.get("detail") or "ended on request"
         cause = StepOutcome("failed" if why else "cancelled", why, detail)
+        if why == "timeout":
+            step.end_hung(cause)
+            return {"running": True}
         step.end(StepOutcome("passed", None, "") if request.get("is_done") else cause, request.get("grace_s"))
         return {"running": True}
 
@@ -342,6 +345,14 @@ class Agent:
         command = [sys.executable, "-I", "-S", PROGRAM, "empty-folder", folder.path, folder.identity]
         pid = self.helpers.start(command, emptied)
         limit = self.loop.after(REMOVAL_S, lambda: self.helpers.kill(pid))
+        return None
+
+    def do_collect(self, request: Dict[str, Any]) -> Answer:
+        """Collect what the processes of a step do; the reply comes after the evidence."""
+        step = self.steps.get(request["step"])
+        if step is None:
+            return {"running": False}
+        step.collect(lambda: self.reply(request.get("id"), {"running": True}))
         return None
 
     def do_stop(self, request: Dict[str, Any]) -> Answer:

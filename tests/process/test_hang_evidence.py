@@ -1,0 +1,78 @@
+"""What an agent collects of a step before it ends it for silence or time."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from milabench.execute.messages import EVIDENCE
+from milabench.records.hang_evidence import NodeEvidence
+
+COLLECTOR = "hangs.on_node.collecting"
+SLEEPS = "import time\ndef load_batch(password):\n    print('up', flush=True); time.sleep(600)\nload_batch('hunter2-hunter2')"
+
+
+def evidence_of(agent: Any, *, step: str = "s") -> NodeEvidence:
+    """Wait for the evidence of a step."""
+    return EVIDENCE.read(agent.read_until(lambda: agent.evidence.get(step)))
+
+
+def test_a_silent_step_is_looked_at_before_it_is_ended(agent: Any) -> None:
+    said = agent.run(sys.executable, "-c", SLEEPS, max_silence_s=0.5, collector=COLLECTOR)
+    evidence = evidence_of(agent)
+    (process,) = evidence.processes
+    assert (said["why"], process.state, process.wchan != "") == ("silent", "S", True)
+    assert process.pid not in (os.getpid(), agent.process.pid)
+    kinds = [frame["k"] for frame in agent.frames]
+    assert kinds.index("hung") < kinds.index("evidence") < kinds.index("ended")
+
+
+def test_without_a_collector_a_step_is_ended_at_once(agent: Any) -> None:
+    agent.run("sleep", "600", timeout_s=0.1)
+    assert not agent.evidence
+
+
+def test_evidence_can_be_asked_for_and_the_step_goes_on(agent: Any) -> None:
+    agent.start("sleep", "600", collector=COLLECTOR)
+    assert agent.ask("collect", step="s")["running"]
+    assert [process.name for process in evidence_of(agent).processes] == ["sleep"]
+    assert "s" not in agent.ended
+    assert agent.ask("end", step="s")["ok"]
+    agent.end_of()
+
+
+def test_a_step_that_ends_meanwhile_is_not_waited_for(agent: Any) -> None:
+    agent.start("sleep", "600", collector=COLLECTOR)
+    number = agent.send("collect", step="s")
+    agent.ask("end", step="s", grace_s=0)
+    agent.end_of()
+    assert agent.read_until(lambda: agent.replies.get(number))["ok"]
+    assert not agent.evidence
+
+
+def test_no_argument_and_no_secret_is_in_the_evidence(agent: Any) -> None:
+    words = ["-c", SLEEPS, "--api-key", "sesame-sesame"]
+    environment = {"HF_TOKEN": "hf_abcdefghijkl", "RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}
+    agent.run(sys.executable, *words, timeout_s=1.0, collector=COLLECTOR, env=environment, secret_env=["HF_TOKEN"])
+    (process,) = evidence_of(agent).processes
+    assert (process.rank, process.local_rank, process.world_size) == (3, 1, 8)
+    text = agent.evidence["s"].decode()
+    assert not [word for word in ("hunter2", "sesame", "hf_abc", "--api-key") if word in text]
+
+
+def test_a_stopped_process_is_seen_and_ended(agent: Any) -> None:
+    said = agent.run("sh", "-c", "kill -STOP $$", timeout_s=0.3, collector=COLLECTOR)
+    assert [process.state for process in evidence_of(agent).processes] == ["T"]
+    assert said["why"] == "timeout"
+
+
+def test_a_process_is_a_rank_where_it_says_so(agent: Any) -> None:
+    program = (
+        "import json, os, socket, time\n"
+        "sink = socket.socket(socket.AF_UNIX); sink.connect(os.environ['SINK'][5:])\n"
+        "hello = {'pid': os.getpid(), 'role': 'rank', 'rank': 5, 'local_rank': 1, 'world_size': 8}\n"
+        "sink.sendall(json.dumps({'hello': hello}).encode() + b'\\n'); print('up', flush=True); time.sleep(600)"
+    )
+    agent.run(sys.executable, "-c", program, timeout_s=1.5, collector=COLLECTOR, env={"SINK": "@sink"})
+    assert [process.rank for process in evidence_of(agent).processes] == [5]
