@@ -121,6 +121,7 @@ HANDLERS = {
     "curves: page": ("sweeps", "sweeps.page:curve_content"),
     "curves: test case": ("sweeps", "sweeps.tables:case_of_curve"),
     "criteria on curves": ("sweeps", "sweeps.curve_numbers:curve_number"),
+    "hangs": ("hangs", "hangs.judgement:hang_sentence"),
 }
 # name of a format of reports -> (the feature that writes it, the module that does: a `Renderer` of report/registry.py)
 FORMATS = {

@@ -76,6 +76,11 @@ def attempt_stem(stem: str, attempt: int) -> str:
     return stem if attempt <= 1 else f"{stem}~{attempt}"
 
 
+def evidence_name(stem: str) -> str:
+    """Return the name of the file that says what the processes of a hung step did."""
+    return f"{stem}.stacks.json"
+
+
 def without_attempt(stem: str) -> str:
     """Return the stem of a step's first attempt, by that of any."""
     return _ATTEMPT.sub("", stem)

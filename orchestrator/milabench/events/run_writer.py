@@ -15,7 +15,7 @@ from milabench.errors import RecordError, os_reason
 from milabench.events.atomic_write import replace_file
 from milabench.events.model import Line
 from milabench.events.names import encode_text, run_dir_name
-from milabench.events.run_files import MANIFEST, SUMMARY, journal_name, share_manifest_name
+from milabench.events.run_files import MANIFEST, SUMMARY, evidence_name, journal_name, share_manifest_name
 from milabench.events.rundir import SCHEMA, read_share_manifest
 from milabench.events.values import as_mapping, mappings_in
 from milabench.events.wire import decode, dump, parse_string
@@ -121,6 +121,10 @@ class RunWriter:
         self.append(stem, payload)
         for ending, text in texts_of(payload):
             self._file(f"{stem}.{ending}").write(text)
+
+    def write_evidence(self, stem: str, evidence: bytes) -> None:
+        """Write what the processes of a hung step did, beside its records; `evidence` is its node's, a line of JSON."""
+        replace_file(self.path / evidence_name(stem), evidence)
 
     def finish(self, stem: str) -> None:
         """Make the records of an ended step durable and close its files; a later append opens them again."""

@@ -17,7 +17,20 @@ from milabench.events.run_files import attempt_stem
 from milabench.events.run_writer import RunWriter, texts_of
 from milabench.execute.agent.protocol import format_oserror
 from milabench.execute.agent_client import INTERRUPT_GRACE_S, AgentNode, secrets_of
-from milabench.execute.api import Emit, Ended, Frame, Notice, Outcome, Progress, ServerReady, Started, StepRequest
+from milabench.execute.api import (
+    Emit,
+    Ended,
+    EvidenceCollected,
+    Frame,
+    Hung,
+    Notice,
+    Outcome,
+    Progress,
+    ServerReady,
+    Started,
+    StepRequest,
+)
+from milabench.execute.hung_jobs import HungJobs
 from milabench.execute.interrupts import InterruptRequested, interrupts
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.start_barrier import BarrierEvent, GroupBarrier, group_barrier
@@ -138,6 +151,7 @@ class Engine:
         self._attempts: dict[str, int] = {}
         self._ended: dict[str, Outcome] = {}  # of the group that runs
         self._running: dict[str, AgentNode] = {}
+        self._hung = HungJobs(plan.steps, self._running)
         self._unrecorded: dict[str, OSError] = {}
         self._last_text: dict[str, str] = {}  # the end of the output that was not recorded
         self._recorded: dict[str, int] = {}
@@ -341,6 +355,7 @@ class Engine:
                 self._conclude(step, Outcome("cancelled", "cannot record"))
                 return
         executor = self._running[step.id] = self._executors[step.node]
+        self._hung.begin(step)
         try:
             outcome = await executor.run(request, self._emit_of(step))
         finally:
@@ -349,6 +364,8 @@ class Engine:
             self._update_barrier(step, "gone")
         with self._recording(step):
             self._recorder.finish(self._stem(step))
+        if not self._interrupts:
+            outcome = await self._hung.explained(step, outcome)
         if role_of(step) == "client":
             self._end(server_of(step), is_done=True)
         elif outcome.name != "passed":
@@ -491,6 +508,12 @@ class Engine:
                 self._notify_client(step, is_serving=True)
             elif isinstance(event, BarrierEvent):
                 self._update_barrier(step, event.at)
+            elif isinstance(event, Hung):
+                self._hung.ask_others(step.id)
+            elif isinstance(event, EvidenceCollected):
+                self._hung.add(step.id, event.evidence)
+                with self._recording(step):
+                    self._recorder.write_evidence(self._stem(step), event.payload)
             elif isinstance(event, Started):
                 self._journal_step(step, state="started", pid=event.pid, pgid=event.pgid, pid_start=event.pid_start)
                 if self._interrupts or step.id in self._unrecorded or step.id in self._to_end:
