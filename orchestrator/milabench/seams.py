@@ -103,6 +103,19 @@ HANDLERS = {
     "a bundle": ("archives", "archives.opened_bundles:bundled_report"),
     "records of a bundle": ("archives", "archives.opened_bundles:opened_bundle"),
     "the suite of a capsule": ("capsule", "capsule.contents:unpacked_digest"),
+    "--engine slurm": ("slurm", "slurm.run_nodes:hold_nodes"),
+    "nodes still held": ("slurm", "slurm.run_nodes:jobs_that_hold"),
+    "give nodes back": ("slurm", "slurm.run_nodes:give_back"),
+    "claim recorded nodes": ("slurm", "slurm.run_nodes:claim_recorded"),
+    "dead requests for nodes": ("slurm", "slurm.held_nodes:requests_of_dead_processes"),
+    "end a request": ("slurm", "slurm.held_nodes:end_request"),
+    "script that holds nodes": ("slurm", "slurm.held_nodes:holder_script"),
+    "nodes of a partition": ("slurm", "slurm.jobs:nodes_of_partition"),
+    "scheduler here": ("slurm", "slurm.srun:scheduler_here"),
+    "transport srun": ("slurm", "slurm.srun:connect_srun"),
+    "loss of a job": ("slurm", "slurm.srun:describe_job_loss"),
+    "install partition": ("slurm", "slurm.install_partition:run_in_install_partition"),
+    "doctor: slurm": ("slurm", "slurm.findings:check_slurm"),
     "run --submit": ("jobs", "jobs.submission:for_jobs"),
     "jobs of a run": ("jobs", "jobs.job_runs:submit_runs"),
     "scripts of jobs": ("jobs", "jobs.job_scripts:job_scripts"),
@@ -132,9 +145,9 @@ FORMATS = {
 ON_NODES = {
     "collector": ("hangs", "hangs.on_node.collecting"),
 }
-# name in `system.engine`, manifests and journals -> the batch scheduler, a `JobSystem` of schedulers/scheduler.py
+# name in `system.engine`, manifests and journals -> the feature that is the batch scheduler, and its `JobSystem`
 SCHEDULERS = {
-    "slurm": "schedulers.slurm.jobs:SLURM",
+    "slurm": ("slurm", "slurm.jobs:SLURM"),
 }
 # name that a benchfile of another system assigns at module level -> (the feature that understands it, the module that reads it)
 BENCHFILES = {
@@ -147,6 +160,7 @@ FEATURES = frozenset(VERBS) | {
     for feature, _ in (
         *HANDLERS.values(),
         *FORMATS.values(),
+        *SCHEDULERS.values(),
         *ON_NODES.values(),
         *BENCHFILES.values(),
         *SPELLINGS,

@@ -38,8 +38,8 @@ from milabench.execute.api import Outcome, Progress, StepRequest
 from milabench.execute.remote_host import remote_node
 from milabench.plan.model import Step
 from milabench.schedulers.scheduler import JobHandle, job_name
-from milabench.schedulers.slurm.scheduler import SlurmScheduler
 from milabench.shown import visible
+from milabench.slurm.scheduler import SlurmScheduler
 from tests.hostile_agent import Change, Message, hostile_machine
 from tests.slurm.fake_commands import FakeSlurm
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from milabench.jobs.job_tracker import JobTracker
 from milabench.schedulers.scheduler import JobHandle
-from milabench.schedulers.slurm.scheduler import SlurmScheduler
+from milabench.slurm.scheduler import SlurmScheduler
 
 SEPARATOR = "\x1f"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.seams import FEATURES, FORMATS, HANDLERS, VERBS
+from milabench.seams import FEATURES, FORMATS, HANDLERS, SCHEDULERS, VERBS
 from milabench.workflow.summaries import summary_of
 from tests.commands import ROOT
 from tests.serving_runs import serving_run
@@ -59,6 +59,7 @@ WORDS = {
     "report --from-db": ("report", "--from-db", *base),
     "report --site": ("report", "--site", there, *base),
     "run --submit": ("run", "--submit", "--config", "config/quickstart.yaml", *base),
+    "--engine slurm": ("plan", "run", "--engine", "slurm", "--config", "config/quickstart.yaml", *base),
     "driver": ("plan", "run", "--config", driven, *base),
     "serve": ("plan", "run", "--config", sweep, *base),
 }
@@ -128,6 +129,9 @@ def test_every_reference_of_seams_leads_somewhere() -> None:
     for feature, groups in VERBS.items():
         for verb in (verb for verbs in groups.values() for verb in verbs):
             assert callable(resolved(f"{feature}.{verb.replace('-', '_').replace(' ', '_')}_command:command"))
+    for feature, reference in SCHEDULERS.values():
+        assert reference.startswith(f"{feature}.")
+        assert callable(resolved(reference).connect)
     for _, module in FORMATS.values():
         assert callable(resolved(f"{module}:render"))
     for feature, reference in HANDLERS.values():

@@ -24,9 +24,9 @@ waits:
 @pytest.fixture
 def queued(copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copy:  # noqa: F811
     """The copy with a second scheduler, whose queue is a folder."""
-    shutil.copytree(ROOT / "tests" / "schedulers" / "queue", copy.package / "schedulers" / "queue")
+    shutil.copytree(ROOT / "tests" / "schedulers" / "queue", copy.package / "queue")
     copy.insert(
-        "seams.py", '    "slurm": "schedulers.slurm.jobs:SLURM",', '    "queue": "schedulers.queue.jobs:QUEUE",'
+        "seams.py", '    "slurm": ("slurm", "slurm.jobs:SLURM"),', '    "queue": ("queue", "queue.jobs:QUEUE"),'
     )
     assert copy.touched == {"seams.py"}  # besides the package of the scheduler
     (tmp_path / "jobs").mkdir()

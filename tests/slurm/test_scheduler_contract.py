@@ -13,8 +13,8 @@ import pytest
 from milabench.config.schema import SlurmConfig
 from milabench.errors import UsageError
 from milabench.schedulers.scheduler import JobHandle, JobRequest, JobState, Scheduler, job_name
-from milabench.schedulers.slurm.scheduler import SlurmScheduler
-from milabench.schedulers.slurm.script import batch_script
+from milabench.slurm.scheduler import SlurmScheduler
+from milabench.slurm.script import batch_script
 from tests.processes import until
 from tests.slurm.fake_commands import FakeSlurm
 from tests.slurm.fake_scheduler import FakeScheduler

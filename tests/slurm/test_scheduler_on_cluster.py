@@ -14,8 +14,8 @@ import pytest
 from milabench.config.schema import SlurmConfig
 from milabench.errors import Unreachable, UsageError
 from milabench.schedulers.scheduler import JobHandle, JobRequest, job_name
-from milabench.schedulers.slurm.scheduler import SlurmScheduler
-from milabench.schedulers.slurm.script import batch_script
+from milabench.slurm.scheduler import SlurmScheduler
+from milabench.slurm.script import batch_script
 from tests.processes import until
 from tests.slurm.cluster import CONTROLLER, Cluster, Settings, cluster, why_no_slurm
 

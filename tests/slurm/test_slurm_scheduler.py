@@ -12,9 +12,9 @@ import pytest
 from milabench.config.schema import SlurmConfig
 from milabench.errors import Unreachable, UsageError
 from milabench.schedulers.scheduler import JobHandle, JobRequest, JobState, job_name
-from milabench.schedulers.slurm.answers import SQUEUE_FORMAT, Rows, read_squeue, read_squeue_json
-from milabench.schedulers.slurm.scheduler import SlurmScheduler
-from milabench.schedulers.slurm.script import batch_script
+from milabench.slurm.answers import SQUEUE_FORMAT, Rows, read_squeue, read_squeue_json
+from milabench.slurm.scheduler import SlurmScheduler
+from milabench.slurm.script import batch_script
 from tests.processes import is_gone, until
 from tests.slurm.fake_commands import FakeSlurm
 

@@ -87,7 +87,7 @@ USE_CASES = {
 }
 FOREIGN = ("compat13/child.py", "compat13/names/")  # a program of its own, and what foreign code imports in it
 DOING = {"execute", "schedulers", "display", "workflow", "cli", "api"}
-DOING |= {"ci", "dev", "garbage", "jobs", "pinning", "quickstart", "scaffold"}
+DOING |= {"ci", "dev", "garbage", "jobs", "pinning", "quickstart", "scaffold", "slurm"}
 ONLY_HERE = {"omegaconf": {"config"}, "yaml": {"config"}, "asyncssh": {"execute"}, "rich": {"display", "cli"}}
 ONLY_HERE |= {
     "click": {"cli"},

@@ -49,11 +49,11 @@ def command(
         # The suite that was installed last is the default of its base.
         session.info(f"next: `{command_line('run', replace(options, config_file=None))}`")
         return None
+    from milabench.workflow.allocation import run_in_partition
     from milabench.workflow.install import install
-    from milabench.workflow.install_partition import run_in_install_partition
 
     session = terminal_session(display)
-    code = run_in_install_partition(options, session)
+    code = run_in_partition(options, session)
     if code is not None:
         return code
     install(options, session, settings)

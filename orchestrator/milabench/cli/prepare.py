@@ -14,10 +14,10 @@ from milabench.workflow.options import SuiteOptions
 @display_option
 def command(options: SuiteOptions, force: bool, display: str) -> int:
     """Download or generate the data and models of the selected benchmarks."""
+    from milabench.workflow.allocation import run_in_partition
     from milabench.workflow.context import read_context
-    from milabench.workflow.install_partition import run_in_install_partition
     from milabench.workflow.prepare import prepare
 
     session = terminal_session(display)
-    code = run_in_install_partition(options, session)
+    code = run_in_partition(options, session)
     return prepare(read_context(options, session), force=force) if code is None else code

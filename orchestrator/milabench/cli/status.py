@@ -72,7 +72,7 @@ def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = N
     from milabench.events.attempts import with_node
     from milabench.execute.detach import LOG
     from milabench.report.labels import duration
-    from milabench.workflow.allocation import held_text
+    from milabench.workflow.recorded_nodes import held_text
     from milabench.workflow.run_lookup import ACTIVE_STATES
 
     path, status, holder = handle.run.path, handle.status, handle.holder

@@ -11,14 +11,14 @@ import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import Protocol
 
 from milabench import seams
 from milabench.errors import Unreachable
 from milabench.execute.agent.unpack import digest_of
+from milabench.execute.command_channel import CommandChannel
 from milabench.execute.local_agent import RUN_MARKER
-from milabench.execute.openssh import OpensshChannel, OpensshConnection
-from milabench.execute.srun import SrunChannel, SrunConnection
-from milabench.execute.ssh import SshChannel, SshConnection
+from milabench.execute.ssh import SshChannel
 from milabench.facts.probe import AGENT
 from milabench.shown import visible_line
 
@@ -29,10 +29,27 @@ OLDEST_ZIP = (1980, 1, 1, 0, 0, 0)  # the format knows no earlier time
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(14, 7, -1)), "/usr/bin/python3")
 
 
-Channel = SshChannel | OpensshChannel | SrunChannel
+Channel = SshChannel | CommandChannel
 """One command that runs on another machine."""
-HostConnection = SshConnection | OpensshConnection | SrunConnection
-"""A connection to another machine, over which any number of commands run."""
+
+
+class HostConnection(Protocol):
+    """A connection to another machine, over which any number of commands run; `lost` says how it was.
+
+    `is_our_file_system`: its files are ours, and so is the path of our Python.
+    """
+
+    is_our_file_system: bool
+
+    @property
+    def lost(self) -> str | None:
+        """How it was lost; None while it stands."""
+
+    async def start(self, command: str) -> Channel:
+        """Start a line of the login shell. Raises Unreachable."""
+
+    async def close(self) -> None:
+        """End all that runs over it."""
 
 
 async def full_end_text(channel: Channel) -> str:
@@ -104,7 +121,7 @@ async def start_agent(
     """
     sign = f"milabench-boot-{os.urandom(8).hex()}"
     # srun passes on the PATH of whoever calls it, and nodes share our file system: not that, but we say which Python it is.
-    preferred = [sys.executable] if isinstance(connection, SrunConnection) and sys.executable else []
+    preferred = [sys.executable] if connection.is_our_file_system and sys.executable else []
     channel: Channel | None = None
     boot = _Boot()
     try:

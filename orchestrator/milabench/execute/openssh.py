@@ -46,6 +46,8 @@ class OpensshChannel(CommandChannel):
 class OpensshConnection:
     """A master connection of the system's ssh; each command is a client of it."""
 
+    is_our_file_system = False
+
     def __init__(self, address: Address, folder: Path, options: Sequence[str]) -> None:
         self._address = address
         self._folder = folder

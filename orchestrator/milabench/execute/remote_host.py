@@ -17,9 +17,9 @@ from milabench.execute.agent_client import START_S, AgentLink, AgentNode, leftov
 from milabench.execute.api import Emit, Outcome, StepRequest
 from milabench.execute.interrupts import ReusableLoop, cancelled_by_signals
 from milabench.execute.openssh import connect_openssh
-from milabench.execute.srun import connect_srun, describe_job_loss
 from milabench.execute.ssh import Address, connect_asyncssh, line_of
 from milabench.plan.model import Step
+from milabench.seams import handler
 
 if TYPE_CHECKING:
     from milabench.execute.messages import Declared
@@ -33,10 +33,17 @@ LINK_ANSWER_S = 20.0  # its ends wait for each other for at most 15 s
 
 T = TypeVar("T")
 
+
+async def connect_job_node(address: Address) -> HostConnection:
+    """Return the way to a node of a job. Raises Unreachable, and UsageError where the feature is left out that goes it."""
+    connection: HostConnection = await handler("transport srun")(address)
+    return connection
+
+
 TRANSPORTS: Mapping[str, Callable[[Address], Awaitable[HostConnection]]] = {
     "asyncssh": connect_asyncssh,
     "openssh": connect_openssh,
-    "srun": connect_srun,
+    "srun": connect_job_node,
 }
 
 
@@ -167,7 +174,7 @@ def remote_node(
             return f"leftover processes could not be listed ({reason}); its agent kills them within {lease_s + grace_s:g} s"
 
     job = machine.address.job
-    explain = partial(describe_job_loss, job) if job else None
+    explain = partial(handler("loss of a job"), job) if job else None
     return AgentNode(machine.name, open_link, sweep, own_values=("path",), explain=explain, marker=marker)
 
 

@@ -195,6 +195,8 @@ class SshChannel:
 class SshConnection:
     """A connection of asyncssh."""
 
+    is_our_file_system = False
+
     def __init__(self, address: Address, connection: asyncssh.SSHClientConnection, client: Any) -> None:
         self._address = address
         self._connection = connection

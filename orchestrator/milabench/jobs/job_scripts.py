@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.execute.allocation import SHARE, holder_script
-from milabench.facts.slurm import allocation_of
 from milabench.jobs.submission import job_batches, planned_shares
-from milabench.schedulers.scheduler import JobScript
+from milabench.schedulers.scheduler import JobScript, job_system
+from milabench.seams import handler
+from milabench.workflow.recorded_nodes import SHARE
 
 if TYPE_CHECKING:
     from milabench.workflow.options import Submission
@@ -28,9 +28,11 @@ def job_scripts(planned: PlannedRequest, submission: Submission | None) -> tuple
     context = planned.request.context
     base = Path(context.dirs.base)
     if submission is None:
-        if context.allocation is None or allocation_of(context.options.environ) is not None:
+        system = job_system(context.system.engine or "slurm")
+        if context.allocation is None or system.allocation(context.options.environ) is not None:
             return ()
-        return (JobScript(name=SHARE, shares=(), script=holder_script(context.system.slurm, base, MARKER)),)
+        script = handler("script that holds nodes")(context.system.slurm, base, MARKER)
+        return (JobScript(name=SHARE, shares=(), script=script),)
     shares = planned_shares(planned, submission)
     bench_of = {step.id: step.bench for step in planned.plan.steps}
     benches = {share.name: [bench_of[step] for step in share.steps] for share in shares}

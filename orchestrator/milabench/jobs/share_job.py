@@ -23,7 +23,7 @@ from milabench.events.values import as_mapping, mappings_in, whole
 from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_share, this_orchestrator
 from milabench.execute.retry_policy import RetryPolicy
-from milabench.facts.slurm import Allocation
+from milabench.facts.allocated_nodes import Allocation
 from milabench.jobs.submission import job_system_of
 from milabench.plan.model import Plan, Step, remaining_plan
 from milabench.workflow.execution import continue_plan

@@ -6,7 +6,6 @@ not heard of any more is found by its name.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +20,7 @@ from milabench.plan.method import reached_nodes
 from milabench.plan.shares import PlannedShare, shares_of
 from milabench.plan.system import nodes_in
 from milabench.schedulers.scheduler import JobHandle, JobRequest, JobSystem, JobText, Scheduler, job_name, job_system
-from milabench.schedulers.slurm.scheduler import SlurmScheduler
+from milabench.seams import handler
 from milabench.workflow.context import read_suite_only
 from milabench.workflow.options import Session, Submission, SuiteOptions
 from milabench.workflow.planning import PlannedRequest, require_slurm
@@ -98,7 +97,7 @@ def for_jobs(options: SuiteOptions, session: Session) -> SuiteOptions:
     excluded = nodes_in(slurm.exclude, "exclude")
     names = [name for name in nodes_in(slurm.nodelist, "nodelist") if name not in excluded]
     if not names:
-        names, unusable = SlurmScheduler(os.environ, say=session.info).nodes(slurm.partition, excluded)
+        names, unusable = handler("nodes of a partition")(slurm.partition, excluded, session.info)
         for name, state in unusable.items():
             session.warn(f"{name}: is left out: Slurm says that it is {state}")
     if not names:

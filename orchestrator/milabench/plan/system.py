@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from milabench.config.schema import GpuConfig, NodeConfig, SystemConfig
 from milabench.errors import ConfigError
+from milabench.facts.allocated_nodes import AllocatedNode, Allocation, expand_nodelist
 from milabench.facts.model import Arch, Device, Node, SystemFacts
-from milabench.facts.slurm import AllocatedNode, Allocation, expand_nodelist
 
 
 def system_facts(

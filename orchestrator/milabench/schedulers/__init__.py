@@ -1,1 +1,1 @@
-"""Batch schedulers: what each has to be, and a package for each of them."""
+"""Batch schedulers: what each has to be; each is a feature."""

@@ -13,7 +13,7 @@ from milabench.events.model import Why
 
 if TYPE_CHECKING:
     from milabench.config.schema import SystemConfig
-    from milabench.facts.slurm import Allocation
+    from milabench.facts.allocated_nodes import Allocation
 
 JobPhase = Literal["pending", "running", "ended", "absent", "unknown"]
 """Where a job is: `absent`, when the scheduler answered and does not know it; `unknown`, when it gave no usable answer."""
@@ -134,6 +134,24 @@ class Scheduler(Protocol):
         """
 
 
+class HeldNodes(Protocol):
+    """The nodes that a command uses; where it has asked for them itself, it claims them until it gives them back."""
+
+    nodes: Allocation
+
+    def to_json(self) -> dict[str, object]:
+        """Return what a journal keeps of it."""
+
+    def rest(self) -> None:
+        """Let the nodes be claimed by nobody for a moment: a thread does not survive a fork."""
+
+    def go_on(self) -> None:
+        """Claim the nodes again after `rest`."""
+
+    def release(self) -> None:
+        """Give the nodes back, unless they were ours before the command. Raises nothing."""
+
+
 class JobSystem(Protocol):
     """A kind of batch scheduler: how milabench speaks to it, writes its jobs, and knows one from within.
 
@@ -173,7 +191,9 @@ def job_system(name: str) -> JobSystem:
     """Return the batch scheduler of this name. Raises UsageError for one that this version does not have."""
     if name not in seams.SCHEDULERS:
         raise UsageError(f"'{name}' is no scheduler that this version knows; it has {', '.join(seams.SCHEDULERS)}")
-    return cast("JobSystem", seams.resolved(seams.SCHEDULERS[name]))
+    feature, reference = seams.SCHEDULERS[name]
+    seams.require(feature, f"--engine {name}")
+    return cast("JobSystem", seams.resolved(reference))
 
 
 def job_name(marker: str, share: str) -> str:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from milabench.errors import Unreachable
 from milabench.events.rundir import open_run
-from milabench.execute.allocation import dead_requests, end_request
 from milabench.execute.locks import Orchestrator, wait_for_release
 from milabench.seams import handler
-from milabench.workflow.allocation import give_back, held_jobs, recorded_allocation
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import Session
+from milabench.workflow.recorded_nodes import dead_requests, held_jobs, recorded_allocation
 from milabench.workflow.run_lookup import ACTIVE_STATES, active_run, all_runs, resolve_run
 
 
@@ -25,7 +24,7 @@ def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bo
     if name is None and not any(handle.state in ACTIVE_STATES for handle in all_runs(base)):
         dead = dead_requests(base_folder(base))
         for request in dead:  # of a process that died before its run began, or with it
-            end_request(request)
+            handler("end a request")(request)
             session.info(f"cancel: ended {request}")
         if dead:
             return
@@ -38,7 +37,7 @@ def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bo
     if run.shares and handler("cancel of jobs")(run, session):
         return
     if holder is None and (held := held_jobs([used] if (used := recorded_allocation(run)) is not None else [])):
-        give_back(held[0])
+        handler("give nodes back")(held[0])
         session.info(f"cancel: {run.name} is not active ({handle.state_text}); gave back {held[0]}")
         return
     if holder is None:

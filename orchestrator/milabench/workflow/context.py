@@ -19,8 +19,8 @@ from milabench.workflow.options import Extent, SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig, Suite, SystemConfig
+    from milabench.facts.allocated_nodes import Allocation
     from milabench.facts.model import Node
-    from milabench.facts.slurm import Allocation
     from milabench.plan.context import Dirs, Instruments, PlanContext, ResolvedBenchmark
     from milabench.plan.profile import Profile
     from milabench.workflow.options import Session

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from milabench.config.schema import SystemConfig
-from milabench.errors import Unreachable, UsageError
+from milabench.errors import UsageError
 from milabench.events.shims import note_of
 from milabench.execute.remote_host import connect_all, link_speeds
 from milabench.execute.shims import shims_of
@@ -21,7 +21,7 @@ from milabench.facts.model import Node
 from milabench.facts.probe import this_machine
 from milabench.plan.run import plan_run
 from milabench.plan.system import is_local
-from milabench.schedulers.slurm.commands import Commands
+from milabench.seams import handler, takes_part
 from milabench.workflow.context import CommandContext, read_context, read_suite_only
 from milabench.workflow.environments import environment_folders
 from milabench.workflow.files import base_folder
@@ -30,7 +30,6 @@ from milabench.workflow.options import Session, SuiteOptions
 from milabench.workflow.preflight import TORCH_CUDA, driver_cuda, missing_environments, missing_preparations
 
 LOW_DISK_GIB = 5
-SLURM_S = 5.0  # for each question to Slurm
 
 
 def diagnose(options: SuiteOptions, session: Session) -> list[NodeFinding]:
@@ -40,7 +39,10 @@ def diagnose(options: SuiteOptions, session: Session) -> list[NodeFinding]:
 
 def diagnose_machine(base: Path | None) -> list[NodeFinding]:
     """Check machine and base, whatever is to run there."""
-    return [*check_machine(this_machine().answer()), check_slurm(os.environ), *check_base(base_folder(base))]
+    found = [*check_machine(this_machine().answer())]
+    if takes_part("doctor: slurm"):
+        found.append(handler("doctor: slurm")(os.environ))
+    return [*found, *check_base(base_folder(base))]
 
 
 def findings_text(findings: Sequence[NodeFinding]) -> str:
@@ -94,31 +96,6 @@ def check_accelerated(node: Node, include: str = sysconfig.get_path("include")) 
             f" CUDA {TORCH_CUDA} and would use the processor: install a driver of 580 or later, or an older torch"
         )
         yield NodeFinding(what="driver", state="bad", says=says)
-
-
-def check_slurm(environ: Mapping[str, str]) -> NodeFinding:
-    """Check whether Slurm is here and answers, and with which partitions; without it, this machine can be measured as well."""
-    if shutil.which("sinfo", path=environ.get("PATH")) is None:
-        return NodeFinding(
-            what="slurm", state="note", says="not found: --engine slurm needs the login node of a cluster"
-        )
-    commands = Commands(environ, SLURM_S)
-    try:
-        version = commands.ask("sinfo", "--version").output.strip().rpartition(" ")[2]
-        answer = commands.ask("sinfo", "--noheader", "--format=%R|%D|%l|%G")
-    except Unreachable as error:
-        return NodeFinding(what="slurm", state="note", says=str(error))
-    if answer.code:
-        return NodeFinding(what="slurm", state="note", says=f"{version} does not answer: {answer.reason}")
-    rows = [line.split("|") for line in answer.output.splitlines() if line.count("|") == 3]
-    partitions = (
-        f"{name} ({nodes} nodes"
-        + (f" with {devices}" if devices not in ("", "(null)") else "")
-        + (f", at most {limit}" if limit not in ("infinite", "n/a") else "")
-        + ")"
-        for name, nodes, limit, devices in rows
-    )
-    return NodeFinding(what="slurm", state="ok", says=f"{version}; partitions: {', '.join(partitions) or 'none'}")
 
 
 def check_base(folder: Path) -> Iterator[NodeFinding]:

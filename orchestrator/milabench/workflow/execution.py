@@ -61,9 +61,9 @@ from milabench.workflow.run_records import (
 from milabench.workflow.shown_steps import ShownSteps
 
 if TYPE_CHECKING:
-    from milabench.execute.allocation import HeldAllocation
     from milabench.execute.detach import DetachHandover
     from milabench.execute.ssh import Address
+    from milabench.schedulers.scheduler import HeldNodes
 
 OnProgress = Callable[[Progress], object]
 _DISPLAYED = (b'"pause"', b'"progress"')  # what is looked for in records while benchmarks run
@@ -192,7 +192,7 @@ def installed_locks(plan: Plan, context: CommandContext) -> dict[str, str]:
 
 
 def _journal_start(
-    writer: RunWriter, orchestrator: Orchestrator, addresses: Sequence[Address], allocation: HeldAllocation | None
+    writer: RunWriter, orchestrator: Orchestrator, addresses: Sequence[Address], allocation: HeldNodes | None
 ) -> None:
     """Journal that an orchestrator begins, with what whoever comes after its death needs. Raises RecordError."""
     # The other nodes, so that processes left by a crash can be found there.

@@ -16,9 +16,9 @@ from milabench.errors import Unreachable, UsageError
 from milabench.execute.file_sync import RemoteFiles, remote_files_of, storages
 from milabench.execute.remote_host import RemoteHost
 from milabench.execute.ssh import Address
+from milabench.facts.allocated_nodes import Allocation
 from milabench.facts.model import Node
 from milabench.facts.probe import parse_facts
-from milabench.facts.slurm import Allocation
 from milabench.plan.system import is_local
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import Session, SuiteOptions

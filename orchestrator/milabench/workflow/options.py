@@ -15,9 +15,9 @@ from milabench.shown import is_lock
 
 if TYPE_CHECKING:
     from milabench.display.base import Display
-    from milabench.execute.allocation import HeldAllocation
     from milabench.execute.local_agent import LocalAgent
     from milabench.execute.remote_host import HostPool
+    from milabench.schedulers.scheduler import HeldNodes
 
 Level = Literal["info", "note", "warning", "error"]
 
@@ -259,7 +259,7 @@ class Session:
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
-        self.allocation: HeldAllocation | None = None
+        self.allocation: HeldNodes | None = None
         """The nodes of Slurm that the command uses."""
         self.wanted_nodes: tuple[str, ...] = ()
         """Those that it is to ask for, where not any will do."""

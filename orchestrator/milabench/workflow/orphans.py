@@ -11,15 +11,20 @@ from typing import Any, TypeVar
 from milabench.errors import Unreachable
 from milabench.events.rundir import Run
 from milabench.execute.agent_client import local_leftovers, sweep_local
-from milabench.execute.allocation import DeadRequest, dead_requests, end_request
 from milabench.execute.locks import Orchestrator, orchestrator_of
 from milabench.execute.remote_host import RemoteHost, connect_all, node_marker
-from milabench.execute.srun import scheduler_here
 from milabench.execute.ssh import Address
 from milabench.schedulers.scheduler import JobHandle
-from milabench.workflow.allocation import RecordedAllocation, give_back, held_jobs, recorded_allocation
+from milabench.seams import handler, takes_part
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import Session
+from milabench.workflow.recorded_nodes import (
+    DeadRequest,
+    RecordedAllocation,
+    dead_requests,
+    held_jobs,
+    recorded_allocation,
+)
 from milabench.workflow.run_lookup import all_runs
 
 T = TypeVar("T")
@@ -73,7 +78,7 @@ def process_markers(dead: Sequence[tuple[Orchestrator, Sequence[Address]]], *, i
 def _jobs_over(*addresses: Address) -> set[str]:
     """Return the jobs that have ended, of those that the nodes were in: what ran there Slurm has ended, and lets nobody look."""
     jobs = [JobHandle(id=job, name="") for job in dict.fromkeys(address.job for address in addresses) if job]
-    states = scheduler_here().observe(jobs) if jobs else {}
+    states = handler("scheduler here")().observe(jobs) if jobs and takes_part("scheduler here") else {}
     return {job for job, state in states.items() if state.phase in ("ended", "absent")}
 
 
@@ -160,9 +165,9 @@ def kill_orphans(orphans: Orphans, session: Session) -> bool:
         session.info(f"cleanup: {f'{machine.name}: ' if machine else ''}{result}")
     are_gone = not any(on_each_machine(markers, session, LEFT).values())
     for allocation in orphans.jobs:
-        give_back(allocation)
+        handler("give nodes back")(allocation)
         session.info(f"cleanup: gave back {allocation}")
     for request in orphans.requests:
-        end_request(request)
+        handler("end a request")(request)
         session.info(f"cleanup: ended {request}")
     return are_gone

@@ -18,7 +18,7 @@ from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, this_orchestrator
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan, remaining_plan
-from milabench.workflow.allocation import claim_recorded
+from milabench.seams import handler, takes_part
 from milabench.workflow.estimate import measuring_on
 from milabench.workflow.execution import continue_plan
 from milabench.workflow.options import Session
@@ -58,7 +58,8 @@ def resume_run(
         if run.phase != "run":
             raise UsageError(f"{path}: is not a run but a {run.phase}; `milabench {run.phase}` continues it")
         passed = passed_steps(run)
-        claim_recorded(run, session, force=force)
+        if takes_part("claim recorded nodes"):
+            handler("claim recorded nodes")(run, session, force=force)
         sweep_run(run, session)
         if run.files and len(passed) == len(run.files) and not is_undecided(run):
             _complete(run, session)

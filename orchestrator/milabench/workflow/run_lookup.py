@@ -16,8 +16,8 @@ from milabench.events.shares import Share, ShareJob
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
 from milabench.execute.locks import Orchestrator, holder_of, orchestrator_of, share_holder
 from milabench.schedulers.scheduler import JobState
-from milabench.workflow.allocation import RecordedAllocation, recorded_allocation
 from milabench.workflow.files import base_folder
+from milabench.workflow.recorded_nodes import RecordedAllocation, recorded_allocation
 
 ACTIVE_STATES = ("running", "submitted")
 """The states of a run that something is executing, or will: a scheduler that has its jobs."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import UsageError
-from milabench.facts.slurm import AllocatedNode, Allocation
+from milabench.facts.allocated_nodes import AllocatedNode, Allocation
 from milabench.schedulers.scheduler import JobHandle, JobRequest, JobState, JobText
 
 if TYPE_CHECKING:

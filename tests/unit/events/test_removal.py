@@ -27,7 +27,7 @@ EXCUSED = {
         "execute/agent/": "runs on nodes, where nothing of milabench can be imported: its own folders and those of its run",
         "compat13/names/": "what foreign benchfiles of milabench 1.3 call, in a process of their own",
         "events/removal.py": "is that module",
-        "execute/allocation.py": "the empty folder above a request of its own",
+        "slurm/held_nodes.py": "the empty folder above a request of its own",
         "garbage/collection.py": "the empty folder of what was removed",
         "scaffold/new_benchmark.py": "the empty folders that it has just made",
     },

@@ -9,7 +9,7 @@ import pytest
 from milabench.config.read import read_suite
 from milabench.jobs.submission import job_batches
 from milabench.plan.shares import PlannedShare
-from milabench.schedulers.slurm.script import script_options
+from milabench.slurm.script import script_options
 
 
 @pytest.mark.parametrize(

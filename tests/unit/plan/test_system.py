@@ -10,8 +10,8 @@ import pytest
 from milabench.config.read import read_suite
 from milabench.config.schema import SystemConfig
 from milabench.errors import ConfigError
+from milabench.facts.allocated_nodes import AllocatedNode, Allocation
 from milabench.facts.model import Arch, Device, Node, SystemFacts
-from milabench.facts.slurm import AllocatedNode, Allocation
 from milabench.plan.environ import placed_environment
 from milabench.plan.method import Placement
 from milabench.plan.system import allocated_facts, stated_allocation, stated_devices, system_facts

@@ -9,7 +9,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +20,11 @@ from milabench.events.wire import parse_object
 from milabench.execute.heartbeat import is_beating
 from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import Orchestrator, orchestrator_of, this_orchestrator
-from milabench.execute.srun import job_text, scheduler_here
-from milabench.facts.slurm import AllocatedNode, Allocation
+from milabench.facts.allocated_nodes import AllocatedNode, Allocation
 from milabench.schedulers.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState, Scheduler, job_name
-from milabench.schedulers.slurm.script import batch_script
+from milabench.slurm.script import batch_script
+from milabench.slurm.srun import job_text, scheduler_here
+from milabench.workflow.recorded_nodes import SHARE, DeadRequest
 
 if TYPE_CHECKING:
     from milabench.config.schema import SlurmConfig
@@ -38,9 +38,6 @@ OWNER = "owner"
 SETTLED_S = (0.0, 1.0, 3.0)  # pauses before looking for a job whose submission was interrupted
 ABSENT_S = 90.0
 FIRST_TICK_S, LAST_TICK_S = 0.2, 10.0
-SHARE = "nodes"
-"""What the job of an allocation carries out, as its name says: nothing but to hold its nodes."""
-
 # Ends when the word in the lease has not changed for so long, also where it cannot be read: its nodes may not share the file.
 # A word that can be read at the start, and then does not change for the shorter time, is that of somebody who is dead.
 HOLDER = (
@@ -220,21 +217,7 @@ def forget_allocation(base: Path, marker: str) -> None:
     _remove(allocation_folder(base, marker))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadRequest:
-    """Nodes that were asked for by a process that is dead; `jobs` are those that Slurm still has for it, with their states."""
-
-    folder: Path
-    owner: Orchestrator | None
-    jobs: tuple[tuple[JobHandle, JobState], ...]
-
-    def __str__(self) -> str:
-        whose = f"asked for by {self.owner or 'an unknown process'}, which is dead"
-        jobs = " and ".join(job_text(handle.id, state) for handle, state in self.jobs)
-        return f"{jobs or f'{self.folder.name}: no job in the queue'}; nodes {whose}"
-
-
-def dead_requests(base: Path) -> list[DeadRequest]:
+def requests_of_dead_processes(base: Path) -> list[DeadRequest]:
     """Return the requests for nodes below a base that are ours and whose process is dead. Raises Unreachable.
 
     That of another host counts as dead when it has not touched its lease for a minute.
@@ -255,14 +238,21 @@ def dead_requests(base: Path) -> list[DeadRequest]:
         states = scheduler.observe(jobs) if jobs else {}
         known = ((job, states.get(job.id, UNKNOWN_STATE)) for job in jobs)
         open_jobs = tuple((job, state) for job, state in known if state.phase not in ("ended", "absent"))
-        dead.append(DeadRequest(folder=folder, owner=owner, jobs=open_jobs))
+        dead.append(_dead_request(folder, owner, open_jobs))
     return dead
+
+
+def _dead_request(folder: Path, owner: Orchestrator | None, jobs: Sequence[tuple[JobHandle, JobState]]) -> DeadRequest:
+    whose = f"asked for by {owner or 'an unknown process'}, which is dead"
+    open_jobs = " and ".join(job_text(handle.id, state) for handle, state in jobs)
+    text = f"{open_jobs or f'{folder.name}: no job in the queue'}; nodes {whose}"
+    return DeadRequest(folder=folder, jobs=tuple(handle for handle, _ in jobs), text=text)
 
 
 def end_request(request: DeadRequest) -> None:
     """Cancel the job of a request whose process is dead, and forget it. Raises Unreachable."""
     if request.jobs:
-        scheduler_here().cancel([job for job, _ in request.jobs])
+        scheduler_here().cancel(request.jobs)
     _remove(request.folder)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 from msgspec import Raw, Struct
 from msgspec.json import Decoder, decode
 
-from milabench.facts.slurm import expand_nodelist
+from milabench.facts.allocated_nodes import expand_nodelist
 from milabench.schedulers.scheduler import JobState
-from milabench.schedulers.slurm.states import read_state
+from milabench.slurm.states import read_state
 
 SEPARATOR = "\x1f"  # in no name, no comment and no reason
 SQUEUE_FORMAT = SEPARATOR.join(("%i", "%A", "%T", "%N", "%j", "%k", "%r"))

@@ -10,9 +10,9 @@ import sys
 from milabench.config.schema import SlurmConfig
 from milabench.errors import Unreachable, UsageError
 from milabench.execute.interrupts import interrupts
-from milabench.execute.srun import srun_environment
 from milabench.redaction import mask, mask_argument
-from milabench.schedulers.slurm.script import resource_options
+from milabench.slurm.script import resource_options
+from milabench.slurm.srun import srun_environment
 from milabench.workflow.context import read_suite_only
 from milabench.workflow.options import Session, SuiteOptions
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milabench.schedulers.slurm.answers import (
+from milabench.slurm.answers import (
     MAX_LISTED,
     MAX_NODES,
     MAX_TASKS,

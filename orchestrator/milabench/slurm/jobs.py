@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from milabench.facts.slurm import Allocation, allocation_of
+from milabench.facts.allocated_nodes import Allocation
 from milabench.plan.system import nodes_in
 from milabench.schedulers.scheduler import JobText, Scheduler
-from milabench.schedulers.slurm.scheduler import COMMAND_S, SlurmScheduler
-from milabench.schedulers.slurm.script import batch_script
+from milabench.slurm.job_variables import allocation_of
+from milabench.slurm.scheduler import COMMAND_S, SlurmScheduler
+from milabench.slurm.script import batch_script
 
 if TYPE_CHECKING:
     from milabench.config.schema import SystemConfig
@@ -47,3 +48,10 @@ class SlurmJobs:
 
 
 SLURM = SlurmJobs()
+
+
+def nodes_of_partition(
+    partition: str, excluded: tuple[str, ...], say: Callable[[str], object]
+) -> tuple[list[str], dict[str, str]]:
+    """Return the nodes of a partition that take jobs, and the state of those that do not."""
+    return SlurmScheduler(os.environ, say=say).nodes(partition, excluded)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.errors import ConfigError
-from milabench.facts.slurm import AllocatedNode, allocation_of, expand_nodelist
+from milabench.facts.allocated_nodes import AllocatedNode, expand_nodelist
+from milabench.slurm.job_variables import allocation_of
 from tests.slurm.cluster import why_no_slurm
 
 JOB = {"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-2]"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from milabench.schedulers.scheduler import JobPhase, JobResult
-from milabench.schedulers.slurm.states import STATES, read_state
+from milabench.slurm.states import STATES, read_state
 
 TABLE: list[tuple[str, JobPhase, JobResult]] = [
     ("BOOT_FAIL", "ended", "node-failed"),

@@ -13,7 +13,7 @@ from typing import Final, TypeGuard
 from milabench.errors import RecordError, Unreachable, UsageError, os_reason
 from milabench.events.atomic_write import replace_file
 from milabench.schedulers.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState
-from milabench.schedulers.slurm.answers import (
+from milabench.slurm.answers import (
     MAX_LISTED,
     SACCT_FORMAT,
     SEPARATOR,
@@ -28,8 +28,8 @@ from milabench.schedulers.slurm.answers import (
     read_squeue,
     read_squeue_json,
 )
-from milabench.schedulers.slurm.commands import Answer, AnswerTooLong, Commands, NoAnswer
-from milabench.schedulers.slurm.script import job_name_prefix, script_options
+from milabench.slurm.commands import Answer, AnswerTooLong, Commands, NoAnswer
+from milabench.slurm.script import job_name_prefix, script_options
 
 COMMAND_S: Final = 20.0
 SUBMIT_TIMES: Final = 3  # a busy controller makes sbatch wait for longer than any other command

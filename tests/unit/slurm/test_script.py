@@ -12,7 +12,7 @@ import pytest
 from milabench.config.schema import SlurmConfig
 from milabench.errors import ConfigError
 from milabench.schedulers.scheduler import job_name
-from milabench.schedulers.slurm.script import batch_script, job_name_prefix, resource_options, script_options
+from milabench.slurm.script import batch_script, job_name_prefix, resource_options, script_options
 
 EVERYTHING = SlurmConfig(
     partition="gpu,long",

@@ -39,6 +39,7 @@ class SrunConnection:
     """A node of a job; nothing is kept open between its commands."""
 
     lost: str | None = None
+    is_our_file_system = True
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -110,7 +111,7 @@ def state_of_job(job: str) -> JobState:
 
 def scheduler_here(say: Callable[[str], object] = lambda _: None, *, timeout_s: float | None = None) -> Scheduler:
     """Return the Slurm of this machine; `say` gets a line when a command does not answer for some seconds."""
-    from milabench.schedulers.slurm.scheduler import COMMAND_S, SlurmScheduler
+    from milabench.slurm.scheduler import COMMAND_S, SlurmScheduler
 
     return SlurmScheduler(srun_environment(os.environ), COMMAND_S if timeout_s is None else timeout_s, say)
 

@@ -1,1 +1,0 @@
-"""Slurm as a scheduler: its commands, its states, its batch scripts."""
