@@ -27,6 +27,18 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
         }
     },
     "pinning": {"Set up": {"pin": "Write the lock files of benchmarks from their requirements"}},
+    "doctor": {
+        "Set up": {
+            "doctor": "Check whether this machine can run a suite",
+            "nodes": "Check the machines of a system",
+        }
+    },
+    "following": {
+        "Follow and manage runs": {
+            "logs": "Show the output of a step",
+            "replay": "Replay a recorded run",
+        }
+    },
     "suite_check": {"Set up": {"config": "Show, explain or check the configuration of a suite"}},
     "dev": {
         "Set up": {"dev": "Open a shell or run a command in a benchmark's environment"},
@@ -116,6 +128,7 @@ HANDLERS = {
     "loss of a job": ("slurm", "slurm.srun:describe_job_loss"),
     "install partition": ("slurm", "slurm.install_partition:run_in_install_partition"),
     "doctor: slurm": ("slurm", "slurm.findings:check_slurm"),
+    "attach to a run": ("following", "following.run_view:attach_to_run"),
     "run --submit": ("jobs", "jobs.submission:for_jobs"),
     "jobs of a run": ("jobs", "jobs.job_runs:submit_runs"),
     "scripts of jobs": ("jobs", "jobs.job_scripts:job_scripts"),

@@ -60,7 +60,6 @@ EDGES = {
     "events/atomic_write.py",
     "events/removal.py",
     "events/run_writer.py",
-    "events/replay.py",
     "redaction.py",
     "seams.py",
 }
@@ -87,7 +86,7 @@ USE_CASES = {
 }
 FOREIGN = ("compat13/child.py", "compat13/names/")  # a program of its own, and what foreign code imports in it
 DOING = {"execute", "schedulers", "display", "workflow", "cli", "api"}
-DOING |= {"ci", "dev", "garbage", "jobs", "pinning", "quickstart", "scaffold", "slurm"}
+DOING |= {"ci", "dev", "doctor", "following", "garbage", "jobs", "pinning", "quickstart", "scaffold", "slurm"}
 ONLY_HERE = {"omegaconf": {"config"}, "yaml": {"config"}, "asyncssh": {"execute"}, "rich": {"display", "cli"}}
 ONLY_HERE |= {
     "click": {"cli"},

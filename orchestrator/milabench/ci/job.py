@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from milabench.ci.ci_reports import Gates, checked_gates, require_one_run, write_reports
+from milabench.doctor.findings import diagnose_machine, findings_text
 from milabench.errors import INTERRUPTED, EnvironmentFailed
 from milabench.quickstart.all_stages import Say, measure_suite, report_runs
-from milabench.workflow.doctor import diagnose_machine, findings_text
 from milabench.workflow.options import Extent, ReportRequest, Session, SuiteOptions
 from milabench.workflow.run_suite import RunSettings
 

@@ -14,11 +14,9 @@ from milabench import seams
 PROGRAM = "milabench"
 GROUPS = {
     "Set up": {
-        "doctor": "Check whether this machine can run a suite",
         "list": "List the benchmarks of a suite",
         "install": "Install the environments and programs of benchmarks",
         "prepare": "Download or generate the data and models of benchmarks",
-        "nodes": "Check the machines of a system",
         "completion": "Print the completion script of a shell",
     },
     "Measure": {
@@ -29,8 +27,6 @@ GROUPS = {
     "Follow and manage runs": {
         "runs": "List runs with their verdicts",
         "status": "Show the progress of a run",
-        "logs": "Show the output of a step",
-        "replay": "Replay a recorded run",
         "cancel": "End an active run",
         "cleanup": "Kill processes left by crashed runs",
     },

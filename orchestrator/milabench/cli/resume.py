@@ -42,9 +42,7 @@ def command(run: str | None, base: Path | None, force: bool, retry: RetryPolicy,
         session.info(f"resume: {resumed.name} is executed by {holder}")
         if detach:
             return DONE
-        from milabench.workflow.run_view import attach_to_run
-
-        code = attach_to_run(resumed, holder, session)
+        code: int | None = seams.handler("attach to a run")(resumed, holder, session)
         if code is not None:
             return code
     if resumed.shares:

@@ -25,13 +25,13 @@ from milabench.execute.heartbeat import last_beat_age_s
 from milabench.execute.interrupts import interrupts
 from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, holder_of, share_beat, this_orchestrator
+from milabench.following.run_view import LOOK_EVERY_S, JournalClock, RunView
 from milabench.jobs.job_tracker import JobTracker
 from milabench.jobs.share_job import ends_of
 from milabench.jobs.submission import output_of, scheduler_of
 from milabench.schedulers.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
 from milabench.workflow.options import Session
 from milabench.workflow.run_records import writing
-from milabench.workflow.run_view import LOOK_EVERY_S, JournalClock, RunView
 
 LIVE_S = 5.0  # for somebody who waits for the answer at a terminal
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from milabench.errors import RecordError, UsageError
 from milabench.events.model import Data
-from milabench.events.replay import replay
 from milabench.events.runs_folder import find_run
 from milabench.execute.retry_policy import RetryPolicy
+from milabench.following.recorded_events import replay
 from milabench.plan.model import Step
 from milabench.timing_audit.analysis import TimingAudit, timing_audit
 from milabench.workflow.files import base_folder, shipped_suite

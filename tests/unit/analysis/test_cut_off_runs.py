@@ -11,8 +11,8 @@ from milabench.analysis.summary import summarise
 from milabench.errors import RecordError
 from milabench.events.attempts import attempts
 from milabench.events.model import Event
-from milabench.events.replay import replay
 from milabench.events.rundir import open_run
+from milabench.following.recorded_events import replay
 from milabench.report import csv, json, markdown, text
 from tests.examples import thinned
 from tests.recorded_run import Recorded, RecordedShare, message, rates, record, record_shares

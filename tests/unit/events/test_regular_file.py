@@ -15,7 +15,7 @@ from milabench.errors import RecordError
 from milabench.events import rundir
 from milabench.events.run_writer import RunWriter
 from milabench.events.rundir import open_run, read_batches, read_events
-from milabench.events.tail import Appended
+from milabench.following.appended import Appended
 
 
 def fifo(path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_line_without_end_is_no_record_and_those_after_it_are(
 ) -> None:
     monkeypatch.setattr(rundir, "MAX_LINE", 1000)
     monkeypatch.setattr(rundir, "_PIECE", 300)
-    monkeypatch.setattr("milabench.events.tail.MAX_LINE", 1000)
+    monkeypatch.setattr("milabench.following.appended.MAX_LINE", 1000)
     path = tmp_path / "a.data"
     path.write_bytes(LINE + b"x" * 5000 + LINE[:-1] + b"\n" + LINE)
     names = [getattr(event, "event", "message") for event in read_events(path, "a")]

@@ -18,13 +18,13 @@ from milabench.events.run_files import SUMMARY
 from milabench.events.run_writer import RunWriter
 from milabench.events.rundir import Run, open_run
 from milabench.execute.locks import hold_share, share_beat, share_lock, this_orchestrator
+from milabench.following.run_view import JournalClock, RunView
 from milabench.pages.details import Fineness
 from milabench.pages.run import run_article
 from milabench.report import brief, text
 from milabench.schedulers.scheduler import JobState
 from milabench.workflow.orphans import dead_orchestrators
 from milabench.workflow.run_lookup import all_runs, run_handle
-from milabench.workflow.run_view import JournalClock, RunView
 from milabench.workflow.summaries import summary_of
 from tests.recorded_run import Recorded, RecordedShare, rates, record, record_shares
 from tests.unit.workflow.test_follow import RecordingDisplay

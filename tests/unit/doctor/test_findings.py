@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from milabench.doctor.findings import check_accelerated
 from milabench.errors import EnvironmentFailed
 from milabench.facts.model import Device, Node
 from milabench.plan.requirements import RequirementFile
 from milabench.plan.venvs import InstallPlan, VenvRequest, plan_venvs
 from milabench.workflow import environments
-from milabench.workflow.doctor import check_accelerated
 from milabench.workflow.preflight import TORCH_CUDA, require_drivers
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,13 +9,13 @@ from itertools import repeat
 from operator import itemgetter
 from typing import cast
 
+from milabench.analysis.host_load import CLOCKS_DIFFER_S
 from milabench.events.attempts import Attempt, attempts
 from milabench.events.model import End, Event, Start
 from milabench.events.rundir import Run
 
 LOST = ("lost-node", "time-limit", "preempted", "node-failed", "job-cancelled", "job-failed", "job-lost")
 """Of these ends the agent cannot tell."""
-CLOCKS_DIFFER_S = 1.0  # the journal may say a little later that a step has begun
 
 
 def replay(run: Run) -> Iterator[tuple[int, Event]]:

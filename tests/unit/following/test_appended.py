@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from milabench.errors import RecordError
-from milabench.events.tail import Appended
+from milabench.following.appended import Appended
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -17,7 +17,7 @@ from milabench.cli.options import TerminalReporter, base_option, display_option,
 @display_option
 def command(run: str | None, base: Path | None, speed: float, verbose: bool, display: str) -> None:
     """Replay a recorded run. Default: the latest run."""
+    from milabench.following.run_view import replay_run
     from milabench.workflow.run_lookup import resolve_run
-    from milabench.workflow.run_view import replay_run
 
     replay_run(resolve_run(base, run).run, TerminalReporter(display), speed=speed, is_verbose=verbose)

@@ -14,7 +14,7 @@ from milabench.shown import visible_line
 from milabench.workflow.options import SuiteOptions
 
 if TYPE_CHECKING:
-    from milabench.workflow.doctor import NodeCheck
+    from milabench.doctor.findings import NodeCheck
 
 
 @click.group("nodes")
@@ -28,7 +28,7 @@ def command() -> None:
 @json_option
 def check_system(options: SuiteOptions, no_links: bool, as_json: bool) -> int:
     """Check that every node of the system file can be reached and is fit for a run."""
-    from milabench.workflow.doctor import check_nodes
+    from milabench.doctor.findings import check_nodes
 
     checked = check_nodes(options, terminal_session(), with_links=not no_links)
     click.echo(

@@ -12,8 +12,8 @@ import pytest
 from milabench.display.base import Display
 from milabench.events.run_writer import RunWriter
 from milabench.events.rundir import open_run
+from milabench.following.run_view import JournalClock, RunView
 from milabench.plan.model import Plan
-from milabench.workflow.run_view import JournalClock, RunView
 
 
 class RecordingDisplay(Display):

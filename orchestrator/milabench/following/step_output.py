@@ -11,9 +11,9 @@ from milabench.events.attempts import attempts
 from milabench.events.model import End, Line
 from milabench.events.names import encode_text
 from milabench.events.rundir import Run, open_run
-from milabench.events.tail import Appended
 from milabench.events.wire import decode
 from milabench.execute.locks import holder_of, share_holder
+from milabench.following.appended import Appended
 from milabench.workflow.run_lookup import find_step, last_attempt, resolve_run
 
 LOOK_EVERY_S = 0.3

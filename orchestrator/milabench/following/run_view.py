@@ -18,16 +18,16 @@ from milabench.display.base import Display
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, RecordError
 from milabench.events.attempts import attempts, last_word
 from milabench.events.model import End, Line, Start
-from milabench.events.replay import replay
 from milabench.events.run_files import JOURNAL, journal_name
 from milabench.events.rundir import Run, open_run, parse_entry
 from milabench.events.shares import merge_journals
-from milabench.events.tail import Appended
 from milabench.events.values import as_mapping, whole
 from milabench.events.wire import encode
 from milabench.execute.detach import LOG
 from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import Orchestrator, holder_of
+from milabench.following.appended import Appended
+from milabench.following.recorded_events import replay
 from milabench.plan.model import Plan, SkippedBench, Step
 from milabench.workflow.options import Reporter, Session
 from milabench.workflow.run_suite import CHANGE_THE_EXIT_CODE, report_result

@@ -16,7 +16,7 @@ from milabench.workflow.options import SuiteOptions
 @json_option
 def command(options: SuiteOptions, as_json: bool) -> int:
     """Check whether this machine can run the suite."""
-    from milabench.workflow.doctor import diagnose, findings_text
+    from milabench.doctor.findings import diagnose, findings_text
 
     findings = diagnose(options, terminal_session())
     bad = sum(finding.state == "bad" for finding in findings)

@@ -24,7 +24,7 @@ from milabench.shown import visible_output
 def command(step: str, run: str | None, base: Path | None, attempt: int | None, follow: bool, raw: bool) -> None:
     """Show the output of STEP: its id, or its benchmark's name for the last step of that. Default: of the latest run."""
     from milabench.display.selection import has_colours
-    from milabench.workflow.step_output import step_output
+    from milabench.following.step_output import step_output
 
     # Bytes: the output of a step need not be text in any encoding.
     decoder = None if raw or not sys.stdout.isatty() else codecs.getincrementaldecoder("utf-8")("replace")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from milabench.events.model import End, Event, Message, Start
-from milabench.events.replay import merge_events, on_our_clock
+from milabench.following.recorded_events import merge_events, on_our_clock
 
 
 def said(step: str, *times: float | None) -> list[tuple[int, Event]]:

@@ -1,0 +1,1 @@
+"""Runs as they go, from their journals and records: a detached run, `milabench logs` and `replay`."""
