@@ -231,7 +231,7 @@ class HostileConnection:
 
 
 def hostile_machine(change: Change, name: str = "h0") -> RemoteHost:
-    """A machine as `remote_node`, `RemoteFiles.open` and the questions of `cleanup` reach it, with its connection open."""
+    """A machine as `remote_node`, `RemoteFiles.open` and the questions of `gc processes` reach it, with its connection open."""
     from milabench.execute.remote_host import RemoteHost  # not in the program, which starts with every agent
     from milabench.execute.ssh import Address
 

@@ -182,7 +182,7 @@ def command(chance: random.Random, home: Path, supplies: Path) -> list[str]:
         ["gc"],
         ["gc", "--remove", "--keep", "0"],
         ["gc", "--remove", "--forget", suite[1]],
-        ["cleanup"],
+        ["gc", "processes"],
         ["report", name, "--format", "html", "-o", chance.choice(places)],
         ["report", name, "--save-reference", chance.choice(places)],
         ["bundle", name, "-o", chance.choice(("bundle.zip", records, "work"))],

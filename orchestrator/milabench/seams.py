@@ -79,7 +79,12 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
             "verify": "Verify an archive of runs",
         }
     },
-    "garbage": {"Follow and manage runs": {"gc": "Show the disk space of a base, and remove unused files"}},
+    "garbage": {
+        "Follow and manage runs": {
+            "gc": "Show the disk space of a base, and remove unused files",
+            "gc processes": "Kill processes left by crashed runs",
+        }
+    },
     "history": {
         "Report, compare and decide": {
             "history": "Show the trend of a benchmark over runs",

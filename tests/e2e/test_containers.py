@@ -187,8 +187,9 @@ class Place:
 
     def words(self, verb: str, *more: str) -> list[str]:
         """A command line."""
-        own = [] if verb in ("cleanup", "report", "resume") else ["--config", str(self.folder / "suite.yaml")]
-        return [sys.executable, "-m", "milabench", verb, *own, "--base", str(self.folder / "the base"), *more]
+        own = [] if verb in ("gc", "report", "resume") else ["--config", str(self.folder / "suite.yaml")]
+        words = ["gc", "processes"] if verb == "gc" else [verb]
+        return [sys.executable, "-m", "milabench", *words, *own, "--base", str(self.folder / "the base"), *more]
 
     def milabench(self, verb: str, *more: str) -> subprocess.CompletedProcess[str]:
         """A command carried out."""
@@ -305,7 +306,7 @@ def test_the_containers_of_a_killed_orchestrator_are_ended_by_the_agent(place: P
     assert becomes(lambda: place.engine.containers() == [])
 
 
-@pytest.mark.parametrize("verb", ["cleanup", "resume"])
+@pytest.mark.parametrize("verb", ["gc", "resume"])
 def test_the_containers_of_killed_agents_are_found_and_ended(place: Place, verb: str) -> None:
     run = place.start("--select", "once")
     assert becomes(place.says_that_it_runs)
@@ -313,7 +314,7 @@ def test_the_containers_of_killed_agents_are_found_and_ended(place: Place, verb:
     for pid in (run.pid, *map(int, below.stdout.split())):
         os.kill(pid, signal.SIGKILL)
     run.communicate()
-    done = place.milabench(verb, *(["--yes"] if verb == "cleanup" else []))
+    done = place.milabench(verb, *(["--yes"] if verb == "gc" else []))
     assert done.returncode == 0, done.stderr
     assert place.engine.containers() == []
     if verb == "resume":

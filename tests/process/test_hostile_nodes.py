@@ -212,7 +212,7 @@ def test_after_a_signal_a_node_that_says_nothing_more_is_left_to_cleanup(
 
     outcome = asyncio.run(work())
     assert outcome.name == "cancelled"
-    assert "`milabench cleanup` ends what is left" in outcome.detail
+    assert "`milabench gc processes` ends what is left" in outcome.detail
 
 
 def test_a_newline_in_a_text_of_a_node_makes_no_line(outcome_of: Callable[..., Outcome]) -> None:

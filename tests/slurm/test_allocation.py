@@ -282,12 +282,12 @@ def killed_waiting(milabench: Milabench, slurm: Cluster, tmp_path: Path) -> str:
     return job
 
 
-@pytest.mark.parametrize("words", [("cancel",), ("cleanup", "--yes")])
+@pytest.mark.parametrize("words", [("cancel",), ("gc", "processes", "--yes")])
 def test_a_job_that_waits_for_a_dead_orchestrator_is_taken_out_of_the_queue(
     killed_waiting: str, milabench: Milabench, slurm: Cluster, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    if words[0] == "cleanup":
-        asked = milabench("cleanup")
+    if words[0] == "gc":
+        asked = milabench("gc", "processes")
         assert (asked.code, is_idle(slurm)) == (1, False)
         assert f"job {killed_waiting} is PENDING (BeginTime); nodes asked for by " in asked.out
     done = milabench(*words)
@@ -295,7 +295,7 @@ def test_a_job_that_waits_for_a_dead_orchestrator_is_taken_out_of_the_queue(
     assert f"{words[0]}: ended job {killed_waiting} is PENDING" in done.err
     until(lambda: is_idle(slurm))
     assert not (tmp_path / "base" / "allocations").exists()
-    assert "no run below this base left" in milabench("cleanup").err
+    assert "no run below this base left" in milabench("gc", "processes").err
 
 
 @pytest.mark.e2e
@@ -314,7 +314,7 @@ def test_one_that_waits_is_neither_cancelled_nor_cleaned_up(
 ) -> None:
     with start(tmp_path, *run_words("here", more=("--slurm-arg", "begin=now+1hour"))) as process:
         assert any("waits: " in line for line in iter(process.stderr.readline, ""))
-        assert "no run below this base left" in milabench("cleanup", "--yes").err
+        assert "no run below this base left" in milabench("gc", "processes", "--yes").err
         assert milabench("cancel").code != 0
         (job,) = slurm.run("squeue", "-h", "-o", "%A").split()
         slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now")
@@ -395,7 +395,7 @@ def test_resume_asks_for_the_same_nodes_and_with_force_for_any(
     assert allocations(tmp_path)[-1]["nodes"] == ["n2", "n3"]
 
 
-@pytest.mark.parametrize("words", [("cancel", "latest"), ("cleanup", "--yes")])
+@pytest.mark.parametrize("words", [("cancel", "latest"), ("gc", "processes", "--yes")])
 def test_the_nodes_of_a_dead_orchestrator_are_given_back(
     killed: str, milabench: Milabench, slurm: Cluster, tmp_path: Path, words: tuple[str, ...]
 ) -> None:

@@ -220,15 +220,15 @@ def test_cleanup_shows_and_ends_what_a_dead_orchestrator_left_on_its_nodes_and_o
             os.kill(pid, signal.SIGSTOP)  # one that hangs does not notice that nobody is there
         running.process.kill()
         running.process.wait()
-        shown = milabench("cleanup")
+        shown = milabench("gc", "processes")
         assert shown.code == 1
         assert f"{agent}  on h0" in shown.out
         assert str(other.pid) not in shown.out.split()
-        ended = milabench("cleanup", "--yes")
+        ended = milabench("gc", "processes", "--yes")
         assert ended.code == 0, ended.err
         until(lambda: gone(mark), "nothing is left")
         assert other.poll() is None
-        assert milabench("cleanup").code == 0
+        assert milabench("gc", "processes").code == 0
     finally:
         other.kill()
         other.wait()

@@ -28,7 +28,6 @@ GROUPS = {
         "runs": "List runs with their verdicts",
         "status": "Show the progress of a run",
         "cancel": "End an active run",
-        "cleanup": "Kill processes left by crashed runs",
     },
     "Report, compare and decide": {
         "report": "Report the results of runs",
@@ -47,6 +46,7 @@ MAIN = (
 HIDDEN = seams.verbs_of(seams.HIDDEN)
 # What answers with exit code 2, and says what there is instead.
 REMOVED = {
+    "cleanup": "`milabench gc processes` ends the processes left by crashed runs",
     "gated": "`milabench list --gated` lists the weights and data that need accepted terms",
     "offers": "`milabench offer compare` compares all offers to a tender",
     "rehearse": "in a checkout of milabench, `python -m tests.rehearsal` tries a tender (docs/procurement.md)",

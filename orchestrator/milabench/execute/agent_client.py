@@ -53,7 +53,7 @@ COLLECT_S = 10.0  # an agent takes two seconds to look at the processes of a ste
 REMOVAL_S = 180.0  # an agent takes up to two minutes to remove a folder
 GIVEN_UP_S = 1.0  # for an agent that was not waited for to its hello
 WORDS_S = 2.0  # after the end of its output, for an agent's own
-# After a signal: the grace of a step, and when a node that has not said how it ended is left to `cleanup`.
+# After a signal: the grace of a step, and when a node that has not said how it ended is left to `gc processes`.
 INTERRUPT_GRACE_S = 2.8
 INTERRUPT_S = 3.4
 AT_ONCE_S = 0.5
@@ -508,7 +508,7 @@ class AgentNode:
             wait.cancel()
         link = self._link or self._closing
         if link is not None and link.lost is None:
-            link.lose("interrupted, and its agent did not end it; `milabench cleanup` ends what is left")
+            link.lose("interrupted, and its agent did not end it; `milabench gc processes` ends what is left")
             self._abandon()
 
     async def close(self) -> None:

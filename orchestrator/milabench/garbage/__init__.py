@@ -1,4 +1,4 @@
-"""The contents of a base, and the parts that nothing refers to: `milabench gc`.
+"""What lies in a base and what of it nothing refers to, and the processes that crashed runs have left: `milabench gc`.
 
 Builds on: archives, capsule.
 """

@@ -131,7 +131,7 @@ def test_a_pid_that_is_somebody_elses_by_now_stands_in_nobodys_way(
             (run / name).write_text(re.sub(rf'("pid": ?){process.pid}\b', rf"\g<1>{other.pid}", text))
         assert "incomplete" in milabench("status").out
         assert "incomplete" in milabench("runs").out
-        assert milabench("cleanup", "--yes").code == 0
+        assert milabench("gc", "processes", "--yes").code == 0
         (tmp_path / "go").touch()
         said = milabench("resume")
         assert said.code == 0, said.err
@@ -224,11 +224,11 @@ def test_a_replay_shows_what_the_run_showed(
 def test_cleanup_ends_what_a_dead_run_left_and_only_that(
     milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
 ) -> None:
-    assert milabench("cleanup").code == 0
+    assert milabench("gc", "processes").code == 0
     bystander = subprocess.Popen(["sleep", "3600"], env={**environ, "MILABENCH_RUN_MARKER": "somebody-elses"})
     try:
         with going(environ, tmp_path) as process:
-            said = milabench("cleanup")
+            said = milabench("gc", "processes")
             assert "no run below this base left a process" in said.err  # one that lives is no leftover
             (agent,) = [
                 pid for pid in carrying(environ) if b"execute/agent/" in Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -236,11 +236,11 @@ def test_cleanup_ends_what_a_dead_run_left_and_only_that(
             os.kill(agent, signal.SIGSTOP)
             process.kill()
             process.wait(CEILING_S)
-            said = milabench("cleanup")
+            said = milabench("gc", "processes")
             assert said.code == 1
             assert "--yes kills them" in said.err
             assert f"{agent}  " in said.out
-            said = milabench("cleanup", "--yes")
+            said = milabench("gc", "processes", "--yes")
             assert (said.code, "processes killed" in said.err) == (0, True)
         assert carrying(environ) == [bystander.pid]
         assert bystander.poll() is None

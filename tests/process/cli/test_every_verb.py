@@ -60,7 +60,7 @@ LINES = {
     "logs": ["logs a"],
     "replay": ["replay --speed 0"],
     "cancel": ["cancel @run"],
-    "cleanup": ["cleanup"],
+    "gc processes": ["gc processes"],
     "gc": ["gc", "gc --remove", "gc --json"],
     "list": ["list --config @config", "list --references", "list --gated --config @config"],
     "config": ["config show --config @config", "config check --config @config"],

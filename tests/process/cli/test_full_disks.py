@@ -105,7 +105,7 @@ def test_a_run_on_a_full_disk_is_reported_compared_and_stored(
         (run,) = (base / "runs").iterdir()
         (run / "summary.json").unlink()
         fill(base)
-        for verb in ("report", "runs", "status", "replay --speed 0", "logs a", "cleanup"):
+        for verb in ("report", "runs", "status", "replay --speed 0", "logs a", "gc processes"):
             assert milabench(*verb.split(), MILABENCH_BASE=str(base)).code == 0
         assert milabench("db", "add", "--db", str(tmp_path / "a.sqlite"), MILABENCH_BASE=str(base)).code == 0
         assert not list(run.glob("*.tmp"))

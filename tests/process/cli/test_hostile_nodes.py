@@ -62,4 +62,4 @@ def test_a_signal_ends_a_run_whose_node_never_says_that_its_steps_have_ended(
     }
     assert ended["good.node1"] == "cancelled"
     # Whatever it has left there is found by its markers.
-    assert milabench_in(environ)("cleanup").code == 0
+    assert milabench_in(environ)("gc", "processes").code == 0

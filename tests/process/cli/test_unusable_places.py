@@ -40,7 +40,7 @@ VERBS = {
     "logs timed": 0,
     "replay --speed 0": 0,
     "cancel @run": 0,
-    "cleanup": 0,
+    "gc processes": 0,
     "plan run @here": 0,
     "dev @here timed -- true": 0,
 }
@@ -116,7 +116,7 @@ def test_every_verb_in_the_base_of_another_user(environ: dict[str, str], recorde
 
     assert wrong_verbs(answers, base, recorded) == {}
     (base / "runs").chmod(0o700)
-    for words in (("report",), ("runs",), ("cleanup",), ("run", *recorded)):
+    for words in (("report",), ("runs",), ("gc", "processes"), ("run", *recorded)):
         code, err = answers(*words)
         assert (code, "cannot be read: permission denied" in err.lower()) == (6, True)
 

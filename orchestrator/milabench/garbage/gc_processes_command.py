@@ -1,4 +1,4 @@
-"""`milabench cleanup`."""
+"""`milabench gc processes`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from milabench.errors import DONE, STEPS_FAILED, UNREACHABLE
 from milabench.shown import visible_line
 
 
-@click.command("cleanup")
+@click.command("gc processes")
 @base_option
 @click.option("-y", "--yes", is_flag=True, help="Kill them without asking.")
 @click.option("--only-here", is_flag=True, help="Leave out the other nodes that these runs used.")
 def command(base: Path | None, yes: bool, only_here: bool) -> int:
     """Find the processes left by crashed runs below the base, show them, and kill them."""
-    from milabench.workflow.orphans import find_orphans, kill_orphans
+    from milabench.garbage.left_processes import find_orphans, kill_orphans
 
     session = terminal_session()
     orphans = find_orphans(base, session, is_local_only=only_here)
@@ -26,7 +26,7 @@ def command(base: Path | None, yes: bool, only_here: bool) -> int:
         session.error(str(error))
     if not orphans.count:
         where = "the machines that answered" if any(orphans.markers) else "this machine"
-        session.info(f"cleanup: no run below this base left a process on {where}")
+        session.info(f"gc: no run below this base left a process on {where}")
         return UNREACHABLE if orphans.unknown else DONE
     for machine, processes in orphans.processes.items():
         where = f"on {machine.name} ({machine.shown}): " if machine else ""
@@ -41,7 +41,7 @@ def command(base: Path | None, yes: bool, only_here: bool) -> int:
     if not yes:
         # Nobody can answer: a script that means it says --yes.
         if not sys.stdin.isatty():
-            session.info(f"cleanup: {orphans.text} were left; --yes {orphans.verb}s them")
+            session.info(f"gc: {orphans.text} were left; --yes {orphans.verb}s them")
             return STEPS_FAILED
         click.confirm(f"{orphans.verb} these {orphans.text}?", abort=True, err=True)
     if not kill_orphans(orphans, session):
