@@ -213,7 +213,10 @@ def writes(path: Path) -> Iterator[str]:
 
 
 def test_below_the_command_line_nothing_writes_to_a_standard_stream() -> None:
-    assert offenders(lambda name, path: set() if name.startswith(WRITERS) else set(writes(path))) == {}
+    def written(name: str, path: Path) -> set[str]:
+        return set() if name.startswith(WRITERS) or name.endswith("_command.py") else set(writes(path))
+
+    assert offenders(written) == {}
 
 
 def test_writing_to_a_standard_stream_is_noticed(tmp_path: Path) -> None:
