@@ -88,7 +88,7 @@ def is_secret_name(name: str) -> bool:
     return words[-1] in ("keys", "tokens") and before[-2] in ("api", "access", "auth", "secret", "private", "ssh")
 
 
-def secret_names(env: Mapping[str, Any]) -> Tuple[str, ...]:
+def secret_names(env: Mapping[str, object]) -> Tuple[str, ...]:
     """Return the names among `env` that hold secrets, by what they are called."""
     return tuple(sorted(name for name in env if is_secret_name(name)))
 
@@ -187,7 +187,7 @@ def _values_in_text(text: str) -> Iterator[str]:
             yield unquote(password or user)
 
 
-def values_in(data: Any, name: str = "") -> Iterator[str]:
+def values_in(data: object, name: str = "") -> Iterator[str]:
     """Yield the secrets in plain data: what stands under secret names, and what texts show by themselves."""
     if isinstance(data, str):
         if name and is_secret_name(name):
@@ -203,7 +203,7 @@ def values_in(data: Any, name: str = "") -> Iterator[str]:
             option = _option(item)
 
 
-def _option(word: Any) -> str:
+def _option(word: object) -> str:
     """Return an option whose value is the next word; empty for anything else."""
     return word if isinstance(word, str) and word.startswith("-") and "=" not in word else ""
 
@@ -314,7 +314,7 @@ class Masker:
             return {self.mask_data(key): item for key, item in masked.items()} if self._forms else masked
         return value
 
-    def _items(self, values: Iterable[Any], is_named: bool) -> List[Any]:
+    def _items(self, values: Iterable[object], is_named: bool) -> List[Any]:
         """Return the items of a list; of words, one behind an option stands under its name."""
         items, option = [], ""
         for item in values:
@@ -365,12 +365,12 @@ def mask_bytes(data: bytes) -> bytes:
     return _KNOWN.masker.mask_bytes(data)
 
 
-def mask_data(value: Any) -> Any:
+def mask_data(value: object) -> Any:
     """Return plain data as it may be written."""
     return _KNOWN.masker.mask_data(value)
 
 
-def mask_settings(value: Any) -> Any:
+def mask_settings(value: object) -> Any:
     """Return settings (of a suite, a command line) as they may be written: also without what stands under secret names.
 
     However short that is; and not for other data, whose keys may be anything.
@@ -391,7 +391,7 @@ def secrets_within(*data: Any) -> List[str]:
     )
 
 
-def _texts(data: Any) -> Iterator[str]:
+def _texts(data: object) -> Iterator[str]:
     if isinstance(data, str):
         yield data
     elif isinstance(data, Mapping):

@@ -55,7 +55,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def csv_cell(value: Any) -> Any:
+def csv_cell(value: object) -> Any:
     """Return a value for a table that a spreadsheet may open: no text is a formula, and numbers stay numbers."""
     if not isinstance(value, str):
         return value

@@ -114,7 +114,7 @@ class _Names(Kind):
         return tuple(item.value for item in node.value) if wrong is None else parser.expected("text", wrong, path)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -292,6 +292,6 @@ def parse_criteria(content: bytes, name: str) -> Criteria:
     return Criteria(title=given.get("title", ""), file=name, benchmarks=benches, failure_rate=rate)
 
 
-def _children(root: Located, name: str, otherwise: Any) -> Any:
+def _children(root: Located, name: str, otherwise: object) -> Any:
     """Return what a key of the file holds, as it is written."""
     return (root.value[name].value if name in root.value else None) or otherwise

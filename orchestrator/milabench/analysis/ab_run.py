@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.paired_comparison import AB, Pair, paired_ratio, paired_verdicts
@@ -14,7 +13,7 @@ from milabench.events.doubts import Doubt
 from milabench.events.values import as_mapping, mappings_in
 
 
-def ab_of(manifest: Mapping[str, Any], benches: Iterable[BenchSummary]) -> AB | None:
+def ab_of(manifest: Mapping[str, object], benches: Iterable[BenchSummary]) -> AB | None:
     """Return the comparison that a run was made for; None for a run of one suite."""
     declared = as_mapping(manifest.get("ab"))
     if not declared:
@@ -42,7 +41,7 @@ def _of_one_family(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
     )
 
 
-def _pair(name: str, sides: Mapping[str, Any], bench_of: Mapping[str, BenchSummary]) -> Pair:
+def _pair(name: str, sides: Mapping[str, object], bench_of: Mapping[str, BenchSummary]) -> Pair:
     pair = Pair(
         bench=name, a=str(sides.get("A")), b=str(sides.get("B")), result=None, is_same=bool(sides.get("same_steps"))
     )
@@ -61,7 +60,7 @@ def _pair(name: str, sides: Mapping[str, Any], bench_of: Mapping[str, BenchSumma
     return replace(pair, result=result, why=why, units=a.units, doubts=tuple(sorted({*a.doubts, *b.doubts})))
 
 
-def _nodes_of_launches(manifest: Mapping[str, Any]) -> Mapping[tuple[str, int], frozenset[str]]:
+def _nodes_of_launches(manifest: Mapping[str, object]) -> Mapping[tuple[str, int], frozenset[str]]:
     """Return the nodes of each launch, by benchmark and replicate, as the manifest has them."""
     nodes: dict[tuple[str, int], frozenset[str]] = {}
     for step in mappings_in(as_mapping(manifest.get("plan")).get("steps")):

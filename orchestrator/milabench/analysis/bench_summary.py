@@ -155,7 +155,7 @@ def _figures_of_1_3(results: Iterable[StepResult]) -> BenchFigures:
     )
 
 
-def _ngpu_of_1_3(config: Mapping[str, Any]) -> int:
+def _ngpu_of_1_3(config: Mapping[str, object]) -> int:
     devices, machines = config.get("devices"), whole(config.get("num_machines"), 1)
     is_one_job = as_mapping(config.get("plan")).get("method") == "njobs"
     return machines * (len(devices) if isinstance(devices, list) else 0) if is_one_job else machines

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from milabench.analysis.lazy_list import may_hold
 from milabench.events.values import as_mapping, one_line
@@ -11,7 +10,7 @@ from milabench.events.values import as_mapping, one_line
 _NAMED = 3  # cases that are listed by name
 
 
-def cases_of(metrics: Iterable[Mapping[str, Any]], steps: Sequence[str] | None = None) -> frozenset[str]:
+def cases_of(metrics: Iterable[Mapping[str, object]], steps: Sequence[str] | None = None) -> frozenset[str]:
     """Return the cases of the main metrics (name, case, part, parameters), from any rank; of all steps, or of these.
 
     Empty for a benchmark whose number is a rate. `metrics` are those of a summary.
@@ -34,7 +33,7 @@ def differing(ours: frozenset[str], theirs: frozenset[str]) -> str:
     return f"{len(only)} of {len(ours | theirs)} cases are not in both: {'; '.join(only[:_NAMED])}{omitted}"
 
 
-def _name(metric: Mapping[str, Any]) -> str:
+def _name(metric: Mapping[str, object]) -> str:
     params = [f"{key}={value}" for key, value in sorted(as_mapping(metric.get("params")).items())]
     parts = (metric.get("metric"), metric.get("case"), metric.get("part"), *params)
     return one_line(" ".join(str(part) for part in parts if part))

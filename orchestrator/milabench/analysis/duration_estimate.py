@@ -48,7 +48,7 @@ def spans(run: Run) -> Iterator[Span]:
                 yield Span(steps=steps, seconds=max(0.0, max(ended) - min(began)), is_passed=is_passed)
 
 
-def groups_of(steps: Any) -> list[Steps]:
+def groups_of(steps: object) -> list[Steps]:
     """Return the steps of a plan's JSON that run together, group by group; none of what is no list of steps."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for step in mappings_in(steps):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from milabench.events.values import as_mapping, finite_number
 
@@ -11,7 +10,7 @@ LEAST_BUSY = 0.5  # threads
 CLOCKS_DIFFER_S = 1.0  # the journal may say a little later that a step has begun
 
 
-def busy_text(node: Mapping[str, Any]) -> str:
+def busy_text(node: Mapping[str, object]) -> str:
     """Return what others did on a node of a plan's system, as the agent found it; empty when they did nothing.
 
     Both must say so: the threads that were runnable at that moment, which may have been a blink, and the load of the last
@@ -27,7 +26,7 @@ def busy_text(node: Mapping[str, Any]) -> str:
     return f"{threads} on {count} processors (load {last_minute:.2f})"
 
 
-def clock_text(node: Mapping[str, Any]) -> str:
+def clock_text(node: Mapping[str, object]) -> str:
     """Return by how much the clock of a node was ahead of that of the control plane, or behind it; empty when it was the same."""
     behind_s = finite_number(as_mapping(node.get("details")).get("behind_s")) or 0.0
     if abs(behind_s) < CLOCKS_DIFFER_S:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from milabench.analysis.intervals import Interval
 from milabench.analysis.two_samples import Estimate, LogMean, weighted_variances
@@ -30,7 +30,7 @@ class Costs:
     currency: str = ""
 
 
-def costs_of(declared: Mapping[str, Any]) -> Costs:
+def costs_of(declared: Mapping[str, object]) -> Costs:
     """Return the costs in a manifest or a file of them; what is no number above zero is not known."""
 
     def above_zero(name: str) -> float | None:

@@ -54,7 +54,7 @@ class JsonKey:
     followed_by: tuple[str, ...] = ()
 
 
-def to_json_value(value: Any) -> Any:
+def to_json_value(value: object) -> Any:
     """Return a value as JSON has it: dataclasses as objects, also those in mappings, and tuples as lists."""
     if type(value) in _SCALARS:  # nearly all are, and the tests below are slow
         return value
@@ -79,7 +79,7 @@ def _keys(kind: Any) -> tuple[tuple[str, JsonKey], ...]:
     return tuple((spec.name, spec.metadata.get("json") or JsonKey()) for spec in dataclasses.fields(kind))
 
 
-def schema_of_type(hint: Any) -> dict[str, Any]:
+def schema_of_type(hint: object) -> dict[str, Any]:
     """Return the JSON Schema of what `to_json_value` and `strict` make of a value of this type."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
@@ -95,7 +95,7 @@ def schema_of_type(hint: Any) -> dict[str, Any]:
     return _object_schema(hint) if dataclasses.is_dataclass(hint) else dict(_SCALAR_SCHEMAS.get(hint, {}))
 
 
-def _object_schema(kind: Any) -> dict[str, Any]:
+def _object_schema(kind: object) -> dict[str, Any]:
     hints, properties, required = get_type_hints(kind), dict[str, Any](), list[str]()
     for attribute, key in _keys(kind):
         own = {key.name or attribute: {} if key.write else schema_of_type(hints[attribute])} if key.is_written else {}
@@ -105,7 +105,7 @@ def _object_schema(kind: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
 
-def shape_of_type(hint: Any) -> Shape:
+def shape_of_type(hint: object) -> Shape:
     """Return the shape (events/shapes.py) of what the readers of this type take; only words of a Literal are any text."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
@@ -129,7 +129,7 @@ def shape_of_type(hint: Any) -> Shape:
     }
 
 
-def from_json_value(kind: type[T], value: Any) -> T:
+def from_json_value(kind: type[T], value: object) -> T:
     """Return the dataclass that this JSON describes. Raises KeyError, TypeError or ValueError when it is not."""
     encoded, values = _mapping(value), dict[str, Any]()
     for attribute, name, fallback, read in _readers(cast("Any", kind)):
@@ -144,7 +144,7 @@ def from_json_value(kind: type[T], value: Any) -> T:
         raise KeyError(str(error)) from None
 
 
-def from_checked_value(kind: type[T], checked: Any, **known: Any) -> T:
+def from_checked_value(kind: type[T], checked: object, **known: Any) -> T:
     """Return the dataclass whose JSON has these attributes, None for what is missing; what is `known` is not read.
 
     It is known to have the shape of its type, which has two fields or more, so that no number or text of it is looked at again.
@@ -158,14 +158,14 @@ def from_checked_value(kind: type[T], checked: Any, **known: Any) -> T:
 
 @cache
 def _checked_readers(
-    kind: Any,
+    kind: object,
 ) -> tuple[Callable[[Any], tuple[Any, ...]], tuple[tuple[str, Callable[[Any], Any] | None], ...]]:
     hints, readers = get_type_hints(kind), _readers(kind)
     plain = tuple((attribute, None if _is_plain(hints[attribute]) else read) for attribute, _, _, read in readers)
     return attrgetter(*(name for _, name, *_ in readers)), plain
 
 
-def _is_plain(hint: Any) -> bool:
+def _is_plain(hint: object) -> bool:
     """Return whether what has the shape of a type is its value."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
@@ -199,11 +199,11 @@ def _readers(kind: Any) -> tuple[tuple[str, str, Any, Callable[[Any], Any]], ...
     return tuple(readers)
 
 
-def _has_no_default(spec: dataclasses.Field[Any]) -> bool:
+def _has_no_default(spec: dataclasses.Field[object]) -> bool:
     return spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
 
 
-def _reader(hint: Any, fallback: Any = _NO_FALLBACK) -> Callable[[Any], Any]:
+def _reader(hint: object, fallback: object = _NO_FALLBACK) -> Callable[[Any], Any]:
     """Return the function that reads a value of this type from JSON."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
@@ -223,14 +223,14 @@ def _reader(hint: Any, fallback: Any = _NO_FALLBACK) -> Callable[[Any], Any]:
     return _SCALAR_READERS.get(hint, lambda value: value)
 
 
-def _optional_reader(inner: Any) -> Callable[[Any], Any]:
+def _optional_reader(inner: object) -> Callable[[Any], Any]:
     if get_origin(inner) is Literal:
         return lambda value: _one_of(get_args(inner), value, None)
     read = _reader(inner)
     return lambda value: None if value is None else read(value)
 
 
-def _one_of(words: tuple[Any, ...], value: Any, fallback: Any) -> Any:
+def _one_of(words: tuple[object, ...], value: object, fallback: object) -> Any:
     if value in words:
         return value
     if fallback is _NO_FALLBACK:
@@ -238,19 +238,19 @@ def _one_of(words: tuple[Any, ...], value: Any, fallback: Any) -> Any:
     return fallback
 
 
-def _list(value: Any, length: int | None) -> list[Any]:
+def _list(value: object, length: int | None) -> list[Any]:
     if not isinstance(value, list) or length not in (None, len(value)):
         raise ValueError(f"expected a list{'' if length is None else f' of {length}'}, got {value!r}")
     return value
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError(f"expected a mapping, got {value!r}")  # noqa: TRY004  as of every other wrong value
     return value
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     number = finite_number(value)
     if number is None:
         raise ValueError(f"expected a number, got {value!r}")
@@ -260,7 +260,7 @@ def _number(value: Any) -> float:
 def _exactly(kind: type) -> Callable[[Any], Any]:
     """Return the function that reads a value of just this type: a bool is no int."""
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         if type(value) is not kind or (isinstance(value, int) and abs(value) >= 2**63):
             raise ValueError(f"expected {kind.__name__}, got {value!r}")
         return value

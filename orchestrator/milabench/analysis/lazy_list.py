@@ -14,7 +14,7 @@ class LazyList(Sequence[Any]):
 
     __slots__ = ("_decode", "_source", "words")
 
-    def __init__(self, source: Any, decode: Callable[[Any], Sequence[Any]], words: Collection[str] = ()) -> None:
+    def __init__(self, source: object, decode: Callable[[Any], Sequence[Any]], words: Collection[str] = ()) -> None:
         self._source, self._decode, self.words = source, decode, words
 
     def __iter__(self) -> Iterator[Any]:
@@ -32,6 +32,6 @@ class LazyList(Sequence[Any]):
     __hash__ = None  # type: ignore[assignment]  # as of a tuple of what cannot be hashed
 
 
-def may_hold(values: Iterable[Any], word: str) -> bool:
+def may_hold(values: Iterable[object], word: str) -> bool:
     """Return whether a list may have a key or text; of a lazy one by its `words`, so that it need not be decoded for nothing."""
     return not isinstance(values, LazyList) or word in values.words

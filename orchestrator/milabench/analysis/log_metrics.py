@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from milabench.analysis.sample_statistics import lag1, quantile, stdev, variation
 from milabench.analysis.search_limits import CHARACTER_S, LINE_S, LOG_S, SearchTooLong, search_watch
@@ -266,7 +266,7 @@ def _matched(match: re.Match[str]) -> float | None:
     return float(("-" if is_negative else "") + whole.group().translate(_SEPARATORS))
 
 
-def metrics_of(config: Mapping[str, Any]) -> tuple[LogMetric, ...]:
+def metrics_of(config: Mapping[str, object]) -> tuple[LogMetric, ...]:
     """Return the metrics that a benchmark's recorded configuration asks for; what cannot be read in it is passed over."""
     declared = config.get("metrics")
     metrics = []
@@ -277,7 +277,7 @@ def metrics_of(config: Mapping[str, Any]) -> tuple[LogMetric, ...]:
     return tuple(metrics)
 
 
-def _metric(name: str, about: Mapping[str, Any]) -> LogMetric | None:
+def _metric(name: str, about: Mapping[str, object]) -> LogMetric | None:
     direction, reduce, scale = about.get("direction"), str(about.get("reduce") or "last"), about.get("scale", 1.0)
     try:
         pattern = re.compile(str(about.get("pattern", "")))

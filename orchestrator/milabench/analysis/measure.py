@@ -83,9 +83,9 @@ class SweptStep:
 class SweepRecords(Protocol):
     """What has been recorded so far of a sweep; `has_lost` where a point had more requests than are recorded of it."""
 
-    def take(self, data: Mapping[str, Any]) -> None: ...
+    def take(self, data: Mapping[str, object]) -> None: ...
 
-    def result(self, declared: Mapping[str, Any], metrics: Iterable[Metric]) -> SweptStep | None: ...
+    def result(self, declared: Mapping[str, object], metrics: Iterable[Metric]) -> SweptStep | None: ...
 
     @property
     def has_lost(self) -> bool: ...
@@ -192,7 +192,7 @@ def measure(step: str, events: Iterable[StepEvent]) -> Measurement:
     return fold.result(step)
 
 
-def _rank_answers(answers: Mapping[str, Any], rank: object, asked: Mapping[str, Any]) -> RankAnswers:
+def _rank_answers(answers: Mapping[str, object], rank: object, asked: Mapping[str, object]) -> RankAnswers:
     """Return what a rank recorded of its answers; what is no text is left out."""
     gradients = as_mapping(answers.get("gradients"))
     series = [
@@ -220,7 +220,7 @@ def step_throughput(
     ranks: Sequence[Series],
     window: Window | None,
     pauses: Sequence[Pause] = (),
-    measure: Mapping[str, Any] | None = None,
+    measure: Mapping[str, object] | None = None,
 ) -> Throughput | None:
     """Return the throughput of a launch from its ranks' observations; None when there is nothing to make it of."""
     if all(series.has_totals for series in ranks):
@@ -309,7 +309,7 @@ def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
     )
 
 
-def _doubts_of_program(data: Mapping[str, Any]) -> tuple[str, ...]:
+def _doubts_of_program(data: Mapping[str, object]) -> tuple[str, ...]:
     """Return why a process doubts its number; `converged: false` is from programs older than `reasons`."""
     given = data.get("reasons")
     doubts = (
@@ -320,7 +320,7 @@ def _doubts_of_program(data: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*doubts, *([Doubt.UNCONVERGED] if data.get("converged") is False else [])]))
 
 
-def _wall_time(config: Mapping[str, Any], end: End | None) -> Throughput | None:
+def _wall_time(config: Mapping[str, object], end: End | None) -> Throughput | None:
     """Return the seconds of the launch of a command that is timed; None for another program."""
     if config.get("timed") is not True or end is None:
         return None
@@ -439,7 +439,7 @@ class MeasurementFold:
             self._window(str(data.get("task", "")), whole(data.get("rank"), 0), data["window"])
             self.readings.take(data)
 
-    def _take_sweep(self, data: Mapping[str, Any]) -> None:
+    def _take_sweep(self, data: Mapping[str, object]) -> None:
         if lacking := missing("curves: fold"):
             self.messages[f"its curve {lacking}"] = None
             return
@@ -468,7 +468,7 @@ class MeasurementFold:
             nonfinite=seen.nonfinite + (loss is None),
         )
 
-    def _metric(self, data: Mapping[str, Any]) -> None:
+    def _metric(self, data: Mapping[str, object]) -> None:
         value = finite_number(data.get("value"))
         if value is None:
             return
@@ -488,14 +488,14 @@ class MeasurementFold:
         # A metric that is reported again replaces the earlier value: a peak grows, an accuracy is refined.
         self.metrics[metric.name, metric.case, metric.part, repr(metric.params), metric.rank] = metric
 
-    def _devices(self, devices: Mapping[str, Any]) -> None:
+    def _devices(self, devices: Mapping[str, object]) -> None:
         for name, sample in devices.items():
             memory = sample.get("memory") if isinstance(sample, Mapping) else None
             used = finite_number(memory[0]) if isinstance(memory, list) and memory else None
             if used is not None:
                 self.device_memory[name] = max(used, self.device_memory.get(name, 0.0))
 
-    def _window(self, task: str, rank: int, data: Mapping[str, Any]) -> None:
+    def _window(self, task: str, rank: int, data: Mapping[str, object]) -> None:
         start, stop = whole(data.get("start_ns"), -1), whole(data.get("stop_ns"), -1)
         if (pid := whole(data.get("pid"), 0)) > 0:
             self.processes.setdefault((task, rank), {})[pid] = stop
@@ -509,7 +509,7 @@ class MeasurementFold:
             )
             self.windows[task] = self.windows[task].union(window) if task in self.windows else window
 
-    def _pause(self, data: Mapping[str, Any], rank: int) -> None:
+    def _pause(self, data: Mapping[str, object], rank: int) -> None:
         start_ns, stop_ns = whole(data.get("start_ns"), -1), whole(data.get("stop_ns"), -1)
         if 0 <= start_ns < stop_ns:
             name = one_line(str(data.get("name", "")))[:_LONGEST_DOUBT]

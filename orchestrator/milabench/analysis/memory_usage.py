@@ -6,7 +6,6 @@ import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from milabench.analysis.sample_statistics import mean, stdev
 from milabench.events.model import Data, StepEvent
@@ -44,7 +43,7 @@ class MemoryFold:
             if isinstance(sample, Mapping):
                 self._device(str(key), sample)
 
-    def _device(self, key: str, sample: Mapping[str, Any]) -> None:
+    def _device(self, key: str, sample: Mapping[str, object]) -> None:
         memory, processes = sample.get("memory"), sample.get("processes")
         used = finite_number(memory[0]) if isinstance(memory, list) and memory else None
         if used is not None:
@@ -72,7 +71,7 @@ class MemoryFold:
         return _usage(fullest) if fullest else None
 
 
-def _own_memory(processes: Iterable[Any]) -> float | None:
+def _own_memory(processes: Iterable[object]) -> float | None:
     """Return the memory that the step's processes hold on a device, in MiB; None where that of one is unknown."""
     own = [process for process in processes if isinstance(process, Mapping) and process.get("own") is True]
     sizes = [finite_number(process.get("memory_MiB")) for process in own]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import ComparisonRow, System
@@ -87,7 +86,7 @@ def machine_text(summary: Summary) -> str:
     return ", ".join(f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items())
 
 
-def _processor(node: Mapping[str, Any]) -> str:
+def _processor(node: Mapping[str, object]) -> str:
     cpu, details = as_mapping(node.get("cpu")), as_mapping(as_mapping(node.get("details")).get("cpu"))
     kind = "virtual machine" if details.get("virtual") else "machine"
     # What a quota or an affinity leaves us may be less than there is; threads of a core are no cores.

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import not_
-from typing import Any, ClassVar, overload
+from typing import ClassVar, overload
 
 from milabench.events.model import ObservationBatch
 from milabench.events.values import SMALLEST_NUMBER, finite_number, positive, whole
@@ -183,7 +183,7 @@ class GeneralSeries:
 
     lasted_per_s: ClassVar = 1.0
 
-    def add(self, data: Mapping[str, Any]) -> bool:
+    def add(self, data: Mapping[str, object]) -> bool:
         """Append one observation; return False where it is none: a duration that is not above zero, items that are no number."""
         rate, elapsed, n = finite_number(data.get("rate")), positive(data.get("elapsed")), finite_number(data.get("n"))
         if elapsed is None or n is None or (n and n < SMALLEST_NUMBER):
@@ -277,7 +277,7 @@ class SeriesBuilder:
         offset = batch.end - (batch.t0_ns[0] + batch.host_ns[0]) / 1e9
         return CompactSeries(task=self._task, rank=self._rank, units=batch.units, offset=offset)
 
-    def add(self, data: Mapping[str, Any]) -> None:
+    def add(self, data: Mapping[str, object]) -> None:
         """Append one observation, whatever it lacks."""
         if not self._expanded().add(data):
             self.unusable += 1

@@ -229,7 +229,7 @@ def _inconsistencies(measured: Measurement) -> Iterable[Verdict]:
         yield Verdict(step=measured.step, check="inconsistent", verdict="fail", numbers={}, message=sentence)
 
 
-def _records(run: Run, step: str, number: int, entry: Mapping[str, Any] | None) -> Iterable[StepEvent]:
+def _records(run: Run, step: str, number: int, entry: Mapping[str, object] | None) -> Iterable[StepEvent]:
     """Return the events of an attempt; of one that was cancelled without its output, which nobody waits to have searched."""
     events = run.batches(step, number)
     if entry is None or entry.get("outcome") != "cancelled":
@@ -254,7 +254,7 @@ def _log(run: Run, step: str, attempt: int) -> str | None:
 
 
 def _ending(
-    run: Run, entry: Mapping[str, Any] | None, measured: Measurement
+    run: Run, entry: Mapping[str, object] | None, measured: Measurement
 ) -> tuple[OutcomeName, str, str, tuple[str, ...]]:
     """Return outcome, why, detail, doubts: from the journal, else from the last record, else there was no end."""
     if _is_of_1_3(run, measured):  # also when it was imported: an earlier version may have judged it by other rules
@@ -326,7 +326,7 @@ def _is_nolog(measured: Measurement) -> bool:
     return isinstance(tag, list) and "nolog" in tag
 
 
-def _words(value: Any) -> tuple[str, ...]:
+def _words(value: object) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
 
 
@@ -334,7 +334,7 @@ def _first_error(errors: Sequence[Error]) -> str:
     return next((error.headline for error in errors if error.is_failure), "")
 
 
-def _planned(step: Mapping[str, Any]) -> PlannedStep:
+def _planned(step: Mapping[str, object]) -> PlannedStep:
     config = as_mapping(step.get("config"))
     devices, repeat = step.get("devices"), step.get("repeat")
     planned = PlannedStep(
@@ -350,7 +350,7 @@ def _planned(step: Mapping[str, Any]) -> PlannedStep:
     return _with_config(planned, {key: value for key, value in config.items() if key != "name"})
 
 
-def _with_config(planned: PlannedStep, config: Mapping[str, Any]) -> PlannedStep:
+def _with_config(planned: PlannedStep, config: Mapping[str, object]) -> PlannedStep:
     """Return the step with what its benchmark's configuration says of it."""
     weight, name = finite_number(config.get("weight")), config.get("name")
     operations, precision = finite_number(config.get("flops_per_item")), config.get("precision")
@@ -365,7 +365,7 @@ def _with_config(planned: PlannedStep, config: Mapping[str, Any]) -> PlannedStep
     )
 
 
-def _placed_by_1_3(planned: PlannedStep, config: Mapping[str, Any]) -> PlannedStep:
+def _placed_by_1_3(planned: PlannedStep, config: Mapping[str, object]) -> PlannedStep:
     """Return the step where milabench 1.3 says that it ran: by its tag, `[name, R1, D0]` or `[name, node]`, and its devices."""
     tag, found = config.get("tag"), config.get("devices")
     nodes = [node.get("name") for node in mappings_in(as_mapping(config.get("system")).get("nodes"))]

@@ -43,7 +43,7 @@ class StoredSummary:
         """Return the summary as JSON."""
         return {key: msgspec.json.decode(part) for key, part in self._parts.items()}
 
-    def lazy_summary(self, manifest: Mapping[str, Any], *, keep_lists: bool = True) -> Summary | None:
+    def lazy_summary(self, manifest: Mapping[str, object], *, keep_lists: bool = True) -> Summary | None:
         """Return the summary with the long lists undecoded; None where it may not have the shape of one.
 
         Only of bytes as they were written. `manifest` as in `summary_from_json`. Unless `keep_lists`, the bytes of the lists,
@@ -71,7 +71,7 @@ class _ListReader:
 
     __slots__ = ("_digest", "_kept", "_read")
 
-    def __init__(self, kept: Sequence[Any] | None, read: Callable[[], bytes], digest: str) -> None:
+    def __init__(self, kept: Sequence[object] | None, read: Callable[[], bytes], digest: str) -> None:
         self._kept, self._read, self._digest = kept, read, digest
 
     def of_bench(self, index: int) -> Any:

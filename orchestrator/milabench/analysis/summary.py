@@ -78,7 +78,7 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
 
 
 def _with_compute_use(
-    benches: list[BenchSummary], results: Mapping[str, Sequence[StepResult]], system: Mapping[str, Any]
+    benches: list[BenchSummary], results: Mapping[str, Sequence[StepResult]], system: Mapping[str, object]
 ) -> list[BenchSummary]:
     """Return the benchmarks with the use of their devices, or with a line that it is left out."""
     if not (lacking := missing("compute use")):
@@ -126,14 +126,14 @@ def _job_summary(share: Share) -> JobSummary:
     )
 
 
-def _numbers(values: Any) -> dict[str, float | None]:
+def _numbers(values: object) -> dict[str, float | None]:
     """Return the numbers of a mapping, whole ones as such; what is none is not known."""
     return {
         str(name): value if finite_number(value) is not None else None for name, value in as_mapping(values).items()
     }
 
 
-def _overhead(ends: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+def _overhead(ends: Iterable[Mapping[str, object]]) -> dict[str, float]:
     """Return what the harness cost, all the times that the run was resumed together; a share cannot be added up."""
     total: dict[str, float] = {}
     for entry in ends:
@@ -149,7 +149,7 @@ def _verdict(benches: Sequence[BenchSummary], *, was_interrupted: bool) -> Liter
     return "passed" if benches and all(bench.outcome in ("passed", "skipped") for bench in benches) else "failed"
 
 
-def _shared_clocks(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, float]]:
+def _shared_clocks(journal: Iterable[Mapping[str, object]]) -> dict[str, tuple[str, float]]:
     """Return the steps released together on several nodes, each with its group and its node's clock offset in seconds."""
     clocks: dict[str, tuple[str, float]] = {}
     for entry in journal:
@@ -198,7 +198,7 @@ def _tags_in_suite(run: Run, bench: str) -> tuple[str, ...]:
     return tuple(map(str, tags)) if isinstance(tags, list) else ()
 
 
-def described_system(manifest: Mapping[str, Any], measured: Iterable[Measurement]) -> Mapping[str, Any]:
+def described_system(manifest: Mapping[str, object], measured: Iterable[Measurement]) -> Mapping[str, Any]:
     """Return the system as the manifest holds it, or as milabench 1.3 described it in its records, in the same form."""
     return as_mapping(manifest.get("system")) or _system_of_1_3(measured)
 

@@ -16,7 +16,7 @@ from milabench.events.shapes import RATE_SHAPE, SUMMARY_SHAPE, require_shape
 from milabench.events.values import mappings_in
 
 
-def summary_from_json(value: Mapping[str, Any], manifest: Mapping[str, Any] | None = None) -> Summary:
+def summary_from_json(value: Mapping[str, object], manifest: Mapping[str, object] | None = None) -> Summary:
     """Return the summary whose `to_json` this is, also of one by an earlier version. Raises RecordError for anything else.
 
     `manifest` is that of its run, from which the pairs of an A/B run are found again.
@@ -30,7 +30,7 @@ def summary_from_json(value: Mapping[str, Any], manifest: Mapping[str, Any] | No
 
 
 def summary_of_benches(
-    value: Mapping[str, Any], benches: tuple[BenchSummary, ...], manifest: Mapping[str, Any]
+    value: Mapping[str, object], benches: tuple[BenchSummary, ...], manifest: Mapping[str, object]
 ) -> Summary:
     """Return the same where the benchmarks have been read, and the value is known to have the shape of a summary."""
     _require_summary(value)
@@ -39,7 +39,7 @@ def summary_of_benches(
     return replace(summary, benchmarks=benches, ab=ab_of(manifest, benches))
 
 
-def _require_summary(value: Mapping[str, Any]) -> None:
+def _require_summary(value: Mapping[str, object]) -> None:
     if "projection" in value or any("projected_value" in row for row in mappings_in(value.get("benchmarks"))):
         raise RecordError("holds projected values, which nobody measured: they stand in no report and no comparison")
     if value.get("schema") != SCHEMA:
@@ -69,7 +69,7 @@ def _with_processes(bench: BenchSummary) -> BenchSummary:
     )
 
 
-def processes_from_json(metrics: Iterable[Mapping[str, Any]]) -> tuple[ReplicateResult, ...]:
+def processes_from_json(metrics: Iterable[Mapping[str, object]]) -> tuple[ReplicateResult, ...]:
     """Return the replicates among the metrics of a benchmark. Raises KeyError, TypeError or ValueError."""
     rates = (metric for metric in metrics if metric.get("metric") == "rate" and "repeat" in metric)
     return tuple(map(_process_from_json, rates))

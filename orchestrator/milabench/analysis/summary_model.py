@@ -59,13 +59,13 @@ class LazyReplicates(LazyList):
     __slots__ = ("_read", "rates")
 
     def __init__(
-        self, source: Any, decode: Callable[[Any], Sequence[ReplicateResult]], rates: Sequence[LaunchRate]
+        self, source: object, decode: Callable[[Any], Sequence[ReplicateResult]], rates: Sequence[LaunchRate]
     ) -> None:
         super().__init__(source, self._decoded)
         self._read: Callable[[Any], Sequence[ReplicateResult]] | Sequence[ReplicateResult] = decode
         self.rates = tuple(rates)
 
-    def _decoded(self, source: Any) -> Sequence[ReplicateResult]:
+    def _decoded(self, source: object) -> Sequence[ReplicateResult]:
         # A report looks at them column by column.
         if callable(self._read):
             self._read = self._read(source)

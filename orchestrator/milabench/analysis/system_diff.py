@@ -209,7 +209,7 @@ def unknown_work(systems: Sequence[System], bench: str) -> str:
     return f"its arguments are not recorded in {names}" if unknown else ""
 
 
-def arguments_in(manifest: Mapping[str, Any], bench: str) -> str:
+def arguments_in(manifest: Mapping[str, object], bench: str) -> str:
     """Return what a benchmark was asked to do by a manifest, as JSON text of its leaves; empty where it does not say."""
     system = System(name="", summary=Summary(verdict="passed", benchmarks=(), score=Score()), manifest=manifest)
     return json.dumps(_work(system, bench, _WORK), sort_keys=True) if _suite(system, bench) else ""
@@ -377,14 +377,14 @@ def _neutral(system: System, bench: str, table: Mapping[str, str], *templates: s
     return {name: _ADDRESS.sub("{address}", text) for name, text in table.items()}
 
 
-def _bases(system: System, steps: Sequence[Mapping[str, Any]]) -> list[str]:
+def _bases(system: System, steps: Sequence[Mapping[str, object]]) -> list[str]:
     """Return the folders that a run, and the first of these steps, kept its data below; the longest first."""
     bases = {str(as_mapping(system.manifest.get("options")).get("base") or "")}
     bases |= {posixpath.dirname(str(as_mapping(step.get("env")).get("MILABENCH_DIR_DATA") or "")) for step in steps[:1]}
     return sorted(bases - {"", "/"}, key=lambda base: (-len(base), base))
 
 
-def _came_to(steps: Iterable[Mapping[str, Any]], option: str) -> str:
+def _came_to(steps: Iterable[Mapping[str, object]], option: str) -> str:
     """Return the values that an option has in the steps' arguments; empty where it has none."""
     found = set()
     for step in steps:
@@ -463,7 +463,7 @@ def _is_argument(path: str) -> bool:
     return re.search(r"(?:^|\.)(?:argv|command)\b", path) is not None
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def _flat(value: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     """Return the leaves of nested mappings by dotted name, as short text; nothing that is empty or a place.
 
     The order of words matters in arguments only.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import variation_and_lag1
@@ -134,7 +134,7 @@ def launch_throughput(
     ranks: Sequence[Series],
     window: Window | None,
     pauses: Sequence[Pause] = (),
-    measure: Mapping[str, Any] | None = None,
+    measure: Mapping[str, object] | None = None,
 ) -> Throughput | None:
     """Return the throughput of a launch from its ranks' observations; None without an item.
 
@@ -341,7 +341,7 @@ def _long_step(part: Part, pauses: Sequence[Pause], window_s: float) -> LongStep
     return LongStep(at_s=(cycles.begins_ns[index] - begin_ns) / 1e9, lasted_s=cycles.ns[index] / 1e9)
 
 
-def _is_complete(parts: Sequence[Part], window: Window | None, measure: Mapping[str, Any]) -> bool:
+def _is_complete(parts: Sequence[Part], window: Window | None, measure: Mapping[str, object]) -> bool:
     """Return whether the window is known to hold what was asked for, on each rank; one of profile quick is a first look only."""
     if window is None or window.why != "complete" or measure.get("profile") == "quick":
         return False

@@ -171,7 +171,7 @@ def _recompute(
     return len(counted)
 
 
-def _features_of(summary: Mapping[str, Any]) -> Iterable[str]:
+def _features_of(summary: Mapping[str, object]) -> Iterable[str]:
     """Yield the features without which the numbers of a summary come out otherwise."""
     benches = mappings_in(summary.get("benchmarks"))
     if any(bench.get("serving") for bench in benches):
@@ -180,7 +180,7 @@ def _features_of(summary: Mapping[str, Any]) -> Iterable[str]:
         yield "answers"
 
 
-def summary_differences(stored: Any, recomputed: Any, path: str, counted: list[str]) -> Iterable[str]:
+def summary_differences(stored: object, recomputed: object, path: str, counted: list[str]) -> Iterable[str]:
     """Yield the differences of two summaries; only stored keys count, since a later version may compute more.
 
     `counted` gets the path of every number that was compared.
@@ -202,6 +202,6 @@ def summary_differences(stored: Any, recomputed: Any, path: str, counted: list[s
         yield f"{path}: recorded as {_short(stored)}, recomputed as {_short(recomputed)}"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 100 else f"{text[:97]}..."

@@ -89,7 +89,7 @@ def folder_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def with_options(benchmark: Benchmark, options: Mapping[str, Any]) -> Benchmark:
+def with_options(benchmark: Benchmark, options: Mapping[str, object]) -> Benchmark:
     """Return the benchmark with the suite's values for the options that `script`, `module` and `voirfile` name in braces.
 
     `options` are those that the suite gives; others have their defaults. Raises OptionError for a value that can be no part

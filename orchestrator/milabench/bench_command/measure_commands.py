@@ -308,7 +308,7 @@ def _given_variables(given: Sequence[str]) -> dict[str, str]:
     return variables
 
 
-def _write(base: Path, name: str, suite: Mapping[str, Any]) -> Path:
+def _write(base: Path, name: str, suite: Mapping[str, object]) -> Path:
     """Write the suite under the base, so that the run can be resumed; the same file for the same commands."""
     text = json.dumps(suite, indent=1) + "\n"  # JSON is YAML, and quotes everything
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]

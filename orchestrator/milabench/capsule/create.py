@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from milabench.archives.archive import pieces
 from milabench.capsule import contents, supplies
@@ -302,7 +301,7 @@ def _suite_text(suite: Suite) -> str:
     return f"# Packed by milabench {__version__}: resolved, as it was when the capsule was created.\n{to_yaml(suite)}"
 
 
-def _require_public(config: BenchmarkConfig, values: Mapping[str, Any]) -> None:
+def _require_public(config: BenchmarkConfig, values: Mapping[str, object]) -> None:
     """Raise ConfigError for a benchmark that holds a secret elsewhere than in its environment."""
     masked = mask_settings(values)
     for key, value in values.items():

@@ -63,14 +63,14 @@ class Check(ABC):
         is_marked = verdict.verdict == "fail" or (verdict.verdict == "warn" and not self.unmarked)
         return self.doubt if is_marked else None
 
-    def passed(self, numbers: Mapping[str, Any]) -> Verdict:
+    def passed(self, numbers: Mapping[str, object]) -> Verdict:
         """Return the verdict for a step without problems."""
         return Verdict(step=self.context.step, check=self.name, verdict="pass", numbers=numbers)
 
-    def warning(self, message: str, numbers: Mapping[str, Any]) -> Verdict:
+    def warning(self, message: str, numbers: Mapping[str, object]) -> Verdict:
         """Return a warning, in one line."""
         return Verdict(step=self.context.step, check=self.name, verdict="warn", numbers=numbers, message=message)
 
-    def failure(self, message: str, numbers: Mapping[str, Any]) -> Verdict:
+    def failure(self, message: str, numbers: Mapping[str, object]) -> Verdict:
         """Return a failure, in one line."""
         return Verdict(step=self.context.step, check=self.name, verdict="fail", numbers=numbers, message=message)

@@ -71,7 +71,7 @@ class UsageCheck(Check):
         return self.passed(numbers)
 
 
-def _threshold(value: Any) -> float | None:
+def _threshold(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
@@ -129,7 +129,7 @@ class PowerCheck(Check):
     doubt = "power-limited"
     remedy = "look at the power limit and the power supply"
 
-    def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, context: StepContext, settings: Mapping[str, object] | None = None) -> None:
         super().__init__(context, settings)
         self._limited: dict[str, dict[str, float]] = {}
 

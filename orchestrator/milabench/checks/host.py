@@ -44,7 +44,7 @@ class ContendedCheck(Check):
     remedy = "leave the monitor on; give a short command more work"
     _is_command = False  # its number is the time of its launch, or in its lines: nothing else judges it
 
-    def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, context: StepContext, settings: Mapping[str, object] | None = None) -> None:
         super().__init__(context, settings)
         self._time = array("d")
         self._processors = 0.0

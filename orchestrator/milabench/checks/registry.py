@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from milabench.checks.check import Check, StepContext
 from milabench.checks.devices import EnergyCheck, ForeignCheck, PowerCheck, SensorCheck, ThrottleCheck, UsageCheck
@@ -43,7 +42,7 @@ def parse_checks(text: str) -> tuple[str, ...]:
     return tuple(name for name in NAMES if name in names)
 
 
-def checks_for(context: StepContext, names: Iterable[str], settings: Mapping[str, Any]) -> tuple[Check, ...]:
+def checks_for(context: StepContext, names: Iterable[str], settings: Mapping[str, object]) -> tuple[Check, ...]:
     """Return the checks of a step by their names.
 
     `settings` is the suite's `validation`, one entry per check; an entry that is `false` leaves its check out.

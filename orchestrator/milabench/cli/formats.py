@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -81,7 +80,7 @@ class Destination:
 class _FormatName(click.Choice[str]):
     """The name of a format."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value == "latex":
             raise UsageError(
                 "--format latex was removed; write Markdown (--format markdown), of which pandoc makes LaTeX"

@@ -71,7 +71,7 @@ def command(options: SuiteOptions, references: bool, gated: bool, wide: bool, as
         click.echo(benchmarks_table(rows, None if wide else table_width(wide) or WIDTH))
 
 
-def benchmarks_table(benches: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
+def benchmarks_table(benches: Sequence[Mapping[str, object]], width: int | None = None) -> str:
     """Return a line for each benchmark, fitted to a width: what it stands for, its minutes and disk; None: every column."""
     from milabench.report.text_table import text_table
 

@@ -109,7 +109,7 @@ def _literal(template: str) -> str:
     return template.replace("{{", "{").replace("}}", "}")
 
 
-def _python(value: Any) -> str:
+def _python(value: object) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{json.dumps(key)}: {_python(item)}" for key, item in value.items()) + "}"
     return json.dumps(value) if isinstance(value, str) else repr(value)
@@ -218,7 +218,7 @@ def _here(argv: tuple[Any, ...], bench: BenchmarkConfig) -> tuple[Any, ...]:
     return tuple((_as_here(option, bench), _as_here(value, bench)) for option, value in argv)
 
 
-def _as_here(value: Any, bench: BenchmarkConfig) -> Any:
+def _as_here(value: object, bench: BenchmarkConfig) -> Any:
     module = foreign_format(bench.definition / BENCHFILE) if isinstance(bench.definition, Path) else None
     if isinstance(value, tuple):
         return tuple(_as_here(item, bench) for item in value)
@@ -239,7 +239,7 @@ def _as_written(keys: dict[str, Any], bench: BenchmarkConfig, path: str = "") ->
     return asked
 
 
-def common_items(mappings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def common_items(mappings: Sequence[Mapping[str, object]]) -> dict[str, Any]:
     """Return what all mappings have alike, in the order of the first."""
     first = mappings[0] if mappings else {}
     return {key: value for key, value in first.items() if all(key in each and each[key] == value for each in mappings)}

@@ -146,7 +146,7 @@ def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[
     )
 
 
-def _as_read(value: Any) -> Any:
+def _as_read(value: object) -> Any:
     """Return plain data as milabench 1.3 reads it: a number in the notation `1e-5` is text there."""
     if isinstance(value, Mapping):
         return {key: _as_read(item) for key, item in value.items()}
@@ -201,7 +201,7 @@ def _contained(config: BenchmarkConfig, named: ContainerConfig | None) -> Benchm
     )
 
 
-def _questions(bench: ResolvedBenchmark, mapping: Mapping[str, Any], context: PlanContext) -> list[_Question]:
+def _questions(bench: ResolvedBenchmark, mapping: Mapping[str, object], context: PlanContext) -> list[_Question]:
     """Return what a benchmark's class is asked: for each node that it is on, with the paths that it has there."""
     # Prepared is it on each of its nodes, also where there are too few of them to run.
     by_node: dict[str, list[Placement]] = {node.name: [] for _, node in nodes_of(bench.config, context.facts)}
@@ -219,7 +219,7 @@ class _Question:
     """A benchmark on one node, with the paths that it has there, and the processes that it is to have on it."""
 
     def __init__(
-        self, bench: NodeBenchmark, code: str, placements: Sequence[Placement], mapping: Mapping[str, Any]
+        self, bench: NodeBenchmark, code: str, placements: Sequence[Placement], mapping: Mapping[str, object]
     ) -> None:
         config, facts, dirs = bench.config, bench.context.facts, bench.dirs
         self.name = config.name
@@ -314,7 +314,7 @@ def _node(node: Node) -> dict[str, Any]:
     return {**named, "hostname": node.hostname or node.ip}
 
 
-def _ask(definitions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _ask(definitions: Sequence[Mapping[str, object]]) -> list[dict[str, Any]]:
     """Return what the child answers for each definition. Raises ConfigError where there is no answer at all."""
     if not definitions:
         return []

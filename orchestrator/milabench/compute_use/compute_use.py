@@ -26,7 +26,7 @@ Device = Mapping[str, Any]
 def with_compute_use(
     benches: Sequence[BenchSummary],
     results: Mapping[str, Sequence[StepResult]],
-    system: Mapping[str, Any],
+    system: Mapping[str, object],
 ) -> list[BenchSummary]:
     """Return the benchmarks of a run, those whose items have a known number of operations with the use of their devices."""
     devices = {
@@ -86,7 +86,7 @@ def measured_peaks(benches: Sequence[BenchSummary]) -> dict[str, tuple[float, st
 def _use_of(
     bench: BenchSummary,
     results: Sequence[StepResult],
-    devices: Mapping[tuple[str, Any], Device],
+    devices: Mapping[tuple[str, object], Device],
 ) -> ComputeUse | None:
     planned = next((result.step for result in results), None)
     if planned is None or planned.flops_per_item is None or bench.perf is None or bench.direction != "higher":

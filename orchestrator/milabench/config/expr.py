@@ -47,7 +47,7 @@ _ALLOWED: Final = "allowed: names, [index], + - * / // % **, comparisons, and or
 _CONSTANTS: Final[Mapping[str, Any]] = {"true": True, "false": False, "null": None}
 
 
-def evaluate(text: str, names: Mapping[str, Any], *, where: str = "", path: str = "") -> Any:
+def evaluate(text: str, names: Mapping[str, object], *, where: str = "", path: str = "") -> Any:
     """Return the value of the expression over these names. Raises ConfigError, with the place, when it has none."""
     with _located(text, where, path):
         return _value(_parsed(text), names)
@@ -122,7 +122,7 @@ def _check(node: ast.AST, depth: int) -> None:
         _check(child, depth + 1)
 
 
-def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
+def _value(node: ast.expr, names: Mapping[str, object]) -> Any:
     try:
         return _bounded(_evaluated(node, names))
     except (TypeError, KeyError, IndexError, ValueError, ArithmeticError) as error:
@@ -141,7 +141,7 @@ def _reason(error: Exception) -> str:
             return str(error)
 
 
-def _evaluated(node: ast.expr, names: Mapping[str, Any]) -> Any:
+def _evaluated(node: ast.expr, names: Mapping[str, object]) -> Any:
     match node:
         case ast.Constant(value=value):
             return value
@@ -180,7 +180,7 @@ def _evaluated(node: ast.expr, names: Mapping[str, Any]) -> Any:
             raise UnplacedProblem(f"{type(node).__name__} is not part of the language")
 
 
-def _named(name: str, names: Mapping[str, Any]) -> Any:
+def _named(name: str, names: Mapping[str, object]) -> Any:
     if name in names:
         return names[name]
     if name in _CONSTANTS:
@@ -190,7 +190,7 @@ def _named(name: str, names: Mapping[str, Any]) -> Any:
     raise UnplacedProblem(f"there is no name {name!r}", did_you_mean(name, known))
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> Any:
     if isinstance(value, int | float):
         return value
     raise UnplacedProblem(f"arithmetic needs numbers, got {type(value).__name__}")
@@ -211,7 +211,7 @@ def _arithmetic(op: ast.operator, left: Any, right: Any) -> Any:
     return result
 
 
-def _bounded(value: Any) -> Any:
+def _bounded(value: object) -> Any:
     if isinstance(value, int) and value.bit_length() > MAX_BITS:
         raise UnplacedProblem(f"a number beyond 2**{MAX_BITS}")
     if isinstance(value, str) and len(value) > MAX_TEXT:

@@ -179,7 +179,7 @@ class Interpolator:
 
         nowhere = object()
 
-        def variable(name: Any, default: Any = nowhere) -> Any:
+        def variable(name: object, default: object = nowhere) -> Any:
             if str(name) in self.env:
                 return self.env[str(name)]
             if default is nowhere:
@@ -380,5 +380,5 @@ def _is_escaped(text: str, position: int) -> bool:
     return (len(before) - len(before.rstrip("\\"))) % 2 == 1
 
 
-def _nearest(step: str, value: Any) -> str:
+def _nearest(step: str, value: object) -> str:
     return did_you_mean(step, value) if type(value) is dict else ""

@@ -229,7 +229,7 @@ class Whole(Number):
     # Larger ones are not exact in JSON and in floats.
     limit = (2**53, f"that is at most {2**53}", "")
 
-    def _number(self, value: Any) -> int | None:
+    def _number(self, value: object) -> int | None:
         if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
             return int(value)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -413,7 +413,7 @@ def _unformatted(node: Located) -> Located:
 
 
 def key(
-    doc: str, *, default: Any = MISSING, name: str = "", alias: str = "", same_as: str = "", compare: bool = True
+    doc: str, *, default: object = MISSING, name: str = "", alias: str = "", same_as: str = "", compare: bool = True
 ) -> Any:
     """Declare a config key: a dataclass field that suites may give. A key without a default has to be given.
 
@@ -487,7 +487,7 @@ class Record(Kind):
             parser.reject(node, path, f"the key {name!r} is missing")
         return INVALID if missing or INVALID in values.values() else values
 
-    def build(self, values: Mapping[str, Any], **others: Any) -> Any:
+    def build(self, values: Mapping[str, object], **others: Any) -> Any:
         """Return an instance of the class from the values of its keys; `more` are fields that are no keys."""
         if self.cls is None:
             return values
@@ -629,7 +629,7 @@ def _normalized(path: Path) -> Path:
     return Path(*parts) if parts else Path()
 
 
-def is_slip(name: str, known: Iterable[str], given: Mapping[str, Any]) -> bool:
+def is_slip(name: str, known: Iterable[str], given: Mapping[str, object]) -> bool:
     """Return whether a key that is not known looks like a known one that is not given beside it."""
     missing = [key for key in known if key not in given]
     folded = name.lower().replace("-", "_")

@@ -65,14 +65,14 @@ def expand(name: str, node: Located, max_benchmarks: int = MAX_BENCHMARKS) -> It
         yield job_name, job_node
 
 
-def combinations(matrix: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def combinations(matrix: Mapping[str, object]) -> Iterator[dict[str, Any]]:
     """Yield the Cartesian product of a plain matrix; a value that is no list is one value."""
     axes = [value if isinstance(value, list | tuple) else [value] for value in matrix.values()]
     for combination in itertools.product(*axes):
         yield dict(zip(matrix, combination, strict=True))
 
 
-def runs(multirun: Sequence[Multirun], extra: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def runs(multirun: Sequence[Multirun], extra: Mapping[str, object]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the name and the options of every run of a multirun, in order.
 
     Options keep their dotted names (`sizer.mult`); names may use them and `extra` (such as the time) as fields. Raises
@@ -101,7 +101,7 @@ def require_few(multirun: Sequence[Multirun]) -> None:
         raise ConfigError(Problem("", "multirun.runs", f"{count} runs are more than the limit of {MAX_RUNS}"))
 
 
-def _nested(options: Mapping[str, Any]) -> dict[str, Any]:
+def _nested(options: Mapping[str, object]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for name, value in options.items():
         *parents, last = name.split(".")
@@ -152,7 +152,7 @@ def _has_field(text: str, known: Collection[str]) -> bool:
     return any(isinstance(part, Field) and part.name in known for part in parts(text))
 
 
-def _put_in(node: Located, values: Mapping[str, Any], changing: Collection[int]) -> Located:
+def _put_in(node: Located, values: Mapping[str, object], changing: Collection[int]) -> Located:
     """Return a job's version of a node that changes: the values put in for their fields, in keys too."""
     value = node.value
     if type(value) is str:
@@ -170,7 +170,7 @@ def _put_in(node: Located, values: Mapping[str, Any], changing: Collection[int])
     return node.holding(children, node.flags)
 
 
-def _filled(text: str, values: Mapping[str, Any]) -> str:
+def _filled(text: str, values: Mapping[str, object]) -> str:
     """Return the text with the matrix's values; any other field stays text, for planning."""
     pieces: list[str] = []
     for part in parts(text):

@@ -198,7 +198,7 @@ class _BenchmarkParser:
             return False
         return True
 
-    def _is_whole_sweep(self, name: str, node: Located, values: Mapping[str, Any]) -> bool:
+    def _is_whole_sweep(self, name: str, node: Located, values: Mapping[str, object]) -> bool:
         """Return whether a benchmark has all that its sweep over a server needs, where it has one; notes a problem."""
         if values.get("serve") is None and values.get("server") is None:
             return True

@@ -89,7 +89,7 @@ def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
     return "\n".join(lines) + "\n" if lines else "{}\n"
 
 
-def mapping_yaml(mapping: Mapping[str, Any]) -> str:
+def mapping_yaml(mapping: Mapping[str, object]) -> str:
     """Return plain data as YAML, in the style of `to_yaml`; secrets stay in it."""
     lines: list[str] = []
     for key, value in mapping.items():
@@ -141,7 +141,7 @@ def _fields_of(value: Any) -> dict[str, Any]:
     return {declared.name: getattr(value, declared.name) for declared in fields(value)}
 
 
-def _plain_resources(value: Any) -> dict[str, Any]:
+def _plain_resources(value: object) -> dict[str, Any]:
     """Return resources by their keys, those that are not known left out; amounts of memory are numbers of MiB."""
     given = {name.removesuffix("_mib"): item for name, item in _fields_of(value).items() if item is not None}
     if "environment" in given:
@@ -155,7 +155,7 @@ def _plain_arguments(arguments: tuple[Argument, ...]) -> Any:
     return {argument[0]: _data(argument[1]) for argument in arguments}
 
 
-def _data(value: Any) -> Any:
+def _data(value: object) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _data(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -163,7 +163,7 @@ def _data(value: Any) -> Any:
     return value
 
 
-def _emit(key: str, value: Any, indent: int, lines: list[str]) -> None:
+def _emit(key: str, value: object, indent: int, lines: list[str]) -> None:
     start = f"{' ' * indent}{_key(key)}:"
     if isinstance(value, Mapping) and value:
         lines.append(start)
@@ -177,7 +177,7 @@ def _emit(key: str, value: Any, indent: int, lines: list[str]) -> None:
         lines.append(f"{start} {_flow(value)}")
 
 
-def _flow(value: Any) -> str:
+def _flow(value: object) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(str(key))}: {_flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -268,7 +268,7 @@ def _split_key(suite: Suite, key: str) -> tuple[str, str]:
     return name, key[len(name) + 1 :]
 
 
-def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mapping[str, Any]) -> tuple[str, ...]:
+def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mapping[str, object]) -> tuple[str, ...]:
     values = mask_settings(values)
     if not rest:
         # What the other sizes would say is no value of it.
@@ -293,7 +293,7 @@ def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mappi
     return tuple(lines)
 
 
-def _at(values: Mapping[str, Any], dotted: str) -> str:
+def _at(values: Mapping[str, object], dotted: str) -> str:
     here: Any = values
     rest = dotted
     while rest:

@@ -154,7 +154,7 @@ def built_in(value: Data) -> Located:
     return scalar(value, BUILT_IN)
 
 
-def located(value: Any, mark: Mark) -> Located:
+def located(value: object, mark: Mark) -> Located:
     """Return plain data as a tree in which every node has the same place."""
     if isinstance(value, dict):
         return mapping_at({str(key): located(item, mark) for key, item in value.items()}, mark)
@@ -248,7 +248,7 @@ def display_value(node: Located) -> str:
     return shown_scalar(value)
 
 
-def shown_scalar(value: Any) -> str:
+def shown_scalar(value: object) -> str:
     """Return a scalar as messages show it, cut at 80 characters."""
     match value:
         case None:

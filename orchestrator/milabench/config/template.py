@@ -59,7 +59,7 @@ def parts(text: str) -> tuple[Part, ...]:
     return tuple(pieces)
 
 
-def value_of(field: Field, names: Mapping[str, Any]) -> Any:
+def value_of(field: Field, names: Mapping[str, object]) -> Any:
     """Return the value that a field stands for. Raises FieldError."""
     if field.name not in names:
         raise FieldError(field, field.name, tuple(names))
@@ -80,7 +80,7 @@ def value_of(field: Field, names: Mapping[str, Any]) -> Any:
     return value
 
 
-def text_of(field: Field, value: Any) -> str:
+def text_of(field: Field, value: object) -> str:
     """Return a field's value as text. Raises ValueError where its format does not suit the value."""
     if not field.spec:
         return str(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from milabench.events.model import Line
 from milabench.events.values import one_line
@@ -29,7 +28,7 @@ class Display:
     def on_start(self, step: str) -> None:
         """Show that a step's process was started."""
 
-    def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
+    def on_progress(self, step: str, last: Mapping[str, object]) -> None:
         """Show how a step is doing: `{"task", "rate", "units", "is_warmup", "progress": [made, wanted], "case"}`, each optional.
 
         The rate is that so far: of the window, or of the warm-up while that goes on. With a `case`, which is the one in hand,
@@ -79,7 +78,7 @@ class Tally:
         return f"{self.done} done" + (f": {counts}" if counts else "")
 
 
-def rate_text(last: Mapping[str, Any]) -> str:
+def rate_text(last: Mapping[str, object]) -> str:
     """Return `812.40 images/s so far`, or `... warm-up` before the window; empty when there is no rate."""
     rate = last.get("rate")
     if isinstance(rate, bool) or not isinstance(rate, int | float):
@@ -96,7 +95,7 @@ def shortened(number: float) -> str:
     return f"{number:.1f}" if size >= 1000 else f"{number:.2f}" if size >= 10 else f"{number:.4f}"
 
 
-def progress_text(last: Mapping[str, Any]) -> str:
+def progress_text(last: Mapping[str, object]) -> str:
     """Return `20/60`, or `75 steps` once past the wanted count, or `concurrency=8, 3 of 7`; empty when unknown."""
     match last.get("progress"):
         case [int(made), int(wanted)] if last.get("case"):

@@ -89,7 +89,7 @@ class Live(Display):
         self._running[step] = _Row(began=self._clock())
         self._changed()
 
-    def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
+    def on_progress(self, step: str, last: Mapping[str, object]) -> None:
         """Change a row."""
         row = self._running.get(step)
         if row is not None:

@@ -62,7 +62,7 @@ class Plain(Display):
         self._started[step] = self._clock()
         self._say(f"{self._tally.done} {step}: started")
 
-    def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
+    def on_progress(self, step: str, last: Mapping[str, object]) -> None:
         """Print the first observation, and then one every few seconds."""
         now = self._clock()
         self._last[step] = {**self._last.get(step, {}), **last}

@@ -50,7 +50,7 @@ def with_node(step: str, node: str) -> str:
     return step if node in LONE_NODES else f"{step} on {node}"
 
 
-def attempts(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Attempt, ...]]:
+def attempts(journal: Iterable[Mapping[str, object]]) -> dict[str, tuple[Attempt, ...]]:
     """Return the attempts that were begun, or decided without a beginning, by step and in order; a planned step has none yet."""
     entries: dict[str, dict[int, dict[str, Any]]] = {}
     for entry in journal:

@@ -146,7 +146,7 @@ def _within(values: Sequence[float], low: float, high: float) -> bool:
     return low <= min(values) and max(values) <= high
 
 
-def _columns_of_any(data: Mapping[str, Any]) -> RecordColumns | None:
+def _columns_of_any(data: Mapping[str, object]) -> RecordColumns | None:
     """Return the columns of a record; None where it is another, or not what the agent writes."""
     rank, number = data.get("rank"), data.get("n")
     is_what_the_agent_writes = (
@@ -194,17 +194,17 @@ def columns_of(data: Mapping[str, Any]) -> RecordColumns | None:
     )
 
 
-def _column(value: Any, count: int) -> Sequence[Any] | None:
+def _column(value: object, count: int) -> Sequence[Any] | None:
     """Return a column, also where one value stands for all; None where it has another length."""
     if isinstance(value, list):
         return value if len(value) == count else None
     return [value] * count if count <= MOST_OBSERVATIONS else None
 
 
-def _are_wholes(value: Any) -> bool:
+def _are_wholes(value: object) -> bool:
     """Return whether this is a whole number or a list of them."""
     return type(value) is int or _is_list_of(value, int)
 
 
-def _is_list_of(value: Any, *kinds: type) -> bool:
+def _is_list_of(value: object, *kinds: type) -> bool:
     return isinstance(value, list) and set(map(type, value)) <= set(kinds)

@@ -75,7 +75,7 @@ class DeviceReadings:
         if isinstance(count, int):
             self.ecc_uncorrected = (self.ecc_uncorrected[0] if self.ecc_uncorrected else count, count)
 
-    def _see_processes(self, processes: Any, time: float) -> None:
+    def _see_processes(self, processes: object, time: float) -> None:
         for process in processes if isinstance(processes, list) else ():
             if not isinstance(process, Mapping) or not isinstance(process.get("own"), bool):
                 continue
@@ -112,7 +112,7 @@ class Readings:
         self._last = event
         self.take(event.data)
 
-    def take(self, data: Mapping[str, Any]) -> None:
+    def take(self, data: Mapping[str, object]) -> None:
         """Do what `observe` does, given the payload of a `data` record."""
         samples, window, time = data.get("gpudata"), data.get("window"), _number(data.get("time"))
         if isinstance(samples, Mapping) and not math.isnan(time):
@@ -234,6 +234,6 @@ def share_of(reasons: Iterable[tuple[str, ...] | None], wanted: frozenset[str]) 
     return (sum(is_wanted) / len(is_wanted) if is_wanted else None), len(is_wanted)
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     number = finite_number(value)
     return NAN if number is None else number

@@ -66,11 +66,11 @@ class RunWriter:
         self._share = {"share": share, **({"job": job} if job else {})} if share else {}
         self._files: dict[str, _AppendOnly] = {}
 
-    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+    def write_manifest(self, manifest: Mapping[str, object]) -> None:
         """Write `manifest.json` at once and durably; `schema` is added."""
         replace_file(self.path / MANIFEST, dump({"schema": SCHEMA, **_public(manifest)}) + b"\n")
 
-    def write_share_manifest(self, system: Mapping[str, Any], steps: Iterable[Mapping[str, Any]]) -> None:
+    def write_share_manifest(self, system: Mapping[str, object], steps: Iterable[Mapping[str, object]]) -> None:
         """Write what the share does and where, `steps` as `Plan.to_json` has them; the nodes have their real names.
 
         What an earlier job of the share did stays, but for the same steps.
@@ -97,15 +97,15 @@ class RunWriter:
         }
         replace_file(path, dump({"schema": SCHEMA, **_public(value)}) + b"\n")
 
-    def write_summary(self, summary: Mapping[str, Any]) -> None:
+    def write_summary(self, summary: Mapping[str, object]) -> None:
         """Write `summary.json` at once and durably."""
         replace_file(self.path / SUMMARY, dump(_public(summary)) + b"\n")
 
-    def journal(self, entry: Mapping[str, Any]) -> None:
+    def journal(self, entry: Mapping[str, object]) -> None:
         """Append one change of state, durable when this returns; `t` is added when the entry has none."""
         self.journal_all([entry])
 
-    def journal_all(self, entries: Iterable[Mapping[str, Any]]) -> None:
+    def journal_all(self, entries: Iterable[Mapping[str, object]]) -> None:
         """Append many changes of state, durable together when this returns."""
         now = self._clock()
         file = self._file(self._journal)
@@ -153,7 +153,7 @@ class RunWriter:
         return file
 
 
-def _public(value: Mapping[str, Any]) -> Mapping[str, Any]:
+def _public(value: Mapping[str, object]) -> Mapping[str, Any]:
     """Return what may be written of our own: no secret of this process. Records were masked by the agent that read them."""
     return cast("Mapping[str, Any]", mask_data(value))
 

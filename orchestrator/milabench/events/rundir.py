@@ -274,7 +274,7 @@ def read_share_manifest(path: Path) -> Mapping[str, Any]:
 
 
 def _read_manifest(
-    path: Path, shape: Mapping[str, Any], *, may_be_torn: bool, read: ReadManifest = read_alone
+    path: Path, shape: Mapping[str, object], *, may_be_torn: bool, read: ReadManifest = read_alone
 ) -> Mapping[str, Any]:
     """Return the manifest; empty where a power cut left only the beginning of it beside records that tell most of the same."""
     try:

@@ -218,19 +218,19 @@ SUMMARY_SHAPE: Shape = {
 }
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return finite_number(value) is not None
 
 
-def _is_file(value: Any) -> bool:
+def _is_file(value: object) -> bool:
     return isinstance(value, str) and value.isprintable() and "/" not in value and value != ""
 
 
-def _is_above_zero(value: Any) -> bool:
+def _is_above_zero(value: object) -> bool:
     return positive(value) is not None
 
 
@@ -251,7 +251,7 @@ _FITS: Mapping[Shape, Check] = {
 }
 
 
-def require_shape(value: Any, shape: Shape) -> None:
+def require_shape(value: object, shape: Shape) -> None:
     """Raise ValueError, with the place, for a value of another shape: `plan.steps.3.id is [], not a text`."""
     if _check_of(shape).fits(value):
         return
@@ -281,7 +281,7 @@ class ShapeCheck:
         self._decoder = msgspec.json.Decoder(self._type)
         self._refusals = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: object) -> bool:
         """Return whether a value of JSON is known to have the shape."""
         try:
             self._convert(value, self._type)
@@ -343,7 +343,7 @@ def _field_type(wanted: Shape) -> Any:
     return _type_of(wanted) if isinstance(wanted, Required) else _type_of(wanted) | None
 
 
-def _misfits(value: Any, shape: Shape, path: str) -> Iterator[tuple[str, Any, str]]:
+def _misfits(value: object, shape: Shape, path: str) -> Iterator[tuple[str, Any, str]]:
     """Yield the places of values that do not fit, with the value and what it should be."""
     if isinstance(shape, Mapping):
         if not isinstance(value, Mapping):

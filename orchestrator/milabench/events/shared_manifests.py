@@ -34,7 +34,7 @@ class SharedManifests:
         except (ValueError, LookupError, RecursionError, msgspec.MsgspecError):
             return None
 
-    def share(self, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    def share(self, manifest: Mapping[str, object]) -> Mapping[str, Any]:
         """Return a manifest that has been read already, with what earlier ones say in the same words."""
         try:
             return self.read(msgspec.json.encode(manifest)) or manifest

@@ -108,7 +108,7 @@ def share_number(name: str) -> int:
     return int(name[1:])
 
 
-def fold_shares(manifest: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]) -> dict[str, Share]:
+def fold_shares(manifest: Mapping[str, object], journal: Sequence[Mapping[str, object]]) -> dict[str, Share]:
     """Return the shares of a run by name; none for a run that was not submitted.
 
     `manifest` is that of the run with what its shares did, `journal` the entries of all its journals.
@@ -159,7 +159,7 @@ class _JobFold:
         self._submitted: dict[str, None] = {}  # in order
         self._is_open = False
 
-    def add(self, entry: Mapping[str, Any]) -> None:
+    def add(self, entry: Mapping[str, object]) -> None:
         """Take an entry about the share or its process into account."""
         job, state, transition, t = (entry.get(key) for key in ("job", "state", "run", "t"))
         if state == "submitting":
@@ -202,7 +202,7 @@ class _JobFold:
         return ShareJob(id=job, stage=cast("JobStage", stage), **facts)
 
 
-def _words(value: Any) -> tuple[str, ...]:
+def _words(value: object) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
 
 
@@ -210,7 +210,7 @@ def _words(value: Any) -> tuple[str, ...]:
 
 
 def merge_journals(
-    own: Iterable[Mapping[str, Any]], of_shares: Iterable[Iterable[Mapping[str, Any]]]
+    own: Iterable[Mapping[str, object]], of_shares: Iterable[Iterable[Mapping[str, object]]]
 ) -> tuple[Mapping[str, Any], ...]:
     """Return the entries of the orchestrators' journal and of those of shares as one journal, by time.
 
@@ -228,24 +228,24 @@ def merge_journals(
     return tuple(entry for _, _, entry in stamped)
 
 
-def _is_own_end(entry: Mapping[str, Any]) -> bool:
+def _is_own_end(entry: Mapping[str, object]) -> bool:
     """Return whether a job says that an attempt came to an end of its own, rather than was stopped."""
     was_stopped = entry.get("outcome") == "cancelled" or entry.get("why") in ("signal", "lost-node")
     return entry.get("state") == "ended" and not was_stopped
 
 
-def _attempt_of(entry: Mapping[str, Any]) -> tuple[Any, Any]:
+def _attempt_of(entry: Mapping[str, object]) -> tuple[Any, Any]:
     return (entry["step"], entry.get("attempt", 1)) if isinstance(entry.get("step"), str) else ("", entry.get("share"))
 
 
-def _timed(number: int, entries: Iterable[Mapping[str, Any]]) -> Iterable[tuple[float, int, Mapping[str, Any]]]:
+def _timed(number: int, entries: Iterable[Mapping[str, object]]) -> Iterable[tuple[float, int, Mapping[str, Any]]]:
     latest = 0.0
     for entry in entries:
         latest = max(latest, finite_number(entry.get("t")) or 0.0)
         yield latest, number, entry
 
 
-def overlaid(manifest: Mapping[str, Any], of_shares: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+def overlaid(manifest: Mapping[str, object], of_shares: Iterable[Mapping[str, object]]) -> Mapping[str, Any]:
     """Return the manifest of a run with what its shares did, and where, instead of what was planned for them.
 
     A planned node stays as long as a step is left that no share has begun there.

@@ -32,7 +32,7 @@ class NotARecordError(ValueError):
     """A line that is JSON but no record; a torn line is a plain ValueError of the decoder."""
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     """Return whether this is a number to count with: finite, and within all measure."""
     return finite_number(value) is not None
 
@@ -186,7 +186,7 @@ def decode(line: bytes, step: str) -> Event:
 
 
 def _known_event(
-    kind: _Kind, step: str, t: float | None, extra: dict[str, Any], data: Mapping[str, Any]
+    kind: _Kind, step: str, t: float | None, extra: dict[str, Any], data: Mapping[str, object]
 ) -> Event | None:
     """Return the event of a kind, or None when its payload has another shape; unknown keys are kept in `extra`."""
     build: Callable[..., Event] = kind.event
@@ -203,7 +203,7 @@ def _known_event(
     return build(step=step, t=t, extra={**extra, "data": unknown} if unknown else extra, **known)
 
 
-def _complete_end(known: dict[str, Any], data: Mapping[str, Any]) -> None:
+def _complete_end(known: dict[str, Any], data: Mapping[str, object]) -> None:
     """Add to an end what milabench 1.3 did not write: it wrote the return code only."""
     known["command"] = tuple(known.get("command", ()))
     if "outcome" in known:
@@ -285,7 +285,7 @@ def _kind_payload_pipe(event: Event) -> tuple[str, Any, Pipe]:
             return name, {key: v for key, v in values.items() if v or key not in _OMITTED}, kind.pipe
 
 
-def dump(record: Mapping[str, Any]) -> bytes:
+def dump(record: Mapping[str, object]) -> bytes:
     """Return a record as strict, compact JSON on one line; what is not finite becomes null and is named in its payload."""
     try:
         # Nearly all records are finite; only one that is refused is walked through.
@@ -294,7 +294,7 @@ def dump(record: Mapping[str, Any]) -> bytes:
         return json.dumps(_finite(record), separators=(",", ":"), allow_nan=False).encode()
 
 
-def _finite(record: Mapping[str, Any]) -> dict[str, Any]:
+def _finite(record: Mapping[str, object]) -> dict[str, Any]:
     """Return the record with null for every number that is not finite; those of the payload are named in it."""
     cleaned: dict[str, Any] = {}
     for key, value in record.items():
@@ -307,7 +307,7 @@ def _finite(record: Mapping[str, Any]) -> dict[str, Any]:
     return cleaned
 
 
-def _without_nonfinite(value: Any, name: str, names: list[str]) -> Any:
+def _without_nonfinite(value: object, name: str, names: list[str]) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         names.append(name)
         return None

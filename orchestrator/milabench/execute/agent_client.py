@@ -463,7 +463,7 @@ class AgentNode:
         if not names:
             return ()
 
-        def waiting(holders: Sequence[Mapping[str, Any]]) -> None:
+        def waiting(holders: Sequence[Mapping[str, object]]) -> None:
             emit(Waiting(node=self.name, holders=tuple(map(read_holder, holders))))
 
         link = await self.open()
@@ -791,7 +791,7 @@ def _outcome(ended: StepEnd) -> Outcome:
             return Outcome("failed", detail, ended["why"] or "exit")
 
 
-def read_holder(entry: Mapping[str, Any]) -> Holder:
+def read_holder(entry: Mapping[str, object]) -> Holder:
     """Return who holds a device, by what its lock file says."""
     # The lock file may be of another version, torn, or of anybody.
     words = {name: visible_line(str(entry.get(name) or ""))[:MOST_SHOWN] for name in ("name", "run", "host", "user")}

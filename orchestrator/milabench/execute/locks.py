@@ -94,7 +94,7 @@ def this_orchestrator(marker: str, *, detached: bool = False) -> Orchestrator:
     )
 
 
-def orchestrator_of(entry: Mapping[str, Any]) -> Orchestrator | None:
+def orchestrator_of(entry: Mapping[str, object]) -> Orchestrator | None:
     """Return the orchestrator that a journal entry or a lock file names; None when it names none."""
     kinds = {"pid": int, "pid_start": int, "boot": str, "host": str, "user": str, "marker": str, "since": float}
     try:
@@ -259,7 +259,7 @@ def is_lock_free(lock: Path) -> bool:
 
 @contextlib.contextmanager
 def _hold(
-    fd: int, path: Path, take: Callable[[int], None], holder: Mapping[str, Any], failure: type[MilabenchError]
+    fd: int, path: Path, take: Callable[[int], None], holder: Mapping[str, object], failure: type[MilabenchError]
 ) -> Iterator[None]:
     """Hold a lock file that is open, taken by `take`, with the holder's name in it; close it at the end."""
     try:

@@ -277,7 +277,7 @@ def require_devices(facts: HostFacts) -> None:
         raise InvalidMessage(f"its facts cannot be read: devices: {error}") from None
 
 
-def _require_shallow(value: Any, left: int = MOST_DEPTH) -> None:
+def _require_shallow(value: object, left: int = MOST_DEPTH) -> None:
     if not left:
         raise ValueError(f"it is nested deeper than {MOST_DEPTH}")
     if isinstance(value, (Mapping, list)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from milabench.facts.model import Node
 
@@ -113,7 +113,7 @@ def _differences(nodes: Sequence[Node]) -> Iterator[NodeFinding]:
         yield NodeFinding(node="", what="memory", state="note", says=says)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 

@@ -270,7 +270,7 @@ def outliers(
     )
 
 
-def baseline_from_json(value: Mapping[str, Any], where: str) -> Baseline:
+def baseline_from_json(value: Mapping[str, object], where: str) -> Baseline:
     """Return the baseline in a file's JSON. Raises RecordError, naming the file, when it is none."""
     if value.get("kind") != KIND:
         raise RecordError(f"{where}: is no baseline; `milabench baseline RUN... -o {where}` makes one")

@@ -154,7 +154,7 @@ class RunView:
             looked_at = list(self._of_shares)
         return merge_journals(own, (_entries_of(self._of_shares[share]) for share in looked_at))
 
-    def _show(self, entry: Mapping[str, Any]) -> None:
+    def _show(self, entry: Mapping[str, object]) -> None:
         match entry:
             case {"run": "ended", "share": str(share)}:
                 self.ended_shares.add(share)
@@ -202,7 +202,7 @@ def _entries_of(journal: Appended) -> list[Mapping[str, Any]]:
     return entries
 
 
-def _attempt(entry: Mapping[str, Any]) -> int:
+def _attempt(entry: Mapping[str, object]) -> int:
     return max(1, whole(entry.get("attempt"), 1))
 
 

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -103,7 +103,7 @@ def _table(columns: list[str], rows: list[Row]) -> Table:
     return Table(headings=tuple(columns), is_text=is_text, rows=cells, spare=tuple(reversed(columns)))
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -100,18 +100,18 @@ def _step(run: Run, result: StepResult) -> ForeignStep:
     )
 
 
-def _began(start: Mapping[str, Any], meta: Mapping[str, Any]) -> float | None:
+def _began(start: Mapping[str, object], meta: Mapping[str, object]) -> float | None:
     began = finite_number(start.get("time"))
     return finite_number(meta.get("date")) if began is None else began
 
 
-def _version(meta: Mapping[str, Any]) -> str:
+def _version(meta: Mapping[str, object]) -> str:
     details = as_mapping(meta.get("milabench"))
     release = details.get("tag") or details.get("commit")
     return str(release or "")
 
 
-def _system(system: Mapping[str, Any], results: Iterable[StepResult]) -> Mapping[str, Any]:
+def _system(system: Mapping[str, object], results: Iterable[StepResult]) -> Mapping[str, Any]:
     """Return the machine as its records describe it; with several nodes, those that the records name."""
     nodes = system.get("nodes")
     names = dict.fromkeys(result.step.node for result in results)

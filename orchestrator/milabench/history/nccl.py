@@ -151,14 +151,14 @@ def _devices(value: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [device for device in map(as_mapping, listed) if isinstance(device.get("device"), int)]
 
 
-def _bench(value: Mapping[str, Any], file: str) -> str:
+def _bench(value: Mapping[str, object], file: str) -> str:
     """Return `all_reduce_perf`: the program's name, else the file's."""
     args = value.get("args")
     program = str(args[0]) if isinstance(args, list) and args else ""
     return Path(program).name or Path(file).stem
 
 
-def _system(values: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _system(values: Sequence[Mapping[str, object]]) -> Mapping[str, Any]:
     """Return the hosts and devices that took part; the device names come from the files."""
     hosts: dict[str, dict[int, dict[str, Any]]] = {}
     for value in values:
@@ -173,7 +173,7 @@ def _system(values: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return {"arch": "rocm" if "AMD" in names else "cuda", "nodes": nodes}
 
 
-def _when(value: Any) -> datetime:
+def _when(value: object) -> datetime:
     for form in _TIMES:
         try:
             return datetime.strptime(str(value), form).replace(tzinfo=UTC)

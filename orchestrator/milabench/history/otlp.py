@@ -56,7 +56,7 @@ def _resource(summary: Summary) -> Mapping[str, str | Sequence[str] | None]:
     }
 
 
-def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _attributes(values: Mapping[str, object]) -> list[dict[str, Any]]:
     return [{"key": key, "value": _value(value)} for key, value in values.items() if value]
 
 

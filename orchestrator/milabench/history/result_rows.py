@@ -122,9 +122,9 @@ def _accelerators(summary: Summary) -> list[Mapping[str, Any]]:
     return [device for device in summary.devices if device.get("arch") != "cpu"]
 
 
-def _joined(values: Iterable[Any]) -> str:
+def _joined(values: Iterable[object]) -> str:
     return ", ".join(dict.fromkeys(str(value) for value in values if value not in (None, "")))
 
 
-def _gib(mebibytes: Any) -> str:
+def _gib(mebibytes: object) -> str:
     return f"{mebibytes / 1024:.6g} GiB" if isinstance(mebibytes, int | float) and mebibytes > 0 else ""

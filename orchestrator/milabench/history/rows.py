@@ -58,7 +58,7 @@ class RunRows:
     tables: Mapping[str, tuple[Row, ...]]
 
 
-def rows(summary: Summary, document: Mapping[str, Any], identity: str) -> RunRows:
+def rows(summary: Summary, document: Mapping[str, object], identity: str) -> RunRows:
     """Return the rows of a run; `identity` is its key, `document` its summary as JSON, which is kept whole."""
     text = json.dumps(document, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, cast
 from urllib.parse import quote
 
 from milabench.devices.regular_file import open_regular
@@ -46,7 +46,7 @@ class Store:
                     self._execute(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", row)
         return "added" if stored is None else "updated"
 
-    def query(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
+    def query(self, sql: str, parameters: Sequence[object] = ()) -> tuple[list[str], list[Row]]:
         """Return columns and rows of a read-only statement. Raises UsageError when the database rejects it."""
         try:
             # A user's statement goes as it is: its ? may stand in a text.
@@ -62,7 +62,7 @@ class Store:
         """Return the number of runs."""
         return int(self.query("SELECT count(*) FROM runs")[1][0][0])
 
-    def _execute(self, sql: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
+    def _execute(self, sql: str, parameters: Sequence[object]) -> sqlite3.Cursor:
         return self._connection.execute(sql.replace("?", self._mark), parameters)
 
     @contextmanager

@@ -192,7 +192,7 @@ def _present(plan: Plan, bound: Sequence[tuple[str, str]]) -> str:
     return ", ".join(_node_text(node, node["name"]) for node in plan.system["nodes"] if node["name"] in ours)
 
 
-def _node_text(node: Mapping[str, Any], name: str) -> str:
+def _node_text(node: Mapping[str, object], name: str) -> str:
     devices = [f"D{device.get('index')}" for device in mappings_in(node.get("devices"))]
     return f"{name} with {' '.join(devices) or 'no devices'}"
 

@@ -15,7 +15,7 @@ _SCALARS: Final = frozenset({str, int, bool, type(None)})
 _CONTAINERS: Final = frozenset({dict, list, tuple})
 
 
-def canonical_json(value: Any) -> bytes:
+def canonical_json(value: object) -> bytes:
     """Return a value's canonical JSON."""
     # Kept in records: any change here makes every old plan look like another one.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -29,7 +29,7 @@ def fast_writer() -> Writer:
     return Encoder(order="deterministic").encode
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     """Return the sha256, in hexadecimal, of a value's canonical JSON."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
@@ -97,7 +97,7 @@ class PlainSettings:
             self._words.update(words)
         return True
 
-    def _holds_part(self, part: Any) -> bool:
+    def _holds_part(self, part: object) -> bool:
         is_plain = self.holds(part)
         if is_plain and type(part) is not list:
             self._known[id(part)] = part

@@ -84,7 +84,7 @@ def plan_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> PlanDiff:
     )
 
 
-def lasting(system: Any) -> dict[str, Any]:
+def lasting(system: object) -> dict[str, Any]:
     """Return what does not change by itself of the system in a plan or a manifest: `{"arch", node: {...}}`."""
     system = system if isinstance(system, Mapping) else {}
     nodes = {}
@@ -108,7 +108,7 @@ def is_plan(value: object) -> bool:
     )
 
 
-def _section(name: str, old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> SectionDiff:
+def _section(name: str, old: Sequence[Mapping[str, object]], new: Sequence[Mapping[str, object]]) -> SectionDiff:
     key = SECTIONS[name]
     before, after = ({str(item[key]): item for item in items} for items in (old, new))
     both = [item for item in after if item in before]
@@ -122,7 +122,7 @@ def _section(name: str, old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[
     )
 
 
-def _changes(old: Any, new: Any, path: str = "") -> tuple[FieldChange, ...]:
+def _changes(old: object, new: object, path: str = "") -> tuple[FieldChange, ...]:
     if old == new:
         return ()
     if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -187,7 +187,7 @@ def _words(old: list[str], new: list[str]) -> list[str]:
     return lines
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if value is None:
         return "(not set)"
     if isinstance(value, list):

@@ -43,7 +43,7 @@ def launcher_of(config: BenchmarkConfig) -> str:
 
 
 def launcher_words(
-    bench: NodeBenchmark, placement: Placement, own_options: Mapping[str, Any], env: Mapping[str, str]
+    bench: NodeBenchmark, placement: Placement, own_options: Mapping[str, object], env: Mapping[str, str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return what stands before the interpreter or the command, and between it and the program; both empty without a launcher.
 
@@ -122,7 +122,9 @@ def _job(config: BenchmarkConfig, placement: Placement, facts: SystemFacts) -> t
     return nodes, numbers.index(placement.node_rank)
 
 
-def _torchrun(config: BenchmarkConfig, nodes: Sequence[Node], rank: int, options: Mapping[str, Any]) -> dict[str, Any]:
+def _torchrun(
+    config: BenchmarkConfig, nodes: Sequence[Node], rank: int, options: Mapping[str, object]
+) -> dict[str, Any]:
     ranks = {"nproc-per-node": max(1, len(nodes[rank].devices))}
     if len(nodes) == 1:
         # Chooses a free port itself, so that two jobs on one node do not collide.
@@ -140,7 +142,7 @@ def _torchrun(config: BenchmarkConfig, nodes: Sequence[Node], rank: int, options
 
 
 def _accelerate(
-    config: BenchmarkConfig, nodes: Sequence[Node], rank: int, arch: Arch, options: Mapping[str, Any]
+    config: BenchmarkConfig, nodes: Sequence[Node], rank: int, arch: Arch, options: Mapping[str, object]
 ) -> dict[str, Any]:
     derived: dict[str, Any] = {
         "num_processes": sum(max(1, len(node.devices)) for node in nodes),
@@ -155,7 +157,7 @@ def _accelerate(
     return derived
 
 
-def _mpirun(nodes: Sequence[Node], own_options: Mapping[str, Any], env: Mapping[str, str]) -> tuple[str, ...]:
+def _mpirun(nodes: Sequence[Node], own_options: Mapping[str, object], env: Mapping[str, str]) -> tuple[str, ...]:
     """Return one command for the whole job, on its first node; mpirun itself reaches the others.
 
     What only the first node has is not handed on: the ranks there report for all.
@@ -173,7 +175,7 @@ def _mpirun(nodes: Sequence[Node], own_options: Mapping[str, Any], env: Mapping[
     return (*words, *(part for word in _words({}, own_options) for part in word.split("=", 1)))
 
 
-def _srun(nodes: Sequence[Node], own_options: Mapping[str, Any]) -> tuple[str, ...]:
+def _srun(nodes: Sequence[Node], own_options: Mapping[str, object]) -> tuple[str, ...]:
     """Return the options of one step over the whole job, beside the steps that run there already, with ranks in our order.
 
     Which devices a rank sees, Slurm says: all of the job's on its node, unless the suite binds it to some.
@@ -198,7 +200,7 @@ def _as_task(nodes: Sequence[Node], env: Mapping[str, str]) -> tuple[str, ...]:
     return ("/bin/sh", "-c", _AS_TASK.format(here=max(1, len(nodes[0].devices)), names=names), "rank")
 
 
-def _port(launcher: str, options: Mapping[str, Any]) -> Any:
+def _port(launcher: str, options: Mapping[str, object]) -> Any:
     """Return the launcher's port in the system file, else the network's, else one that is free."""
     for name in (launcher, "network"):
         given = options.get(name)
@@ -207,7 +209,7 @@ def _port(launcher: str, options: Mapping[str, Any]) -> Any:
     return FREE_PORT
 
 
-def _words(derived: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[str, ...]:
+def _words(derived: Mapping[str, object], own: Mapping[str, object]) -> tuple[str, ...]:
     """Return options as words: those derived from the placement, each replaced by the suite's own of the same name."""
     options = {_bare(key): (f"--{key}", value) for key, value in derived.items()}
     options.update({_bare(key): (key if key.startswith("-") else f"--{key}", value) for key, value in own.items()})

@@ -140,7 +140,7 @@ class _ShownSteps:
         # Secrets are shown and kept nowhere: plans go into records, and those to other people.
         return dict(mask_settings(shown)) if self._json(shown) is None else shown
 
-    def _json(self, values: Mapping[str, Any]) -> bytes | None:
+    def _json(self, values: Mapping[str, object]) -> bytes | None:
         """Return the canonical JSON of a step's values; None where something in them may have to be masked."""
         try:
             data = self._write(values)

@@ -7,7 +7,6 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any
 from urllib.parse import quote
 
 from milabench.bench.api import Benchmark, ForeignBenchmark
@@ -161,7 +160,7 @@ def plan_prepare(
     markers: Collection[tuple[str, str]] = (),
     force: bool = False,
     skipped: Sequence[SkippedBench] = (),
-    system: Mapping[str, Any] | None = None,
+    system: Mapping[str, object] | None = None,
 ) -> Plan:
     """Return the preparations still to do: those whose key is not among `markers`, or all with `force`; the others are skipped.
 

@@ -249,7 +249,7 @@ def _observations(bench: str, node: Located, problems: list[Problem]) -> Iterabl
             problems.append(Problem(str(item.mark), f"{bench}.{number}", f"expected {error}"))
 
 
-def _of_model(bench: str, node: Located, model: Mapping[str, Any], problems: list[Problem]) -> Iterable[Observation]:
+def _of_model(bench: str, node: Located, model: Mapping[str, object], problems: list[Problem]) -> Iterable[Observation]:
     for size, memory in model.items():
         try:
             yield _observation({"batch_size": int(size) if size.isdecimal() else size, "memory": memory})
@@ -259,7 +259,7 @@ def _of_model(bench: str, node: Located, model: Mapping[str, Any], problems: lis
             )
 
 
-def _observation(data: Mapping[str, Any] | None) -> Observation:
+def _observation(data: Mapping[str, object] | None) -> Observation:
     if data is None:
         raise ValueError("a mapping with batch_size, memory and rate")
     size = data.get("batch_size")
@@ -302,7 +302,7 @@ def scaling_text(scaling: Scaling, added: Mapping[str, Sequence[Observation]]) -
     return "\n".join(lines) + "\n"
 
 
-def _flow(value: Any) -> str:
+def _flow(value: object) -> str:
     """Return JSON, which is YAML; keys of our own are written without quotes."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(key)}: {_flow(item)}" for key, item in value.items()) + "}"

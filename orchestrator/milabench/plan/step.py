@@ -422,7 +422,7 @@ def _ready_condition(config: BenchmarkConfig, ready: str, placement: Placement) 
 BARRIER_S = 600.0
 
 
-def barrier(config: BenchmarkConfig, instances: int, options: Mapping[str, Any]) -> dict[str, Any]:
+def barrier(config: BenchmarkConfig, instances: int, options: Mapping[str, object]) -> dict[str, Any]:
     """Return the part of `measure` for steps that start together; `instances` is how many there are, on all nodes.
 
     The longest wait, in seconds, is `system.options.barrier.timeout_s`, else half of `max_duration`, at most ten minutes.

@@ -32,7 +32,7 @@ def keeps_step_dir(policy: str, outcome: str) -> bool:
     return policy == "always" or (policy == "failed" and outcome != "passed")
 
 
-def _replaced(value: Any, path: str) -> Any:
+def _replaced(value: object, path: str) -> Any:
     if isinstance(value, str):
         return value.replace(STEP_DIR, path)
     if isinstance(value, Mapping):

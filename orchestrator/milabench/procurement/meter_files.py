@@ -348,7 +348,7 @@ class _Reading(NamedTuple):
     quantity: tuple[Quantity, float]
 
 
-def _redfish_readings(values: Iterable[Any]) -> Iterator[_Reading]:
+def _redfish_readings(values: Iterable[object]) -> Iterator[_Reading]:
     """Yield the readings of power and energy, wherever they stand: in a report, a collection, a list of them, a sensor."""
     waiting = list(values)[::-1]
     while waiting:
@@ -369,7 +369,7 @@ def _redfish_readings(values: Iterable[Any]) -> Iterator[_Reading]:
                 waiting += list(value.values())[::-1]
 
 
-def _metric_quantity(value: Mapping[str, Any]) -> tuple[Quantity, float] | None:
+def _metric_quantity(value: Mapping[str, object]) -> tuple[Quantity, float] | None:
     """Return what a metric value is of, by the property or definition that it names; None for no reading of power or energy."""
     named = _property_parts(value)[1] or str(value.get("MetricId") or "")
     if _NO_READING.search(named):
@@ -379,12 +379,12 @@ def _metric_quantity(value: Mapping[str, Any]) -> tuple[Quantity, float] | None:
     return _UNITS["kw" if "kilowatt" in named.lower() else "w"] if _POWER_METRIC.search(named) else None
 
 
-def _metric_source(value: Mapping[str, Any]) -> str:
+def _metric_source(value: Mapping[str, object]) -> str:
     """Return what was measured: the path of the property less its last part, so that power and energy of one are one."""
     return _property_parts(value)[0] or str(value.get("MetricId") or "sensor")
 
 
-def _property_parts(value: Mapping[str, Any]) -> tuple[str, str]:
+def _property_parts(value: Mapping[str, object]) -> tuple[str, str]:
     """Return the path and the name of the property that a metric value is of."""
     path = str(value.get("MetricProperty") or "").removesuffix("/Reading")
     resource, _, named = path.rpartition("/")

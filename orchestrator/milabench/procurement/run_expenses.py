@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.intervals import Interval
@@ -28,7 +27,7 @@ def with_expenses(
     summary: Summary,
     run: Run | None,
     tender: Tender | None,
-    costs: Mapping[str, Any] | None = None,
+    costs: Mapping[str, object] | None = None,
     offer: Offer | None = None,
     metered: Mapping[str, MeteredBench] | None = None,
 ) -> Summary:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.score import Score
@@ -150,6 +150,6 @@ class TenderSuites:
         )
 
 
-def _bare_system(name: str, manifest: Mapping[str, Any]) -> System:
+def _bare_system(name: str, manifest: Mapping[str, object]) -> System:
     """Return a system of which only the suite is known: nothing was measured."""
     return System(name=name, summary=Summary(verdict="passed", benchmarks=(), score=Score()), manifest=manifest)

@@ -61,7 +61,7 @@ def _of_nodes(summary: Summary) -> Iterator[dict[str, Any]]:
             yield about
 
 
-def _table(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+def _table(fields: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     # csv ends lines with CR LF unless told otherwise, which diff and cut show as part of the last column.
     text = io.StringIO()
     writer = csv.DictWriter(text, fields, lineterminator="\n")

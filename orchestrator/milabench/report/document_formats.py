@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from milabench import seams
 from milabench.errors import UsageError
@@ -15,7 +14,7 @@ SCHEMA = 1
 DOCUMENT_FORMATS = ("text", "markdown", "html", "json")
 
 
-def write_document(format_name: str, document: Document, value: Mapping[str, Any], width: int | None = None) -> str:
+def write_document(format_name: str, document: Document, value: Mapping[str, object], width: int | None = None) -> str:
     """Return a document in a format, as JSON the `value` that it was made of; in text its tables fit so many characters.
 
     Raises UsageError for a format that is made of something else.

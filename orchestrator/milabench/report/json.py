@@ -99,7 +99,7 @@ def comparison_schema() -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def _object(hints: Mapping[str, Any]) -> dict[str, Any]:
+def _object(hints: Mapping[str, object]) -> dict[str, Any]:
     """Return the JSON Schema of an object whose keys all have to be there."""
     properties = {name: schema_of_type(hint) for name, hint in hints.items()}
     return {"type": "object", "properties": properties, "required": list(properties)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from milabench.analysis.summary_model import Summary
 from milabench.shown import is_lock, suite_word
@@ -82,7 +81,7 @@ def _runs(argv: Sequence[str], runs: object) -> list[str]:
     return ["--runs", str(runs), *words]
 
 
-def _options(options: Mapping[str, Any]) -> list[str]:
+def _options(options: Mapping[str, object]) -> list[str]:
     sides = options.get("ab")
     words = ["--ab", *map(str, sides)] if isinstance(sides, list) else []
     for key in _RERUN_OPTIONS:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from milabench.analysis.host_load import busy_text, clock_text
 from milabench.analysis.summary_model import Summary, some_names
@@ -47,7 +46,7 @@ def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:
     return [("harness", f"{share} % of a core: control plane {control:.2f} s, agent {agent:.2f} s, in {wall:.1f} s")]
 
 
-def _lines_of_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _lines_of_nodes(nodes: Sequence[Mapping[str, object]]) -> list[tuple[str, str]]:
     """Return what is known of the nodes, by kind; what not all have in common with the names of those that have it."""
     kinds: dict[str, dict[str, list[str]]] = {}
     for node in nodes:
@@ -60,7 +59,7 @@ def _lines_of_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]
     ]
 
 
-def _node_lines(node: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _node_lines(node: Mapping[str, object]) -> list[tuple[str, str]]:
     cpu, lines = node.get("cpu"), []
     cpu = cpu if isinstance(cpu, Mapping) else {}
     if cpu.get("model") or cpu.get("count"):
@@ -82,7 +81,7 @@ def _node_lines(node: Mapping[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def _devices(devices: Iterable[Mapping[str, Any]]) -> str:
+def _devices(devices: Iterable[Mapping[str, object]]) -> str:
     """Return `8 x NVIDIA H100 (81559 MiB)` for each kind of device."""
     kinds = Counter[str]()
     for device in devices:

@@ -206,12 +206,12 @@ def _json_rows(job: _Job) -> Iterator[JobRow | None]:
         yield None
 
 
-def _value(raw: Raw, otherwise: Any = None) -> Any:
+def _value(raw: Raw, otherwise: object = None) -> Any:
     """Return a value of JSON; of one that is too long `otherwise`. Raises ValueError, RecursionError."""
     return decode(raw) if len(raw) <= MAX_CHARACTERS else otherwise
 
 
-def _exit_code(value: Any) -> str:
+def _exit_code(value: object) -> str:
     """Return an exit code and a signal as text has them, `3:0`."""
     if isinstance(value, dict):
         ended_by = value.get("signal")
@@ -224,7 +224,7 @@ def _number(raw: Raw) -> int | None:
     return _plain(_value(raw))
 
 
-def _plain(value: Any) -> int | None:
+def _plain(value: object) -> int | None:
     """Return a number, or that of `{"set": true, "infinite": false, "number": 5}`."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set", True) else None

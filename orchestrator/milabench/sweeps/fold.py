@@ -66,7 +66,7 @@ class _Requests:
     def count(self) -> int:
         return len(self.e2e) + self.errors
 
-    def add(self, request: Mapping[str, Any]) -> bool:
+    def add(self, request: Mapping[str, object]) -> bool:
         """Take a request, and return whether it could be used; none counts twice."""
         index, error = whole(request.get("index"), -1), request.get("error")
         if index < 0 or index in self._seen:
@@ -82,7 +82,7 @@ class _Requests:
         self.unusable += not is_usable
         return is_usable
 
-    def _add_answered(self, request: Mapping[str, Any], tokens: int) -> bool:
+    def _add_answered(self, request: Mapping[str, object], tokens: int) -> bool:
         at, end = finite_number(request.get("at")), finite_number(request.get("end"))
         first, gaps = finite_number(request.get("first")), _gaps(request)
         if at is None or end is None or end < SMALLEST_NUMBER or gaps is None:
@@ -161,7 +161,7 @@ def in_order(values: Mapping[str, float]) -> dict[str, float]:
     return {name: value if value >= SMALLEST_NUMBER else 0.0 for name, value in known.items() if value is not None}
 
 
-def _gaps(request: Mapping[str, Any]) -> Iterable[int] | Mapping[float, int] | None:
+def _gaps(request: Mapping[str, object]) -> Iterable[int] | Mapping[float, int] | None:
     """Return the gaps of a request between its tokens in us, or how often each occurs; None where they are no gaps.
 
     A gap after which n tokens arrive is n gaps of an n-th each; one after which none does is part of the next.
@@ -189,14 +189,14 @@ def _gaps(request: Mapping[str, Any]) -> Iterable[int] | Mapping[float, int] | N
     return counts
 
 
-def _unplaced(request: Mapping[str, Any], tokens: int) -> int:
+def _unplaced(request: Mapping[str, object], tokens: int) -> int:
     """Return how many tokens of a request are more, or fewer, than its arrivals, where it does not say what each brought."""
     if request.get("tokens") is not None or request.get("cut") or request.get("first") is None:
         return 0
     return abs(tokens - len(_listed(request.get("gaps_us"))) - 1)
 
 
-def _tokens_after_first(request: Mapping[str, Any], tokens: int) -> float:
+def _tokens_after_first(request: Mapping[str, object], tokens: int) -> float:
     """Return how many tokens a request had after its first arrival: where nobody knows, as if each had brought as many."""
     if request.get("tokens") is not None:
         return tokens - max(1, whole(_listed(request["tokens"])[0], 1))
@@ -206,7 +206,7 @@ def _tokens_after_first(request: Mapping[str, Any], tokens: int) -> float:
     return tokens - max(1.0, tokens / arrivals) if arrivals > 1 else 0.0
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: object) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
@@ -274,7 +274,7 @@ class SweepFold:
         self._ends: dict[str, Mapping[str, Any]] = {}
         self._unusable = 0
 
-    def take(self, data: Mapping[str, Any]) -> None:
+    def take(self, data: Mapping[str, object]) -> None:
         """Take the payload of a `data` record into account; what is not of a sweep is left alone."""
         if isinstance(request := data.get("request"), Mapping):
             point = request.get("point")
@@ -291,7 +291,7 @@ class SweepFold:
         if isinstance(about := data.get("serving"), Mapping):
             self._about = about
 
-    def result(self, declared: Mapping[str, Any], metrics: Iterable[Metric]) -> SweptStep | None:
+    def result(self, declared: Mapping[str, object], metrics: Iterable[Metric]) -> SweptStep | None:
         """Return what the step comes to, None where its records are not those of the client of a sweep.
 
         `declared` is the `serve` of the configuration, empty where it is not known. Of the `metrics` of the step those count
@@ -304,7 +304,7 @@ class SweepFold:
         throughput, of_points = serving_throughput(curve), tuple(_metrics_of(curve))
         return SweptStep(curve=curve, throughput=throughput, metrics=of_points, unusable=self.unusable(curve))
 
-    def curve(self, declared: Mapping[str, Any], readings: Mapping[tuple[str, str], float]) -> LaunchCurve | None:
+    def curve(self, declared: Mapping[str, object], readings: Mapping[tuple[str, str], float]) -> LaunchCurve | None:
         """Return the curve, None where the records are not those of the client of a sweep.
 
         `declared` is the `serve` of the configuration, empty where it is not known; `readings` are what the server said of
@@ -395,7 +395,7 @@ def _metrics_of(curve: LaunchCurve) -> Iterable[Metric]:
                 yield Metric(name=name, value=value, units=about.units, direction=about.direction, case=point.name)
 
 
-def _state(end: Mapping[str, Any] | None, requests: _Requests) -> tuple[PointState, str]:
+def _state(end: Mapping[str, object] | None, requests: _Requests) -> tuple[PointState, str]:
     if end is None:
         return ("failed", _TORN) if requests.count or requests.unusable else ("skipped", _NO_RECORDS)
     why, states = one_line(str(end.get("why") or "")), get_args(PointState)
@@ -416,7 +416,7 @@ def _as_planned(point: LaunchPoint, planned: LaunchPoint | None) -> LaunchPoint:
     return replace(point, concurrency=planned.concurrency, rate=planned.rate, arrivals=planned.arrivals)
 
 
-def planned_points(declared: Mapping[str, Any]) -> Iterator[LaunchPoint]:
+def planned_points(declared: Mapping[str, object]) -> Iterator[LaunchPoint]:
     """Yield the points of a sweep, as the suite declares them, none of them measured yet."""
     for value in _items(declared.get("concurrency")):
         if (number := _above_zero(value)) is not None:
@@ -435,21 +435,21 @@ def _exact(number: float) -> str:
     return str(int(number) if number == int(number) else number)
 
 
-def _items(value: Any) -> Sequence[Any]:
+def _items(value: object) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else () if value is None else (value,)
 
 
-def _limits(slo: Any) -> dict[str, float]:
+def _limits(slo: object) -> dict[str, float]:
     limits = {str(name): finite_number(limit) for name, limit in as_mapping(slo).items()}
     return {name: limit for name, limit in limits.items() if limit is not None and name in POINT_METRICS}
 
 
-def _above_zero(value: Any) -> float | None:
+def _above_zero(value: object) -> float | None:
     number = finite_number(value)
     return number if number is not None and number > 0 else None
 
 
-def _seed(value: Any) -> int | None:
+def _seed(value: object) -> int | None:
     number = whole(value, -1)
     return number if number >= 0 else None
 

@@ -19,7 +19,7 @@ MAX_TRACE: Final = 256 * 2**20
 _OF_PROMPTS: Final = ("input_tokens", "prefix_tokens")
 
 
-def is_whole_sweep(name: str, node: Located, values: Mapping[str, Any], parser: ValueParser, traces: Traces) -> bool:
+def is_whole_sweep(name: str, node: Located, values: Mapping[str, object], parser: ValueParser, traces: Traces) -> bool:
     """Return whether a benchmark has all that its sweep needs, and nothing that does not go with it; a problem is noted.
 
     `node` is the benchmark, `values` are its keys, each of which is of its kind.
@@ -77,7 +77,7 @@ def _wrong_benchmark_elsewhere(values: Mapping[str, Any]) -> Iterator[tuple[str,
         yield "serve.on_server_exit", "nobody here starts the server of server.url", "leave it out"
 
 
-def _without_environment(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _without_environment(values: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
     if "definition" not in values:
         yield "serve", "its client needs an environment", "write definition: FOLDER, whose requirements have the client"
 
@@ -177,7 +177,7 @@ def _wrong_session(line: bytes) -> str:
     return next((what for number, turn in enumerate(turns, 1) if (what := _wrong_turn(number, turn))), "")
 
 
-def _wrong_turn(number: int, turn: Any) -> str:
+def _wrong_turn(number: int, turn: object) -> str:
     if not isinstance(turn, dict) or not isinstance(turn.get("input"), str) or not turn["input"]:
         return f"turn {number} has no input"
     tokens, delay = turn.get("output_tokens", 1), turn.get("delay_ms", 0)

@@ -265,7 +265,7 @@ def _change_text(change: Change) -> str:
     return f"{('warmup', 'sync', 'clock')[factor]} {first} -> {level}"
 
 
-def _contrast(table: Table, change: Change, fixed: tuple[int, Any] | None = None) -> list[float]:
+def _contrast(table: Table, change: Change, fixed: tuple[int, object] | None = None) -> list[float]:
     """Return, block by block, the ratio that a change makes, averaged over the levels of the other factors."""
     factor, first, level = change
     by_block: dict[int, list[float]] = {}

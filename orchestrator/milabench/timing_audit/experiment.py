@@ -77,7 +77,7 @@ def require_model(step: Step) -> None:
         raise UsageError(lines[-1].removeprefix("error: "))
 
 
-def audit_overrides(factors: Mapping[str, Any], shuffle: bool) -> Iterator[str]:
+def audit_overrides(factors: Mapping[str, object], shuffle: bool) -> Iterator[str]:
     """Return the overrides of the suite for these factors; others get the program's default, not the suite's smaller one."""
     argv: dict[str, str | bool] = {f"--{name}": str(value) for name, value in {**DEFAULTS, **factors}.items()}
     if not shuffle:

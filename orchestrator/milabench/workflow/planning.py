@@ -401,7 +401,7 @@ def _first_manifest(parts: Sequence[RunDescription]) -> dict[str, Any]:
     return first
 
 
-def _by_side(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _by_side(values: Sequence[Mapping[str, object]]) -> dict[str, Any]:
     return {
         side_name(bench, side): value
         for side, benches in zip(SIDES, values, strict=True)

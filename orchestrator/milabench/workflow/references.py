@@ -106,11 +106,11 @@ def reference_of(run: Run, name: str) -> dict[str, Any]:
     }
 
 
-def _only(value: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _only(value: Mapping[str, object], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value[name] for name in names if name in value}
 
 
-def _node(node: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _node(node: Mapping[str, object], name: str) -> dict[str, Any]:
     details = as_mapping(node.get("details"))
     return {
         "name": name,
@@ -154,7 +154,7 @@ def work_record(run: Run) -> dict[str, Any]:
     return dict(_moved(kept, base)) if base not in ("", "/") else kept
 
 
-def _step(step: Mapping[str, Any], number: int) -> dict[str, Any]:
+def _step(step: Mapping[str, object], number: int) -> dict[str, Any]:
     config = as_mapping(step.get("config"))
     return {
         "id": f"{step.get('bench')}.{number}",  # its own may have the node's name
@@ -164,7 +164,7 @@ def _step(step: Mapping[str, Any], number: int) -> dict[str, Any]:
     }
 
 
-def _moved(value: Any, base: str) -> Any:
+def _moved(value: object, base: str) -> Any:
     if isinstance(value, str):
         return value.replace(base, _BASE)
     if isinstance(value, Mapping):
@@ -172,7 +172,7 @@ def _moved(value: Any, base: str) -> Any:
     return [_moved(item, base) for item in value] if isinstance(value, list) else value
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -274,7 +274,7 @@ def _numbers(path: Path, values: Mapping[str, Any], within: str) -> dict[str, fl
     return {str(name): float(value) for name, value in values.items()}
 
 
-def _costs(path: Path, values: Mapping[str, Any], within: str) -> Mapping[str, Any]:
+def _costs(path: Path, values: Mapping[str, object], within: str) -> Mapping[str, Any]:
     for name, value in values.items():
         if name not in _COSTS:
             raise ConfigError(f"{path}: {within}{name}: unknown key; known are {', '.join(_COSTS)}")

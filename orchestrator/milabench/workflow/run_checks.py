@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from milabench.analysis.step_results import ChecksOf
 from milabench.checks.check import Check, StepContext
@@ -43,7 +42,7 @@ def checks_of(run: Run, validations: str | None = None) -> ChecksOf:
     return of_step
 
 
-def _ranks(argv: Any) -> int | None:
+def _ranks(argv: object) -> int | None:
     """Return how many processes torchrun starts on the step's node."""
     for word in argv if isinstance(argv, list) else ():
         if isinstance(word, str) and word.startswith(_RANKS) and word.removeprefix(_RANKS).isdigit():

@@ -165,7 +165,7 @@ def packages_digest(packages: Mapping[str, Mapping[str, str]]) -> dict[str, str]
     }
 
 
-def plan_differences(run: Run, plan: Plan, manifest: Mapping[str, Any]) -> list[str]:
+def plan_differences(run: Run, plan: Plan, manifest: Mapping[str, object]) -> list[str]:
     """Return what differs between a run as it was planned and as it would be now, a line each; none when it can be resumed.
 
     `manifest` is what that of the new one would hold: `locks` and `programs`.
@@ -212,7 +212,7 @@ def _step_differences(before: Mapping[str, Any], plan: Plan) -> list[str]:
     return [] if [step["id"] for step in steps] == list(hashes) else ["suite: the order of the steps"]
 
 
-def _without_digests(steps: Sequence[Mapping[str, Any]]) -> Any:
+def _without_digests(steps: Sequence[Mapping[str, object]]) -> Any:
     """Return steps as in a manifest, with the environments' folders named by their groups alone, as the links to them are.
 
     Its lock says that an environment is another one; and plans of older versions name the links.

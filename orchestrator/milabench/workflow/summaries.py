@@ -64,7 +64,7 @@ def summary_of(
     return summary
 
 
-def relative_logs(summary: Any, folder: str) -> Any:
+def relative_logs(summary: object, folder: str) -> Any:
     """Rewrite paths in the run's folder as relative ones: a bundle is read on another machine."""
     prefix = f"{folder.rstrip('/')}/"
     match summary:
@@ -100,7 +100,7 @@ def store_summary(path: Path, summary: Summary, stat: str) -> None:
         writer.write_summary({**value, "made_of": sources})
 
 
-def _digest_of(summary: Mapping[str, Any]) -> str:
+def _digest_of(summary: Mapping[str, object]) -> str:
     """Return a digest of the summary itself: one that was altered is made again, not believed."""
     return hashlib.sha256(dump(summary)).hexdigest()
 
