@@ -314,7 +314,7 @@ class Masker:
             return {self.mask_data(key): item for key, item in masked.items()} if self._forms else masked
         return value
 
-    def _items(self, values: Iterable[object], is_named: bool) -> List[Any]:
+    def _items(self, values: Iterable[object], is_named: bool) -> List[object]:
         """Return the items of a list; of words, one behind an option stands under its name."""
         items, option = [], ""
         for item in values:

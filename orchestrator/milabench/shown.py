@@ -7,7 +7,6 @@ table passes here.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 # Control characters, C0 and C1 (a CR before a LF ends a line, as on Windows); what changes the direction of text; separators
 # of lines besides the LF; halves of surrogate pairs, which stand for bytes that are not UTF-8, and what is no character.
@@ -55,7 +54,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def csv_cell(value: object) -> Any:
+def csv_cell(value: object) -> object:
     """Return a value for a table that a spreadsheet may open: no text is a formula, and numbers stay numbers."""
     if not isinstance(value, str):
         return value

@@ -81,7 +81,7 @@ class _BoundText(Kind):
         units = "" if is_relative else rest
         return Bound(value=number, units=units, is_relative=is_relative, where=str(node.mark))
 
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self) -> dict[str, object]:
         return {"anyOf": [self.schema, {"type": "number", "minimum": 0}]} if self.units == "" else dict(self.schema)
 
 
@@ -150,7 +150,7 @@ class _Curve(Kind):
                 found += _of_point(name, child, f"{path}.{name}", parser)
         return INVALID if INVALID in found else tuple(found)
 
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self) -> dict[str, object]:
         metrics = {name: _bound_keys(metric.units).json_schema() for name, metric in POINT_METRICS.items()}
         point = {"type": "object", "properties": metrics, "additionalProperties": False}
         whole = {name: _bound_keys(units).json_schema() for name, units in _OF_CURVE.items()}
@@ -162,7 +162,7 @@ class _Curve(Kind):
         }
 
 
-def _of_point(point: str, node: Located, path: str, parser: ValueParser) -> Iterator[Any]:
+def _of_point(point: str, node: Located, path: str, parser: ValueParser) -> Iterator[object]:
     for metric, child in node.value.items():
         if metric in POINT_METRICS:
             yield _bounds(point, metric, POINT_METRICS[metric].units, child, f"{path}.{metric}", parser)
@@ -266,7 +266,7 @@ class Criteria:
         return any(bound.is_relative for bench in self.benchmarks for bound in bench.bounds)
 
 
-def criteria_schema() -> dict[str, Any]:
+def criteria_schema() -> dict[str, object]:
     """Return the JSON Schema of a criteria file, without its head."""
     return keys_of(FileKeys).json_schema()
 

@@ -259,7 +259,7 @@ def _located(component: Component, processes: Sequence[ReplicateResult]) -> Comp
 
 def _grouped(processes: Iterable[ReplicateResult], key: Callable[[ReplicateResult], Any]) -> list[list[float]]:
     """Return the rates of the processes that share a key, group by group."""
-    groups: dict[Any, list[float]] = {}
+    groups: dict[object, list[float]] = {}
     for process in processes:
         groups.setdefault(key(process), []).append(process.throughput.value)
     return list(groups.values())
@@ -456,7 +456,7 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def _metrics_json(results: Iterable[StepResult]) -> Iterable[dict[str, Any]]:
+def _metrics_json(results: Iterable[StepResult]) -> Iterable[dict[str, object]]:
     for result in results:
         measured = result.measured
         for name, value in (("loss_first", measured.losses.first), ("loss_last", measured.losses.last)):
@@ -467,7 +467,7 @@ def _metrics_json(results: Iterable[StepResult]) -> Iterable[dict[str, Any]]:
             yield _metric_json(result.step.id, metric)
 
 
-def _metric_json(step: str, metric: Metric) -> dict[str, Any]:
+def _metric_json(step: str, metric: Metric) -> dict[str, object]:
     encoded: dict[str, Any] = {
         "step": step,
         "metric": metric.name,

@@ -50,7 +50,7 @@ def spans(run: Run) -> Iterator[Span]:
 
 def groups_of(steps: object) -> list[Steps]:
     """Return the steps of a plan's JSON that run together, group by group; none of what is no list of steps."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
+    groups: dict[str, list[Mapping[str, object]]] = {}
     for step in mappings_in(steps):
         groups.setdefault(str(step.get("group") or step.get("id")), []).append(step)
     return list(groups.values())

@@ -46,7 +46,7 @@ class JsonKey:
 
     name: str | None = None
     _: dataclasses.KW_ONLY
-    fallback: Any = _NO_FALLBACK
+    fallback: object = _NO_FALLBACK
     write: Callable[[Any], Any] | None = None
     is_read: bool = True
     is_written: bool = True
@@ -95,7 +95,7 @@ def schema_of_type(hint: object) -> dict[str, Any]:
     return _object_schema(hint) if dataclasses.is_dataclass(hint) else dict(_SCALAR_SCHEMAS.get(hint, {}))
 
 
-def _object_schema(kind: object) -> dict[str, Any]:
+def _object_schema(kind: object) -> dict[str, object]:
     hints, properties, required = get_type_hints(kind), dict[str, Any](), list[str]()
     for attribute, key in _keys(kind):
         own = {key.name or attribute: {} if key.write else schema_of_type(hints[attribute])} if key.is_written else {}
@@ -230,7 +230,7 @@ def _optional_reader(inner: object) -> Callable[[Any], Any]:
     return lambda value: None if value is None else read(value)
 
 
-def _one_of(words: tuple[object, ...], value: object, fallback: object) -> Any:
+def _one_of(words: tuple[object, ...], value: object, fallback: object) -> object:
     if value in words:
         return value
     if fallback is _NO_FALLBACK:
@@ -238,13 +238,13 @@ def _one_of(words: tuple[object, ...], value: object, fallback: object) -> Any:
     return fallback
 
 
-def _list(value: object, length: int | None) -> list[Any]:
+def _list(value: object, length: int | None) -> list[object]:
     if not isinstance(value, list) or length not in (None, len(value)):
         raise ValueError(f"expected a list{'' if length is None else f' of {length}'}, got {value!r}")
     return value
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _mapping(value: object) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
         raise ValueError(f"expected a mapping, got {value!r}")  # noqa: TRY004  as of every other wrong value
     return value
@@ -269,7 +269,7 @@ def _exactly(kind: type) -> Callable[[Any], Any]:
 
 
 # A number that is not finite is written as null.
-_SCALAR_SCHEMAS: Mapping[Any, Mapping[str, Any]] = {
+_SCALAR_SCHEMAS: Mapping[object, Mapping[str, object]] = {
     float: {"type": ["number", "null"]},
     int: {"type": "integer"},
     str: {"type": "string"},

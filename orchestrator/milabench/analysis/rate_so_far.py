@@ -56,8 +56,8 @@ class RateSoFar:
         self._units: dict[str, str] = {}
         self._pauses: list[TimeSpan] = []
         self._paused_ns = [0]  # in the first so many
-        self._progress: Any = None
-        self._case: Any = None
+        self._progress: object = None
+        self._case: object = None
 
     def add(self, sums: Mapping[str, Any]) -> None:
         """Take the sums of some observations, or a pause, into account."""
@@ -97,7 +97,7 @@ class RateSoFar:
         return self._paused_ns[begun] - to_come
 
 
-def sums_of(event: StepEvent) -> dict[str, Any]:
+def sums_of(event: StepEvent) -> dict[str, object]:
     """Return a record as the agent sums up observations for a display; empty when it says nothing of a rate or progress."""
     match event:
         case ObservationBatch():

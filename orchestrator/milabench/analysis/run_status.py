@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from milabench.events.attempts import Attempt, attempts
 from milabench.events.rundir import Run
@@ -61,7 +60,7 @@ def run_status(run: Run) -> RunStatus:
     )
 
 
-def status_json(status: RunStatus, state: str) -> dict[str, Any]:
+def status_json(status: RunStatus, state: str) -> dict[str, object]:
     """Return the status as `runs --json` and `status --json` print it; `state` is the verdict, or running, or cut off."""
     return {
         "run": status.name,

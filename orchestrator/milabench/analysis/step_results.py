@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, cast, get_args
+from typing import Final, Protocol, cast, get_args
 
 from milabench.analysis.measure import Measurement, measure
 from milabench.analysis.windows import Window
@@ -393,6 +393,6 @@ def overlap(windows: Sequence[Window | None]) -> float | None:
     return max(0.0, min(stops) - max(starts)) / union if union > 0 else None
 
 
-def validation_json(verdict: Verdict) -> dict[str, Any]:
+def validation_json(verdict: Verdict) -> dict[str, object]:
     """`{"step", "check", "verdict", "numbers", "message"}`."""
     return {name: getattr(verdict, name) for name in ("step", "check", "verdict", "numbers", "message")}

@@ -80,7 +80,7 @@ class _ListReader:
             self._kept = self._read_again()
         return self._kept[index]
 
-    def _read_again(self) -> Sequence[Any]:
+    def _read_again(self) -> Sequence[object]:
         try:
             content = self._read()
         except OSError as error:
@@ -180,7 +180,7 @@ def _is_whole(launch: Any) -> bool:
     return launch.value >= SMALLEST_NUMBER and bool(launch.steps or launch.step)
 
 
-def _validations(source: _Source) -> Sequence[Any]:
+def _validations(source: _Source) -> Sequence[object]:
     reader, index = source
     return cast("Sequence[Any]", msgspec.json.decode(reader.of_bench(index).validations))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from milabench.analysis.ab_run import ab_of
 from milabench.analysis.bench_summary import RunConditions, bench_summary, skipped_bench
@@ -198,7 +198,7 @@ def _tags_in_suite(run: Run, bench: str) -> tuple[str, ...]:
     return tuple(map(str, tags)) if isinstance(tags, list) else ()
 
 
-def described_system(manifest: Mapping[str, object], measured: Iterable[Measurement]) -> Mapping[str, Any]:
+def described_system(manifest: Mapping[str, object], measured: Iterable[Measurement]) -> Mapping[str, object]:
     """Return the system as the manifest holds it, or as milabench 1.3 described it in its records, in the same form."""
     return as_mapping(manifest.get("system")) or _system_of_1_3(measured)
 
@@ -219,9 +219,9 @@ def versions(measured: Iterable[Measurement]) -> dict[str, str]:
     return {name: ", ".join(sorted(versions)) for name, versions in versions_of.items()}
 
 
-def recorded_accelerators(measured: Iterable[Measurement]) -> tuple[Mapping[str, Any], ...]:
+def recorded_accelerators(measured: Iterable[Measurement]) -> tuple[Mapping[str, object], ...]:
     """Return what the meta records say of each accelerator (driver, firmware, clocks, power limit), by node and number."""
-    by_device: dict[tuple[str, str], Mapping[str, Any]] = {}
+    by_device: dict[tuple[str, str], Mapping[str, object]] = {}
     for measurement in measured:
         accelerators = measurement.meta.get("accelerators")
         for device in accelerators if isinstance(accelerators, list) else ():
@@ -231,7 +231,7 @@ def recorded_accelerators(measured: Iterable[Measurement]) -> tuple[Mapping[str,
     return tuple(device for _, device in sorted(by_device.items(), key=lambda item: item[0]))
 
 
-def _system_of_1_3(measured: Iterable[Measurement]) -> Mapping[str, Any]:
+def _system_of_1_3(measured: Iterable[Measurement]) -> Mapping[str, object]:
     """Return the machine as milabench 1.3 described it in its meta records, in the form of our manifests."""
     for measurement in measured:
         meta = measurement.meta

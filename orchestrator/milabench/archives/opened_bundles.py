@@ -36,13 +36,13 @@ def opened_bundle(path: Path) -> Iterator[Run]:
         yield unpacked_run(file, name, Path(scratch, name))
 
 
-def bundled_report(path: Path) -> tuple[str, Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+def bundled_report(path: Path) -> tuple[str, Mapping[str, object], Mapping[str, object], Mapping[str, object]]:
     """Return the name of the one run of a bundle, its summary and manifest, and what meters measured. Raises RecordError."""
     name, summary, manifest = bundled_run(path)
     return name, summary, manifest, _bundled_meters(path, name)
 
 
-def _bundled_meters(path: Path, name: str) -> Mapping[str, Any]:
+def _bundled_meters(path: Path, name: str) -> Mapping[str, object]:
     """Return what meters measured of the run of a bundle; its records are unpacked only where there are any."""
     with archive.open_checked(path) as file:
         if not any(f"/{METERS}/" in each for each in records_of(file, name)):

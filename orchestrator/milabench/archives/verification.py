@@ -89,7 +89,7 @@ def verify_bundle(path: Path, summarised: bundle.Summarised, allowed: Path | Non
     )
 
 
-def bundled_run(path: Path) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
+def bundled_run(path: Path) -> tuple[str, Mapping[str, object], Mapping[str, object]]:
     """Return name, summary and manifest of the one run in a bundle whose files match their hashes. Raises RecordError."""
     with archive.open_checked(path) as file:
         names = archive.files(file)

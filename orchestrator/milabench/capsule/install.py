@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from milabench.capsule import contents, supplies
 from milabench.capsule.contents import Capsule, CapsuleManifest, open_capsule
@@ -250,7 +249,7 @@ def capsule_text(path: Path, manifest: CapsuleManifest) -> str:
     return "\n".join(lines)
 
 
-def capsule_json(path: Path, manifest: CapsuleManifest) -> dict[str, Any]:
+def capsule_json(path: Path, manifest: CapsuleManifest) -> dict[str, object]:
     """Return the same for a program; the manifest itself lists every file."""
     parts: dict[str, dict[str, int]] = {}
     for entry in manifest.files:

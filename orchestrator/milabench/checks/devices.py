@@ -33,7 +33,7 @@ class UsageCheck(Check):
             "load": _threshold(self.settings.get("gpu_load_threshold")),
             "memory": _threshold(self.settings.get("gpu_mem_threshold")),
         }
-        by_device: dict[str, Any] = {}
+        by_device: dict[str, object] = {}
         low: list[str] = []
         unknown: list[str] = []
         is_used = False
@@ -99,7 +99,7 @@ class ThrottleCheck(Check):
     def verdict(self) -> Verdict:
         """Fail or pass, with the share of the samples by device and which reasons there were."""
         readings = self.context.readings
-        by_device: dict[str, Any] = {}
+        by_device: dict[str, object] = {}
         slowed = []
         for key, device in readings.devices.items():
             sampled = [device.throttle[index] for index in device.within(readings.window)]
@@ -212,7 +212,7 @@ class SensorCheck(Check):
         """Warn or pass, with what was lost and which errors there were by device."""
         readings = self.context.readings
         window = readings.window
-        by_device: dict[str, Any] = {}
+        by_device: dict[str, object] = {}
         problems = []
         # Silence is no proof of health: without a reading nothing can be said for the device.
         if window is not None and self.context.devices and not readings.devices:
@@ -254,7 +254,7 @@ class EnergyCheck(Check):
 
     def verdict(self) -> Verdict:
         """Warn or pass, with both in joules by device."""
-        by_device: dict[str, Any] = {}
+        by_device: dict[str, object] = {}
         problems, window = [], self.context.readings.window
         limit = MAX_DISAGREEMENT + (POWER_LAG_S / (window[1] - window[0]) if window is not None else 0)
         for key, device in self.context.readings.devices.items():

@@ -49,7 +49,7 @@ class ContendedCheck(Check):
         self._time = array("d")
         self._processors = 0.0
         self._launch_s = 0.0
-        self._of_agent: Mapping[str, Any] = {}
+        self._of_agent: Mapping[str, object] = {}
         self._counters = {name: array("d") for name in (*_OF_PROCESS, *_OF_HOST, *_PRESSURES)}
 
     def observe(self, event: StepEvent) -> None:

@@ -141,7 +141,7 @@ def _environment(bench: Mapping[str, Any]) -> str:
     return f"{bench['install_group']} ({', '.join(notes)})" if notes else str(bench["install_group"])
 
 
-def reference_json(name: str) -> dict[str, Any]:
+def reference_json(name: str) -> dict[str, object]:
     """Return a shipped reference result as `list --references --json` has it."""
     from milabench.analysis.rescoring import machine_text
     from milabench.analysis.summary_model import validity_words
@@ -180,7 +180,7 @@ def references_table(entries: Sequence[Mapping[str, Any]], width: int | None = N
     return "\n".join(text_table(headings, rows, is_text, spare=spare, width=width))
 
 
-def bench_json(bench: BenchmarkConfig) -> dict[str, Any]:
+def bench_json(bench: BenchmarkConfig) -> dict[str, object]:
     """Return a benchmark as `list --json` has it."""
     method = bench.plan.method
     return {

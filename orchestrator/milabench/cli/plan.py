@@ -166,7 +166,7 @@ def print_plans(plans: Sequence[PlanOutput], *, as_json: bool, other: Path | Non
             click.echo(f"{chr(10) if number else ''}run {plan.name}: {values}\n{plan.text()}", nl=False)
 
 
-def read_plan(path: Path) -> Mapping[str, Any]:
+def read_plan(path: Path) -> Mapping[str, object]:
     """Read a plan from the output of `milabench plan --json`, or from a run's manifest. Raises ConfigError."""
     from milabench.plan.diff import is_plan
 

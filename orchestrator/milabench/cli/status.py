@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -46,7 +46,7 @@ def command(run: str | None, base: Path | None, as_json: bool) -> None:
     click.echo(json.dumps(handle_json(handle, now, live), indent=1) if as_json else "\n".join(lines))
 
 
-def handle_json(handle: RunHandle, now: float, live: Mapping[str, JobState] = NOBODY_ASKED) -> dict[str, Any]:
+def handle_json(handle: RunHandle, now: float, live: Mapping[str, JobState] = NOBODY_ASKED) -> dict[str, object]:
     """Return the state of a run, its orchestrator, the steps that run, and its shares; see `status_lines`."""
     from milabench.analysis.run_status import status_json
     from milabench.workflow.run_lookup import share_states

@@ -200,7 +200,7 @@ def _started(process: StartedProcess, preparing: StartedProcess | None, here: No
     )
 
 
-def _launched(words: tuple[str, ...]) -> tuple[str, dict[str, Any], tuple[str, ...]]:
+def _launched(words: tuple[str, ...]) -> tuple[str, dict[str, object], tuple[str, ...]]:
     """Return the launcher in front of a program, its own options, and the words behind them."""
     name = PurePath(words[0]).name if words else ""
     launcher, rest = _BY_PROGRAM.get(name, ""), words[1:]

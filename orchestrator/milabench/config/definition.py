@@ -71,7 +71,7 @@ class DefinitionKind(Kind):
             return GitDefinition(url=source.pop("git"), **source or {"branch": BRANCH})
         return parser.expected(self.expected, node, path, f"it has {', '.join(source) or 'no key'}")
 
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self) -> dict[str, object]:
         text = {"type": ["string", "number"]}
         sources = [
             {
@@ -101,7 +101,7 @@ def repository_name(url: str) -> str:
     return url.rstrip("/").rsplit("/", 1)[-1].removesuffix(".git")
 
 
-def plain_definition(definition: Definition | None) -> Any:
+def plain_definition(definition: Definition | None) -> object:
     """Return a definition as suites write it."""
     match definition:
         case GitDefinition(url=url, rev=rev, branch=branch):

@@ -44,10 +44,10 @@ _COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
 }
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {"len": len, "min": min, "max": max}
 _ALLOWED: Final = "allowed: names, [index], + - * / // % **, comparisons, and or not, len, min, max"
-_CONSTANTS: Final[Mapping[str, Any]] = {"true": True, "false": False, "null": None}
+_CONSTANTS: Final[Mapping[str, object]] = {"true": True, "false": False, "null": None}
 
 
-def evaluate(text: str, names: Mapping[str, object], *, where: str = "", path: str = "") -> Any:
+def evaluate(text: str, names: Mapping[str, object], *, where: str = "", path: str = "") -> object:
     """Return the value of the expression over these names. Raises ConfigError, with the place, when it has none."""
     with _located(text, where, path):
         return _value(_parsed(text), names)
@@ -141,7 +141,7 @@ def _reason(error: Exception) -> str:
             return str(error)
 
 
-def _evaluated(node: ast.expr, names: Mapping[str, object]) -> Any:
+def _evaluated(node: ast.expr, names: Mapping[str, object]) -> object:
     match node:
         case ast.Constant(value=value):
             return value
@@ -211,7 +211,7 @@ def _arithmetic(op: ast.operator, left: Any, right: Any) -> Any:
     return result
 
 
-def _bounded(value: object) -> Any:
+def _bounded(value: object) -> object:
     if isinstance(value, int) and value.bit_length() > MAX_BITS:
         raise UnplacedProblem(f"a number beyond 2**{MAX_BITS}")
     if isinstance(value, str) and len(value) > MAX_TEXT:

@@ -173,7 +173,7 @@ class Interpolator:
             self.asked[key] = self._ask(text, [escaped(v) if isinstance(v, str) and "${" in v else v for v in values])
         return self.asked[key]
 
-    def _ask(self, text: str, values: list[Any]) -> Any:
+    def _ask(self, text: str, values: list[Any]) -> object:
         from omegaconf import OmegaConf
         from omegaconf.errors import OmegaConfBaseException
 

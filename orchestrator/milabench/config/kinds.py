@@ -47,7 +47,7 @@ class ValueParser:
         self.home = home
         self.unresolved: set[str] = set()
         """Places whose interpolation failed; that has been reported, and what follows from it is not."""
-        self._parsed: dict[tuple[int, int], tuple[Located, Any]] = {}
+        self._parsed: dict[tuple[int, int], tuple[Located, object]] = {}
 
     def parse(self, kind: Kind, node: Located, path: str) -> Any:
         """Return the value as its kind has it, or INVALID after noting the problem."""
@@ -86,7 +86,7 @@ class Kind:
         """Return the value as this kind has it, or INVALID after noting the problem."""
         return plain(node)
 
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self) -> dict[str, object]:
         """Return the JSON Schema of such a value."""
         return dict(self.schema)
 
@@ -215,7 +215,7 @@ class Number(Kind):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return value if is_number and value == value else None  # noqa: PLR0124  nan is no number
 
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self) -> dict[str, object]:
         bounds = {"minimum": self.at_least, "exclusiveMinimum": self.above, "maximum": self.at_most}
         number = {"type": self.json_type, **{name: bound for name, bound in bounds.items() if bound is not None}}
         return {"anyOf": [number, _INTERPOLATED]}
@@ -358,7 +358,7 @@ class MapOf(Kind):
         items = {key: parser.parse(self.item, child, f"{path}.{key}") for key, child in node.value.items()}
         return INVALID if INVALID in items.values() else items
 
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self) -> dict[str, object]:
         return {"type": "object", "additionalProperties": {"anyOf": [self.item.json_schema(), {"type": "null"}]}}
 
 
@@ -501,7 +501,7 @@ class Record(Kind):
             fields[self.extra] = {name: value for name, value in values.items() if name not in self.keys}
         return self.cls(**fields, **others)
 
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self) -> dict[str, object]:
         record = self.mapping_schema()
         if not self.shorthand:
             return record
@@ -527,7 +527,7 @@ _APPEND_SCHEMA: Final = {
 }
 
 
-_SIMPLE: Final[Mapping[Any, Kind]] = {
+_SIMPLE: Final[Mapping[object, Kind]] = {
     str: Text(),
     int: Whole(),
     float: Number(),

@@ -65,7 +65,7 @@ def expand(name: str, node: Located, max_benchmarks: int = MAX_BENCHMARKS) -> It
         yield job_name, job_node
 
 
-def combinations(matrix: Mapping[str, object]) -> Iterator[dict[str, Any]]:
+def combinations(matrix: Mapping[str, object]) -> Iterator[dict[str, object]]:
     """Yield the Cartesian product of a plain matrix; a value that is no list is one value."""
     axes = [value if isinstance(value, list | tuple) else [value] for value in matrix.values()]
     for combination in itertools.product(*axes):
@@ -101,8 +101,8 @@ def require_few(multirun: Sequence[Multirun]) -> None:
         raise ConfigError(Problem("", "multirun.runs", f"{count} runs are more than the limit of {MAX_RUNS}"))
 
 
-def _nested(options: Mapping[str, object]) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
+def _nested(options: Mapping[str, object]) -> dict[str, object]:
+    tree: dict[str, object] = {}
     for name, value in options.items():
         *parents, last = name.split(".")
         here = tree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from milabench.config.source_map import WrittenFloat
 
@@ -43,7 +43,7 @@ _NUMERIC_START: Final = frozenset("+-.0123456789")
 
 # The same few words and numbers stand in every benchmark of a large suite.
 @lru_cache(maxsize=65_536)
-def resolve_scalar(text: str) -> tuple[Any, str]:
+def resolve_scalar(text: str) -> tuple[object, str]:
     """Return the value of a plain scalar, and, where YAML 1.1 and 1.2 read it differently, what the two say (else "").
 
     As PyYAML's safe loader reads it, with floats as OmegaConf has them (`1e3`); text that only one of the two takes

@@ -73,7 +73,7 @@ class Lengths(Kind):
             return parser.reject(node, path, f"least, {given['least']}, is above most, {given['most']}")
         return given
 
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self) -> dict[str, object]:
         number, tokens = _ABOVE_ZERO.json_schema(), self._TOKENS.json_schema()
         pairs = [
             {
@@ -108,7 +108,7 @@ class RequestOptions(MapOf):
                 return parser.reject(node.value[name], f"{path}.{name}", "the client itself sets it", hint)
         return super().parse(node, path, parser)
 
-    def json_schema(self) -> dict[str, Any]:
+    def json_schema(self) -> dict[str, object]:
         return {**super().json_schema(), "propertyNames": {"not": {"enum": list(self._OWN)}}}
 
 

@@ -299,7 +299,7 @@ class Origin:
     """
 
     where: str
-    replaced: tuple[tuple[str, Any], ...] = ()
+    replaced: tuple[tuple[str, object], ...] = ()
     interpolated: str | None = None
 
 
@@ -358,9 +358,9 @@ class Origins(Mapping[str, Origin]):
     def __copy__(self) -> Origins:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Origins:
+    def __deepcopy__(self, memo: dict[int, object]) -> Origins:
         return self
 
 
-def _replaced_value(node: Located) -> Any:
+def _replaced_value(node: Located) -> object:
     return DELETED.value if node.value is DELETED else plain(settled(node))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 # A field is a name with steps into it. Everything else in braces, such as {"image": 10}, is text; so are doubled braces,
 # and `${...}`, which belongs to OmegaConf or to whatever reads the text later.
@@ -59,7 +59,7 @@ def parts(text: str) -> tuple[Part, ...]:
     return tuple(pieces)
 
 
-def value_of(field: Field, names: Mapping[str, object]) -> Any:
+def value_of(field: Field, names: Mapping[str, object]) -> object:
     """Return the value that a field stands for. Raises FieldError."""
     if field.name not in names:
         raise FieldError(field, field.name, tuple(names))

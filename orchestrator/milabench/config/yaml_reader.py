@@ -225,7 +225,7 @@ class _Builder:
             return value
         return self._tagged(text, tag, mark)
 
-    def _tagged(self, text: str, tag: str, mark: Mark) -> Any:
+    def _tagged(self, text: str, tag: str, mark: Mark) -> object:
         if tag == "!delete":
             if text:
                 self._problem(mark, f"!delete takes no value, got {text!r}")

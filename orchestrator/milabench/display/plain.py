@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import TextIO
 
 from milabench.display.base import STYLES, Display, Tally, ending_of, lines_of, progress_text, rate_text
 from milabench.plan.model import Plan
@@ -41,7 +41,7 @@ class Plain(Display):
         self._tally = Tally()
         self._started: dict[str, float] = {}
         self._last_printed: dict[str, float] = {}
-        self._last: dict[str, Mapping[str, Any]] = {}
+        self._last: dict[str, Mapping[str, object]] = {}
         self._unsaid: set[str] = set()
         """Steps that have made observations since the last line about them."""
         self._activities_shown = self._began

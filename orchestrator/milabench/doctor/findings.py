@@ -190,7 +190,7 @@ def check_nodes(options: SuiteOptions, session: Session, *, with_links: bool = T
 
 def measure_links(
     system: SystemConfig, machine: Node, reports: Mapping[str, HostReport], options: SuiteOptions, session: Session
-) -> dict[str, Mapping[str, Any]]:
+) -> dict[str, Mapping[str, object]]:
     """Return the round trip and bandwidth between the other nodes, from each to the next."""
     addresses = node_addresses(system, machine, accept_new=options.accept_new_host_keys)
     reached = [address for name, address in addresses.items() if not reports[name].why]

@@ -153,7 +153,7 @@ class RunWriter:
         return file
 
 
-def _public(value: Mapping[str, object]) -> Mapping[str, Any]:
+def _public(value: Mapping[str, object]) -> Mapping[str, object]:
     """Return what may be written of our own: no secret of this process. Records were masked by the agent that read them."""
     return cast("Mapping[str, Any]", mask_data(value))
 

@@ -87,7 +87,7 @@ class Run:
         return not self.journal
 
     @property
-    def transitions(self) -> tuple[Mapping[str, Any], ...]:
+    def transitions(self) -> tuple[Mapping[str, object], ...]:
         """The beginnings and ends of the run's orchestrators, not those of its shares' processes."""
         return tuple(
             entry for entry in self.journal if entry.get("run") in ("started", "ended") and "share" not in entry
@@ -253,14 +253,14 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
         cut = b"" if is_whole else CUT_LINE
 
 
-def parse_entry(line: bytes) -> Mapping[str, Any]:
+def parse_entry(line: bytes) -> Mapping[str, object]:
     """Return the entry on one line of a journal. Raises ValueError for one that is torn, or is none."""
     entry = parse_object(line)
     require_shape(entry, JOURNAL_SHAPE)
     return entry
 
 
-def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
+def _entries(path: Path) -> Iterator[Mapping[str, object]]:
     for line in _read(path, _lines):
         try:
             yield parse_entry(line)
@@ -268,14 +268,14 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
             continue  # cut off by a crash; the entry after it says where the run was resumed
 
 
-def read_share_manifest(path: Path) -> Mapping[str, Any]:
+def read_share_manifest(path: Path) -> Mapping[str, object]:
     """Return what a share does, and where; empty while it has not begun."""
     return _read_manifest(path, SHARE_MANIFEST_SHAPE, may_be_torn=True) if path.exists() else {}
 
 
 def _read_manifest(
     path: Path, shape: Mapping[str, object], *, may_be_torn: bool, read: ReadManifest = read_alone
-) -> Mapping[str, Any]:
+) -> Mapping[str, object]:
     """Return the manifest; empty where a power cut left only the beginning of it beside records that tell most of the same."""
     try:
         content = read_regular(path)

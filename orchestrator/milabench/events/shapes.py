@@ -25,7 +25,7 @@ COUNT = "a whole number, zero or more"
 UNREAD = "a value of any shape, left as the bytes that it is written in"
 """Of `ShapeCheck.checked` only, and `Required` there."""
 _NAMES = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
-_SCHEMAS: Mapping[Shape, Mapping[str, Any]] = {
+_SCHEMAS: Mapping[Shape, Mapping[str, object]] = {
     str: {"type": "string"},
     bool: {"type": "boolean"},
     int: {"type": "integer"},
@@ -301,7 +301,7 @@ class ShapeCheck:
 
 
 @cache
-def _scalar_types() -> Mapping[Shape, Any]:
+def _scalar_types() -> Mapping[Shape, object]:
     from msgspec import Meta, Raw
 
     return {
@@ -339,11 +339,11 @@ def _type_of(shape: Shape) -> Any:
     return msgspec.defstruct("Shape", fields, gc=False, kw_only=True)
 
 
-def _field_type(wanted: Shape) -> Any:
+def _field_type(wanted: Shape) -> object:
     return _type_of(wanted) if isinstance(wanted, Required) else _type_of(wanted) | None
 
 
-def _misfits(value: object, shape: Shape, path: str) -> Iterator[tuple[str, Any, str]]:
+def _misfits(value: object, shape: Shape, path: str) -> Iterator[tuple[str, object, str]]:
     """Yield the places of values that do not fit, with the value and what it should be."""
     if isinstance(shape, Mapping):
         if not isinstance(value, Mapping):
@@ -369,7 +369,7 @@ def _misfits(value: object, shape: Shape, path: str) -> Iterator[tuple[str, Any,
         yield path, value, _NAMES.get(shape) or str(shape)
 
 
-def schema_of_shape(shape: Shape) -> dict[str, Any]:
+def schema_of_shape(shape: Shape) -> dict[str, object]:
     """Return the JSON Schema of a shape."""
     if isinstance(shape, Required):
         return schema_of_shape(shape.shape)
@@ -388,6 +388,6 @@ def schema_of_shape(shape: Shape) -> dict[str, Any]:
     }
 
 
-def _optional(shape: Shape) -> dict[str, Any]:
+def _optional(shape: Shape) -> dict[str, object]:
     schema = schema_of_shape(shape)
     return schema if isinstance(shape, Required) else {"anyOf": [schema, {"type": "null"}]}

@@ -23,9 +23,9 @@ class SharedManifests:
     """Reads manifests; what a later one says in the same words as an earlier one is the same object."""
 
     def __init__(self) -> None:
-        self._benchmarks: dict[bytes, Any] = {}
-        self._steps: dict[bytes, Any] = {}
-        self._configs: dict[bytes, Any] = {}
+        self._benchmarks: dict[bytes, object] = {}
+        self._steps: dict[bytes, object] = {}
+        self._configs: dict[bytes, object] = {}
 
     def read(self, content: bytes) -> dict[str, Any] | None:
         """Return the manifest; None where it is none, lacks suite or steps, or has another shape than manifests have."""
@@ -58,7 +58,7 @@ class SharedManifests:
             },
         }
 
-    def _new_step(self, words: msgspec.Raw) -> dict[str, Any]:
+    def _new_step(self, words: msgspec.Raw) -> dict[str, object]:
         step: dict[str, Any] = msgspec.json.decode(words)
         require_shape(step, _STEP)
         if step.get("config") is not None:
@@ -69,7 +69,7 @@ class SharedManifests:
 _Words = TypeVar("_Words", bytes, msgspec.Raw)
 
 
-def _first(known: dict[bytes, Any], words: _Words, read: Callable[[_Words], Any]) -> Any:
+def _first(known: dict[bytes, Any], words: _Words, read: Callable[[_Words], Any]) -> object:
     """Return the value that was first written in these words."""
     digest = hashlib.sha256(words).digest()
     if digest not in known:

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from milabench.devices.regular_file import read_regular
 from milabench.errors import EnvironmentFailed
@@ -159,7 +159,7 @@ def source_marker(dirs: Dirs, source: Source) -> Path:
     return Path(dirs.code, f".{source.folder}.complete")
 
 
-def _read_marker(path: Path) -> dict[str, Any]:
+def _read_marker(path: Path) -> dict[str, object]:
     try:
         marker = json.loads(read_regular(path))
     except (OSError, ValueError):

@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from milabench.errors import Unreachable
 from milabench.facts.model import Device, Node
@@ -55,7 +54,7 @@ class LocalAgent:
         self._is_taken_over = False
 
     @cached_property
-    def _facts(self) -> Mapping[str, Any] | None:
+    def _facts(self) -> Mapping[str, object] | None:
         """What it said first; None where it has ended instead."""
         output = self._process.stdout
         assert output is not None

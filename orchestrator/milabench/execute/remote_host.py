@@ -253,14 +253,14 @@ async def connect_all(machines: Sequence[RemoteHost]) -> tuple[dict[str, RemoteH
     return {machine.name: machine for machine in machines if machine.name not in why}, why
 
 
-async def link_speeds(machines: Sequence[RemoteHost]) -> dict[str, Mapping[str, Any]]:
+async def link_speeds(machines: Sequence[RemoteHost]) -> dict[str, Mapping[str, object]]:
     """Measure each machine's link to the next, one at a time: `{"round_trip_s", "bytes_per_s"}` or `{"error"}`."""
     following = [*machines[1:], machines[0]] if len(machines) > 2 else machines[1:]
     pairs = zip(machines, following, strict=False)
     return {f"{near.name} -> {far.name}": await _link(near, far) for near, far in pairs}
 
 
-async def _link(near: RemoteHost, far: RemoteHost) -> Mapping[str, Any]:
+async def _link(near: RemoteHost, far: RemoteHost) -> Mapping[str, object]:
     from milabench.execute.messages import LINK, LISTENING
 
     try:

@@ -294,7 +294,7 @@ def _no_key(address: Address) -> str:
     )
 
 
-def _known_hosts(address: Address) -> Any:
+def _known_hosts(address: Address) -> object:
     """Return the host keys to check against; an empty list, which trusts no host, where there is no file yet."""
     import asyncssh
 

@@ -14,7 +14,7 @@ SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 )
-_libraries: list[Any] = []  # what is defined goes with the library
+_libraries: list[object] = []  # what is defined goes with the library
 
 
 def define() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from milabench.analysis.measure import Measurement, measure
 from milabench.analysis.rate_so_far import sums_of
@@ -143,7 +143,7 @@ class RunView:
             self._show_progress(step)
         self._display.tick()
 
-    def _new_entries(self) -> tuple[Mapping[str, Any], ...]:
+    def _new_entries(self) -> tuple[Mapping[str, object], ...]:
         """Return what is new in the journals, as one; thousands of them are looked at less often, those of ended jobs at once."""
         own = _entries_of(self._journal)
         now = time.monotonic()
@@ -194,7 +194,7 @@ class RunView:
         return measured_attempt(self._run, step, attempt) if self._is_current else None
 
 
-def _entries_of(journal: Appended) -> list[Mapping[str, Any]]:
+def _entries_of(journal: Appended) -> list[Mapping[str, object]]:
     entries = []
     for line in journal.lines():
         with contextlib.suppress(ValueError):  # truncated by a crash; the entry after it says where the run was resumed

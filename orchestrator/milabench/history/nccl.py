@@ -34,7 +34,7 @@ _NUMBERS = {
 }
 
 
-def _read_json(path: Path) -> Mapping[str, Any]:
+def _read_json(path: Path) -> Mapping[str, object]:
     """Read the JSON of a file. Raises RecordError, with line and column, when nccl-tests did not write it."""
     try:
         value = json.loads(read_regular(path, MAX_BYTES))
@@ -122,7 +122,7 @@ def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
     )
 
 
-def _measurements(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+def _measurements(value: Mapping[str, Any]) -> Iterable[dict[str, object]]:
     """Yield the mean bus bandwidth that the tool reports, which is the benchmark's number, then each message size's."""
     average = finite_number(as_mapping(value.get("average_bus_bandwidth")).get("bandwidth"))
     if average is not None:

@@ -21,7 +21,7 @@ def metrics_request(summaries: Iterable[Summary]) -> str:
     return json.dumps(request, separators=(",", ":")) + "\n"
 
 
-def _resource_metrics(summary: Summary) -> dict[str, Any]:
+def _resource_metrics(summary: Summary) -> dict[str, object]:
     when = created_at(summary)
     # 64-bit integers are strings in the mapping.
     time = {} if when is None else {"timeUnixNano": str(int(when.timestamp()) * _NS)}
@@ -32,7 +32,7 @@ def _resource_metrics(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _metric(gauge: Gauge, time: Mapping[str, str]) -> dict[str, Any]:
+def _metric(gauge: Gauge, time: Mapping[str, str]) -> dict[str, object]:
     points = [{"attributes": _attributes(labels), **time, "asDouble": value} for labels, value in gauge.samples]
     return {"name": gauge.name, "description": gauge.text, "unit": gauge.code, "gauge": {"dataPoints": points}}
 
@@ -56,7 +56,7 @@ def _resource(summary: Summary) -> Mapping[str, str | Sequence[str] | None]:
     }
 
 
-def _attributes(values: Mapping[str, object]) -> list[dict[str, Any]]:
+def _attributes(values: Mapping[str, object]) -> list[dict[str, object]]:
     return [{"key": key, "value": _value(value)} for key, value in values.items() if value]
 
 

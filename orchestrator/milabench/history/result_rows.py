@@ -74,7 +74,7 @@ def system_description(summary: Summary, submitter: str = "") -> str:
     return json.dumps({name: known.get(name, "") for name in DESCRIPTION}, indent=2, ensure_ascii=False) + "\n"
 
 
-def _result(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
+def _result(summary: Summary, bench: BenchSummary) -> dict[str, object]:
     word = bench.validity if bench.validity not in SOUND else None
     errors = "; ".join((*([word] if word else []), *bench.doubts))
     return {
@@ -91,7 +91,7 @@ def _result(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
     }
 
 
-def _facts(summary: Summary) -> dict[str, Any]:
+def _facts(summary: Summary) -> dict[str, object]:
     """Return what is known of a run's machine; nodes that differ are named one after the other."""
     nodes, accelerators = summary.nodes, _accelerators(summary)
     # One number for all nodes holds only where they are alike.

@@ -98,7 +98,7 @@ def benchmark_trends(location: str, bench: str, metric: str, *, last: int | None
     return list(trends(bench, metric, rows, last=last))
 
 
-def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, Any]]:
+def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, object]]:
     """Return a row for each run that has this number, as `trends` wants them."""
     columns, rows = store.query(
         f"SELECT runs.name AS run, runs.created AS created, runs.host AS host, runs.device AS device, "

@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, EnvironmentFailed, MilabenchError, RecordError, UsageError
 from milabench.events.attempts import attempts
@@ -178,7 +177,7 @@ def _require_unchanged(run: Run, share: Share, description: RunDescription) -> N
         )
 
 
-def _planned_steps(run: Run) -> Sequence[Mapping[str, Any]]:
+def _planned_steps(run: Run) -> Sequence[Mapping[str, object]]:
     return mappings_in(as_mapping(run.as_planned.get("plan")).get("steps"))
 
 
@@ -211,7 +210,7 @@ def _failing(writer: RunWriter, run: Run, name: str) -> Iterator[None]:
         raise
 
 
-def ends_of(share: Share, steps: Sequence[str], why: Why, detail: str) -> list[dict[str, Any]]:
+def ends_of(share: Share, steps: Sequence[str], why: Why, detail: str) -> list[dict[str, object]]:
     """Return the journal's entries that end steps of a share as failed, each in the attempt that is under way or was next."""
     return [
         {

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from milabench.errors import RecordError, UsageError
 from milabench.events.run_writer import RunWriter
@@ -179,7 +179,7 @@ def job_batches(
 
 def submission_entry(
     shares: Sequence[PlannedShare], submission: Submission, scheduler: str, marker: str, retry: RetryPolicy
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return what the manifest holds of a submission."""
     return {
         "marker": marker,

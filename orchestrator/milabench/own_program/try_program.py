@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from milabench.bench_command.measure_commands import require_program, suite_environment
 from milabench.config.interpolate import escaped
@@ -225,7 +225,7 @@ class _Ended(Exception):
         self.trial = trial
 
 
-def _suite(words: Sequence[str], limit_s: float, *, timed: bool) -> dict[str, Any]:
+def _suite(words: Sequence[str], limit_s: float, *, timed: bool) -> dict[str, object]:
     """Return a suite of this one command, started where we are, in our environment and with our instruments on its path."""
     from milabench.workflow.context import instruments
 

@@ -84,7 +84,7 @@ def plan_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> PlanDiff:
     )
 
 
-def lasting(system: object) -> dict[str, Any]:
+def lasting(system: object) -> dict[str, object]:
     """Return what does not change by itself of the system in a plan or a manifest: `{"arch", node: {...}}`."""
     system = system if isinstance(system, Mapping) else {}
     nodes = {}

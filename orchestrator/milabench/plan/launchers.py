@@ -124,7 +124,7 @@ def _job(config: BenchmarkConfig, placement: Placement, facts: SystemFacts) -> t
 
 def _torchrun(
     config: BenchmarkConfig, nodes: Sequence[Node], rank: int, options: Mapping[str, object]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     ranks = {"nproc-per-node": max(1, len(nodes[rank].devices))}
     if len(nodes) == 1:
         # Chooses a free port itself, so that two jobs on one node do not collide.
@@ -143,7 +143,7 @@ def _torchrun(
 
 def _accelerate(
     config: BenchmarkConfig, nodes: Sequence[Node], rank: int, arch: Arch, options: Mapping[str, object]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     derived: dict[str, Any] = {
         "num_processes": sum(max(1, len(node.devices)) for node in nodes),
         "num_machines": len(nodes),
@@ -200,7 +200,7 @@ def _as_task(nodes: Sequence[Node], env: Mapping[str, str]) -> tuple[str, ...]:
     return ("/bin/sh", "-c", _AS_TASK.format(here=max(1, len(nodes[0].devices)), names=names), "rank")
 
 
-def _port(launcher: str, options: Mapping[str, object]) -> Any:
+def _port(launcher: str, options: Mapping[str, object]) -> object:
     """Return the launcher's port in the system file, else the network's, else one that is free."""
     for name in (launcher, "network"):
         given = options.get(name)

@@ -105,7 +105,7 @@ def _values_of(names: Sequence[str]) -> Callable[[Step], dict[str, Any]]:
     """Return what reads the values of a step's fields by their names, `env` without secrets."""
     read = attrgetter(*names)
 
-    def values_of(step: Step) -> dict[str, Any]:
+    def values_of(step: Step) -> dict[str, object]:
         values = dict(zip(names, read(step), strict=True))
         values["env"] = env = dict(step.env)
         for name in step.secret_env:

@@ -16,7 +16,7 @@ from milabench.plan.render import AUTO_BATCH, AUTO_CPU, uses_auto_batch
 _WORKERS = (("min", 2), ("max", 16))
 
 
-def names_for(bench: NodeBenchmark) -> dict[str, Any]:
+def names_for(bench: NodeBenchmark) -> dict[str, object]:
     """Return the values of the placeholders that a benchmark may use (docs/reference/suite-language.md, Placeholders)."""
     config, context, node, dirs = bench.config, bench.context, bench.node, bench.dirs
     on_node = context.on(node)
@@ -43,7 +43,7 @@ def names_for(bench: NodeBenchmark) -> dict[str, Any]:
     return names
 
 
-def _names_on(node: Node, context: PlanContext) -> dict[str, Any]:
+def _names_on(node: Node, context: PlanContext) -> dict[str, object]:
     """Return the values that all benchmarks have on a node; that of the sizer is only there to say that sizing is asked for."""
     arch = context.facts.arch
     sizing = context.system.options.get("cpu", {})

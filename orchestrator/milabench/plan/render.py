@@ -44,7 +44,7 @@ class RenderedBenchmark:
     env: Mapping[str, str] = field(default_factory=dict)
     serve: Mapping[str, Any] = field(default_factory=dict)
     command: tuple[str, ...] = ()
-    launcher_options: Mapping[str, Any] = field(default_factory=dict)
+    launcher_options: Mapping[str, object] = field(default_factory=dict)
     ready: str = ""
     url: str = ""
     prerun: str = ""
@@ -145,7 +145,7 @@ def _arguments_of(bench: BenchmarkConfig, key: str) -> tuple[Argument, ...]:
     return tuple(value)
 
 
-def _items(value: Any) -> tuple[Any, ...]:
+def _items(value: Any) -> tuple[object, ...]:
     if value is None:
         return ()
     return value if isinstance(value, tuple) else (value,)
@@ -218,7 +218,7 @@ class _Renderer:
         }
         return replace(serve, **texts, request_options=options).to_json()
 
-    def launcher_options(self) -> dict[str, Any]:
+    def launcher_options(self) -> dict[str, object]:
         """Return the further keys of `plan`: flags as they are, everything else as text, a list joined by commas."""
         assert self._bench is not None
         options: dict[str, Any] = {}

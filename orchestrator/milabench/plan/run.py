@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from milabench.config.expr import evaluate
 from milabench.config.schema import BenchmarkConfig
@@ -91,7 +91,7 @@ def unmet_requirement(bench: NodeBenchmark) -> str | None:
     return None
 
 
-def describe_system(facts: SystemFacts) -> dict[str, Any]:
+def describe_system(facts: SystemFacts) -> dict[str, object]:
     """Return the system as plans and manifests carry it."""
     return {
         "arch": facts.arch,

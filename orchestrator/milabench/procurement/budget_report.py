@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import Any
 
 from milabench.procurement.budget import BudgetAnswer
 from milabench.procurement.tender_report import value_to_json
@@ -120,7 +119,7 @@ def _input_table(answer: BudgetAnswer) -> Table:
 
 def budget_to_json(
     metric: str, answers: Sequence[BudgetAnswer], notes: Sequence[str], broken: Sequence[tuple[str, str]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the answers for programs, without their schema."""
     return {
         "metric": metric,
@@ -130,7 +129,7 @@ def budget_to_json(
     }
 
 
-def _answer_json(answer: BudgetAnswer) -> dict[str, Any]:
+def _answer_json(answer: BudgetAnswer) -> dict[str, object]:
     amounts = ("quotient", "score", "ratio", "cost", "power_kw", "energy_kwh", "carbon_kg")
     return {
         **{

@@ -318,7 +318,7 @@ def _read_redfish(text: str, name: str) -> MeterFile:
     return MeterFile(kind="redfish", outlets=tuple(outlets.values()))
 
 
-def _documents(text: str, name: str) -> list[Any]:
+def _documents(text: str, name: str) -> list[object]:
     """Return the JSON values of a file: one, or one a line. Raises ConfigError."""
     try:
         return [json.loads(text)]

@@ -157,7 +157,7 @@ class Offer:
         return f"{self.vendor} {self.system}".strip()
 
 
-def offer_schema() -> dict[str, Any]:
+def offer_schema() -> dict[str, object]:
     """Return the JSON Schema of an offer, without its head."""
     return keys_of(OfferKeys).json_schema()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from milabench.procurement.offer_check import OfferCheck
 from milabench.procurement.projection_report import projected_to_json
@@ -125,7 +124,7 @@ def change_table(check: OfferCheck) -> Table:
     return words_table("changes", headings, rows)
 
 
-def check_to_json(check: OfferCheck) -> dict[str, Any]:
+def check_to_json(check: OfferCheck) -> dict[str, object]:
     """Return a checked offer for programs, without its schema."""
     return {
         "offer": check.offer.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from milabench.analysis.summary_model import validity_words
 from milabench.procurement.award import award_sentence
@@ -182,7 +182,7 @@ def offers_page(table: OfferTable) -> str:
     return document_page(offers_document(table), figure(title, forest(title, ratios)) if ratios else None)
 
 
-def offers_to_json(table: OfferTable) -> dict[str, Any]:
+def offers_to_json(table: OfferTable) -> dict[str, object]:
     """Return all offers for programs, without the schema."""
     return {
         "award": award_sentence(table.scores),

@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from milabench.analysis.intervals import Interval, incomplete_beta, t_quantile
 from milabench.analysis.sample_statistics import geometric_mean, pooled_log_stdev
@@ -462,7 +462,7 @@ class Projected:
                 raise AttributeError(name)
             self._refuse()
 
-        def _refuse(self, *_: Any) -> NoReturn:
+        def _refuse(self, *_: object) -> NoReturn:
             raise MixedWithProjected(
                 f"a value projected to {self.count:g} by {self.law} is used as a measured one;"
                 " projected and measured values are reported apart and never combined"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from milabench.analysis.summary_model import SCHEMA
 from milabench.errors import UsageError
@@ -65,7 +64,7 @@ def _as_json(study: ScalingStudy) -> str:
     return json.dumps(strict(value), indent=2, allow_nan=False) + "\n"
 
 
-def _scaling_json(scaling: BenchScaling) -> dict[str, Any]:
+def _scaling_json(scaling: BenchScaling) -> dict[str, object]:
     test = scaling.held_out
     return {
         "bench": scaling.bench,
@@ -94,7 +93,7 @@ def _scaling_json(scaling: BenchScaling) -> dict[str, Any]:
     }
 
 
-def projected_to_json(projected: Projected) -> dict[str, Any]:
+def projected_to_json(projected: Projected) -> dict[str, object]:
     """Return a projected value for programs: not `value`, so that no reader of measured values takes it for one."""
     return {
         "count": projected.count,
@@ -108,7 +107,7 @@ def projected_to_json(projected: Projected) -> dict[str, Any]:
     }
 
 
-def _measured_json(scaling: BenchScaling, measured: MeasuredCount) -> dict[str, Any]:
+def _measured_json(scaling: BenchScaling, measured: MeasuredCount) -> dict[str, object]:
     side = measured.side
     return {
         "count": measured.count,
@@ -124,7 +123,7 @@ def _measured_json(scaling: BenchScaling, measured: MeasuredCount) -> dict[str, 
     }
 
 
-def _law_json(scaling: BenchScaling, candidate: Candidate) -> dict[str, Any]:
+def _law_json(scaling: BenchScaling, candidate: Candidate) -> dict[str, object]:
     fit = candidate.fit
     return {
         "law": candidate.law,

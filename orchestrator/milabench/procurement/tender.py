@@ -190,7 +190,7 @@ class Tender:
     origin: Origins = field(compare=False, repr=False)
 
 
-def tender_schema() -> dict[str, Any]:
+def tender_schema() -> dict[str, object]:
     """Return the JSON Schema of a tender, without its head."""
     return keys_of(TenderKeys).json_schema()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.comparison_words import one_session_note, system_warnings
@@ -313,7 +312,7 @@ def _interval_only(value: UncertainValue | str) -> str:
 # --- for programs ---------------------------------------------------------------------------------------------------
 
 
-def tender_to_json(scores: TenderScores) -> dict[str, Any]:
+def tender_to_json(scores: TenderScores) -> dict[str, object]:
     """Return a comparison by a tender for programs, without its schema."""
     metric = METRICS[scores.metric]
     return {
@@ -334,7 +333,7 @@ def tender_to_json(scores: TenderScores) -> dict[str, Any]:
     }
 
 
-def _bid_json(scores: TenderScores, entry: ScoredBid) -> dict[str, Any]:
+def _bid_json(scores: TenderScores, entry: ScoredBid) -> dict[str, object]:
     return {
         "name": entry.bid.name,
         "nodes": entry.machine.nodes,
@@ -366,7 +365,7 @@ def _bid_json(scores: TenderScores, entry: ScoredBid) -> dict[str, Any]:
     }
 
 
-def _benchmark_json(scores: TenderScores, row: ScoredBenchmark) -> dict[str, Any]:
+def _benchmark_json(scores: TenderScores, row: ScoredBenchmark) -> dict[str, object]:
     term = row.term
     return {
         "bench": row.bench,
@@ -388,7 +387,7 @@ def _benchmark_json(scores: TenderScores, row: ScoredBenchmark) -> dict[str, Any
     }
 
 
-def _figure_json(figure: SourcedFigure | None) -> dict[str, Any] | None:
+def _figure_json(figure: SourcedFigure | None) -> dict[str, object] | None:
     if figure is None:
         return None
     return {
@@ -402,7 +401,7 @@ def _figure_json(figure: SourcedFigure | None) -> dict[str, Any] | None:
     }
 
 
-def value_to_json(value: UncertainValue | None) -> dict[str, Any] | None:
+def value_to_json(value: UncertainValue | None) -> dict[str, object] | None:
     """Return a number with its units and its 95 % interval, null where that is not known."""
     if value is None:
         return None
@@ -410,7 +409,7 @@ def value_to_json(value: UncertainValue | None) -> dict[str, Any] | None:
     return {"value": value.value, "units": value.units, "ci95": None if interval is None else list(interval)}
 
 
-def provenance_to_json(entries: Iterable[Provenance]) -> dict[str, Any]:
+def provenance_to_json(entries: Iterable[Provenance]) -> dict[str, object]:
     """Return where each number comes from, for programs."""
     return {
         "numbers": [
@@ -429,7 +428,7 @@ def provenance_to_json(entries: Iterable[Provenance]) -> dict[str, Any]:
     }
 
 
-def change_to_json(change: TierChange) -> dict[str, Any]:
+def change_to_json(change: TierChange) -> dict[str, object]:
     """Return a difference from the tender's own suite for programs."""
     return {
         "bench": change.bench,

@@ -114,7 +114,7 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
     return _table(*comparison_rows(comparison))
 
 
-def comparison_rows(comparison: Comparison) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
+def comparison_rows(comparison: Comparison) -> tuple[tuple[str, ...], list[dict[str, object]]]:
     """Return the columns and the rows of a comparison."""
     excluded = dict(comparison.excluded)
     rows = [
@@ -152,7 +152,7 @@ def render_acceptance(acceptance: Acceptance) -> str:
     return _table(CRITERIA, ({name: check[name] for name in CRITERIA} for check in checks))
 
 
-def _of_curve(bench: str, first: str, ratio: CurveRatio) -> dict[str, Any]:
+def _of_curve(bench: str, first: str, ratio: CurveRatio) -> dict[str, object]:
     low, high = ratio.contrast.ci95 or (None, None)
     fieller = ratio.contrast.cross_check or (None, None)
     return {
@@ -173,7 +173,7 @@ def _of_curve(bench: str, first: str, ratio: CurveRatio) -> dict[str, Any]:
     }
 
 
-def _compared(row: ComparisonRow, side: SystemResult, contrast: Contrast | None) -> dict[str, Any]:
+def _compared(row: ComparisonRow, side: SystemResult, contrast: Contrast | None) -> dict[str, object]:
     first = row.sides[0]
     low, high = (contrast.ci95 if contrast is not None else None) or (None, None)
     fieller = (contrast.cross_check if contrast is not None else None) or (None, None)

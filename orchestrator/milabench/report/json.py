@@ -31,7 +31,7 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
     return json.dumps({"$schema": REPORT_ID, **value}, indent=2, allow_nan=False) + "\n"
 
 
-def report_schema() -> dict[str, Any]:
+def report_schema() -> dict[str, object]:
     """Return the JSON Schema of what `render` returns, and of summary.json, without its head."""
     run = schema_of_type(Summary)
     run |= {
@@ -68,7 +68,7 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
     return json.dumps(strict(value), indent=2, allow_nan=False) + "\n"
 
 
-def comparison_schema() -> dict[str, Any]:
+def comparison_schema() -> dict[str, object]:
     """Return the JSON Schema of what `render_comparison` returns, without its head."""
     objects = tuple[Mapping[str, Any], ...]
     system: Mapping[str, Any] = {
@@ -110,7 +110,7 @@ def render_acceptance(acceptance: Acceptance) -> str:
     return json.dumps(acceptance.to_json(), indent=2, allow_nan=False) + "\n"
 
 
-def _facts(system: System) -> dict[str, Any]:
+def _facts(system: System) -> dict[str, object]:
     summary = system.summary
     return {
         "name": system.name,

@@ -27,7 +27,7 @@ def schema_file(name: str) -> Path:
     return FOLDER / f"{name}.schema.json"
 
 
-def schema_of(name: str) -> dict[str, Any]:
+def schema_of(name: str) -> dict[str, object]:
     """Return a schema of `SCHEMAS`, with its head."""
     title, body = SCHEMAS[name]
     return {"$schema": DIALECT, "$id": schema_id(name), "title": title, **body()}
@@ -38,24 +38,24 @@ def schema_text(name: str) -> str:
     return json.dumps(schema_of(name), indent=1) + "\n"
 
 
-def _suite() -> dict[str, Any]:
+def _suite() -> dict[str, object]:
     from milabench.suite_check.schema_docs import json_schema
 
     return json_schema()
 
 
-def _of_a_feature(what: str) -> dict[str, Any]:
+def _of_a_feature(what: str) -> dict[str, object]:
     schema: dict[str, Any] = seams.handler(what)()
     return schema
 
 
-def _report() -> dict[str, Any]:
+def _report() -> dict[str, object]:
     from milabench.report.json import report_schema
 
     return report_schema()
 
 
-def _comparison() -> dict[str, Any]:
+def _comparison() -> dict[str, object]:
     from milabench.report.json import comparison_schema
 
     return comparison_schema()
@@ -67,19 +67,19 @@ def _plan() -> dict[str, Any]:
     return schema_of_shape(PLAN_SHAPE)
 
 
-def _manifest() -> dict[str, Any]:
+def _manifest() -> dict[str, object]:
     from milabench.events.shapes import MANIFEST_SHAPE, schema_of_shape
 
     return schema_of_shape(MANIFEST_SHAPE)
 
 
-def _journal() -> dict[str, Any]:
+def _journal() -> dict[str, object]:
     from milabench.events.shapes import JOURNAL_SHAPE, schema_of_shape
 
     return schema_of_shape(JOURNAL_SHAPE)
 
 
-def _record() -> dict[str, Any]:
+def _record() -> dict[str, object]:
     from milabench.events.wire import record_schema
 
     return record_schema()

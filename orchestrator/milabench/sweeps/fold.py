@@ -269,9 +269,9 @@ class SweepFold:
     """What has been recorded so far of a sweep."""
 
     def __init__(self) -> None:
-        self._about: Mapping[str, Any] | None = None
+        self._about: Mapping[str, object] | None = None
         self._requests: dict[str, _Requests] = {}
-        self._ends: dict[str, Mapping[str, Any]] = {}
+        self._ends: dict[str, Mapping[str, object]] = {}
         self._unusable = 0
 
     def take(self, data: Mapping[str, object]) -> None:
@@ -435,7 +435,7 @@ def _exact(number: float) -> str:
     return str(int(number) if number == int(number) else number)
 
 
-def _items(value: object) -> Sequence[Any]:
+def _items(value: object) -> Sequence[object]:
     return value if isinstance(value, list | tuple) else () if value is None else (value,)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Any
 
 import click
 
@@ -36,7 +35,7 @@ from milabench.workflow.options import AuditRequest
 @options.wide_option
 @options.json_option
 @options.collected_as("request", AuditRequest)
-def command(from_run: str | None, request: AuditRequest, wide: bool, as_json: bool, **factors: Any) -> int:
+def command(from_run: str | None, request: AuditRequest, wide: bool, as_json: bool, **factors: object) -> int:
     """Show how the method of timing a model's call changes the result."""
     from milabench.timing_audit.experiment import read_audit, run_audit
 

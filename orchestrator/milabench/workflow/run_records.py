@@ -88,7 +88,7 @@ def recorded_plan(plan: Plan) -> dict[str, Any]:
     return {"plan": value, "plan_hash": value["hash"]}
 
 
-def planned_entries(steps: Iterable[Step]) -> list[dict[str, Any]]:
+def planned_entries(steps: Iterable[Step]) -> list[dict[str, object]]:
     """Return the entries of the journal for steps that are planned."""
     return [{"step": step.id, "attempt": 1, "state": "planned", "node": step.node} for step in steps]
 

@@ -29,7 +29,7 @@ _LISTS = {"overrides": "--override", "slurm_args": "--slurm-arg"}
 _STORE_FOLDER = re.compile(r"/\.store/([^/\"]+?)-[0-9a-f]{16}\b")
 
 
-def save_options(context: CommandContext) -> dict[str, Any]:
+def save_options(context: CommandContext) -> dict[str, object]:
     """Return the manifest's entries besides suite, system and plan."""
     options, plan_context = context.options, context.plan_context
     saved = {option.name: getattr(options, option.name) for option in fields(SuiteOptions)}
