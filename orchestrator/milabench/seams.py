@@ -33,10 +33,14 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
             "nodes": "Check the machines of a system",
         }
     },
+    "listing": {"Set up": {"list": "List the benchmarks of a suite"}},
     "following": {
         "Follow and manage runs": {
+            "runs": "List runs with their verdicts",
+            "status": "Show the progress of a run",
             "logs": "Show the output of a step",
             "replay": "Replay a recorded run",
+            "cancel": "End an active run",
         }
     },
     "suite_check": {"Set up": {"config": "Show, explain or check the configuration of a suite"}},

@@ -14,7 +14,6 @@ from milabench import seams
 PROGRAM = "milabench"
 GROUPS = {
     "Set up": {
-        "list": "List the benchmarks of a suite",
         "install": "Install the environments and programs of benchmarks",
         "prepare": "Download or generate the data and models of benchmarks",
         "completion": "Print the completion script of a shell",
@@ -24,11 +23,7 @@ GROUPS = {
         "run": "Run and measure benchmarks",
         "resume": "Resume an incomplete run, or rerun its failed steps",
     },
-    "Follow and manage runs": {
-        "runs": "List runs with their verdicts",
-        "status": "Show the progress of a run",
-        "cancel": "End an active run",
-    },
+    "Follow and manage runs": {},
     "Report, compare and decide": {
         "report": "Report the results of runs",
         "compare": "Compare systems: which is faster, by how much, how surely",

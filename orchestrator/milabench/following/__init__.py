@@ -1,1 +1,1 @@
-"""Runs as they go, from their journals and records: a detached run, `milabench logs` and `replay`."""
+"""Runs as they go: `milabench runs`, `status`, `logs`, `replay` and `cancel`, and detached runs that are watched again."""

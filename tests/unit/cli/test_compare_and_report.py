@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from milabench.cli import compare, report, status
+from milabench.cli import compare, report
 from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, open_run
+from milabench.following import status_command as status
 from milabench.workflow.summaries import stat_digest, store_summary, summary_of
 from tests.recorded_run import Recorded, rates, record
 

@@ -11,11 +11,11 @@ import click
 import pytest
 
 from milabench.analysis.run_status import run_status
-from milabench.cli.runs import runs_table
 from milabench.cli.verbs import COMMANDS, verbs, with_verb_joined
 from milabench.errors import NothingSelected
 from milabench.events.runs_folder import find_run
 from milabench.execute.locks import Orchestrator
+from milabench.following.runs_command import runs_table
 from milabench.workflow.run_lookup import RunHandle
 from tests.commands import Said
 from tests.recorded_run import Recorded, rates, record

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from milabench.analysis.summary import summarise
-from milabench.cli.status import handle_json, status_lines
 from milabench.events.run_files import SUMMARY
 from milabench.events.run_writer import RunWriter
 from milabench.events.rundir import Run, open_run
 from milabench.execute.locks import hold_share, share_beat, share_lock, this_orchestrator
 from milabench.following.run_view import JournalClock, RunView
+from milabench.following.status_command import handle_json, status_lines
 from milabench.pages.details import Fineness
 from milabench.pages.run import run_article
 from milabench.report import brief, text

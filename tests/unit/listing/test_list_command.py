@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from milabench.cli.list import WIDTH
+from milabench.listing.list_command import WIDTH
 from tests.commands import Said
 
 Milabench = Callable[..., Said]

@@ -15,6 +15,6 @@ from milabench.cli.options import base_option, run_argument, terminal_session
 @click.option("--now", is_flag=True, help="Kill the running steps immediately.")
 def command(run: str | None, base: Path | None, now: bool) -> None:
     """End an active run: end its running steps in order and cancel the rest. Default: the only active run."""
-    from milabench.workflow.cancel_run import cancel_run
+    from milabench.following.cancel_run import cancel_run
 
     cancel_run(run, base, terminal_session(), now=now)

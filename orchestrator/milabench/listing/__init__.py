@@ -1,0 +1,1 @@
+"""What a suite can run, and what each benchmark asks for: `milabench list`."""
