@@ -103,7 +103,6 @@ HANDLERS = {
     "answers": ("answers", "answers.vote:judged_by_answers"),
     "accept": ("acceptance", "acceptance.accept_runs:accept_run"),
     "accept --every": ("procurement", "procurement.recheck_calendar:recheck_note"),
-    "--format html": ("pages", "pages.blocks:document_page"),
     "report --format xlsx": ("workbooks", "workbooks.xlsx:render"),
     "compare --format xlsx": ("workbooks", "workbooks.xlsx:render_comparison"),
     "compare --tender": ("procurement", "procurement.comparison_by_tender:score_by_tender"),

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from milabench.analysis.log_child import log_fold
 from milabench.analysis.log_metrics import metrics_of
-from milabench.analysis.memory_usage import MemoryFold, Usage
 from milabench.config.interpolate import escaped
 from milabench.config.read import read_tasks
 from milabench.config.schema import FILE_KEYS
 from milabench.devices.regular_file import read_regular
+from milabench.driver.memory_usage import MemoryFold, Usage
 from milabench.driver.tasks import WORKERS, ConfiguredTask, TaskFile, as_benchmark, edited, verbatim, workers_of
 from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, RecordError, UsageError
 from milabench.events.model import Config, Line

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from milabench.errors import RecordError, UsageError
 from milabench.events.run_writer import RunWriter
 from milabench.events.values import as_mapping
+from milabench.jobs.planned_shares import PlannedShare, shares_of
 from milabench.plan.ab import SIDES, side_name
 from milabench.plan.method import reached_nodes
-from milabench.plan.shares import PlannedShare, shares_of
 from milabench.plan.system import nodes_in
 from milabench.schedulers.scheduler import JobHandle, JobRequest, JobSystem, JobText, Scheduler, job_name, job_system
 from milabench.seams import handler

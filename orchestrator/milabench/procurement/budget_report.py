@@ -6,11 +6,11 @@ import importlib
 from collections.abc import Sequence
 
 from milabench.procurement.budget import BudgetAnswer
+from milabench.procurement.document_formats import write_document
 from milabench.procurement.tender_report import value_to_json
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text
 from milabench.report.document import Document, Notes, Statement, Table, Title, section
-from milabench.report.document_formats import write_document
 from milabench.report.labels import format_number
 
 BUDGET_LEGEND = (

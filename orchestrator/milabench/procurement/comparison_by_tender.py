@@ -14,9 +14,9 @@ def score_by_tender(
     request: CompareRequest, destination: Destination, tender: Path, metric: str | None, *, wide: bool
 ) -> int:
     """Compare runs and offers by a tender, for `compare --tender`; what only the comparison of runs has is refused."""
+    from milabench.procurement.document_formats import write_document
     from milabench.procurement.tender_report import score_lines, tender_document, tender_to_json
     from milabench.procurement.tenders import compare_by_tender
-    from milabench.report.document_formats import write_document
 
     for option in ("why", "weights", "costs", "validations", "per"):
         if is_on_command_line(option):

@@ -64,9 +64,9 @@ def show_verified_offer(
     offer: Path, tender: Path, allowed_signers: Path | None, destination: Destination, *, wide: bool = False
 ) -> int:
     """Write what verifying an offer found, and return its exit code."""
+    from milabench.procurement.document_formats import write_document
     from milabench.procurement.offer_archives import signed_text, verify_offer
     from milabench.procurement.offer_report import check_to_json, offer_document
-    from milabench.report.document_formats import write_document
 
     found = verify_offer(offer, tender, terminal_session(), allowed_signers)
     verified = found.verification
@@ -100,9 +100,9 @@ def compare_offers(
     wide: bool,
 ) -> int:
     """Compare the offers (archives of `milabench offer create`) in a folder: scores, costs, power, what verifying them found."""
+    from milabench.procurement.document_formats import write_document
     from milabench.procurement.offer_archives import offer_table
     from milabench.procurement.offers_report import offers_document, offers_page, offers_to_json, offers_workbook
-    from milabench.report.document_formats import write_document
 
     is_workbook = destination.is_workbook
     table = offer_table(folder, tender, terminal_session(), base, metric=metric or "", allowed_signers=allowed_signers)

@@ -52,10 +52,10 @@ def explain_tender(
 
     KEY, such as `terms` or `benchmarks.bert.weight`, shows only what is below it.
     """
+    from milabench.procurement.document_formats import write_document
     from milabench.procurement.provenance import select_keys
     from milabench.procurement.tender_report import provenance_document, provenance_to_json
     from milabench.procurement.tenders import explain_numbers
-    from milabench.report.document_formats import write_document
 
     if metric is not None and not names:
         raise UsageError(f"--metric {metric} scores nothing here: name a run or an offer with --of")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milabench.config.read import read_suite
+from milabench.jobs.planned_shares import PlannedShare
 from milabench.jobs.submission import job_batches
-from milabench.plan.shares import PlannedShare
 from milabench.slurm.script import script_options
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.memory_usage import MemoryFold, Usage
+from milabench.driver.memory_usage import MemoryFold, Usage
 from milabench.events.model import Data
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milabench.jobs.planned_shares import PlannedShare, shares_of
 from milabench.plan.ab import interleaved
 from milabench.plan.model import Plan, Step
-from milabench.plan.shares import PlannedShare, shares_of
 from tests.examples import examples
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from milabench import seams
 from milabench.errors import UsageError
 from milabench.events.values import strict
 from milabench.report.document import Document
@@ -30,8 +29,9 @@ def write_document(format_name: str, document: Document, value: Mapping[str, obj
             return document_markdown(document)
         case "html":
             # The page takes longer to import than text takes to write.
-            page: str = seams.handler("--format html")(document)
-            return page
+            from milabench.pages.blocks import document_page
+
+            return document_page(document)
         case "json":
             return json.dumps(strict({"schema": SCHEMA, **value}), indent=2, allow_nan=False) + "\n"
         case _:
