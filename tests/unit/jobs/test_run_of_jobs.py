@@ -27,7 +27,7 @@ from milabench.workflow.orphans import dead_orchestrators
 from milabench.workflow.run_lookup import all_runs, run_handle
 from milabench.workflow.summaries import summary_of
 from tests.recorded_run import Recorded, RecordedShare, rates, record, record_shares
-from tests.unit.workflow.test_follow import RecordingDisplay
+from tests.unit.following.test_run_view import RecordingDisplay
 
 Milabench = Callable[..., Any]
 
