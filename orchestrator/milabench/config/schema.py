@@ -266,6 +266,7 @@ class AnswersConfig:
     seed: int = key("What random numbers begin with, unless the program says so itself.", default=1)
     gradients: bool = key("Whether the norms of gradients are compared as well.", default=False)
     tolerance: NotNegative = key("Relative difference that counts as equal; 0: none, to the bit.", default=0.0)
+    profiles: tuple[Profile, ...] = key("Only with these profiles; by default with each.", default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

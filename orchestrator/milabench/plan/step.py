@@ -326,17 +326,18 @@ def bench_config(bench: NodeBenchmark, rendered: RenderedBenchmark) -> dict[str,
         "validation": config.validation,
         "plan": _described_method(config.plan.method, config.plan.n, launcher_of(config) == RANKS),
         **({"serve": _sweep(bench, rendered), "max_duration": config.max_duration} if rendered.serve else {}),
-        **_answers(config),
+        **_answers(config, profile.name),
         **({"metrics": {name: asdict(metric) for name, metric in config.metrics.items()}} if config.metrics else {}),
         "measure": _described_profile(profile.name, *_measured(profile)),
     }
 
 
-def _answers(config: BenchmarkConfig) -> Mapping[str, Any]:
-    if config.answers is None:
+def _answers(config: BenchmarkConfig, profile: str) -> Mapping[str, Any]:
+    answers = config.answers
+    if answers is None or profile not in (answers.profiles or (profile,)):
         return {}
     seams.require("answers", f"{config.name}: the key `answers`")
-    return {"answers": asdict(config.answers)}
+    return {"answers": {name: value for name, value in asdict(answers).items() if name != "profiles"}}
 
 
 # Typed: 3 and 3.0 are equal, and not the same in the hash of a step.
