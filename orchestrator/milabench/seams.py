@@ -102,6 +102,7 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
 HANDLERS = {
     "answers": ("answers", "answers.vote:judged_by_answers"),
     "accept": ("acceptance", "acceptance.accept_runs:accept_run"),
+    "answers of a reference": ("answers", "answers.reference:compared_with"),
     "accept --every": ("procurement", "procurement.recheck_calendar:recheck_note"),
     "report --format xlsx": ("workbooks", "workbooks.xlsx:render"),
     "compare --format xlsx": ("workbooks", "workbooks.xlsx:render_comparison"),

@@ -246,7 +246,7 @@ class Answers:
 
     def _record(self) -> None:
         first, again = ([_bits(value) for value in values] for values in self._losses)
-        answers: dict[str, object] = {"device": _device_name(), "first": first, "again": again}
+        answers: dict[str, object] = {"device": _device_name(), "software": _software(), "first": first, "again": again}
         if self.wanted.gradients:
             answers["gradients"] = {
                 name: [_bits(value) for value in values]
@@ -304,6 +304,19 @@ def _device_name() -> str:
         text = read_regular("/proc/cpuinfo")
     match = re.search(r"^model name\s*:(.*)", text.decode("utf-8", "replace"), re.MULTILINE)
     return " ".join(match[1].split()) if match else platform.machine()
+
+
+def _software() -> str:
+    """Return the releases that the bits of a result depend on, and the threads that share the sums of a processor."""
+    found = [f"{name} {module.__version__}" for name in ("torch", "jax", "numpy") if (module := sys.modules.get(name))]
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        kinds = {"CUDA": torch.version.cuda, "ROCm": getattr(torch.version, "hip", None)}
+        found += [f"{name} {version}" for name, version in kinds.items() if version]
+        if torch.backends.cudnn.is_available():
+            found.append(f"cuDNN {torch.backends.cudnn.version()}")
+        found.append(f"{torch.get_num_threads()} threads")
+    return ", ".join(found)
 
 
 class _Parked(NamedTuple):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from milabench.acceptance.criteria import Criteria, parse_criteria
 from milabench.acceptance.evaluate import decided_across, evaluate_criteria, other_work
 from milabench.analysis.acceptance_model import Acceptance
 from milabench.analysis.comparison_model import System
+from milabench.analysis.rescoring import with_answers_of
 from milabench.errors import UsageError
 from milabench.workflow.files import base_folder, read_file
 from milabench.workflow.measured_runs import resolve_runs
@@ -29,6 +31,7 @@ def accept_run(
     if reference is None:
         return evaluate_criteria(criteria, run.summary)
     beside = find_reference(base_folder(base), reference)
+    run = replace(run, summary=with_answers_of(run, beside))
     unlike = other_work(run, beside)
     if across:
         return decided_across(evaluate_criteria(criteria, run.summary, beside.summary), unlike)

@@ -28,6 +28,7 @@ from milabench.analysis.summary_model import (
     BenchSummary,
     Failure,
     Flaky,
+    KeptAnswers,
     ReplicateResult,
     Skip,
     Validity,
@@ -69,7 +70,8 @@ class RunConditions:
 
 def bench_summary(name: str, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
     """Return the summary of one benchmark, from its steps."""
-    results = with_shared_energy(_judged_by_answers(results), conditions.clocks)
+    judged, answers = _judged_by_answers(results)
+    results = with_shared_energy(judged, conditions.clocks)
     serving, everything = _swept(results, tuple(_processes(results)), conditions)
     processes = undisturbed(everything, conditions.most_others)
     passed = [result for result in results if result.outcome == "passed"]
@@ -95,6 +97,7 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
         skipped=tuple(Skip(step=r.step.id, detail=r.detail) for r in results if r.outcome == "skipped"),
         flaky=tuple(Flaky(step=r.step.id, attempt=r.attempt, others=r.others) for r in results if r.is_flaky),
         validations=tuple(validation_json(verdict) for result in results for verdict in result.verdicts),
+        answers=answers,
         messages=(*_messages(results, serving), *_disturbed(everything, processes)),
         metrics=metrics,
         milabench13=_figures_of_1_3(results) if conditions.is_of_milabench13 else None,
@@ -330,11 +333,11 @@ def _launches_of_doubts(
     return {doubt: tuple(sorted(repeats)) for doubt, repeats in sorted(launches.items()) if every - repeats}
 
 
-def _judged_by_answers(results: Sequence[StepResult]) -> Sequence[StepResult]:
-    """Return the steps, of which those have failed whose answers are found wrong."""
+def _judged_by_answers(results: Sequence[StepResult]) -> tuple[Sequence[StepResult], tuple[KeptAnswers, ...]]:
+    """Return the steps, of which those have failed whose answers are found wrong, and the answers that they agree on."""
     if not seams.takes_part("answers") or not any(result.measured.answers for result in results):
-        return results
-    judged: Sequence[StepResult] = seams.handler("answers")(results)
+        return results, ()
+    judged: tuple[Sequence[StepResult], tuple[KeptAnswers, ...]] = seams.handler("answers")(results)
     return judged
 
 

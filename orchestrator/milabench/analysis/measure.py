@@ -105,11 +105,13 @@ class Losses:
 class RankAnswers:
     """What a rank's first steps gave, the first time and again after the window: losses, and norms of gradients where asked for.
 
-    Numbers are hexadecimal floats, with all of their bits; empty where there was none. `device` is its model.
+    Numbers are hexadecimal floats, with all of their bits; empty where there was none. `device` is its model, `software` the
+    releases that decide about bits.
     """
 
     rank: int | None = None
     device: str = ""
+    software: str = ""
     first: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
     gradients_first: tuple[str, ...] = ()
@@ -202,6 +204,7 @@ def _rank_answers(answers: Mapping[str, object], rank: object, asked: Mapping[st
     return RankAnswers(
         rank=rank if isinstance(rank, int) else None,
         device=one_line(str(answers.get("device", ""))),
+        software=one_line(str(answers.get("software", ""))),
         first=series[0],
         again=series[1],
         gradients_first=series[2],

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from milabench import seams
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import ComparisonRow, System
 from milabench.analysis.sample_statistics import geometric_mean
@@ -28,8 +29,9 @@ def relative_to(run: System, reference: System, *, is_strict: bool = False) -> S
     """Return the run's summary with each benchmark's ratio to the reference's, and as its score their weighted geometric mean.
 
     Weights are the run's own. The score is incomplete by what either of the two lacks. What did other work has no ratio;
-    `is_strict`: nor has that of which it is not known.
+    `is_strict`: nor has that of which it is not known. Answers that differ from the reference's make a number invalid.
     """
+    run = replace(run, summary=with_answers_of(run, reference))
     summary = run.summary
     weights = {bench.bench: bench.weight for bench in summary.benchmarks if bench.weight is not None}
     is_known = len(weights) == len(summary.benchmarks)
@@ -53,6 +55,14 @@ def relative_to(run: System, reference: System, *, is_strict: bool = False) -> S
         weights_of=run.summary.score.weights_of,
     )
     return replace(summary, benchmarks=benches, score=score)
+
+
+def with_answers_of(run: System, reference: System) -> Summary:
+    """Return the run's summary, in which what has other answers than the reference on equal devices is wrong."""
+    if not seams.takes_part("answers of a reference") or not any(bench.answers for bench in run.summary.benchmarks):
+        return run.summary
+    compared: Summary = seams.handler("answers of a reference")(run, reference)
+    return compared
 
 
 def _only(system: System, names: Collection[str]) -> System:

@@ -76,6 +76,22 @@ class LazyReplicates(LazyList):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptAnswers:
+    """What the first steps of a model gave on the devices of one model, where they agree: losses, and norms of gradients.
+
+    Numbers are hexadecimal floats, with all of their bits. `software` names the releases that decide about bits. `rank` is None
+    of a program of one process. Within `tolerance`, a relative difference, numbers count as equal.
+    """
+
+    device: str
+    software: str
+    rank: int | None = None
+    losses: tuple[str, ...] = ()
+    gradients: tuple[str, ...] = ()
+    tolerance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """A step that failed, was cancelled or never ended, on which node, if on any, and the file in which to look."""
 
@@ -224,6 +240,9 @@ class BenchSummary:
     skipped: tuple[Skip, ...] = ()
     flaky: tuple[Flaky, ...] = ()
     validations: Sequence[Mapping[str, Any]] = ()
+    answers: tuple[KeptAnswers, ...] = field(
+        default=(), metadata={"json": JsonKey(is_omitted=lambda bench: not bench.answers)}
+    )
     messages: tuple[str, ...] = ()
     ratio: float | None = field(default=None, metadata=_WITH_RATIO)
     ratio_ci95: Interval | None = field(default=None, metadata=_WITH_RATIO)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from milabench.analysis.measure import RankAnswers
 from milabench.analysis.step_results import StepResult
+from milabench.analysis.summary_model import KeptAnswers
 from milabench.events.model import Verdict, VerdictName
 
 CHECK = "answers"
@@ -35,10 +36,13 @@ class _Voice:
         return f"{self.step}{rank} ({self.answers.device})"
 
 
-def judged_by_answers(results: Sequence[StepResult]) -> tuple[StepResult, ...]:
-    """Return the steps of a benchmark with a verdict on their answers; those whose answers are wrong have failed."""
+def judged_by_answers(results: Sequence[StepResult]) -> tuple[tuple[StepResult, ...], tuple[KeptAnswers, ...]]:
+    """Return the steps of a benchmark with a verdict on their answers, and the answers on which equal devices agree.
+
+    Steps whose answers are wrong have failed.
+    """
     tolerance = max((answers.tolerance for result in results for answers in result.measured.answers), default=0.0)
-    compare = _Comparison(tolerance)
+    compare = BitComparison(tolerance)
     losses = [voice for result in results for voice in _voices(result)]
     gradients = [voice for result in results for voice in _voices(result, of_gradients=True)]
     wrong: dict[str, str] = {}
@@ -52,7 +56,26 @@ def judged_by_answers(results: Sequence[StepResult]) -> tuple[StepResult, ...]:
         own = [voice for voice in gradients if voice.step == step]
         if len(own) >= LEAST_VOICES:
             wrong = {**compare.outvoted(own, "gradient norm", "ranks"), **wrong}
-    return tuple(_with_verdict(result, wrong.get(result.step.id, ""), unknown) for result in results)
+    judged = tuple(_with_verdict(result, wrong.get(result.step.id, ""), unknown) for result in results)
+    return judged, () if unknown else tuple(_agreed(judged, tolerance))
+
+
+def _agreed(results: Sequence[StepResult], tolerance: float) -> Iterator[KeptAnswers]:
+    """Return the answers of each device model and rank, of the first step that passed."""
+    found: dict[tuple[str, str, int | None], RankAnswers] = {}
+    for result in results:
+        if result.outcome == "passed":
+            for own in result.measured.answers:
+                found.setdefault((own.device, own.software, own.rank), own)
+    for (device, software, rank), own in found.items():
+        yield KeptAnswers(
+            device=device,
+            software=software,
+            rank=rank,
+            losses=own.first,
+            gradients=own.gradients_first,
+            tolerance=tolerance,
+        )
 
 
 def _with_verdict(result: StepResult, wrong: str, unknown: Sequence[str]) -> StepResult:
@@ -75,7 +98,7 @@ def _voices(result: StepResult, *, of_gradients: bool = False) -> Iterator[_Voic
 
 
 @dataclass(frozen=True, slots=True)
-class _Comparison:
+class BitComparison:
     """Compares answers bit by bit, or to within a relative tolerance where the suite declares one."""
 
     tolerance: float
