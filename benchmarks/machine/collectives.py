@@ -134,7 +134,7 @@ def check(name: str, size: int, exchange: Exchange, device: TorchDevice, ranks: 
         exchange.reset()
         exchange.call()
         device.synchronize()
-        if not finding and bool(differs(exchange.result, exchange.expected)):
+        if not finding and differs(exchange.result, exchange.expected):
             rows = ranks.count if name in BY_SENDER else 1
             finding = describe_difference(
                 FORMATS["fp32"], exchange.result.view(rows, -1), exchange.expected.view(rows, -1)

@@ -15,10 +15,8 @@ from dataclasses import dataclass
 
 import torch
 
-ROWS, COLUMNS = (
-    509,
-    503,
-)  # different rows and columns of operands: primes, so that a kernel's tiles all get different ones
+# Different rows and columns of operands: primes, so that a kernel's tiles all get different ones.
+ROWS, COLUMNS = 509, 503
 BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 # A format whose good results round otherwise differs in many elements, by little, and in no fixed bit.
 ROUNDED_SHARE = 0.01
@@ -102,8 +100,8 @@ class KnownProduct:
             torch.matmul(self.a, self.b, out=self.result)
         return self.result
 
-    def is_wrong(self) -> torch.Tensor:
-        """Return whether any bit of the result differs, as one element on the device."""
+    def is_wrong(self) -> bool:
+        """Return whether any bit of the result differs."""
         return differs(self.result, self.expected)
 
 
@@ -147,11 +145,11 @@ def whole(result: torch.Tensor) -> torch.Tensor:
     return result.view(BITS[result.dtype.itemsize])
 
 
-def differs(result: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return whether any bit differs, as one element on the device; eight bytes are compared at once."""
-    if result.numel() * result.dtype.itemsize % 8 or result.shape[-1] * result.dtype.itemsize % 8:
-        return (whole(result) != whole(right)).any()
-    return (result.view(torch.int64) != right.view(torch.int64)).any()
+def differs(result: torch.Tensor, right: torch.Tensor) -> bool:
+    """Return whether any bit differs; eight bytes are compared at once. Waits for the device."""
+    if result.shape[-1] * result.dtype.itemsize % 8:
+        return not torch.equal(whole(result), whole(right))
+    return not torch.equal(result.view(torch.int64), right.view(torch.int64))
 
 
 def unavailable(name: str, device: torch.device) -> str:
@@ -229,10 +227,10 @@ def in_a_warp(numbers: torch.Tensor) -> str:
     return f"in one aligned group of {WARP} " if int(numbers[-1]) // WARP == group else ""
 
 
-def count_wrong(make: Callable[[], object], is_wrong: Callable[[], torch.Tensor], times: int) -> int:
+def count_wrong(make: Callable[[], object], is_wrong: Callable[[], bool], times: int) -> int:
     """Return in how many of so many products anything is wrong."""
     count = 0
     for _ in range(times):
         make()
-        count += bool(is_wrong())
+        count += is_wrong()
     return count

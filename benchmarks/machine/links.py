@@ -98,7 +98,7 @@ def exchange(pair: tuple[int, int], device: TorchDevice, rank: int, size: int, s
 
 def check(got: torch.Tensor, right: torch.Tensor, pair: tuple[int, int], rank: int) -> None:
     """End the program where anything arrived otherwise than it was sent."""
-    if bool(differs(got, right)):
+    if differs(got, right):
         other = pair[1 - pair.index(rank)]
         found = describe_difference(FORMATS["fp32"], got.view(1, -1), right.view(1, -1))
         wrong(f"links: rank {rank} on {device_name(got.device)} got something else than rank {other} sent: {found}")

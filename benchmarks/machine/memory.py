@@ -93,7 +93,7 @@ def stream(device: TorchDevice, array_bytes: int, seconds: float) -> dict[str, S
 
 def require_right(result: torch.Tensor, right: torch.Tensor, where: str) -> None:
     """End the program where any bit of a result in double precision differs from the right one."""
-    if bool(differs(result, right)):
+    if differs(result, right):
         wrong(f"{where}: {describe_difference(FORMATS['fp64'], result.view(1, -1), right.view(1, -1))}")
 
 
