@@ -144,7 +144,14 @@ def _operator(name: str, what: str, limit_s: float, not_simulated: str = "", nee
     return Program(name, what, "tests.gpu.operators", limit_s, (name,), 1, not_simulated, needs)
 
 
+def _answers(name: str, what: str, limit_s: float) -> Program:
+    return Program(name, what, "tests.gpu.answers", limit_s, (name,), 1, "a device's own products")
+
+
 PART_5 = (
+    _answers("known", "products of known answer are right in each format, and wrong bits are found", 90),
+    _answers("stuck", "`burn` on a device with a stuck bit names device and bit", 60),
+    _answers("burn-cost", "what comparing costs the load of `burn`", 90),
     _operator(
         "ops",
         "operators against the kernels of torch's profiler",
