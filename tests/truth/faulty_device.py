@@ -56,8 +56,8 @@ def spoiled(function: Callable[..., Any], spoil: Callable[[torch.Tensor], object
     return faulty
 
 
-def main() -> None:
-    fault, program, *arguments = sys.argv[1:]
+def make_faulty(fault: str) -> None:
+    """Let what torch gives back be wrong from here on."""
     kind, _, share = fault.partition("=")
     chosen = random.Random(1)
 
@@ -82,6 +82,11 @@ def main() -> None:
         for name in ("all_gather_single", "reduce_scatter_single"):
             if hasattr(dist, name):
                 setattr(dist, name, spoiled(getattr(dist, name), at_rank_1, 0))
+
+
+def main() -> None:
+    fault, program, *arguments = sys.argv[1:]
+    make_faulty(fault)
     sys.argv = [program, *arguments]
     sys.path.insert(0, str(Path(program).parent))
     runpy.run_path(program, run_name="__main__")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,8 +35,13 @@ def trained(folder: Path, environments: Path, flipped: str) -> tuple[int, Mappin
     shutil.copytree(ROOT / "tests" / "programs" / "answers", folder / "answers")
     for file in ("requirements.in", "requirements.cpu.txt"):
         shutil.copy(ROOT / "benchmarks" / "_environments" / "torch" / file, folder / "answers")
+    (folder / "suite.yaml").write_text(SUITE.format(flipped=flipped))
+    return measured(folder, environments)
+
+
+def measured(folder: Path, environments: Path) -> tuple[int, Mapping[str, Any]]:
+    """Install and run the suite of a folder: the exit code of `run`, and what the report says of its benchmark."""
     suite = folder / "suite.yaml"
-    suite.write_text(SUITE.format(flipped=flipped))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MILABENCH_")}
     own = {"MILABENCH_BASE": str(folder / "base"), "MILABENCH_LOCK_DIR": str(folder / "locks")}
     milabench = milabench_in({**kept, **own, "MILABENCH_DIRS_VENV": str(environments)})
@@ -44,6 +50,37 @@ def trained(folder: Path, environments: Path, flipped: str) -> tuple[int, Mappin
     said = milabench("run", "--config", str(suite), "--repeat", "1")
     [bench] = json.loads(milabench("report", "--json").out)["benchmarks"]
     return said.code, bench
+
+
+STUCK = """
+profile: quick
+system: {arch: cpu}
+burn:
+  definition: machine
+  program: burn
+  install_group: torch
+  plan: {method: njobs, n: 1}
+  argv: {--seconds: 1, --formats: fp32}
+"""
+
+
+def test_a_stuck_bit_of_every_product_ends_with_wrong_and_the_device_is_named(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    shutil.copytree(ROOT / "benchmarks" / "machine", tmp_path / "machine")
+    for file in ("requirements.in", "requirements.cpu.txt"):
+        shutil.copy(ROOT / "benchmarks" / "_environments" / "torch" / file, tmp_path / "machine")
+    shutil.copy(ROOT / "tests" / "truth" / "faulty_device.py", tmp_path / "machine")
+    burn = tmp_path / "machine" / "burn.py"
+    faulty = "import torch\nfrom faulty_device import make_faulty\n\nmake_faulty('stuck-exponent')\n"
+    burn.write_text(burn.read_text().replace("import torch\n", faulty, 1))
+    (tmp_path / "suite.yaml").write_text(STUCK)
+    code, found = measured(tmp_path, common_environments(tmp_path_factory))
+    assert (code, found["outcome"], found["reasons"]) == (1, "failed", ["wrong"]), found
+    [failure] = found["failures"]
+    assert failure["why"] == "wrong"
+    assert re.match(r"burn: the processor of \S+: a fp32 product of known answer before the load: ", failure["detail"])
+    assert "bit 23 (exponent)" in failure["detail"]
 
 
 def test_the_rank_and_the_step_of_a_wrong_gradient_are_named(
