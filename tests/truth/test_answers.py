@@ -24,7 +24,7 @@ trained:
   definition: answers
   install_group: torch
   plan: {{method: multigpu}}
-  max_duration: 120
+  max_duration: 600
   env: {{OMP_NUM_THREADS: "1", FLIPPED: "{flipped}"}}
   answers: {{steps: 12, gradients: true}}
 """
@@ -68,8 +68,7 @@ def test_a_stuck_bit_of_every_product_ends_with_wrong_and_the_device_is_named(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     shutil.copytree(ROOT / "benchmarks" / "machine", tmp_path / "machine")
-    for file in ("requirements.in", "requirements.cpu.txt"):
-        shutil.copy(ROOT / "benchmarks" / "_environments" / "torch" / file, tmp_path / "machine")
+    shutil.copytree(ROOT / "benchmarks" / "_environments" / "torch", tmp_path / "_environments" / "torch")
     shutil.copy(ROOT / "tests" / "truth" / "faulty_device.py", tmp_path / "machine")
     burn = tmp_path / "machine" / "burn.py"
     faulty = "import torch\nfrom faulty_device import make_faulty\n\nmake_faulty('stuck-exponent')\n"

@@ -30,6 +30,6 @@ def test_wrong_bits_of_products_copies_and_sums_are_found_and_good_products_are_
         [venvs / "torch" / "bin" / "python", *words], env=kept, cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "good products called wrong: 0 of 4000" in done.stdout
+    assert re.search(r"^good products called wrong: 0 of [34]\d{3}$", done.stdout, re.M)
     for name in FLOATS:
         assert re.search(rf"^{name}: one bit of one element +100 +100\.00%, named rightly 100\.00%", done.stdout, re.M)
