@@ -76,3 +76,42 @@ def test_a_process_is_a_rank_where_it_says_so(agent: Any) -> None:
     )
     agent.run(sys.executable, "-c", program, timeout_s=1.5, collector=COLLECTOR, env={"SINK": "@sink"})
     assert [process.rank for process in evidence_of(agent).processes] == [5]
+
+
+TWO_RANKS = """
+import json, os, socket, struct, sys, time
+folder = os.path.dirname(os.environ["SINK"][5:])
+sink = socket.socket(socket.AF_UNIX)
+sink.connect(os.environ["SINK"][5:])
+wanted = int(sys.argv[1])
+for rank in (0, 1):
+    meta = json.dumps({"task": "train", "units": "items/s", "rank": rank, "clock": "host", "kind": "rate"}).encode()
+    header = bytearray(4096)
+    header[:8] = b"MBRING02"
+    struct.pack_into("<11q", header, 8, 4096, 3, 0, 0, 0, 0, wanted, 0, 0, 0, len(meta))
+    header[512 : 512 + len(meta)] = meta
+    with open(f"{folder}/{rank}.ring", "wb") as file:
+        file.write(header + struct.pack("<8q", 0, 0, 1000, 1, -1, 1, 0, -1) * 4096)
+    sink.sendall(json.dumps({"ring": {"path": f"{folder}/{rank}.ring"}}).encode() + b"\\n")
+moving = os.open(f"{folder}/0.ring", os.O_RDWR)
+for head in range(4, 4000):
+    print("still here", flush=True)
+    os.pwrite(moving, struct.pack("<q", head), 16)
+    time.sleep(0.05)
+    if head == 100 and wanted:
+        break
+"""
+
+
+def test_a_rank_that_makes_no_step_is_silent_whatever_is_printed(agent: Any) -> None:
+    words = (sys.executable, "-c", TWO_RANKS, "0")
+    said = agent.run(*words, max_silence_s=3.0, env={"SINK": "@sink"}, collector=COLLECTOR)
+    assert (said["why"], said["detail"]) == ("silent", "no step of rank 1 for 3 s")
+    (moving, stuck) = evidence_of(agent).progress
+    assert (moving[0], stuck[:2]) == (0, (1, 3))
+    assert moving[2] < stuck[2]
+
+
+def test_a_rank_that_has_made_its_steps_may_print_for_longer(agent: Any) -> None:
+    said = agent.run(sys.executable, "-c", TWO_RANKS, "3", max_silence_s=3.0, env={"SINK": "@sink"})
+    assert said["outcome"] == "passed"

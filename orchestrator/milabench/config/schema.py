@@ -318,7 +318,10 @@ class BenchmarkConfig:
     )
     answers: AnswersConfig | None = key("Whether devices compute the same: steps that are made twice.", default=None)
     max_duration: Seconds = key("Time limit of a step in seconds; of a sweep, for each of its points.", default=600)
-    max_silence: Seconds | None = key("Seconds without record or output after which a step has failed.", default=None)
+    max_silence: Seconds | None = key(
+        "Seconds without an observation, before the first of them without record or output, after which a step has failed.",
+        default=None,
+    )
     max_records_mib: PositiveWhole = key(
         "MiB of records and output, of one attempt at a step, beyond which it has failed.", default=4096
     )

@@ -51,6 +51,7 @@ class RingReader:
             raise
         self.is_done = False
         self.moved = time.monotonic()
+        self._wanted = 0
         self.head = self._tail
         self.observations = 0
         self.warmups = 0
@@ -77,9 +78,10 @@ class RingReader:
         os.close(self._fd)
 
     @property
-    def is_of_steps(self) -> bool:
-        """Whether it tells of steps, and has told of one."""
-        return not self._is_loss and self.head > 0
+    def is_going_on(self) -> bool:
+        """Whether it has had a step, and more are to come."""
+        is_complete = self.is_done or 0 < self._wanted <= self._steps
+        return not self._is_loss and self.head > 0 and not is_complete
 
     @property
     def steps(self) -> int:
@@ -100,6 +102,7 @@ class RingReader:
         if len(header) < 64:
             return b"", 0
         head, _, lost, closed, _, wanted = struct.unpack_from("<6q", header, 16)
+        self._wanted = wanted
         if head != self.head:
             self.moved = time.monotonic()
         self.head = head
@@ -218,10 +221,16 @@ class StepRings:
         return has_moved
 
     def progress(self) -> List[Tuple[int, int, float]]:
-        """Return rank, steps, and seconds since the last one, of each loop that is observed and has not ended."""
+        """Return rank, steps, and seconds since the last one in any of its loops, of each rank that is to make more."""
         now = time.monotonic()
-        loops = [ring for ring in self._rings if ring.is_of_steps and not ring.is_done]
-        return [(ring.rank, ring.steps, round(now - ring.moved, 3)) for ring in loops]
+        ranks: Dict[int, List[RingReader]] = {}
+        for ring in self._rings:
+            if ring.is_going_on:
+                ranks.setdefault(ring.rank, []).append(ring)
+        return [
+            (rank, max(ring.steps for ring in rings), round(min(now - ring.moved for ring in rings), 3))
+            for rank, rings in sorted(ranks.items())
+        ]
 
     @property
     def is_done(self) -> bool:

@@ -130,6 +130,7 @@ class RunningStep:
         self._is_removing = False
         self._env: Dict[str, str] = {}
         self._last_heartbeat = time.monotonic()
+        self._excused = 0.0  # until then it had to wait
         self._notices: Set[str] = set()
         self._stage = "run"  # run, leftovers, term, kill, closing
         self._killed_since = 0.0
@@ -297,12 +298,20 @@ class RunningStep:
         allowed = float(self._request["max_silence_s"])
         # While paused, we do not read; at the barrier the step must wait, and the barrier has a limit of its own.
         if self.loop.is_paused or self.host.groups.stragglers(self):
-            self._last_heartbeat = time.monotonic()
-        silent = time.monotonic() - self._last_heartbeat
-        if silent >= allowed:
-            self.end_hung(StepOutcome("failed", "silent", "neither output nor a record for %g s" % allowed))
-        else:
+            self._excused = time.monotonic()
+        progress = self.progress()
+        # Other ranks, or threads of the same, may go on printing while one makes no step.
+        silent = max((since for _, _, since in progress), default=time.monotonic() - self._last_heartbeat)
+        silent = min(silent, time.monotonic() - self._excused)
+        if silent < allowed:
             self._timers.start("silence", allowed - silent + 0.01, self._check_silence)
+            return
+        late = [str(rank) for rank, _, since in progress if since >= allowed]
+        detail = "neither output nor a record for %g s" % allowed
+        if progress:
+            of = " of rank %s" % ", ".join(late) if len(late) < len(progress) else ""
+            detail = "no step%s for %g s" % (of, allowed)
+        self.end_hung(StepOutcome("failed", "silent", detail))
 
     # -- a server
 
