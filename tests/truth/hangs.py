@@ -37,7 +37,8 @@ PROGRAM = Path(__file__).with_name("hang_programs") / "ranks.py"
 FAULTS = ("sleep", "stopped", "c-loop", "mismatch", "exit", "state-d", "killed-agent", "full-pipe")
 NODES = ("node1", "node2", "node3", "node4")
 WORLD = 8
-SILENCE_S = 2.5
+SILENCE_S = 5.0
+TRIES = 3
 STARTED_S = 90.0
 
 
@@ -68,8 +69,8 @@ def named_ranks(detail: str) -> Iterator[int]:
                 yield from numbers
 
 
-async def inject(fault: str, rank: int, python: str, base: Path) -> Injection:
-    """Let one job hang; return what was said of it."""
+async def inject(fault: str, rank: int, python: str, base: Path) -> Injection | None:
+    """Let one job hang; return what was said of it, None of one that was ended while it started, on a busy machine."""
     port, at = free_port(), f"{time.monotonic_ns()}"
     environment = {
         "PYTHONPATH": str(ROOT / "benchmate" / "src"),
@@ -96,20 +97,15 @@ async def inject(fault: str, rank: int, python: str, base: Path) -> Injection:
     began: list[float] = []
     details: list[str] = []
     ends: list[float] = []
-    ready: set[str] = set()
+    ready: dict[str, int] = dict.fromkeys(NODES, 0)
     nodes: dict[str, AgentNode] = {}
 
     def progress(event: Progress) -> None:
         if isinstance(event, Hung):
             began.append(time.monotonic())
-        elif (
-            isinstance(event, Frame)
-            and event.kind == "line"
-            and b"waiting" in event.payload
-            and fault == "killed-agent"
-        ):
-            ready.add(event.step)
-            if len(ready) == len(NODES):
+        elif isinstance(event, Frame) and event.kind == "line":
+            ready[event.step.partition(".")[2]] += event.payload.count(b"training")
+            if fault == "killed-agent" and not began and sum(ready.values()) == WORLD:
                 began.append(time.monotonic())
                 os.kill(agent_of(nodes[NODES[rank // 2]]), signal.SIGKILL)
         elif isinstance(event, Ended):
@@ -124,6 +120,8 @@ async def inject(fault: str, rank: int, python: str, base: Path) -> Injection:
                 local_node(f"{at}@{node}", name=node, grace_s=1.0, locks=base / "locks")
             )
         await execute(Plan(phase="run", steps=steps), nodes, writer, progress, ExecutionSettings(grace_s=1.0))
+    if sum(ready.values()) < WORLD:
+        return None
     return Injection(fault=fault, rank=rank, details=tuple(details), seconds=max(ends) - min(began, default=max(ends)))
 
 
@@ -148,9 +146,12 @@ async def inject_all(
 
     async def one(fault: str, rank: int) -> Injection:
         async with turns:
-            made = await inject(fault, rank, python, base)
-            say(made)
-            return made
+            for _ in range(TRIES):
+                made = await inject(fault, rank, python, base)
+                if made is not None:
+                    say(made)
+                    return made
+            raise SystemExit(f"the machine is too busy: {TRIES} jobs were silent for {SILENCE_S:g} s before they began")
 
     return list(await asyncio.gather(*(one(fault, rank) for fault, rank in injections)))
 
@@ -181,6 +182,8 @@ def main() -> int:
     def say(made: Injection) -> None:
         word = "right" if made.is_right else "WRONG"
         print(f"{word} {made.fault} rank {made.rank} {made.seconds:.2f} s: {(*made.details, '-')[0]}", flush=True)
+        for detail in made.details[1:] if not made.is_right else ():
+            print(f"      {detail}", flush=True)
 
     with tempfile.TemporaryDirectory() as folder:
         made = asyncio.run(inject_all(injections, words.python, Path(folder), words.parallel, say))

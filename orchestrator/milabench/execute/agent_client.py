@@ -434,6 +434,10 @@ class AgentNode:
         """Let the agent look at the processes of a running step; return when it has, or cannot."""
         await self._request_if_alive("collect", {"step": step}, within_s=COLLECT_S)
 
+    async def collected(self, step: str) -> None:
+        """Let a hung step end: nobody of its job is still looked at."""
+        await self._request_if_alive("collected", {"step": step})
+
     async def stop(self, step: str) -> None:
         """Tell a step that its load is no longer needed. No-op when it is not running."""
         await self._request_if_alive("stop", {"step": step, "reason": "all of the group have their observations"})
@@ -690,7 +694,7 @@ async def sweep_local(*markers: str, grace_s: float = 5.0, oom_kills: int | None
     from milabench.execute.messages import SWEPT
 
     try:
-        answer = await _query_agent(SWEPT, "sweep", *markers, "--grace", str(grace_s), within_s=ANSWER_S + grace_s)
+        answer = await query_agent(SWEPT, "sweep", *markers, "--grace", str(grace_s), within_s=ANSWER_S + grace_s)
     except Unreachable as error:
         return f"leftover processes could not be killed ({error})"
     return sweep_text(answer, oom_kills)
@@ -719,10 +723,10 @@ async def local_leftovers(*markers: str) -> list[tuple[int, str]]:
     """Return pid and command of what `sweep_local` would kill. Raises Unreachable when the machine does not answer."""
     from milabench.execute.messages import LEFT
 
-    return leftovers(await _query_agent(LEFT, "left", *markers))
+    return leftovers(await query_agent(LEFT, "left", *markers))
 
 
-async def _query_agent(declared: Declared[M], *words: str, within_s: float = ANSWER_S) -> M:
+async def query_agent(declared: Declared[M], *words: str, within_s: float = ANSWER_S) -> M:
     """Return what an agent for one question answers. Raises Unreachable."""
     from milabench.execute.messages import InvalidMessage
 
@@ -757,6 +761,7 @@ def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str
         "secrets": sorted({*secrets_of(step), *request.secrets}),
         "displaces": displaced_by(step.env),
         "collector": module_on_nodes("collector"),
+        "has_peers": bool(step.job),
         "cwd": step.cwd or None,
         "group": step.group or step.id,
         "ready": server["ready"] if config.get("role") == "server" and isinstance(server, Mapping) else {},

@@ -25,6 +25,7 @@ class HungJobs:
         self._steps = {step.id: step for step in steps}
         self._running = running
         self._asked: dict[str, asyncio.Task[None]] = {}
+        self._releasing: set[asyncio.Task[None]] = set()
         self._evidence: dict[str, NodeEvidence] = {}
         self._lost: set[str] = set()
 
@@ -36,10 +37,19 @@ class HungJobs:
         self._lost.discard(step.id)
 
     def ask_others(self, step: str) -> None:
-        """Ask the nodes of the job's other steps for their evidence."""
-        for other in self._job(step):
-            if other.id != step and other.id not in self._asked and (node := self._running.get(other.id)):
-                self._asked[other.id] = asyncio.create_task(node.collect(other.id))
+        """Ask the nodes of the job's other steps for their evidence, and then let a step end that waits for it."""
+        others = [other.id for other in self._job(step) if other.id != step]
+        for other in others:
+            if other not in self._asked and (node := self._running.get(other)):
+                self._asked[other] = asyncio.create_task(node.collect(other))
+        self._releasing.add(task := asyncio.create_task(self._release(step, others)))
+        task.add_done_callback(self._releasing.discard)
+
+    async def _release(self, step: str, others: Sequence[str]) -> None:
+        if asked := {self._asked[other] for other in others if other in self._asked}:
+            await asyncio.wait(asked)
+        if node := self._running.get(step):
+            await node.collected(step)
 
     def add(self, step: str, evidence: NodeEvidence) -> None:
         """Keep the evidence of a step."""

@@ -11,17 +11,26 @@ import tempfile
 import threading
 import time
 
-is_imported = threading.Event()
+
+class Starting:
+    """Says every half second that the program starts, so that it is not silent before it hangs."""
+
+    def __init__(self):
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._say)
+        self._thread.start()
+
+    def _say(self):
+        while not self._is_over.wait(0.5):
+            print("starting", flush=True)
+
+    def end(self):
+        """Say no more."""
+        self._is_over.set()
+        self._thread.join()
 
 
-def say_so():
-    """Be no silent program while torch is imported."""
-    while not is_imported.wait(0.5):
-        print("importing", flush=True)
-
-
-saying = threading.Thread(target=say_so)
-saying.start()
+starting = Starting()
 import torch
 import torch.distributed as dist
 
@@ -29,8 +38,7 @@ import benchmate
 from benchmate.session import current
 from benchmate.stack_dump import dump_stacks_on_signal
 
-is_imported.set()
-saying.join()
+starting.end()
 
 STEPS = 10_000
 HANGS_AT = 5
@@ -57,19 +65,21 @@ def load_batch(fault):
             os.write(writer, b"x" * 4096)
 
 
-def other_collective(values):
-    """Call another collective than the other ranks."""
-    dist.all_gather([torch.zeros_like(values) for _ in range(dist.get_world_size())], values)
+def other_collective(values, group):
+    """Call another collective than the other ranks, in another group: in the same one gloo sees it, and raises."""
+    dist.all_gather([torch.zeros_like(values) for _ in range(dist.get_world_size())], values, group=group)
 
 
-def train(fault, hangs):
+def train(fault, hangs, starting):
     """Add numbers over all ranks, step after step."""
     values = torch.ones(1000)
+    group = dist.new_group() if fault == "mismatch" else None
     for step in benchmate.observed(range(STEPS), batch_size=1):
+        if step == HANGS_AT:
+            starting.end()
+            print("training", flush=True)
         if step == HANGS_AT and hangs:
-            other_collective(values) if fault == "mismatch" else load_batch(fault)
-        if step == HANGS_AT and fault == "killed-agent":
-            print("waiting", flush=True)
+            other_collective(values, group) if fault == "mismatch" else load_batch(fault)
         if step >= HANGS_AT and fault in ("killed-agent", "exit"):
             wait_for_peers(values)
         dist.all_reduce(values)
@@ -93,9 +103,10 @@ def main():
             rank = first + local
             os.environ.update(RANK=str(rank), LOCAL_RANK=str(local), WORLD_SIZE=str(world))
             os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
+            starting = Starting()
             dump_stacks_on_signal(current().sink.ring_folder)
             dist.init_process_group("gloo")
-            train(fault, rank == hanging)
+            train(fault, rank == hanging, starting)
             os._exit(0)
     while True:
         try:

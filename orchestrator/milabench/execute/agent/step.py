@@ -85,6 +85,7 @@ if TYPE_CHECKING:
 
 
 ENGINE_S = 15.0  # a container engine may take so long to answer
+PEERS_S = 0.8  # a hung step waits so long for the evidence of its job, after its own
 LEFTOVER_S = 0.5  # what outlives its leader may end by itself for so long (resource trackers, loader workers)
 END_OF_FILE_S = 1.0  # wait for the pipes to close when nobody of the step is left
 
@@ -131,6 +132,7 @@ class RunningStep:
         self._env: Dict[str, str] = {}
         self._last_heartbeat = time.monotonic()
         self._excused = 0.0  # until then it had to wait
+        self._after_peers: Optional[Callable[[], None]] = None
         self._notices: Set[str] = set()
         self._stage = "run"  # run, leftovers, term, kill, closing
         self._killed_since = 0.0
@@ -418,9 +420,23 @@ class RunningStep:
         """End it once it is known what its processes do, here and where the control plane asks: what hangs tells why."""
         if self._stage == "run" and not self.is_over:
             self.notify_once("hung")
-            self._evidence.collect(lambda: self.end(cause))
+            self._evidence.collect(lambda: self._end_with_peers(cause))
         else:
             self.end(cause)
+
+    def _end_with_peers(self, cause: StepOutcome) -> None:
+        """End it when the evidence of the rest of its job is there, too: what its end does to them must not be seen in it."""
+        if self._request.get("has_peers"):
+            self._after_peers = lambda: self.end(cause)
+            self._timers.start("peers", PEERS_S, self.note_peers_seen)
+        else:
+            self.end(cause)
+
+    def note_peers_seen(self) -> None:
+        """Take note that the rest of its job need not be waited for any longer."""
+        if self._after_peers is not None:
+            self._timers.cancel("peers")
+            self._after_peers()
 
     def collect(self, then: Callable[[], None]) -> None:
         """Collect what its processes do, and call `then`."""

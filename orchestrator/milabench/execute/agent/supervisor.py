@@ -355,6 +355,13 @@ class Agent:
         step.collect(lambda: self.reply(request.get("id"), {"running": True}))
         return None
 
+    def do_collected(self, request: Dict[str, Any]) -> Answer:
+        """Let a hung step end: the evidence of the rest of its job is there."""
+        step = self.steps.get(request["step"])
+        if step is not None:
+            step.note_peers_seen()
+        return {"running": step is not None}
+
     def do_stop(self, request: Dict[str, Any]) -> Answer:
         """Tell a step that its load is needed no longer."""
         self.steps[request["step"]].request_stop(request.get("reason") or "asked to")
