@@ -83,6 +83,7 @@ VERBS: dict[str, dict[str, dict[str, str]]] = {
             "verify": "Verify an archive of runs",
         }
     },
+    "hangs": {"Follow and manage runs": {"stacks": "Show where a step's processes are, and who waits for whom"}},
     "garbage": {
         "Follow and manage runs": {
             "gc": "Show the disk space of a base, and remove unused files",

@@ -76,6 +76,7 @@ USE_CASES = {
     "driver/task_driver.py",
     "hangs/on_node/collecting.py",
     "hangs/on_node/collectives.py",
+    "hangs/steps_looked_at.py",
     "history/results_store.py",
     "images/image_recipes.py",
     "own_program/interpreter.py",

@@ -71,7 +71,6 @@ def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = N
     """Return the status as text for a person; `live` is what the scheduler says of its jobs now, by share, where it was asked."""
     from milabench.events.attempts import with_node
     from milabench.execute.detach import LOG
-    from milabench.report.labels import duration
     from milabench.workflow.recorded_nodes import held_text
     from milabench.workflow.run_lookup import ACTIVE_STATES
 
@@ -90,10 +89,7 @@ def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = N
     )
     lines.append(f"steps    {done}/{len(status.steps)} done: {counts}")
     lines += share_lines(handle, live)
-    for tried in handle.running:
-        since = f" for {duration(now - tried.began)}" if tried.began is not None else ""
-        node = f" on {tried.node}" if handle.run.shares else ""
-        lines.append(f"running  {tried.step}{since} (pid {tried.entry.get('pid')}{node})")
+    lines += _running_lines(handle, now)
     failed = [tried for tried in status.steps.values() if tried is not None and tried.outcome == "failed"]
     lines += [f"failed   {with_node(tried.step, tried.node)}: {tried.why}: {tried.detail}" for tried in failed[:SHOWN]]
     if len(failed) > SHOWN:
@@ -104,6 +100,20 @@ def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = N
         lines += [f"log      {path / LOG}", f"watch    {resume}"]
     if handle.state not in ACTIVE_STATES and status.counts.keys() - {"passed", "skipped"}:
         lines.append(f"resume   {resume}")
+    return lines
+
+
+def _running_lines(handle: RunHandle, now: float) -> list[str]:
+    """Return the steps that run, and the command that looks at the first one's processes."""
+    from milabench.report.labels import duration
+
+    lines = []
+    for tried in handle.running:
+        since = f" for {duration(now - tried.began)}" if tried.began is not None else ""
+        node = f" on {tried.node}" if handle.run.shares else ""
+        lines.append(f"running  {tried.step}{since} (pid {tried.entry.get('pid')}{node})")
+    if lines and seams.takes_part("hangs"):
+        lines.append(f"stacks   milabench stacks {shlex.quote(handle.running[0].step)}")
     return lines
 
 

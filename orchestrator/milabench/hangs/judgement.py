@@ -83,7 +83,8 @@ class Rank:
         if self.grave or self.process is None:
             return self.grave
         place, process = self.place, self.process
-        text = f"is in {process.wchan or 'an unknown place'}" if place is None else place.text
+        unknown = f"waits in the kernel ({process.wchan})" if process.wchan else "runs, its stack is not known"
+        text = unknown if place is None else place.text
         more = _WAITS.get(process.wchan, "")
         if not more and place is not None and not place.collective and (process.cpu_s or 0) > BUSY_S:
             holds_gil = any(thread.holds_gil for threads in process.samples[-1:] for thread in threads[:1])
@@ -97,7 +98,8 @@ def place_of(process: ProcessState) -> Place | None:
     if not frames:
         return None
     calls = [name for name, file, _ in frames if file.endswith(COLLECTIVES) and "wrapper" not in name]
-    own = next((frame for frame in frames if not _LIBRARY.search(frame[1])), frames[0])
+    own = next((frame for frame in frames if not _LIBRARY.search(frame[1])), None)
+    own = own or next((frame for frame in frames if not frame[1].startswith("<")), frames[0])
     function, file, line = own
     return Place(calls[-1] if calls else "", function, f"{file.rpartition('/')[2]}:{line}")
 
@@ -228,7 +230,7 @@ def _of_programs(members: Sequence[JobMember]) -> str:
             continue
         processes = member.evidence.processes
         known = {process.pid for process in processes}
-        grave = [process for process in processes if process.state in _GRAVE]
+        grave = [process for process in processes if process.state and process.state in "TtD"]
         python = [process for process in processes if process.samples]
         top = [process for process in python if process.parent not in {each.pid for each in python}]
         for process in grave or top[:1] or [each for each in processes if each.parent not in known][:1]:

@@ -132,7 +132,9 @@ def test_what_is_known_besides_the_place_is_said(more: dict[str, Any], words: st
 
 
 def test_a_rank_whose_stack_is_not_known_is_where_the_kernel_says() -> None:
-    assert finding(process(3, None, wchan="futex_do_wait")).endswith("rank 3 (node2, device 5) is in futex_do_wait")
+    assert finding(process(3, None, wchan="futex_do_wait")).endswith(
+        "rank 3 (node2, device 5) waits in the kernel (futex_do_wait)"
+    )
 
 
 def test_a_program_without_ranks_is_named_by_its_process() -> None:

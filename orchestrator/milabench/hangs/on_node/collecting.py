@@ -69,6 +69,8 @@ def answer(argv: list[str]) -> dict[str, Any]:
     for look in looks[:MOST_PROCESSES]:
         pid = look["pid"]
         again = _look(pid)
+        if again is None and look["rank"] is None:
+            continue  # programs start others, which end
         used_s = None if again is None else round(again.pop("cpu_s") - look["cpu_s"], 3)
         # One that reads much is in state D for moments.
         state = "X" if again is None else again["state"] if again["state"] != "D" or look["state"] == "D" else "R"
