@@ -69,7 +69,8 @@ def create_offer(
 ) -> Manifest:
     """Write an archive of an offer's declaration and of every run that it names, signed with the SSH key `key`.
 
-    Raises ConfigError, with the place, for an offer that does not fit its tender or names what has no records; RecordError.
+    Raises ConfigError, with the place, for an offer that does not fit its tender or names what has no records; RecordError, also
+    where the lock files of an environment are gone.
     """
     tender = read_tender(tender_file)
     offer = read_offer(offer_file, tender)
@@ -96,6 +97,11 @@ def create_offer(
             CONTENTS: json.dumps(contents, indent=1).encode() + b"\n",
         }
         parts = [part for several in packed.values() for part in several]
+        for part in parts:
+            if part.notes:
+                raise RecordError(
+                    f"{part.notes[0]}; an offer shows what ran by its locks: pack it in the base where the run was measured"
+                )
         return create_bundle(output, parts, version=__version__, key=key, declared=files)
 
 

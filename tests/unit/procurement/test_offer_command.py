@@ -352,6 +352,16 @@ def test_bad_input_is_one_line_with_its_place(tmp_path: Path) -> None:
         assert not (tmp_path / "a.zip").exists()
 
 
+def test_a_run_that_was_copied_out_of_its_base_is_not_packed_without_its_locks(tmp_path: Path) -> None:
+    tender = tender_file(tmp_path / "tender")
+    run = vendor_run(tmp_path / "vendor", own_suite(tmp_path / "again"), SPEEDS).path
+    copied = shutil.copytree(run, tmp_path / "elsewhere" / "runs" / run.name)
+    declared = offer_file(tmp_path / "vendor", "A", {name: {"run": str(copied)} for name in SPEEDS})
+    said = refused(RecordError, "create", "--tender", tender, "--offer", declared, "-o", tmp_path / "a.zip")
+    assert "is gone: no lock file of it; an offer shows what ran by its locks: pack it in the base" in said
+    assert not (tmp_path / "a.zip").exists()
+
+
 def test_what_is_no_offer_is_refused(offered: Offered, tmp_path: Path) -> None:
     archive, tender = offered()
     with zipfile.ZipFile(archive) as old, zipfile.ZipFile(tmp_path / "other.zip", "w") as new:
