@@ -39,6 +39,7 @@ EXCUSED = {
         "ops/profiler_batch.py": "shared memory, which is no file",
         "ops/traces/record.py": "its own recording, by its number, and the trace that a person named",
         "ring.py": "a file that it has just made, and nobody else",
+        "stack_dump.py": "a file that it has just made, by its descriptor",
     },
     "benchmarks/": {
         "machine/": "folders that the program itself has made in this launch, and files of a folder that is ours",
