@@ -10,13 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from milabench.execute.api import Frame, Progress, Started, StepRequest
+from milabench.execute.api import EvidenceCollected, Frame, Progress, Started, StepRequest
+from milabench.execute.messages import EVIDENCE
 from milabench.execute.remote_host import RemoteHost, node_marker, remote_node
 from tests.commands import Said
 from tests.processes import until
@@ -55,6 +56,28 @@ def test_arguments_and_environment_arrive_as_they_are(machine: RemoteHost) -> No
 
     assert asyncio.run(work()).name == "passed"
     assert json.loads(said(frames)) == [list(AWKWARD), "\n".join(AWKWARD), 100_000]
+
+
+def test_the_evidence_of_a_hang_comes_from_another_machine(machine: RemoteHost) -> None:
+    mark = marker()
+    seen: list[Progress] = []
+
+    async def work() -> tuple[Any, Any]:
+        async with remote_node(machine, mark) as node:
+            running = asyncio.create_task(
+                node.run(StepRequest(step=replace(step("sleep", "600"), timeout_s=4.0)), seen.append)
+            )
+            await until_async(lambda: any(isinstance(one, Started) for one in seen))
+            words = ("feature", "hangs.on_node.collecting", "--step", "s", "--marker", node_marker(mark, machine.name))
+            asked = await machine.ask(EVIDENCE, *words)
+            outcome = await running
+        await machine.close()
+        return asked, outcome
+
+    asked, outcome = asyncio.run(work())
+    (sent,) = [one.evidence for one in seen if isinstance(one, EvidenceCollected)]
+    assert outcome.why == "timeout"
+    assert [process.name for process in asked.processes] == [process.name for process in sent.processes] == ["sleep"]
 
 
 def test_a_variable_that_no_kernel_takes_fails_the_step_in_one_line(hosts: Hosts) -> None:
