@@ -38,7 +38,7 @@ FAULTS = ("sleep", "stopped", "c-loop", "mismatch", "exit", "state-d", "killed-a
 NODES = ("node1", "node2", "node3", "node4")
 WORLD = 8
 SILENCE_S = 5.0
-TRIES = 3
+TRIES = 10
 STARTED_S = 90.0
 
 

@@ -95,9 +95,12 @@ class Rank:
 def place_of(process: ProcessState) -> Place | None:
     """Return where the main thread of a process was at the last look."""
     frames = process.samples[-1][0].frames if process.samples and process.samples[-1] else []
+    recorded = process.collective
+    # NCCL's are waited for in another call: what the flight recorder says is under way.
+    calls = [recorded.name.rpartition(":")[2]] if recorded is not None and recorded.state != "completed" else []
+    calls += [name for name, file, _ in frames if file.endswith(COLLECTIVES) and "wrapper" not in name]
     if not frames:
-        return None
-    calls = [name for name, file, _ in frames if file.endswith(COLLECTIVES) and "wrapper" not in name]
+        return Place(calls[-1], "", "") if calls else None
     own = next((frame for frame in frames if not _LIBRARY.search(frame[1])), None)
     own = own or next((frame for frame in frames if not frame[1].startswith("<")), frames[0])
     function, file, line = own
@@ -167,9 +170,13 @@ def _rank(
 
 def _apart(ranks: Sequence[Rank]) -> tuple[list[Rank], list[Rank]]:
     """Return those that are not where most are, and those that are; of two places with as many, the first rank's are the most."""
-    counts = Counter(rank.place for rank in ranks)
-    (most, _), *_ = counts.most_common(1)
-    return [rank for rank in ranks if rank.place != most], [rank for rank in ranks if rank.place == most]
+    places = [rank.place for rank in ranks]
+    # A flight recorder knows no line.
+    has_lines = all(place is None or place.line for place in places)
+    keys = places if has_lines else [place and (place.collective or place.function) for place in places]
+    (most, _), *_ = Counter(keys).most_common(1)
+    at = list(zip(ranks, keys, strict=True))
+    return [rank for rank, key in at if key != most], [rank for rank, key in at if key == most]
 
 
 def _behind(ranks: Sequence[Rank]) -> list[Rank]:

@@ -108,6 +108,16 @@ def test_where_all_wait_in_one_place_that_is_said() -> None:
     assert finding() == "all 4 ranks wait in all_reduce (step 412)"
 
 
+def test_a_collective_that_the_flight_recorder_has_under_way_is_waited_for() -> None:
+    under_way = {"collective": {"name": "nccl:all_reduce", "number": 412, "state": "started"}}
+    done = {"collective": {"name": "nccl:all_reduce", "number": 411, "state": "completed"}}
+    synchronize = [["synchronize", "site-packages/torch/cuda/__init__.py", 5], MAIN]
+    ranks = [process(rank, synchronize, **under_way) for rank in range(3)]
+    said = finding(*ranks, process(3, LOADING, **done))
+    assert said == "3 of 4 ranks wait in all_reduce (step 412); rank 3 (node2, device 5) is in load_batch at data.py:88"
+    assert finding(process(3, None, **under_way)) == "all 4 ranks wait in all_reduce (step 412)"
+
+
 def test_without_observations_there_is_no_step() -> None:
     assert finding(process(3, LOADING), steps=None).startswith("3 of 4 ranks wait in all_reduce; rank 3")
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 WITHIN_S = 1.9  # for all of it
 APART_S = 1.0  # between the two looks at a process
+SPARE_S = 0.1  # to put all together
 STACKS_S = 0.8  # for the stacks of all processes, at each look
 SIGNALLED_S = 0.3  # for a process to write its own stacks
 MOST_BYTES = 200_000
@@ -47,11 +48,13 @@ def answer(argv: list[str]) -> dict[str, Any]:
     """Return the evidence of one step.
 
     `--step ID` and `--marker RUN` name its processes, by their environments; `--pids` further ones, between commas. `--ranks`
-    is what they report of themselves, `pid:rank:local rank:world size`. `--ending yes`: the step is about to be ended, so that
-    its flight recorders may be asked for a dump.
+    is what they report of themselves, `pid:rank:local rank:world size`. `--by T`: the step is about to be ended, so that its
+    flight recorders may be asked for a dump, and waits until the monotonic time T. On a busy machine the second look is then
+    left out: what is not there in time is lost.
     """
     began = time.monotonic()
-    _, options = split_options(argv, "step", "marker", "pids", "ranks", "ending")
+    _, options = split_options(argv, "step", "marker", "pids", "ranks", "by")
+    by = min(began + WITHIN_S, float(options.get("by", "inf")))
     pids = {int(pid) for pid in options.get("pids", "").split(",") if pid}
     members = _members(pids, options.get("marker", ""), options.get("step", ""))
     looks = [look for look in map(_look, members) if look is not None]
@@ -61,10 +64,10 @@ def answer(argv: list[str]) -> dict[str, Any]:
     watched = [look for look in looks[:MOST_PROCESSES] if _may_be_python(look)][:MOST_STACKS]
     devices, slow = _Aside(_devices), _Aside(ras_status, [look["pid"] for look in looks])
     absent: dict[str, None] = {}
-    first = _stacks(watched, began + STACKS_S, absent)
-    recorders = last_collectives(looks) if options.get("ending") == "yes" else {}
-    time.sleep(max(0.0, began + APART_S - time.monotonic()))
-    second = _stacks(watched, began + APART_S + STACKS_S, absent)
+    first = _stacks(watched, min(began + STACKS_S, by - SPARE_S), absent)
+    recorders = last_collectives(looks) if "by" in options else {}
+    time.sleep(max(0.0, min(began + APART_S, by - SPARE_S) - time.monotonic()))
+    second = _stacks(watched, by - SPARE_S, absent) if by - time.monotonic() > STACKS_S / 2 + SPARE_S else {}
     found = []
     for look in looks[:MOST_PROCESSES]:
         pid = look["pid"]
@@ -83,8 +86,8 @@ def answer(argv: list[str]) -> dict[str, Any]:
         "step": options.get("step", ""),
         "time": round(time.time(), 3),
         "processes": found,
-        "devices": devices.result(began + WITHIN_S, "the devices' driver did not answer in time", absent),
-        "ras": slow.result(began + WITHIN_S, "", absent) or "",
+        "devices": devices.result(by, "the devices' driver did not answer in time", absent),
+        "ras": slow.result(by, "", absent) or "",
         "absent": list(absent),
     }
     return _fitting(dict(evidence, took_s=round(time.monotonic() - began, 3)))
