@@ -49,6 +49,20 @@ def cut_text(text: str, longest: int, *, at_word: bool = True) -> str:
     return f"{(at_word and kept.rpartition(' ')[0]) or kept}…"
 
 
+def wrapped(text: str, before: str = "", width: int = 120) -> list[str]:
+    """Return the lines of a text, the first after `before`, the others below its end; names and paths stay whole."""
+    import textwrap  # few commands wrap anything
+
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=before,
+        subsequent_indent=" " * len(before),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def counted(number: int, noun: str) -> str:
     """Return `1 step`, `2 steps`."""
     return f"{number} {noun}{'s' * (number != 1)}"

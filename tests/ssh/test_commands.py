@@ -148,7 +148,7 @@ def test_nodes_check_tells_a_person_and_a_program(hosts: Hosts, system: System, 
     system(hosts.system())
     shown = milabench("nodes", "check", "--no-links")
     assert shown.code == 0, shown.out
-    assert "nothing in the way of a run" in shown.out
+    assert "a run is possible" in shown.out
     told = json.loads(milabench("nodes", "check", "--json").out)
     assert [node["name"] for node in told["nodes"]] == ["h0", "h1"]
     assert {each["what"] for each in told["findings"] if each["node"] == "h0"} >= {"clock", "disk", "devices", "system"}
@@ -163,7 +163,7 @@ def test_a_node_that_cannot_be_reached_is_named_and_nothing_is_started(
     system(made)
     checked = milabench("nodes", "check", "--no-links")
     assert checked.code == 5
-    assert "1 in the way of a run" in checked.out
+    assert "a run is not possible yet: 1 problem" in checked.out
     for verb in ("install", "prepare", "run"):
         said = milabench(verb, "--select", "good")
         assert said.code == 5

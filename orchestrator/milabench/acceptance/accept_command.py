@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from milabench import seams
-from milabench.cli.formats import Destination, format_options
+from milabench.cli.formats import Destination, screen_options
 from milabench.cli.options import (
     base_option,
     file_option,
@@ -19,6 +19,7 @@ from milabench.cli.options import (
     rare_option,
     removed_option,
     run_argument,
+    same_command,
 )
 from milabench.errors import DONE, VERDICT_CODES, UsageError
 from milabench.report.registry import FORMATS
@@ -80,7 +81,7 @@ def parsed_share(ctx: click.Context, param: click.Parameter, value: str | None) 
 @removed_option("--beta", _LOOKS)
 @removed_option("--cap", _LOOKS)
 @removed_option("--bad-failure-rate", _LOOKS)
-@format_options
+@screen_options
 @click.option("--schema", "print_schema", is_flag=True, help="Print the JSON schema of a criteria file, and exit.")
 def command(
     run: str | None,
@@ -127,7 +128,11 @@ def write_verdict(
         acceptance = _with_rechecks(acceptance, every, first)
     elif is_on_command_line("first"):
         raise UsageError("--from goes with --every")
-    destination.write(FORMATS[destination.format].renderer.render_acceptance(acceptance))
+    destination.write(FORMATS[destination.shown].fitted(destination.width).render_acceptance(acceptance))
+    if destination.is_brief:
+        from milabench.report.decision_screens import acceptance_next
+
+        click.echo(f"\nnext: {acceptance_next(acceptance, same_command())}")
     if destination.output is not None:
         click.echo(acceptance.verdict, err=True)
     return VERDICT_CODES[acceptance.verdict]

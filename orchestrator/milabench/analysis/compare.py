@@ -184,11 +184,11 @@ def _holds(turn: float | None, counted: int) -> str:
     if counted == 1:
         return "only one benchmark counts: weights change nothing"
     if turn >= 1:
-        return "the ranking holds whatever the weights"
+        return "the same order for all weights"
     least = math.floor(100 * turn)
     if turn >= 0.5:
-        return f"the ranking holds for all weights within {least} %"
-    return f"the ranking turns when weights change by more than {least} %"
+        return f"the same order for weights changed by up to {least} %"
+    return f"the order changes with weights changed by more than {least} %"
 
 
 def _job_mixes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, CurveComparison, Index, System, SystemResult
 from milabench.analysis.intervals import LEAST_LAUNCHES
@@ -28,16 +28,19 @@ def excluded_benches(
 def warnings_on(
     systems: Sequence[System], rows: Sequence[ComparisonRow], curves: Sequence[CurveComparison] = ()
 ) -> Iterable[str]:
-    """Yield what a reader must know before the first number."""
-    for system in systems:
-        yield from system_warnings(system, [side for row in rows for side in row.sides if side.system == system.name])
+    """Yield the warnings that a reader needs before the first number."""
+    own = {
+        system.name: system_warnings(system, [side for row in rows for side in row.sides if side.system == system.name])
+        for system in systems
+    }
+    yield from joined_warnings(own)
     yield from _unlike("profiles", systems, lambda summary: summary.profile)
     yield from _unlike("versions of milabench", systems, lambda summary: summary.version)
     yield from _other_clocks(systems)
     nodes = [_node_names(system) for system in systems]
     if all(nodes) and len({frozenset(names) for names in nodes}) > 1:
-        named = (f"{system.name} {some_names(names)}" for system, names in zip(systems, nodes, strict=True))
-        yield f"measured on different nodes: {'; '.join(named)}"
+        named = (_on_nodes(system.name, names) for system, names in zip(systems, nodes, strict=True))
+        yield f"measured on different nodes: {', '.join(named)}"
     lacking = [row.bench for row in rows if any(side.outcome == "absent" for side in row.sides)]
     if lacking:
         yield f"the suites differ: {len(lacking)} of {len(rows)} benchmarks are not in every run"
@@ -49,11 +52,26 @@ def warnings_on(
 
 
 def one_session_note(names: Sequence[str]) -> str:
-    """Return what the intervals of systems that were measured in one session do not say."""
+    """Return the warning about systems that were measured in one session only."""
     return (
-        f"{', '.join(names)}: one session{' each' * (len(names) > 1)}: how sessions drift is not in the intervals; compare"
-        " several runs a side (compare A1,A2,A3 B1,B2,B3), or alternate the two (run --ab)"
+        f"{', '.join(names)}: one session{' each' * (len(names) > 1)}. The intervals do not include the drift between sessions."
+        " Compare several runs a side (A1,A2,A3 B1,B2,B3), or alternate the two (`milabench run --ab`)"
     )
+
+
+def _on_nodes(system: str, nodes: Sequence[str]) -> str:
+    """Return `old on n1`; only the node where the system has its name."""
+    return system if [*nodes] == [system] else f"{system} on {some_names(nodes)}"
+
+
+def joined_warnings(by_system: Mapping[str, Iterable[str]]) -> Iterable[str]:
+    """Yield each warning once, with the systems that it is about."""
+    names: dict[str, list[str]] = {}
+    for system, texts in by_system.items():
+        for text in dict.fromkeys(texts):
+            names.setdefault(text, []).append(system)
+    for text, systems in names.items():
+        yield f"{', '.join(systems)}: {text}"
 
 
 def _other_clocks(systems: Sequence[System]) -> Iterable[str]:
@@ -62,8 +80,8 @@ def _other_clocks(systems: Sequence[System]) -> Iterable[str]:
     new = [system.name for system in systems if system.name not in old]
     if old and new:
         yield (
-            f"measured differently: {some_names(old)} by milabench 1.3, whose rates are those within steps, by its own clocks, of"
-            f" a window nobody knows; {some_names(new)} over all time of a window after warm-up: a ratio of the two is an"
+            f"measured differently: milabench 1.3 ({some_names(old)}) measured the rate within steps, with its own clocks, in an"
+            f" unknown window; {some_names(new)} measured all the time of a window after warm-up. A ratio of the two is only an"
             " indication"
         )
 
@@ -82,21 +100,21 @@ def _unlike(what: str, systems: Sequence[System], of_run: Callable[[Summary], st
 
 
 def system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[str]:
-    """Yield what a reader must know of one system, and of what it reached in each benchmark, before the first number."""
+    """Yield the warnings about one system and its results, without its name."""
     runs = [session.summary for session in system.sessions]
     if not all(summary.is_ended for summary in runs):
-        yield f"{system.name}: the run is incomplete or still active: its numbers are preliminary"
+        yield "the run is incomplete or still active: its numbers are preliminary"
     if not any(summary.benchmarks for summary in runs):
-        yield f"{system.name}: has no benchmark at all"
+        yield "has no benchmark at all"
     if any(summary.profile == "quick" for summary in runs):
-        yield f"{system.name}: measured with the quick profile: every number is an indication only"
+        yield "measured with the quick profile: every number is an indication only"
     counting = [side for side in sides if side.counts]
     if counting and max(len(side.values) for side in counting) < LEAST_LAUNCHES:
-        yield f"{system.name}: fewer than {LEAST_LAUNCHES} launches of every benchmark: nothing is known about its spread"
+        yield f"fewer than {LEAST_LAUNCHES} repeats of every benchmark: the spread is not known"
     devices = max((side.devices for side in counting), default=0)
     if devices in (1, 2):
-        known = "one device: nothing" if devices == 1 else "two devices: hardly anything"
-        yield f"{system.name}: {known} is known about how such devices differ from each other"
+        known = "one device; the spread between such devices is not known"
+        yield f"measured on {known if devices == 1 else 'two devices; the spread between such devices is hardly known'}"
 
 
 def sentence_on(comparison: Comparison) -> str:
@@ -129,7 +147,7 @@ def why_no_interval(index: Index) -> str:
     """Return why an index has no interval, or no value at all."""
     if index.value is None:
         return "no benchmark in common has a number that counts"
-    return f"fewer than {LEAST_LAUNCHES} launches of a benchmark"
+    return f"fewer than {LEAST_LAUNCHES} repeats of a benchmark"
 
 
 def _claim(index: Index, first: str, comparison: Comparison) -> str:
@@ -138,9 +156,7 @@ def _claim(index: Index, first: str, comparison: Comparison) -> str:
     if index.value is None:
         if any(ratio.system == index.system for curves in comparison.curves for ratio in curves.ratios):
             return f"{index.system} and {first} have curves in common and no single number, so that there is no index"
-        return (
-            f"{index.system} and {first} have no benchmark in common that counts, so nothing can be said of their speed"
-        )
+        return f"{index.system} and {first} have no benchmark in common that counts, so their speed cannot be compared"
     over = (
         f"over {counted} of {wanted} benchmarks"
         if counted < wanted
@@ -155,7 +171,7 @@ def _claim(index: Index, first: str, comparison: Comparison) -> str:
     if index.ci95 is None:
         return (
             f"{index.system} was {index.value:.3g} times as fast as {first} {over}, but with fewer than"
-            f" {LEAST_LAUNCHES} launches of a benchmark on a side nobody knows how far that can be trusted{mark}"
+            f" {LEAST_LAUNCHES} repeats of a benchmark on a side its uncertainty is not known{mark}"
         )
     low, high = index.ci95
     interval, within = f"95 % interval {low:.3f} to {high:.3f}", f"{100 * index.margin:.3g}%"

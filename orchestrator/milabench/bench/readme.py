@@ -18,6 +18,8 @@ _HEADING_OR_PICTURE = re.compile(r"#|!\[|\[!\[")
 # A list, a table, a quotation, code or HTML: no prose.
 _NO_PROSE = re.compile(r"(?:[-*+]|\d+[.)])\s|[|>]|```|~~~|<")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+# Where a clause of a sentence ends.
+_CLAUSE = re.compile(r"[:;,.(]\s")
 _SENTENCE = re.compile(r".+?[.!?](?=\s+[A-Z0-9\"'(]|\s*$)")
 
 
@@ -41,4 +43,6 @@ def first_sentence(folder: Path) -> str:
             prose.append(line)
     plain = re.sub(r"`|\*\*", "", _LINK.sub(r"\1", " ".join(prose)))
     sentence = _SENTENCE.match(plain)
-    return cut_text(visible_line((sentence[0] if sentence else plain).strip().rstrip(".")), _MOST_SHOWN)
+    whole = visible_line((sentence[0] if sentence else plain).strip().rstrip("."))
+    clauses = [match.start() for match in _CLAUSE.finditer(whole, 0, _MOST_SHOWN)]
+    return whole[: clauses[-1]] if len(whole) > _MOST_SHOWN and clauses else cut_text(whole, _MOST_SHOWN)

@@ -8,17 +8,16 @@ from pathlib import Path
 import click
 
 from milabench import seams
-from milabench.cli.formats import Destination, format_options
+from milabench.cli.formats import Destination, screen_options
 from milabench.cli.options import (
     base_option,
     collected_as,
     file_option,
     rare_option,
     runs_argument,
-    table_width,
+    same_command,
     terminal_session,
     validations_option,
-    wide_option,
 )
 from milabench.errors import UsageError
 from milabench.workflow.options import CompareRequest
@@ -69,7 +68,7 @@ margin_option = click.option(
 )
 @runs_argument(required=True)
 @base_option
-@functools.partial(format_options, has_workbook=True)
+@functools.partial(screen_options, has_workbook=True)
 @click.option("--why", is_flag=True, help="List the differences between the systems, the likeliest causes first.")
 @margin_option
 @rare_option(
@@ -100,14 +99,11 @@ margin_option = click.option(
 )
 @metric_option
 @validations_option
-@wide_option
 @collected_as("request", CompareRequest)
-def command(
-    request: CompareRequest, destination: Destination, wide: bool, tender: Path | None, metric: str | None
-) -> int:
+def command(request: CompareRequest, destination: Destination, tender: Path | None, metric: str | None) -> int:
     """Compare runs, JSON reports or bundles with the first. `A1,A2,A3` are several runs of one system."""
     if tender is not None:
-        code: int = seams.handler("compare --tender")(request, destination, tender, metric, wide=wide)
+        code: int = seams.handler("compare --tender")(request, destination, tender, metric)
         return code
     if metric is not None:
         raise UsageError(f"--metric {metric} needs the tender that says how: give it with --tender procurement.yaml")
@@ -118,6 +114,9 @@ def command(
         destination.write(seams.handler("compare --format xlsx")(compared.comparison))
         return comparison_exit_code(compared.comparison)
     compared = compare_runs(request, terminal_session(), destination.format)
-    width = table_width(wide) if destination.output is None else None
-    destination.write_pieces(compared.pieces(destination.format, width))
+    destination.write_pieces(compared.pieces(destination.shown, destination.width))
+    if destination.is_brief:
+        from milabench.report.decision_screens import comparison_next
+
+        click.echo(f"\nnext: {comparison_next(compared.comparison, same_command())}")
     return comparison_exit_code(compared.comparison)

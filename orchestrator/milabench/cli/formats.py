@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from milabench.cli.options import Verb, file_option, gathered
+from milabench.cli.options import Decorator, Verb, file_option, full_option, gathered, screen_width, wide_option
 from milabench.errors import UsageError
 from milabench.report.registry import FORMATS, WORKBOOK, format_of_file
 from milabench.workflow.files import write_file
@@ -16,12 +17,18 @@ from milabench.workflow.files import write_file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """What a report is written in, and to; `output` None: the terminal. `has_workbook`: it may be a workbook."""
+    """The format of a report, and its file; `output` None: the terminal. `has_workbook`: it may be a workbook.
+
+    `is_screen`: a terminal gets a short report, unless `full`.
+    """
 
     form: str | None
     as_json: bool
     output: Path | None
     has_workbook: bool = False
+    is_screen: bool = False
+    full: bool = False
+    wide: bool = False
 
     @property
     def is_default(self) -> bool:
@@ -60,6 +67,21 @@ class Destination:
             )
         return by_ending.name
 
+    @property
+    def is_brief(self) -> bool:
+        """Whether the short report is written: on a terminal without --full, or where it was asked for."""
+        return self.is_screen and ((self.is_default and not self.full) or self.form == "brief")
+
+    @property
+    def shown(self) -> str:
+        """The format, brief where `is_brief`. Raises UsageError."""
+        return "brief" if self.is_brief else self.format
+
+    @property
+    def width(self) -> int | None:
+        """How many characters its tables may have; None: as many as they need."""
+        return screen_width(self.wide, is_full=not self.is_brief) if self.output is None else None
+
     def write(self, text: str | bytes) -> None:
         """Write to the file and report it, or to the terminal. Raises RecordError."""
         if self.output is None:
@@ -92,12 +114,15 @@ def _choices(*, has_workbook: bool) -> tuple[str, ...]:
     return (*FORMATS, WORKBOOK.name) if has_workbook else tuple(FORMATS)
 
 
-def format_options(function: Verb, default: str = "text", *, has_workbook: bool = False) -> Verb:
+def format_options(
+    function: Verb, default: str = "text", *, has_workbook: bool = False, is_screen: bool = False, is_wide: bool = False
+) -> Verb:
     """Give a verb the options on format and file; its function receives them as one `destination: Destination`.
 
     `default` is what its help says that it prints where none is given; `has_workbook`: it can also write a workbook.
+    `is_screen`: its function shows a short report without --full; `is_wide`: its tables are fitted to the terminal.
     """
-    options = (
+    options: list[Decorator] = [
         click.option(
             "-f",
             "--format",
@@ -107,5 +132,11 @@ def format_options(function: Verb, default: str = "text", *, has_workbook: bool 
         ),
         click.option("--json", "as_json", is_flag=True, help="Short for --format json."),
         file_option("-o", "--output", help="Write to a file instead of the terminal."),
-    )
-    return gathered(function, "destination", Destination, options, has_workbook=has_workbook)
+        *([full_option] if is_screen else []),
+        *([wide_option] if is_wide else []),
+    ]
+    return gathered(function, "destination", Destination, options, has_workbook=has_workbook, is_screen=is_screen)
+
+
+screen_options = functools.partial(format_options, default="brief", is_screen=True, is_wide=True)
+"""The same options with --full and --wide, for a verb that shows a short report on a terminal."""

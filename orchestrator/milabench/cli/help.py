@@ -14,6 +14,8 @@ import click
 
 from milabench.cli.front_page import OPTIONS
 
+TYPED = "milabench.typed"
+"""The key of `click.Context.meta` below which the words of the command line are kept."""
 MOST_SHOWN = 12  # options of a verb that `--help` shows whole
 
 

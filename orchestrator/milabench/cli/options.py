@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 import re
+import shlex
 import shutil
 import sys
 import time
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from milabench import seams
-from milabench.cli.help import RareOption
+from milabench.cli.help import TYPED, RareOption
 from milabench.cli.progress_line import ProgressLine
 from milabench.errors import UsageError
 from milabench.shown import is_lock
@@ -32,6 +33,8 @@ Verb = Callable[..., int | None]
 Decorator = Callable[[Verb], Verb]
 
 LEAST_PRECISION = 1e-4
+SCREEN_WIDTH = 120
+"""Characters of a line of a report that is not asked for in full."""
 _DURATION_PART = r"(\d+(?:\.\d+)?)\s*([smhd])"
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -103,6 +106,9 @@ db_option = rare_option(
     "--db", "location", metavar="PATH|postgresql://...", help="The results store. Default: history.sqlite in the base."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+full_option = click.option(
+    "--full", is_flag=True, help="Show everything: all tables, and how the numbers were computed."
+)
 wide_option = click.option(
     "--wide", is_flag=True, help="Show every column, also where the table is wider than the terminal."
 )
@@ -538,6 +544,29 @@ def table_width(wide: bool) -> int | None:
     if wide or not sys.stdout.isatty():
         return None
     return shutil.get_terminal_size((0, 0)).columns or None
+
+
+def screen_width(wide: bool, *, is_full: bool) -> int | None:
+    """Return how wide the tables of a report on a terminal may be; see `table_width`, but a short report has a limit anywhere."""
+    width = table_width(wide)
+    return width if wide or is_full else min(SCREEN_WIDTH, width or SCREEN_WIDTH)
+
+
+def same_command(*more: str) -> str:
+    """Return the command line as the user typed it, with more words at its end."""
+    return shlex.join(["milabench", *_typed_words(), *more])
+
+
+def other_command(verb: str, *without: str) -> str:
+    """Return the command line as the user typed it, with another verb, and without some of its words."""
+    _, *words = _typed_words()
+    return shlex.join(["milabench", verb, *(word for word in words if word not in without)])
+
+
+def _typed_words() -> list[str]:
+    context = click.get_current_context()
+    words: list[str] = context.meta.get(TYPED) or [context.info_name or ""]
+    return words
 
 
 class TerminalReporter:

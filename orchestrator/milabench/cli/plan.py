@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from milabench import seams
-from milabench.cli.options import job_options, json_option, plan_options, rare_option, suite_options, terminal_session
+from milabench.cli.options import (
+    job_options,
+    json_option,
+    other_command,
+    plan_options,
+    rare_option,
+    suite_options,
+    terminal_session,
+)
 from milabench.errors import ConfigError, UsageError
+from milabench.shown import wrapped
 from milabench.workflow.files import read_file
 from milabench.workflow.options import Extent, Session, Submission, SuiteOptions
 
@@ -120,6 +129,9 @@ def print_requests(
         scripts = seams.handler("scripts of jobs")(budgeted.planned, submit) if has_scripts else ()
         outputs.append(_plan_output(request, budgeted, scripts, is_full=is_full))
     print_plans(outputs, as_json=as_json, other=other)
+    if not (as_json or is_full) and other is None:
+        run = other_command("run", "run", "--dry-run")
+        click.echo(f"\nnext: `{run}`: runs it; `--full` shows the folder and the variables of each step")
 
 
 def _plan_output(request: Request, budgeted: BudgetedPlan, jobs: Sequence[JobScript], *, is_full: bool) -> PlanOutput:
@@ -135,8 +147,9 @@ def _plan_output(request: Request, budgeted: BudgetedPlan, jobs: Sequence[JobScr
         return {**described, "jobs": [job.to_json() for job in jobs]} if jobs else described
 
     def text() -> str:
-        lines = [plan_text(plan, is_full=is_full), *budgeted.lines, *estimate_lines(estimate)]
-        return "\n".join([*lines, *(f"\n{job.text}".removesuffix("\n") for job in jobs), ""])
+        about = [part for line in budgeted.lines for part in wrapped(line)]
+        shown = plan_text(plan, is_full=is_full, estimate=[*about, *estimate_lines(estimate, is_full=is_full)])
+        return "\n".join([shown.rstrip("\n"), *(f"\n{job.text}".removesuffix("\n") for job in jobs), ""])
 
     return PlanOutput(value=value, text=text, name=request.name, options=request.values)
 

@@ -9,7 +9,7 @@ import click
 
 from milabench import seams
 from milabench.cli import options
-from milabench.cli.formats import Destination, format_options
+from milabench.cli.formats import Destination, screen_options
 from milabench.cli.options import rare_option
 from milabench.errors import UsageError
 from milabench.workflow.options import ReportRequest
@@ -18,8 +18,7 @@ from milabench.workflow.options import ReportRequest
 @click.command("report")
 @options.runs_argument()
 @options.base_option
-@functools.partial(format_options, default="brief", has_workbook=True)
-@click.option("--full", is_flag=True, help="Show windows, validations and further metrics too (--format text).")
+@functools.partial(screen_options, has_workbook=True)
 @click.option(
     "--reference",
     metavar="RUN|FILE",
@@ -45,7 +44,6 @@ from milabench.workflow.options import ReportRequest
     help="Add energy, cost and carbon of the work by the terms of a tender (procurement.yaml) and the system file's price.",
 )
 @options.validations_option
-@options.wide_option
 @rare_option(
     "--from-db",
     is_flag=True,
@@ -65,14 +63,19 @@ from milabench.workflow.options import ReportRequest
 def command(
     request: ReportRequest,
     destination: Destination,
-    full: bool,
-    wide: bool,
     save_reference: Path | None,
     site: Path | None,
 ) -> None:
     """Report on runs: folders, names below the base, or bundles. Default: the latest run."""
     if site is not None:
-        others = (full, request.from_db, request.weights, request.tender, request.score != "index", save_reference)
+        others = (
+            destination.full,
+            request.from_db,
+            request.weights,
+            request.tender,
+            request.score != "index",
+            save_reference,
+        )
         if not destination.is_default or any(others):
             raise UsageError("--site writes pages of its own; give it only runs, --base, --reference and --validations")
         seams.handler("report --site")(request, site, options.terminal_session())
@@ -80,7 +83,7 @@ def command(
     if save_reference is not None:
         from milabench.workflow.references import save_reference as save
 
-        if not destination.is_default or full:
+        if not destination.is_default or destination.full:
             raise UsageError("--save-reference writes a file of its own; give it only a run and --base")
 
         save(request.base, request.runs, save_reference, options.terminal_session())
@@ -92,6 +95,5 @@ def command(
 
         destination.write(report_workbook(request, options.terminal_session()))
         return
-    form = "brief" if destination.is_default and not full else destination.format
-    width = options.table_width(wide) if destination.output is None else None
-    destination.write(render_report(request, form, options.terminal_session(), width))
+    shown = render_report(request, destination.shown, options.terminal_session(), destination.width)
+    destination.write(shown)

@@ -9,7 +9,7 @@ import click
 
 from milabench import seams
 from milabench.cli.front_page import ABOUT, COMMANDS, HIDDEN, OPTIONS, REMOVED, front_page
-from milabench.cli.help import with_help, with_variables
+from milabench.cli.help import TYPED, with_help, with_variables
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -39,6 +39,11 @@ class VerbGroup(click.Group):
 
         one_word = ((name, text) for name, text in COMMANDS.items() if " " not in name)
         return [CompletionItem(name, help=text) for name, text in one_word if name.startswith(incomplete)]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the words of the command line, which some commands repeat, and parse them as click does."""
+        ctx.meta[TYPED] = list(args)
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

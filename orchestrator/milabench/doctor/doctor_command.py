@@ -6,9 +6,15 @@ import json
 
 import click
 
-from milabench.cli.options import json_option, suite_options, terminal_session
+from milabench.cli.options import json_option, other_command, suite_options, terminal_session
 from milabench.errors import DONE, STEPS_FAILED
 from milabench.workflow.options import SuiteOptions
+
+_MAKES = {
+    "environments": ("install", "makes the environments that are missing"),
+    "data": ("prepare", "makes the data that is missing"),
+}
+"""The command that makes each missing part, with what it does."""
 
 
 @click.command("doctor")
@@ -25,5 +31,8 @@ def command(options: SuiteOptions, as_json: bool) -> int:
         click.echo(json.dumps({"schema": 1, "findings": values}, indent=1))
     else:
         click.echo(findings_text(findings))
-        click.echo(f"{bad} in the way of a run" if bad else "nothing in the way of a run")
+        missing = next((finding.what for finding in findings if finding.state == "bad" and finding.what in _MAKES), "")
+        verb, why = _MAKES.get(missing, ("run", "measures it"))
+        if missing or not bad:
+            click.echo(f"\nnext: `{other_command(verb)}`: {why}")
     return STEPS_FAILED if bad else DONE

@@ -22,6 +22,7 @@ from milabench.facts.probe import this_machine
 from milabench.plan.run import plan_run
 from milabench.plan.system import is_local
 from milabench.seams import handler, takes_part
+from milabench.shown import counted, wrapped
 from milabench.workflow.context import CommandContext, read_context, read_suite_only
 from milabench.workflow.environments import environment_folders
 from milabench.workflow.files import base_folder
@@ -46,9 +47,14 @@ def diagnose_machine(base: Path | None) -> list[NodeFinding]:
 
 
 def findings_text(findings: Sequence[NodeFinding]) -> str:
-    """Return a line for each finding."""
+    """Return whether a run is possible, and then each finding."""
     width = max(len(finding.what) for finding in findings)
-    return "\n".join(f"{finding.state:4}  {finding.what.ljust(width)}  {finding.says}" for finding in findings)
+    bad = list(dict.fromkeys(finding.what for finding in findings if finding.state == "bad"))
+    problems = f"a run is not possible yet, {counted(len(bad), 'problem')}: {', '.join(bad)}"
+    lines = [problems if bad else "a run is possible", ""]
+    for finding in findings:
+        lines += wrapped(finding.says, f"{finding.state:4}  {finding.what.ljust(width)}  ")
+    return "\n".join(lines)
 
 
 def check_machine(node: Node) -> Iterator[NodeFinding]:

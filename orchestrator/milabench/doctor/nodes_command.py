@@ -10,7 +10,7 @@ import click
 
 from milabench.cli.options import json_option, suite_options, terminal_session
 from milabench.errors import DONE, UNREACHABLE
-from milabench.shown import visible_line
+from milabench.shown import counted, visible_line, wrapped
 from milabench.workflow.options import SuiteOptions
 
 if TYPE_CHECKING:
@@ -40,12 +40,14 @@ def check_system(options: SuiteOptions, no_links: bool, as_json: bool) -> int:
 def check_lines(checked: NodeCheck) -> Iterator[str]:
     """Yield the lines on each node, on what differs between the nodes, and on their connections."""
     width = max(len(finding.what) for finding in checked.findings)
+    bad = sum(finding.state == "bad" for finding in checked.findings)
+    yield f"a run is not possible yet: {counted(bad, 'problem')}" if bad else "a run is possible"
     for node in [*dict.fromkeys(finding.node for finding in checked.findings if finding.node), ""]:
         own = [finding for finding in checked.findings if finding.node == node]
         if own:
             yield node or "between nodes"
         for finding in own:
-            yield f"  {finding.state:4}  {finding.what.ljust(width)}  {finding.says}"
+            yield from wrapped(finding.says, f"  {finding.state:4}  {finding.what.ljust(width)}  ")
     if checked.links:
         yield "links"
     for pair, link in checked.links.items():
@@ -54,5 +56,3 @@ def check_lines(checked: NodeCheck) -> Iterator[str]:
         else:
             round_trip, speed = link["round_trip_s"] * 1e6, link["bytes_per_s"] * 8 / 1e9
             yield f"  ok    {pair.ljust(width)}  {round_trip:.0f} us round trip, {speed:.1f} Gbit/s"
-    bad = sum(finding.state == "bad" for finding in checked.findings)
-    yield f"{bad} in the way of a run" if bad else "nothing in the way of a run"

@@ -62,7 +62,7 @@ class Doubt(StrEnum):
     )
     CONTENDED = (
         "contended",
-        "other programs used a device that should have been measured alone",
+        "other programs used a device that is measured alone",
         "end them; measure again",
     )
     CUT_OFF = (

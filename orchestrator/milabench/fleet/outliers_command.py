@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.options import base_option, file_option, json_option, runs_argument, table_width, wide_option
+from milabench.cli.options import (
+    base_option,
+    file_option,
+    full_option,
+    json_option,
+    runs_argument,
+    same_command,
+    screen_width,
+    wide_option,
+)
 from milabench.errors import DONE, STEPS_FAILED
+from milabench.shown import counted, wrapped
 
 if TYPE_CHECKING:
     from milabench.fleet.baseline import Findings, Outlier
@@ -33,37 +43,60 @@ if TYPE_CHECKING:
     show_default=True,
     help="Relative difference below which nothing is an outlier.",
 )
+@full_option
 @wide_option
 @json_option
 def command(
-    runs: tuple[str, ...], base: Path | None, reference: Path, level: float, floor: float, wide: bool, as_json: bool
+    runs: tuple[str, ...],
+    base: Path | None,
+    reference: Path,
+    level: float,
+    floor: float,
+    full: bool,
+    wide: bool,
+    as_json: bool,
 ) -> int:
     """Find the nodes and devices of runs that differ from a baseline. Default: the latest run."""
     from milabench.fleet.fleet_runs import find_outliers
 
     findings = find_outliers(runs, base, reference, level=level, floor=floor)
-    click.echo(json.dumps(findings.to_json(), indent=1) if as_json else outlier_text(findings, table_width(wide)))
+    if as_json:
+        click.echo(json.dumps(findings.to_json(), indent=1))
+    else:
+        click.echo(outlier_text(findings, screen_width(wide, is_full=full), is_full=full))
+    if not (as_json or full):
+        click.echo(f"\nnext: `{same_command('--full')}`: the rule of each outlier")
     return STEPS_FAILED if findings.outliers else DONE
 
 
-def outlier_text(findings: Findings, width: int | None = None) -> str:
-    """Return the table of outliers, fitted to a terminal's width, and in a sentence what was checked."""
+def outlier_text(findings: Findings, width: int | None = None, *, is_full: bool = False) -> str:
+    """Return the number of outliers, their table, fitted to a width, and the warnings; `is_full`: also the rules."""
+    from milabench.report.model import by_text
     from milabench.report.text_table import text_table
 
-    lines: list[str] = []
-    if findings.outliers:
-        headings = ["place", "side", "benchmark", "metric", "value", "expected", "differs", "rule"]
-        rows = [_row(outlier) for outlier in findings.outliers]
-        is_text, spare = [True, True, True, True, False, False, False, True], ("rule", "expected", "value", "side")
-        lines = [*text_table(headings, rows, is_text, spare=spare, width=width), ""]
     places = len({str(outlier.location) for outlier in findings.outliers})
-    lines.append(
-        f"outliers: {len(findings.outliers)} of {findings.judged} numbers, places: {places}; "
-        f"of a good fleet's numbers about {findings.by_chance:.2g} would be reported by chance"
-    )
-    lines += [f"suspect, and checked all the same: {suspect}" for suspect in findings.suspects]
-    lines += [f"not checked: {unjudged}" for unjudged in findings.unjudged]
-    return "\n".join(lines)
+    chance = f"about {findings.by_chance:.2g} would be reported by chance in a good fleet"
+    lines = [
+        f"{counted(len(findings.outliers), 'outlier')} on {counted(places, 'place')}, {findings.judged} numbers checked; {chance}"
+    ]
+    if findings.outliers:
+        headings = ["place", "finding", "benchmark", "metric", "value", "expected", "difference", "rule"]
+        rows, is_text = (
+            [_row(outlier) for outlier in findings.outliers],
+            [True, True, True, True, False, False, False, True],
+        )
+        if not is_full:
+            headings, is_text, rows = headings[:-1], is_text[:-1], [row[:-1] for row in rows]
+        lines += ["", *text_table(headings, rows, is_text, spare=("rule", "expected", "value", "finding"), width=width)]
+    left = by_text((why.strip(), name) for name, _, why in (text.partition(": ") for text in findings.unjudged))
+    failed = by_text((o.rule, str(o.location)) for o in findings.outliers if o.side == "failed" and not is_full)
+    warned = [
+        *(f"{', '.join(where)}: {rule}" for rule, where in failed.items()),
+        *(f"suspect, but checked: {suspect}" for suspect in findings.suspects),
+        *(f"not checked: {', '.join(names)}: {why}" for why, names in left.items()),
+    ]
+    lines += ["", "warnings"] if warned else []
+    return "\n".join([*lines, *(part for text in warned for part in wrapped(text, "  "))])
 
 
 def _row(outlier: Outlier) -> list[str]:

@@ -72,10 +72,14 @@ def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = N
     from milabench.events.attempts import with_node
     from milabench.execute.detach import LOG
     from milabench.workflow.recorded_nodes import held_text
-    from milabench.workflow.run_lookup import ACTIVE_STATES
 
     path, status, holder = handle.run.path, handle.status, handle.holder
-    lines = [f"{handle.run.name}: {handle.state_text}" + (f", by {holder}" if holder is not None else "")]
+    done = sum(tried is not None and tried.outcome is not None for tried in status.steps.values())
+    counts = ", ".join(
+        f"{count} {'not done' if outcome == 'missing' else outcome}" for outcome, count in status.counts.items()
+    )
+    holds = f", by {holder}" if holder is not None else ""
+    lines = [f"{handle.run.name}: {handle.state_text}{holds}; {done}/{len(status.steps)} steps done: {counts}"]
     if killed := handle.kills_for_memory:
         times = f"{killed} time{'s' * (killed > 1)}"
         lines.append(
@@ -83,11 +87,6 @@ def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = N
         )
     if handle.allocation is not None:
         lines.append(f"nodes    {handle.allocation}{'' if holder is not None else held_text(handle.allocation)}")
-    done = sum(tried is not None and tried.outcome is not None for tried in status.steps.values())
-    counts = ", ".join(
-        f"{count} {'not done' if outcome == 'missing' else outcome}" for outcome, count in status.counts.items()
-    )
-    lines.append(f"steps    {done}/{len(status.steps)} done: {counts}")
     lines += share_lines(handle, live)
     lines += _running_lines(handle, now)
     failed = [tried for tried in status.steps.values() if tried is not None and tried.outcome == "failed"]
@@ -95,12 +94,21 @@ def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = N
     if len(failed) > SHOWN:
         lines.append(f"         and {len(failed) - SHOWN} more")
     lines.append(f"records  {path}")
-    resume = f"milabench resume {shlex.quote(str(path))}"
     if handle.is_detached:
-        lines += [f"log      {path / LOG}", f"watch    {resume}"]
-    if handle.state not in ACTIVE_STATES and status.counts.keys() - {"passed", "skipped"}:
-        lines.append(f"resume   {resume}")
-    return lines
+        lines.append(f"log      {path / LOG}")
+    return [*lines, "", f"next: {_next_command(handle)}"]
+
+
+def _next_command(handle: RunHandle) -> str:
+    """Return the command that continues, shows or reports a run."""
+    from milabench.workflow.run_lookup import ACTIVE_STATES
+
+    path = shlex.quote(str(handle.run.path))
+    if handle.state in ACTIVE_STATES:
+        return f"`milabench resume {path}`: shows its progress" if handle.is_detached else f"`milabench status {path}`"
+    if handle.status.counts.keys() - {"passed", "skipped"}:
+        return f"`milabench resume {path}`: runs what did not pass"
+    return f"`milabench report {path}`: its numbers"
 
 
 def _running_lines(handle: RunHandle, now: float) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +15,6 @@ from milabench.cli.options import json_option, suite_options, table_width, wide_
 from milabench.errors import UsageError
 from milabench.execute.shims import shims_of
 from milabench.execute.sizes import size_text
-from milabench.shown import cut_text
 from milabench.workflow.context import read_suite_only, selected_benchmarks
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import SuiteOptions
@@ -72,13 +71,13 @@ def command(options: SuiteOptions, references: bool, gated: bool, wide: bool, as
 
 
 def benchmarks_table(benches: Sequence[Mapping[str, object]], width: int | None = None) -> str:
-    """Return a line for each benchmark, fitted to a width: what it stands for, its minutes and disk; None: every column."""
+    """Return a line for each benchmark, fitted to a width: what it measures, its minutes and disk; None: every column."""
     from milabench.report.text_table import text_table
 
     # Heading, cell, and whether it is text; the last five only where every column is asked for.
     columns: list[tuple[str, Callable[[Mapping[str, Any]], str], bool]] = [
         ("name", lambda bench: bench["name"], True),
-        ("stands for", lambda bench: bench["about"], True),
+        ("measures", lambda bench: bench["about"], True),
         ("minutes", lambda bench: "" if bench["minutes"] is None else f"{bench['minutes']:g}", False),
         ("disk", lambda bench: _disk(bench["data_MiB"]), False),
         ("enabled", lambda bench: "yes" if bench["enabled"] else "no", True),
@@ -93,7 +92,7 @@ def benchmarks_table(benches: Sequence[Mapping[str, object]], width: int | None 
     headings, is_text = [heading for heading, _, _ in columns], [is_text for _, _, is_text in columns]
     if width is not None:
         others = sum(max(map(len, cells)) + 3 for at, cells in enumerate(zip(headings, *rows, strict=True)) if at != 1)
-        rows = [[row[0], cut_text(row[1], max(_LEAST_ABOUT, width - others)), *row[2:]] for row in rows]
+        rows = [line for row in rows for line in _wrapped_row(row, max(_LEAST_ABOUT, width - others))]
     # Of the benchmarks of a group one may say what its environment takes.
     environments = sorted(
         {bench["install_group"]: _environment(bench) for bench in sorted(benches, key=_environment)}.values()
@@ -103,6 +102,14 @@ def benchmarks_table(benches: Sequence[Mapping[str, object]], width: int | None 
     return "\n".join(
         [*lines, "", *textwrap.wrap(legend, width or WIDTH, break_long_words=False, break_on_hyphens=False)]
     )
+
+
+def _wrapped_row(row: Sequence[str], room: int) -> Iterator[list[str]]:
+    """Yield a row, and below it what its second cell has no room for."""
+    first, *more = textwrap.wrap(row[1], room) or [""]
+    yield [row[0], first, *row[2:]]
+    for part in more:
+        yield ["", part, *([""] * len(row[2:]))]
 
 
 def gated_text(suite: Suite, options: SuiteOptions, width: int | None, *, as_json: bool) -> str:

@@ -8,11 +8,17 @@ from collections.abc import Sequence
 from milabench.plan.model import STEP_DIRS, Plan, Step
 from milabench.plan.step_dir import with_step_dir
 from milabench.redaction import MASK
+from milabench.shown import counted
 
 
-def plan_text(plan: Plan, *, is_full: bool = False) -> str:
-    """Return each step with its command line and limits; `is_full`: with its folder and the variables that are set, too."""
-    lines = [f"{plan.phase} plan {plan.hash[:12]}: {len(plan.steps)} steps"]
+def plan_text(plan: Plan, *, is_full: bool = False, estimate: Sequence[str] = ()) -> str:
+    """Return each step with its command line and limits; `is_full`: with its folder and the variables that are set, too.
+
+    `estimate` are lines below the first one.
+    """
+    benches = len({step.bench for step in plan.steps})
+    size = f"{counted(len(plan.steps), 'step')} of {counted(benches, 'benchmark')}"
+    lines = [f"{plan.phase} plan {plan.hash[:12]}: {size}", *estimate]
     for group in plan.groups():
         lines.append("")
         if len(group) > 1:
@@ -21,8 +27,6 @@ def plan_text(plan: Plan, *, is_full: bool = False) -> str:
             lines += _step_lines(step, is_full=is_full)
     if plan.skipped:
         lines += ["", "skipped:", *(f"  {skip.bench}: {skip.why}" for skip in plan.skipped)]
-    if plan.steps and not is_full:
-        lines += ["", f"folders and variables of each step: milabench plan {plan.phase} --full"]
     return "\n".join(lines) + "\n"
 
 

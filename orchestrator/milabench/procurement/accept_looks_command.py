@@ -15,7 +15,7 @@ from milabench.acceptance.accept_command import (
     required_criteria,
     write_verdict,
 )
-from milabench.cli.formats import Destination, format_options
+from milabench.cli.formats import Destination, screen_options
 from milabench.cli.options import base_option, collected_as, rare_option, removed_option, run_argument
 from milabench.procurement.sequential_acceptance import SequentialPlan
 
@@ -55,7 +55,7 @@ from milabench.procurement.sequential_acceptance import SequentialPlan
     metavar="SHARE",
     help="Failure rate of a bad system. Default: twice the rate in the criteria.",
 )
-@format_options
+@screen_options
 @collected_as("plan", SequentialPlan)
 def command(
     run: str | None,

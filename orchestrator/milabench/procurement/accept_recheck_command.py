@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from milabench.acceptance.accept_command import criteria_option, every_option, first_option, parsed_share, write_verdict
-from milabench.cli.formats import Destination, format_options
+from milabench.cli.formats import Destination, screen_options
 from milabench.cli.options import base_option, run_argument
 
 
@@ -27,7 +27,7 @@ from milabench.cli.options import base_option, run_argument
 @criteria_option
 @every_option
 @first_option
-@format_options
+@screen_options
 def command(
     run: str | None,
     base: Path | None,

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from milabench.cli.compare import metric_option
-from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, collected_as, table_width, terminal_session, wide_option
+from milabench.cli.formats import Destination, screen_options
+from milabench.cli.options import base_option, collected_as, same_command, terminal_session
 from milabench.errors import DONE
 from milabench.workflow.options import BudgetRequest
 
@@ -49,10 +49,9 @@ def varied_share(ctx: click.Context, param: click.Parameter, value: str) -> floa
     metavar="SHARE",
     help="How far amounts without an uncertainty of their own are varied, to show what the answer hangs on. 0: not at all.",
 )
-@format_options
-@wide_option
+@screen_options
 @collected_as("request", BudgetRequest)
-def command(request: BudgetRequest, destination: Destination, wide: bool) -> int:
+def command(request: BudgetRequest, destination: Destination) -> int:
     """Answer how many nodes match a system, what money buys, what fits in a power; by default by the limits of the tender.
 
     Systems are offers (offer.yaml), runs, JSON reports or bundles.
@@ -61,11 +60,17 @@ def command(request: BudgetRequest, destination: Destination, wide: bool) -> int
     from milabench.procurement.budget_report import render_budget
 
     answered = answer_budget(request, terminal_session())
-    width = table_width(wide) if destination.output is None else None
     title = answered.tender.title or answered.tender.file
     destination.write(
         render_budget(
-            destination.format, answered.metric, answered.answers, answered.notes, answered.broken, title, width
+            destination.shown,
+            answered.metric,
+            answered.answers,
+            answered.notes,
+            answered.broken,
+            title,
+            destination.width,
+            again=same_command(),
         )
     )
     return DONE

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from milabench.procurement.budget import BudgetAnswer
 from milabench.procurement.document_formats import write_document
+from milabench.procurement.sensitivity import Swing
 from milabench.procurement.tender_report import value_to_json
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text
@@ -39,11 +40,11 @@ def budget_sentence(answer: BudgetAnswer) -> str:
 def budget_document(
     metric: str, answers: Sequence[BudgetAnswer], notes: Sequence[str], broken: Sequence[tuple[str, str]], title: str
 ) -> Document:
-    """Return the answers, then what each of them hangs on."""
+    """Return the answers, then how each of them changes with its inputs."""
     return (
         Title(text=f"budget by {metric}: {title}"),
         Statement(text="; ".join(map(budget_sentence, answers)) + "."),
-        *section("rules broken, however many nodes there are", broken),
+        *section("rules broken with any number of nodes", broken),
         *section("not answered", [("", line) for line in notes]),
         _answer_table(answers),
         *(_input_table(answer) for answer in answers if answer.swings),
@@ -51,10 +52,38 @@ def budget_document(
     )
 
 
+def budget_screen(
+    answers: Sequence[BudgetAnswer], notes: Sequence[str], broken: Sequence[tuple[str, str]], again: str
+) -> Document:
+    """Return the answers, their table, and the input that each of them depends on most."""
+    largest = [
+        (sensitivity_title(a), _swing_text(max(a.swings, key=lambda s: abs(s.high - s.low))))
+        for a in answers
+        if a.swings
+    ]
+    return (
+        Notes(lines=tuple(map(budget_sentence, answers))),
+        _answer_table(answers).without(("carbon kg/year", "energy kWh/year", "power by", "remark")),
+        *section("depends most on", largest),
+        *section("rules broken with any number of nodes", broken),
+        *section("not answered", [("", line) for line in notes]),
+        Notes(lines=(f"`{again} --full`: the effect of every input",), name="next"),
+    )
+
+
+def _swing_text(swing: Swing) -> str:
+    low, high = sorted((swing.low, swing.high))
+    given = f"{swing.input.value:.5g} {swing.input.units}".rstrip()
+    return (
+        f"{swing.input.name}: with {swing.input.low:.5g} to {swing.input.high:.5g} instead of {given} the result is"
+        f" {format_number(low)} to {format_number(high)}"
+    )
+
+
 def _answer_table(answers: Sequence[BudgetAnswer]) -> Table:
     columns = (
         *(("question", True), ("system", True), ("nodes", False), ("bounds", True), ("score", False)),
-        *(("interval of it", True), ("over the first", False), ("cost", False), ("power kW", False)),
+        *(("95 % interval", True), ("over the first", False), ("cost", False), ("power kW", False)),
         *(("energy kWh/year", False), ("carbon kg/year", False), ("power by", True), ("remark", True)),
     )
     rows = []
@@ -92,7 +121,7 @@ def _cell(value: UncertainValue | None) -> str:
 
 
 def sensitivity_title(answer: BudgetAnswer) -> str:
-    """Return what the inputs of an answer were varied for."""
+    """Return the result that the inputs of an answer were varied for."""
     return f"{answer.result}, {answer.system} ({answer.question})"
 
 
@@ -109,7 +138,7 @@ def _input_table(answer: BudgetAnswer) -> Table:
         for swing in answer.swings
     ]
     return Table(
-        title=f"what it hangs on: {sensitivity_title(answer)}",
+        title=f"what changes {sensitivity_title(answer)}",
         headings=("input", "value", "varied", "basis", "low", "high"),
         is_text=(True, True, True, True, False, False),
         rows=tuple(rows),
@@ -163,9 +192,17 @@ def render_budget(
     broken: Sequence[tuple[str, str]] = (),
     title: str = "",
     width: int | None = None,
+    *,
+    again: str = "",
 ) -> str:
-    """Return the answers in a format; the page has drawings. Raises UsageError for a format that has none of this."""
-    document = budget_document(metric, answers, notes, broken, title)
+    """Return the answers in a format; the page has drawings. Raises UsageError for a format that has none of this.
+
+    `again` is the command that asked; the short report ends with it.
+    """
+    if format_name == "brief":
+        document = budget_screen(answers, notes, broken, again)
+    else:
+        document = budget_document(metric, answers, notes, broken, title)
     if format_name == "html":
         # The page takes longer to import than text takes to write.
         page: str = importlib.import_module("milabench.procurement.budget_page").budget_page(document, answers)

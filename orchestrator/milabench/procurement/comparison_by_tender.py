@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from milabench.cli.formats import Destination
-from milabench.cli.options import is_on_command_line, table_width, terminal_session
+from milabench.cli.options import is_on_command_line, same_command, terminal_session
 from milabench.errors import DONE, STEPS_FAILED, UsageError
 from milabench.workflow.options import CompareRequest
 
 
-def score_by_tender(
-    request: CompareRequest, destination: Destination, tender: Path, metric: str | None, *, wide: bool
-) -> int:
+def score_by_tender(request: CompareRequest, destination: Destination, tender: Path, metric: str | None) -> int:
     """Compare runs and offers by a tender, for `compare --tender`; what only the comparison of runs has is refused."""
     from milabench.procurement.document_formats import write_document
-    from milabench.procurement.tender_report import score_lines, tender_document, tender_to_json
+    from milabench.procurement.tender_report import tender_document, tender_to_json
     from milabench.procurement.tenders import compare_by_tender
 
     for option in ("why", "weights", "costs", "validations", "per"):
@@ -35,9 +33,11 @@ def score_by_tender(
         margin=request.margin,
         across=request.across,
     )
-    width = table_width(wide) if destination.output is None else None
-    if destination.format == "brief":
-        destination.write("".join(f"{line}\n" for line in score_lines(scores)))
+    if destination.is_brief:
+        from milabench.procurement.tender_screen import tender_screen
+
+        document = tender_screen(scores, same_command())
     else:
-        destination.write(write_document(destination.format, tender_document(scores), tender_to_json(scores), width))
+        document = tender_document(scores)
+    destination.write(write_document(destination.shown, document, tender_to_json(scores), destination.width))
     return STEPS_FAILED if scores.is_refused else DONE

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import click
 
 from milabench.cli.compare import metric_option
-from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, file_option, table_width, terminal_session, wide_option
+from milabench.cli.formats import Destination, format_options, screen_options
+from milabench.cli.options import base_option, file_option, same_command, terminal_session
 from milabench.errors import DONE, STEPS_FAILED, VERDICT_CODES, RecordError
 from milabench.shown import counted
 
@@ -51,18 +52,13 @@ def pack_offer(tender: Path, declaration: Path, output: Path, key: Path | None, 
 @file_option(
     "--allowed-signers", metavar="FILE", help="Require a signature by one of these (the format of ssh-keygen)."
 )
-@format_options
-@wide_option
-def verify_archive(
-    offer: Path, tender: Path, allowed_signers: Path | None, destination: Destination, wide: bool
-) -> int:
+@functools.partial(format_options, is_wide=True)
+def verify_archive(offer: Path, tender: Path, allowed_signers: Path | None, destination: Destination) -> int:
     """Recompute every number of an offer from its records, name its changes with their tiers, check its power level."""
-    return show_verified_offer(offer, tender, allowed_signers, destination, wide=wide)
+    return show_verified_offer(offer, tender, allowed_signers, destination)
 
 
-def show_verified_offer(
-    offer: Path, tender: Path, allowed_signers: Path | None, destination: Destination, *, wide: bool = False
-) -> int:
+def show_verified_offer(offer: Path, tender: Path, allowed_signers: Path | None, destination: Destination) -> int:
     """Write what verifying an offer found, and return its exit code."""
     from milabench.procurement.document_formats import write_document
     from milabench.procurement.offer_archives import signed_text, verify_offer
@@ -72,8 +68,7 @@ def show_verified_offer(
     verified = found.verification
     document = offer_document(found.check, verified.verdict, verified.wrong, signed_text(verified))
     value = {**check_to_json(found.check), "bundle": verified.to_json(str(offer))}
-    width = table_width(wide) if destination.output is None else None
-    destination.write(write_document(destination.format, document, value, width))
+    destination.write(write_document(destination.format, document, value, destination.width))
     return RecordError.exit_code if verified.wrong else VERDICT_CODES[found.check.verdict]
 
 
@@ -88,8 +83,7 @@ def show_verified_offer(
 @metric_option
 @file_option("--allowed-signers", metavar="FILE", help="Require signatures by one of these (the format of ssh-keygen).")
 @base_option
-@lambda function: format_options(function, has_workbook=True)
-@wide_option
+@functools.partial(screen_options, has_workbook=True)
 def compare_offers(
     folder: Path,
     tender: Path,
@@ -97,12 +91,12 @@ def compare_offers(
     allowed_signers: Path | None,
     base: Path | None,
     destination: Destination,
-    wide: bool,
 ) -> int:
     """Compare the offers (archives of `milabench offer create`) in a folder: scores, costs, power, what verifying them found."""
     from milabench.procurement.document_formats import write_document
     from milabench.procurement.offer_archives import offer_table
     from milabench.procurement.offers_report import offers_document, offers_page, offers_to_json, offers_workbook
+    from milabench.procurement.tender_screen import offers_screen
 
     is_workbook = destination.is_workbook
     table = offer_table(folder, tender, terminal_session(), base, metric=metric or "", allowed_signers=allowed_signers)
@@ -111,9 +105,8 @@ def compare_offers(
     elif destination.format == "html":
         destination.write(offers_page(table))
     else:
-        width = table_width(wide) if destination.output is None else None
-        document = offers_document(table)
-        destination.write(write_document(destination.format, document, offers_to_json(table), width))
+        document = offers_screen(table, same_command()) if destination.is_brief else offers_document(table)
+        destination.write(write_document(destination.shown, document, offers_to_json(table), destination.width))
     if table.unreadable or any(side.altered for side in table.sides):
         return RecordError.exit_code
     if any(side.check.verdict == "FAIL" for side in table.sides):

@@ -59,7 +59,7 @@ class OfferTable:
 
 def offers_document(table: OfferTable) -> Document:
     """Return the offers with their scores, what they cost, and what their verification found."""
-    title, *blocks = tender_document(table.scores, _cost_table(table).without_empty()[0], _verification_table(table))
+    title, *blocks = tender_document(table.scores, cost_table(table).without_empty()[0], _verification_table(table))
     fails = [
         (f"{side.offer.name}, {finding.what}", f"{finding.verdict}: {finding.why}")
         for side in table.sides
@@ -71,7 +71,7 @@ def offers_document(table: OfferTable) -> Document:
         Statement(text=award_sentence(table.scores)),
         *section("cannot be read, and not compared", table.unreadable),
         *section(
-            "altered, or by none of the allowed signers",
+            "altered, or not signed by an allowed signer",
             [(side.offer.name, line) for side in table.sides for line in side.altered],
         ),
         *section("fails or is not shown", fails),
@@ -88,7 +88,8 @@ def offers_document(table: OfferTable) -> Document:
     )
 
 
-def _cost_table(table: OfferTable) -> Table:
+def cost_table(table: OfferTable) -> Table:
+    """Return price, power and costs of each offer."""
     headings = (
         *(
             "system",
@@ -98,7 +99,7 @@ def _cost_table(table: OfferTable) -> Table:
             "energy a year",
             "a year",
             "all years",
-            "interval of that",
+            "its interval",
             "currency",
         ),
         *("score per M", "score per kW", "budget", "power"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import click
 
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, collected_as, rare_option, runs_argument, table_width, wide_option
+from milabench.cli.options import base_option, collected_as, rare_option, runs_argument
 from milabench.errors import DONE
 from milabench.workflow.options import ProjectRequest
 
@@ -53,14 +55,12 @@ def counts_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @rare_option(
     "--across", is_flag=True, help="Take also counts whose arguments differ, as those of a fixed total size do."
 )
-@format_options
-@wide_option
+@functools.partial(format_options, is_wide=True)
 @collected_as("request", ProjectRequest)
-def command(request: ProjectRequest, destination: Destination, wide: bool) -> int:
+def command(request: ProjectRequest, destination: Destination) -> int:
     """Project what runs measured at several counts of nodes or devices to larger ones, by a law of scaling with its interval."""
     from milabench.procurement.projected_runs import project_runs
     from milabench.procurement.projection_report import render_projection
 
-    width = table_width(wide) if destination.output is None else None
-    destination.write(render_projection(project_runs(request), destination.format, width))
+    destination.write(render_projection(project_runs(request), destination.format, destination.width))
     return DONE

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import click
 
 from milabench.cli.compare import metric_option
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, table_width, terminal_session, wide_option
+from milabench.cli.options import base_option, terminal_session
 from milabench.errors import UsageError
 
 _TENDER = click.argument("tender", metavar="FILE", type=click.Path(path_type=Path))
@@ -37,8 +38,7 @@ def check_tender(tender: Path, offers: tuple[Path, ...]) -> None:
 )
 @metric_option
 @base_option
-@format_options
-@wide_option
+@functools.partial(format_options, is_wide=True)
 def explain_tender(
     tender: Path,
     keys: tuple[str, ...],
@@ -46,7 +46,6 @@ def explain_tender(
     metric: str | None,
     base: Path | None,
     destination: Destination,
-    wide: bool,
 ) -> None:
     """Show of every number of a tender, and of scores by it, value, uncertainty, formula, and file, line and column or records.
 
@@ -60,6 +59,5 @@ def explain_tender(
     if metric is not None and not names:
         raise UsageError(f"--metric {metric} scores nothing here: name a run or an offer with --of")
     numbers = select_keys(explain_numbers(tender, names, base, terminal_session(), metric or ""), keys)
-    width = table_width(wide) if destination.output is None else None
     document = provenance_document(f"where the numbers of {tender} come from", numbers)
-    destination.write(write_document(destination.format, document, provenance_to_json(numbers), width))
+    destination.write(write_document(destination.format, document, provenance_to_json(numbers), destination.width))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 
 from milabench.analysis.comparison_model import System
-from milabench.analysis.comparison_words import one_session_note, system_warnings
+from milabench.analysis.comparison_words import joined_warnings, one_session_note, system_warnings
 from milabench.analysis.intervals import Interval
 from milabench.analysis.summary_model import Summary
 from milabench.procurement.measured import SourcedFigure, side_of
@@ -26,12 +26,13 @@ TENDER_LEGEND = (
     " clipped; w: share of the weights, for throughput the weight itself",
     "interval: 95 %, delta method on logarithms, degrees of freedom after Satterthwaite; not known below three launches, empty"
     " where all numbers are constants",
-    "INCONCLUSIVE: not shown by the interval, or by numbers that are declared or suspect, which decide nothing",
+    "INCONCLUSIVE: not shown by the interval, or by numbers that are declared or suspect, which are not used in a decision",
     "limits: the cost of all years where it is known, else the price, and the power of all nodes; one-sided at 95 %,"
     " INCONCLUSIVE where the limit is within the interval or the offer does not say",
     "FASTER, SLOWER, EQUIVALENT, DIFFERENT-BUT-SMALL: score over the first one's, by Holm's correction over all of them",
 )
 NO_INTERVAL = "not known"
+_MET = {"PASS": "met", "FAIL": "not met", "INCONCLUSIVE": "not decided"}
 _MOST_SHOWN = 32  # characters of a value that changed
 
 
@@ -44,13 +45,13 @@ def tender_document(scores: TenderScores, *tables: Table) -> Document:
     return (
         Title(text=f"{scores.metric} by {scores.tender.title or scores.tender.file}"),
         Statement(text=scores_sentence(scores)),
-        *notes(tuple(_warnings(scores))),
+        *notes(tuple(tender_warnings(scores))),
         *section("rules broken", _broken(scores)),
         *section("no score", [(entry.bid.name, entry.why_not) for entry in scores.bids if entry.why_not]),
         *section("not in the score", scores.excluded),
-        *section("tiers", _tiers(scores)),
-        *section("decide nothing", _doubts(scores)),
-        _score_table(scores).without_empty()[0],
+        *section("tiers", tier_entries(scores)),
+        *section("not used in the decision", unused_numbers(scores)),
+        score_table(scores).without_empty()[0],
         *_limit_tables(scores),
         *tables,
         _benchmark_table(scores).without_empty()[0],
@@ -103,7 +104,7 @@ def _in_words(entry: ScoredBid, scores: TenderScores) -> str:
     elif entry.doubts:
         text += ", of suspect numbers"
     if entry.meets is not None:
-        text += f", {entry.meets} at the least of {entry.least:g}"
+        text += f", minimum {entry.least:g}: {_MET[entry.meets]}"
     return f"{text}, {entry.verdict}" if entry.verdict else text
 
 
@@ -111,7 +112,8 @@ def _broken(scores: TenderScores) -> list[tuple[str, str]]:
     return [(entry.bid.name, line) for entry in scores.bids for line in entry.breaches]
 
 
-def _tiers(scores: TenderScores) -> list[tuple[str, str]]:
+def tier_entries(scores: TenderScores) -> list[tuple[str, str]]:
+    """Return each bid whose score mixes tiers, with the benchmarks of each tier."""
     return [
         (
             entry.bid.name,
@@ -123,8 +125,8 @@ def _tiers(scores: TenderScores) -> list[tuple[str, str]]:
     ]
 
 
-def _doubts(scores: TenderScores) -> list[tuple[str, str]]:
-    """Return the numbers of each bid that decide nothing; those of the reference, which all bids share, once."""
+def unused_numbers(scores: TenderScores) -> list[tuple[str, str]]:
+    """Return the numbers of each bid that are not used in the decision, and why; those of the shared reference once."""
     lines = [
         ("reference", line.removeprefix(OF_REFERENCE)) if line.startswith(OF_REFERENCE) else (entry.bid.name, line)
         for entry in scores.bids
@@ -155,8 +157,8 @@ def _change_text(change: TierChange) -> str:
     return f"{change.name}{values} ({tier}{'' if change.verdict == 'allowed' else f', {change.verdict}'})"
 
 
-def _warnings(scores: TenderScores) -> Iterator[str]:
-    """Yield what a comparison of the same runs says before its first number, and what of the tender's suite they changed."""
+def tender_warnings(scores: TenderScores) -> Iterator[str]:
+    """Yield the warnings of a comparison of the same runs, and the changes of the tender's suite."""
     for entry in scores.bids:
         yield from suite_lines(entry.bid.name, entry.bid.suite)
     names = [bench.bench for bench in scores.bids[0].benchmarks]
@@ -166,21 +168,26 @@ def _warnings(scores: TenderScores) -> Iterator[str]:
         sides[entry.bid.name] = [system for at, system in enumerate(runs) if system not in runs[:at]]
     if scores.reference is not None:
         sides["reference"] = [scores.reference]
-    for name, systems in sides.items():
-        yield from dict.fromkeys(
-            line
-            for system in systems
-            for line in system_warnings(replace(system, name=name), [side_of(bench, system) for bench in scores.scored])
-        )
+    yield from joined_warnings(
+        {
+            name: [
+                line
+                for system in systems
+                for line in system_warnings(system, [side_of(bench, system) for bench in scores.scored])
+            ]
+            for name, systems in sides.items()
+        }
+    )
     single = [name for name, systems in sides.items() if any(not system.later for system in systems)]
     if single and any(entry.score and entry.score.value.interval() for entry in scores.bids):
         yield one_session_note(single)
 
 
-def _score_table(scores: TenderScores) -> Table:
+def score_table(scores: TenderScores) -> Table:
+    """Return a row for each bid: its score, whether it is admissible, its ratio to the first."""
     headings = (
-        *("system", scores.metric, "95 % interval", "units", "benchmarks", "admissible", "least", "meets it"),
-        *("over the first", "interval of that", "verdict", "potency", "potency per M"),
+        *("system", scores.metric, "95 % interval", "units", "benchmarks", "admissible", "minimum", "met"),
+        *("over the first", "its interval", "verdict", "potency", "potency per M"),
     )
     is_text = (True, False, True, True, True, True, False, True, False, True, True, False, False)
     rows = []
@@ -207,7 +214,7 @@ def _score_table(scores: TenderScores) -> Table:
 
 
 def _limit_tables(scores: TenderScores) -> Iterator[Table]:
-    headings = ("system", "limit", "offered", "95 % interval", "most", "units", "within it")
+    headings = ("system", "limit", "offered", "95 % interval", "maximum", "units", "met")
     rows = tuple(
         (
             entry.bid.name,
@@ -327,7 +334,7 @@ def tender_to_json(scores: TenderScores) -> dict[str, object]:
             "benchmarks": list(scores.scored),
             "excluded": [{"bench": bench, "why": why} for bench, why in scores.excluded],
             "sentence": scores_sentence(scores),
-            "warnings": list(_warnings(scores)),
+            "warnings": list(tender_warnings(scores)),
             "systems": [_bid_json(scores, entry) for entry in scores.bids],
         }
     }

@@ -161,14 +161,14 @@ class ScoredBid:
         """The rules of the metric and of verification and the limits of the tender that it breaks, one line for each."""
         of_score: tuple[str, ...] = ()
         if self.score is not None:
-            missed = f"{self.score.metric}: {self.score.value.value:.6g}, the least is {self.least or 0:g}"
+            missed = f"{self.score.metric}: {self.score.value.value:.6g}, the minimum is {self.least or 0:g}"
             of_score = (*self.score.breaches, *((missed,) if self.meets == "FAIL" else ()))
         return (
             *((f"verification: {self.bid.verified}",) if self.bid.verified in (*_UNBELIEVED, "FAIL") else ()),
             *of_score,
             *(
                 f"{limit.name}: {amount_text(limit.offered.value)} {limit.most.units},"
-                f" the most is {amount_text(limit.most.value)}"
+                f" the maximum is {amount_text(limit.most.value)}"
                 for limit in self.limits
                 if limit.decision == "FAIL" and limit.offered is not None
             ),

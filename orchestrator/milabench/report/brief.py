@@ -1,4 +1,4 @@
-"""The report that a terminal shows: a table that fits it, the doubts in words, and what to do next."""
+"""The report that a terminal shows: a table that fits it, the warnings in words, and what to do next."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 from milabench.report import document, model
 from milabench.report.columns import BENCH, HALF_WIDTH, PERF, UNITS, Column, table_of
 from milabench.report.curves import curve_blocks
+from milabench.report.decision_screens import acceptance_screen, comparison_screen
 from milabench.report.document_renderer import DocumentRenderer, ab_blocks, ab_statement
 from milabench.report.run_tables import compute_tables, expense_tables, launch_time_tables, milabench13_tables
 from milabench.report.system_lines import system_lines
 from milabench.report.text import document_lines, document_text
-from milabench.shown import cut_text
 
 if TYPE_CHECKING:
     from milabench.analysis.summary_model import Summary
 
-# How many characters of a terminal's line it fits, and what a benchmark stands for gets of them at least.
 WIDTH = 100
-LEAST_ABOUT = 12
+"""Characters of a line that the table fits."""
 # Of what a report says of a run and its machines.
 _LEFT_OUT = ("profile", "created", "memory", "os", "software", "harness")
 _LEGEND = {
@@ -44,8 +43,8 @@ def brief_document(summary: Summary) -> document.Document:
     explained = {*table.headings, *("?" for bench in summary.benchmarks if model.is_reference_doubtful(bench))}
     return (
         *ab_statement(summary),
-        document.Title(text=f"{run}, profile {profile}", label=label),
-        document.Properties(pairs=(("result", model.result_text(summary)), *kept)),
+        document.Title(text=model.result_text(summary), label="result"),
+        document.Properties(pairs=((label, f"{run}, profile {profile}"), *kept)),
         *(() if summary.is_ended else (model.INCOMPLETE,)),
         table,
         document.Notes(lines=(*_score(summary), "; ".join(_LEGEND[sign] for sign in _LEGEND if sign in explained))),
@@ -56,13 +55,13 @@ def brief_document(summary: Summary) -> document.Document:
         *expense_tables([("", summary)]),
         *ab_blocks(summary),
         *document.section(model.JOBS_TITLE, model.unfinished_jobs(summary)),
-        *document.section("failures", model.failures(summary)),
+        *document.section("failures", model.grouped_failures(summary)),
         *document.section("flaky", model.flaky(summary)),
         *document.section("skipped", model.skips(summary)),
-        *document.section("not beside the reference", model.without_ratio(summary)),
+        *document.section("without a ratio to the reference", model.without_ratio(summary)),
         *document.section("replicates", model.replicate_lines(summary)),
-        *document.section("doubts (`milabench report --full` shows every check)", doubts(summary)),
-        *document.section("messages", model.messages(summary)),
+        *document.section("warnings (`milabench report --full` shows every check)", doubts(summary)),
+        *document.section("messages", model.grouped_messages(summary)),
         document.Notes(lines=(model.next_line(summary),), name="next"),
     )
 
@@ -81,22 +80,18 @@ def _score(summary: Summary) -> tuple[str, ...]:
 
 
 def _table(summary: Summary) -> document.Table:
-    """Return the table: numbers, whether they can be trusted (why not is said below), and what they stand for."""
+    """Return the table: numbers, whether they can be trusted (why not is said below), and what they represent."""
     table = table_of(_COLUMNS, summary.benchmarks)
-    room = max(LEAST_ABOUT, WIDTH - table.width - 3)
-    about = Column("stands for", lambda b: _clause(b.about, room), is_text=True, is_optional=True, spare=1)
+    abouts = {bench.bench: _CLAUSE.split(bench.about, maxsplit=1)[0] for bench in summary.benchmarks}
+    if max(map(len, abouts.values()), default=0) > WIDTH - table.width - 3:
+        return table
+    about = Column("represents", lambda b: abouts[b.bench], is_text=True, is_optional=True, spare=1)
     return table_of([*_COLUMNS, about], summary.benchmarks)
 
 
 def _word(text: str) -> str:
     """Return a validity without its reasons."""
     return re.sub(r"\(.*\)", "", text)
-
-
-def _clause(sentence: str, room: int) -> str:
-    """Return the clause with which a sentence begins, or as many of its words as there is room for."""
-    clause = _CLAUSE.split(sentence, maxsplit=1)[0]
-    return cut_text(clause, room)
 
 
 _COLUMNS = (
@@ -112,19 +107,25 @@ _COLUMNS = (
 
 
 def doubts(summary: Summary) -> list[tuple[str, str]]:
-    """Return the warnings about numbers: whose, in words, with launch and step where they are about one; each text once."""
-    marked: dict[tuple[str, str], list[str]] = {}
-    for bench in model.ordered(summary.benchmarks):
-        for doubt, text in model.warnings_of(bench).items():
-            marked.setdefault((doubt, text), []).append(bench.bench)
+    """Return the warnings about numbers: whose, in words, with repeat and step where they are about one; each text once."""
+    warned = [
+        (doubt, text, b.bench)
+        for b in model.ordered(summary.benchmarks)
+        for doubt, text in model.warnings_of(b).items()
+    ]
     measured = sum(bench.perf is not None for bench in summary.benchmarks)
-    lines = []
-    for (doubt, text), names in marked.items():
-        line = f"{'all' if len(names) == measured > 1 else ', '.join(names)}: {text}"
-        lines.append((doubt, cut_text(line, WIDTH - len(doubt) - 4)))  # two spaces, a colon, a space
-    return lines
+    return [
+        (doubt, f"{'all' if len(names) == measured > 1 else ', '.join(names)}: {text}")
+        for (doubt, text), names in model.by_text(((doubt, text), name) for doubt, text, name in warned).items()
+    ]
 
 
-_RENDERER = DocumentRenderer(write=document_text, lines=document_lines, document=brief_document)
+_RENDERER = DocumentRenderer(
+    write=document_text,
+    lines=document_lines,
+    document=brief_document,
+    comparison=comparison_screen,
+    acceptance=acceptance_screen,
+)
 render, render_comparison = _RENDERER.render, _RENDERER.render_comparison
 render_acceptance, fitted = _RENDERER.render_acceptance, _RENDERER.fitted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from milabench.analysis.comparison_model import (
     Comparison,
@@ -20,6 +21,9 @@ from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Difference
 from milabench.report.document import Table, words_table
 from milabench.report.labels import format_number
+
+_TOO_FEW_REPEATS = 0.5
+"""From this relative difference on, the smallest one that could be found says only that there are too few repeats."""
 
 
 def ratio_text(value: float | None) -> str:
@@ -44,8 +48,17 @@ def side_text(side: SystemResult) -> str:
         return side.outcome if side.outcome != "passed" else "no rate"
     # Half of the interval's width: on logarithms it is not symmetric, but nearly so where it is narrow enough to matter.
     half = "" if side.ci95 is None else f" ±{50 * (side.ci95[1] - side.ci95[0]) / side.value:.1f}%"
+    return f"{format_number(side.value)}{half}{_mark(side)}"
+
+
+def plain_side_text(side: SystemResult) -> str:
+    """Return the value of a side and its mark; without a value, the outcome."""
+    return side_text(replace(side, ci95=None))
+
+
+def _mark(side: SystemResult) -> str:
     mark = {"suspect": " ?", "invalid": " !"}.get(side.validity or "", "")
-    return f"{format_number(side.value)}{half}{mark}" + ("" if side.outcome == "passed" else f" ({side.outcome})")
+    return mark if side.outcome == "passed" else f"{mark} ({side.outcome})"
 
 
 def verdict_text(contrast: Contrast | None) -> str:
@@ -53,7 +66,8 @@ def verdict_text(contrast: Contrast | None) -> str:
     if contrast is None:
         return "excluded"
     is_open = contrast.verdict == "INCONCLUSIVE"
-    needed = f" (~{contrast.needed} {contrast.needed_unit})" if contrast.needed and is_open else ""
+    unit = {"launches": "repeats"}.get(contrast.needed_unit, contrast.needed_unit)
+    needed = f" (~{contrast.needed} {unit})" if contrast.needed and is_open else ""
     return contrast.verdict + needed
 
 
@@ -62,14 +76,17 @@ def ratios(rows: Iterable[ComparisonRow]) -> list[tuple[ComparisonRow, SystemRes
     return [(row, side, contrast) for row in rows for side, contrast in zip(row.sides[1:], row.contrasts, strict=True)]
 
 
-def ratio_table(comparison: Comparison, *, is_whole: bool = False, is_compact: bool = False) -> Table:
+def ratio_table(
+    comparison: Comparison, *, is_whole: bool = False, is_compact: bool = False, is_plain: bool = False
+) -> Table:
     """Return absolute values and ratios: a row for each benchmark and system but the first, the best ratio first.
 
     `is_whole` repeats what the rows of a benchmark share, for readers that sort them. `is_compact` shows of all values only
-    the two that the ratio of a row is made of.
+    the two that the ratio of a row is made of; `is_plain`: without their intervals, of which the ratio has its own.
     """
     first, *others = (system.name for system in comparison.systems)
     names = (first, "its value") if is_compact else (first, *others)
+    value_text = plain_side_text if is_plain else side_text
     columns = (
         *(("bench", True), ("units", True), *((name, False) for name in names)),
         *(
@@ -87,7 +104,7 @@ def ratio_table(comparison: Comparison, *, is_whole: bool = False, is_compact: b
     for row, side, contrast in ratios(by_ratio(comparison.rows)):
         shared = empty
         if is_whole or side is row.sides[1]:
-            shared = (row.bench, row.units, *map(side_text, (row.sides[0], side) if is_compact else row.sides))
+            shared = (row.bench, row.units, *map(value_text, (row.sides[0], side) if is_compact else row.sides))
         rows.append(
             (
                 *shared,
@@ -120,10 +137,17 @@ def metric_label(metric: str) -> str:
 def power_lines(comparison: Comparison) -> list[str]:
     """Return how small a difference these data would show, for each index."""
     return [
-        f"{index_name(index)}: with these data, differences below {index.detectable:.2%} would be missed in half of cases"
+        f"{index_name(index)}: {_detectable_text(index.detectable)}"
         for index in comparison.indices
         if index.detectable is not None
     ]
+
+
+def _detectable_text(difference: float) -> str:
+    """Return the size of a difference that such data would show."""
+    if difference >= _TOO_FEW_REPEATS:
+        return "these data are too few to find a difference of a half; measure more repeats"
+    return f"such data find a difference of {difference:.2%} in half of all cases; smaller ones less often"
 
 
 def index_name(index: Index) -> str:
@@ -155,7 +179,7 @@ def index_table(comparison: Comparison) -> Table:
             + (f", {index.suspects} suspect" if index.suspects else ""),
             index.verdict if index.value is not None else "",
             left_out(index),
-            index.holds,
+            index.holds if index.verdict in ("FASTER", "SLOWER") else "",
         )
         for index in comparison.indices
     ]
@@ -189,9 +213,13 @@ def job_tables(comparison: Comparison) -> tuple[Table, ...]:
     """Return a table of the time, energy and cost of the same work; empty where no benchmark counts on all systems."""
     if not comparison.job_mix:
         return ()
-    hour = "what the first system does in an hour for each unit of weight"
+    work = (
+        "the declared work"
+        if comparison.has_work
+        else "one hour of each benchmark on the first system, times its weight"
+    )
     table = Table(
-        title=f"job mix: {'the declared work' if comparison.has_work else hour}",
+        title=f"time, energy and cost of {work}",
         headings=("system", "hours", "95 % interval", "kWh", "cost", "index per watt", "index per money", "not known"),
         is_text=(True, False, True, False, False, False, False, True),
         rows=tuple(map(_job_row, comparison.job_mix)),

@@ -36,21 +36,22 @@ class Table:
     def without_empty(self, optional: Collection[str] | None = None) -> tuple[Table, list[str]]:
         """Return the table without its empty columns, or those of them that are `optional`, and their headings."""
         empty = [
-            at
+            heading
             for at, heading in enumerate(self.headings)
             if (optional is None or heading in optional) and not any(map(itemgetter(at), self.rows))
         ]
-        if not empty:
-            return self, []
-        stays = [at not in empty for at in range(len(self.headings))]
+        return self.without(empty), empty
+
+    def without(self, headings: Collection[str]) -> Table:
+        """Return the table without the columns of these headings."""
+        if not headings:
+            return self
+        stays = [heading not in headings for heading in self.headings]
 
         def kept(row: Iterable[T]) -> tuple[T, ...]:
             return tuple(compress(row, stays))
 
-        table = replace(
-            self, headings=kept(self.headings), is_text=kept(self.is_text), rows=tuple(map(kept, self.rows))
-        )
-        return table, [self.headings[at] for at in empty]
+        return replace(self, headings=kept(self.headings), is_text=kept(self.is_text), rows=tuple(map(kept, self.rows)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

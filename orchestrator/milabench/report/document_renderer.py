@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from milabench.report import comparison_text, document, model
 from milabench.report.columns import LEGEND, REFERENCE_LEGEND, run_table
 from milabench.report.curves import curve_blocks
+from milabench.report.document import Document
 from milabench.report.run_tables import (
     PAIR_LEGEND,
     compute_tables,
@@ -68,42 +69,6 @@ def run_document(summary: Summary) -> document.Document:
         *metric_tables(summary),
         document.Notes(lines=(model.next_line(summary),), name="next"),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentRenderer:
-    """A Renderer without drawings; `write` turns a document into text, `document` a run into a document.
-
-    `lines`, where there is one, yields what `write` returns line by line.
-    """
-
-    write: Callable[..., str]
-    lines: Callable[..., Iterator[str]] | None = None
-    document: Callable[[Summary], document.Document] = run_document
-
-    def fitted(self, width: int | None) -> DocumentRenderer:
-        """Return the renderer whose tables fit a terminal of so many characters, where its `write` can."""
-        lines = None if self.lines is None else partial(self.lines, width=width)
-        return replace(self, write=partial(self.write, width=width), lines=lines)
-
-    def render(self, summaries: Sequence[Summary], traces: RunTraces = None) -> str:
-        """Return the reports on some runs, one after the other."""
-        return "\n".join(self.write(self.document(summary)) for summary in summaries)
-
-    def render_comparison(
-        self, comparison: Comparison, differences: Differences = None, traces: RunTraces = None
-    ) -> str:
-        """Return a comparison; `differences` where requested."""
-        return self.write(comparison_document(comparison, differences))
-
-    def comparison_lines(self, comparison: Comparison, differences: Differences = None) -> Iterator[str]:
-        """Yield the lines of the same, without their ends."""
-        assert self.lines is not None
-        return self.lines(comparison_document(comparison, differences))
-
-    def render_acceptance(self, acceptance: Acceptance) -> str:
-        """Return the verdict on a run, criterion by criterion."""
-        return self.write(acceptance_document(acceptance))
 
 
 def ab_statement(summary: Summary) -> document.Document:
@@ -188,3 +153,41 @@ def missing_evidence(acceptance: Acceptance) -> list[tuple[str, str]]:
         for check in acceptance.checks
         if check.missing
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentRenderer:
+    """A Renderer without drawings; `write` turns a document into text, the others turn results into a document.
+
+    `lines`, where there is one, yields what `write` returns line by line.
+    """
+
+    write: Callable[..., str]
+    lines: Callable[..., Iterator[str]] | None = None
+    document: Callable[[Summary], Document] = run_document
+    comparison: Callable[[Comparison, Differences], Document] = comparison_document
+    acceptance: Callable[[Acceptance], Document] = acceptance_document
+
+    def fitted(self, width: int | None) -> DocumentRenderer:
+        """Return the renderer whose tables fit a terminal of so many characters, where its `write` can."""
+        lines = None if self.lines is None else partial(self.lines, width=width)
+        return replace(self, write=partial(self.write, width=width), lines=lines)
+
+    def render(self, summaries: Sequence[Summary], traces: RunTraces = None) -> str:
+        """Return the reports on some runs, one after the other."""
+        return "\n".join(self.write(self.document(summary)) for summary in summaries)
+
+    def render_comparison(
+        self, comparison: Comparison, differences: Differences = None, traces: RunTraces = None
+    ) -> str:
+        """Return a comparison; `differences` where requested."""
+        return self.write(self.comparison(comparison, differences))
+
+    def comparison_lines(self, comparison: Comparison, differences: Differences = None) -> Iterator[str]:
+        """Yield the lines of the same, without their ends."""
+        assert self.lines is not None
+        return self.lines(self.comparison(comparison, differences))
+
+    def render_acceptance(self, acceptance: Acceptance) -> str:
+        """Return the verdict on a run, criterion by criterion."""
+        return self.write(self.acceptance(acceptance))

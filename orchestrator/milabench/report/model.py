@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.summary_model import (
@@ -22,6 +22,9 @@ from milabench.report.curves import messages_of_curve
 from milabench.report.document import Entry, Statement
 from milabench.report.labels import format_number, percents, replicates_text
 from milabench.report.rerun import is_of_commands, line_about_run, rerun_line
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def validity_text(bench: BenchSummary) -> str:
@@ -114,6 +117,27 @@ def failures(summary: Summary) -> list[Entry]:
     return entries
 
 
+def grouped_failures(summary: Summary) -> list[Entry]:
+    """Return the failures, those of a benchmark that failed alike as one entry, with the first of their logs."""
+    entries = []
+    for bench in ordered(summary.benchmarks):
+        rerun = () if summary.is_of_milabench13 else (("rerun", rerun_line(summary, bench.bench)),)
+        alike = by_text((step_reason(failure), failure) for failure in bench.failures)
+        for text, failed in alike.items():
+            names = some_names([failure.name for failure in failed])
+            last = rerun if text == [*alike][-1] else ()
+            entries.append(Entry(name=names, text=text, details=(*_log(failed[0].log), *last)))
+    return entries
+
+
+def by_text(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Return of each text, in order, what it is about."""
+    groups: dict[K, list[V]] = {}
+    for text, about in pairs:
+        groups.setdefault(text, []).append(about)
+    return groups
+
+
 def _log(path: str | None) -> tuple[tuple[str, str], ...]:
     return (("log", path),) if path else ()
 
@@ -200,6 +224,15 @@ def messages(summary: Summary) -> list[tuple[str, str]]:
         of_curve = messages_of_curve(bench)
         rows += [(bench.bench, text) for text in bench.messages if text not in of_curve]
     return rows
+
+
+def grouped_messages(summary: Summary) -> list[tuple[str, str]]:
+    """Return each message once, with the benchmarks that sent it."""
+    shown = [bench for bench in summary.benchmarks if bench.messages]
+    return [
+        ("all" if len(names) == len(summary.benchmarks) == len(shown) > 1 else ", ".join(dict.fromkeys(names)), text)
+        for text, names in by_text((text, bench) for bench, text in messages(summary)).items()
+    ]
 
 
 def result_text(summary: Summary) -> str:

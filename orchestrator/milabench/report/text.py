@@ -55,14 +55,21 @@ def _lines(
                 return [f"{block.name}: {line}" for line in block.lines]
             return [part for line in block.lines for part in _wrapped(line, width)]
         case Section():
-            return [block.title, *(line for entry in block.entries for line in _entry_lines(entry))]
+            return [block.title, *(line for entry in block.entries for line in _entry_lines(entry, width))]
         case _:
             assert_never(block)
 
 
-def _wrapped(text: str, width: int | None) -> list[str]:
+def _wrapped(text: str, width: int | None, *, first: str = "", later: str = "") -> list[str]:
     # Names and paths stay whole: they are copied from here.
-    return textwrap.wrap(text, min(WIDTH, width or WIDTH), break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(
+        text,
+        min(WIDTH, width or WIDTH),
+        initial_indent=first,
+        subsequent_indent=later,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _name_width(document: Document) -> int:
@@ -72,10 +79,12 @@ def _name_width(document: Document) -> int:
     return max(map(len, [*names, *labels])) + 2
 
 
-def _entry_lines(entry: Entry) -> list[str]:
-    width = max((len(label) for label, _ in entry.details), default=0) + 2
+def _entry_lines(entry: Entry, width: int | None) -> list[str]:
+    """Return the lines of an entry; a path or a command in its details stays on one line."""
+    labels = max((len(label) for label, _ in entry.details), default=0) + 2
     name = f"{entry.name}: " if entry.name else ""
-    return [f"  {name}{entry.text}", *(f"    {label:<{width}}{text}" for label, text in entry.details)]
+    lines = _wrapped(visible_line(f"{name}{entry.text}"), width, first="  ", later="    ")
+    return [*lines, *(f"    {label:<{labels}}{text}" for label, text in entry.details)]
 
 
 _RENDERER = DocumentRenderer(write=document_text, lines=document_lines)

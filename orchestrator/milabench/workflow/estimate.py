@@ -174,13 +174,13 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-def estimate_lines(estimate: PlanEstimate) -> list[str]:
-    """Return the estimate, benchmark by benchmark, each with where it comes from."""
+def estimate_lines(estimate: PlanEstimate, *, is_full: bool = True) -> list[str]:
+    """Return the estimate, benchmark by benchmark, each with where it comes from; unknown ones only where `is_full`."""
     lines = []
     for bench in estimate.benches:
         head, known = f"  {bench.bench}: {bench.replicates} x", bench.known
         if known is None:
-            lines.append(f"{head} unknown")
+            lines += [f"{head} unknown"] * is_full
             continue
         if not known.n:
             lines.append(f"{head} {known.seconds:.3g} s (as the suite states)")

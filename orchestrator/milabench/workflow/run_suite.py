@@ -196,18 +196,20 @@ def report_run(path: Path, session: Session, *, is_kept: bool = True, no_gate: b
 
 
 def report_result(summary: Summary, path: Path, session: Session, *, is_kept: bool = True) -> None:
-    """Report how a run ended, and where its records are; unless it was a first look, each number and whether it is valid."""
+    """Report how a run ended and where its records are, each number unless it was a first look, and the command that leads on."""
     from milabench.report.labels import format_number
     from milabench.report.model import half_width, ordered, result_text, validity_text
+    from milabench.report.rerun import line_about_run
 
+    session.info(f"run: {result_text(summary)}{f'; records in {path}' if is_kept else ''}")
     if summary.profile != "quick":
         for bench in ordered(summary.benchmarks):
             rate = "" if bench.perf is None else f"{format_number(bench.perf)} {half_width(bench)} {bench.units}, "
             session.info(f"{bench.bench}: {rate}{validity_text(bench)}")
     if summary.ab is not None:
         session.info(f"A/B: {summary.ab.sentence}")
-    records = f"; records in {path}; `milabench report` shows them" if is_kept else ""
-    session.info(f"run: {result_text(summary)}{records}")
+    if is_kept:
+        session.info(f"next: `{line_about_run(summary, 'report', summary.run)}`: the numbers, warnings and logs")
 
 
 def only_failed(plan: Plan, name: str, base: Path) -> Plan:

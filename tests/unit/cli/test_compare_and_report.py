@@ -93,7 +93,7 @@ def test_a_flaky_step_names_the_machine_on_which_it_failed(tmp_path: Path, invok
 
 def test_the_command_that_status_shows_can_be_pasted(tmp_path: Path, invoke: Invoke) -> None:
     run = record(tmp_path / "my base", Recorded(outcome="failed", why="exit"))
-    assert f"resume   milabench resume '{run.path}'" in invoke(status.command, run.path).stdout
+    assert f"next: `milabench resume '{run.path}'`: runs what did not pass" in invoke(status.command, run.path).stdout
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path: Path, invoke: Invoke) -> None:

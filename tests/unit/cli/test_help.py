@@ -137,6 +137,6 @@ def test_the_line_of_a_command_in_a_group_is_whole(name: str) -> None:
 def test_help_says_the_default_that_there_is() -> None:
     text = " ".join(shown("report", "--help").split())
     assert "from the output file's ending, else brief." in text and "else text." not in text
-    assert "else text." in " ".join(shown("compare", "--help").split())
+    assert "else text." in " ".join(shown("tender", "explain", "--help").split())
     text = " ".join(shown("quickstart", "--help").split())
     assert "shipped suite. Default: quickstart." in text and "standard" not in text

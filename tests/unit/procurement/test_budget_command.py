@@ -138,7 +138,7 @@ def test_without_a_question_the_limits_of_the_tender_are_asked(milabench: Milabe
     assert "784 nodes of A" in said.out.replace("\n", " ")
     assert "1600 nodes of B fit in 8000 kW" in said.out.replace("\n", " ")
     assert "B: the price of a node is not known" in said.out
-    assert "what it hangs on: score that it buys, A (spend)" in said.out
+    assert "score that it buys, A (spend)" in said.out
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ def test_a_system_that_breaks_the_rule_of_the_metric_is_said_to(
     words = (files["procurement"], files["b"], "--power", "8 MW")
     said = milabench("budget", *words)
     line = "B: meraculous: S = 0.949778, the rule is S >= 1"
-    assert (said.code, f"rules broken, however many nodes there are\n  {line}\n" in said.out) == (0, True)
+    assert (said.code, f"rules broken with any number of nodes\n  {line}\n" in said.out) == (0, True)
     (broken,) = json.loads(milabench("budget", *words, "--json").out)["breaches"]
     assert f"{broken['system']}: {broken['rule']}" == line
 

@@ -148,7 +148,7 @@ def test_reports_and_comparisons_have_the_energy_with_its_source(milabench: Mila
     (tmp_path / "procurement.yaml").write_text(TENDER)
     assert "energy, cost, carbon" not in milabench("report", str(run.path)).out
     assert milabench("import-meter", str(run.path), str(tmp_path / "pdu.csv")).code == 0
-    plain = milabench("report", str(run.path)).out
+    plain = milabench("report", str(run.path), "--wide").out
     assert "energy, cost, carbon" in plain
     assert "| meter    | not declared | pdu.csv, clock +3" in plain
     tender = ("--tender", str(tmp_path / "procurement.yaml"))
@@ -170,7 +170,7 @@ def test_reports_and_comparisons_have_the_energy_with_its_source(milabench: Mila
     assert 1.15 < high / cost["value"] < 1.25
     for form in ("markdown", "html", "text"):
         assert "device power, no EE HPC level" in milabench("report", str(other.path), *tender, "--format", form).out
-    compared = milabench("compare", str(run.path), str(other.path)).out
+    compared = milabench("compare", str(run.path), str(other.path), "--full").out
     assert "pdu.csv, clock" in compared
     facts = json.loads(milabench("compare", str(run.path), str(other.path), "--json").out)["comparison"]["systems"]
     assert [bool(system.get("expenses")) for system in facts] == [True, False]

@@ -247,7 +247,7 @@ def test_an_offer_that_no_allowed_signer_signed_is_refused_and_not_called_altere
     words = ("--tender", four[1], "--allowed-signers", tmp_path / "signers")
     result = ran(offer.command, "compare", tmp_path / "offers", *words)
     assert result.return_value == 6
-    assert "altered, or by none of the allowed signers\n  A A-1000: it is not signed\n" in result.stdout
+    assert "altered, or not signed by an allowed signer\n  A A-1000: it is not signed\n" in result.stdout
     assert "modified" not in result.stdout
     answer = json.loads(ran(offer.command, "compare", tmp_path / "offers", *words, "--json").stdout)
     (side,), (system,) = answer["offers"], answer["tender"]["systems"]

@@ -1,0 +1,130 @@
+"""What a terminal shows of a comparison and of an acceptance: the verdict, one table, the warnings; reports have the rest."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from milabench.analysis.summary_model import some_names
+from milabench.report import comparison_text, document, model
+from milabench.report.curves import curve_blocks
+from milabench.report.document_renderer import WORST_FIRST
+from milabench.report.rerun import line_about_run, rerun_line
+
+if TYPE_CHECKING:
+    from milabench.analysis.acceptance_model import Acceptance, CriterionResult
+    from milabench.analysis.comparison_model import Comparison, System
+    from milabench.analysis.system_diff import Differences
+
+_NOT_SHOWN = ("launches", "sessions", "p (Holm)", "scaling")
+_CONFIDENCE = re.compile(r",? at (?:0\.\d+ confidence|\d+ %)")
+
+
+def comparison_screen(comparison: Comparison, differences: Differences) -> document.Document:
+    """Return the sentence, a row for each benchmark, and each warning once."""
+    table = comparison_text.ratio_table(comparison, is_compact=len(comparison.systems) > 2, is_plain=True).without(
+        _NOT_SHOWN
+    )
+    failed = [entry for system in comparison.systems for entry in _failures(system)]
+    failing = {bench.bench for system in comparison.systems for _, bench in system.benches if bench.failures}
+    excluded = [(bench, why) for bench, why in comparison.excluded if bench not in failing]
+    differing = () if differences is None else (comparison_text.differences_table(comparison, differences),)
+    return (
+        document.Statement(text=comparison.sentence),
+        table,
+        *curve_blocks(comparison),
+        *document.section("failures", failed),
+        *document.section("not compared", excluded),
+        *document.section("suspect", [entry for system in comparison.systems for entry in _suspects(system)]),
+        *document.section("warnings", [("", line) for line in comparison.warnings]),
+        *differing,
+    )
+
+
+def comparison_next(comparison: Comparison, again: str) -> str:
+    """Return the command that leads on, and what it shows; `again` is the command that made the comparison."""
+    counted = [c for row in comparison.rows for c in row.contrasts if c is not None]
+    needed = [c.needed for c in counted if c.verdict == "INCONCLUSIVE" and c.needed and c.needed_unit == "launches"]
+    for system in comparison.systems:
+        if system.failures:
+            return f"`{line_about_run(system.summary, 'report', system.summary.run)}`: logs of what failed"
+    if needed and (repeats := min(needed)) <= _MOST_REPEATS:
+        latest = comparison.systems[-1].summary
+        return f"`{rerun_line(latest, repeat=repeats)}`: {repeats} repeats would decide more"
+    if any(c.verdict in ("FASTER", "SLOWER") for c in counted) and "--why" not in again:
+        return f"`{again} --why`: how the systems differ"
+    return f"`{again} --full`: indices, costs, and how each number was computed"
+
+
+_MOST_REPEATS = 50
+"""More repeats than these are not proposed."""
+
+
+def _failures(system: System) -> list[tuple[str, str]]:
+    texts = model.by_text((model.step_reason(failure), failure.name) for failure in system.failures)
+    return [(f"{some_names(steps)} on {system.name}", text) for text, steps in texts.items()]
+
+
+def _suspects(system: System) -> list[tuple[str, str]]:
+    marked = [
+        (f"{doubt}: {text}" if text else str(doubt), run + bench.bench)
+        for run, bench in system.benches
+        if bench.validity in ("suspect", "invalid")
+        for doubt, text in model.warnings_of(bench).items()
+        if doubt in bench.doubts
+    ]
+    return [(f"{', '.join(names)} on {system.name}", text) for text, names in model.by_text(marked).items()]
+
+
+def acceptance_screen(acceptance: Acceptance) -> document.Document:
+    """Return the verdict, the criteria that do not hold (all of them where all hold), and what these lack."""
+    undone = [check for check in acceptance.checks if check.verdict != "PASS"]
+    shown = sorted(undone or acceptance.checks, key=lambda check: WORST_FIRST.index(check.verdict))
+    held = len(acceptance.checks) - len(undone)
+    against = f" against {acceptance.reference}" if acceptance.reference else ""
+    verdicts = [check.verdict for check in undone]
+    counts = [f"{held} of {len(acceptance.checks)} criteria hold"]
+    counts += [f"{verdicts.count('FAIL')} fail"] * ("FAIL" in verdicts)
+    counts += [f"{verdicts.count('INCONCLUSIVE')} are not decided"] * ("INCONCLUSIVE" in verdicts)
+    return (
+        document.Statement(text=f"{acceptance.verdict}: {', '.join(counts)}"),
+        document.Notes(lines=(f"{acceptance.title or 'acceptance'}: {acceptance.run}{against}, by {acceptance.file}",)),
+        document.words_table("", ("verdict", "benchmark", "criterion", "required", "measured"), map(_row, shown)),
+        *document.section("what is missing", _missing(undone)),
+        *document.section("failures", _of_failed(undone)),
+        *document.notes(acceptance.notes),
+    )
+
+
+def acceptance_next(acceptance: Acceptance, again: str) -> str:
+    """Return the command that leads on, and what it shows; `again` is the command that checked the run."""
+    if any(check.verdict == "FAIL" and check.criterion == "runs" for check in acceptance.checks):
+        return f"`milabench resume {acceptance.run}{_base(again)}`: runs again what did not pass"
+    return f"`{again} --full`: every criterion with its bounds"
+
+
+def _base(again: str) -> str:
+    """Return ` --base FOLDER` as it was typed; empty where it was not."""
+    named = re.search(r" --base(?:=| )(?:'[^']*'|\S+)", again)
+    return named[0] if named else ""
+
+
+def _row(check: CriterionResult) -> tuple[str, ...]:
+    measured = _CONFIDENCE.sub("", check.measured.partition(" (")[0].partition(", from ")[0])
+    return (check.verdict, check.bench or "the run", check.criterion, check.requirement, measured)
+
+
+def _missing(undone: list[CriterionResult]) -> list[tuple[str, str]]:
+    texts = model.by_text(
+        ((check.bench or "the run", check.missing), check.criterion) for check in undone if check.missing
+    )
+    return [(f"{bench} {', '.join(criteria)}", text) for (bench, text), criteria in texts.items()]
+
+
+def _of_failed(undone: list[CriterionResult]) -> list[tuple[str, str]]:
+    """Return what a table leaves out of failed criteria: the steps, or the devices that are furthest apart."""
+    return [
+        (f"{check.bench or 'the run'} {check.criterion}", check.measured)
+        for check in undone
+        if check.verdict == "FAIL" and _CONFIDENCE.sub("", check.measured) != _row(check)[-1]
+    ]
