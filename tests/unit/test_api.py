@@ -77,7 +77,7 @@ def test_a_list_is_several_runs_of_one_system(tmp_path: Path) -> None:
     assert [len(system.sessions) for system in compared.comparison.systems] == [2, 2]
     alone = milabench.compare(a[:1], b[0]).comparison
     assert [len(system.sessions) for system in alone.systems] == [1, 1]
-    assert any("how sessions drift is not in the intervals" in warning for warning in alone.warnings)
+    assert any("The intervals do not include the drift between sessions" in warning for warning in alone.warnings)
     with pytest.raises(UsageError):
         milabench.compare(a, [])
 

@@ -91,6 +91,11 @@ class PlanEstimate:
         return sum(bench.replicates * bench.known.seconds for bench in self.benches if bench.known is not None)
 
     @property
+    def seconds_each(self) -> dict[str, float]:
+        """Of one repeat, by benchmark, where that is known."""
+        return {bench.bench: bench.known.seconds for bench in self.benches if bench.known is not None}
+
+    @property
     def device_hours(self) -> float:
         """The seconds of each benchmark on each of its devices, in hours."""
         known = (bench for bench in self.benches if bench.known is not None)

@@ -60,6 +60,7 @@ EXIT_CODES = (
     "4 install or prepare failed, 5 a node could not be reached, 6 records unreadable or altered, "
     "7 acceptance FAIL, 8 acceptance INCONCLUSIVE, 130 interrupted."
 )
+FIRST = "New here? `milabench quickstart` measures a small suite in about five minutes."
 OF_A_COMMAND = (
     "`milabench COMMAND --help` shows the options that most people need, `--help-all` all of them with their variables."
 )
@@ -70,7 +71,8 @@ def front_page(width: int, *, has_all: bool = False) -> str:
     """Return the page, in lines of at most so many characters: of the main job, or of all verbs."""
     rest = len(COMMANDS) - len(MAIN)
     shown = GROUPS if has_all else {"Commands": {verb: COMMANDS[verb] for verb in MAIN if verb in COMMANDS}}
-    notes = (EXIT_CODES, OF_A_COMMAND) if has_all else (f"{rest} more commands: {PROGRAM} --help-all", OF_A_COMMAND)
+    more = f"{rest} more commands: {PROGRAM} --help-all"
+    notes = (EXIT_CODES, OF_A_COMMAND) if has_all else (FIRST, more, OF_A_COMMAND)
     column = [verb for verbs in shown.values() for verb in verbs]
     blocks = [
         [f"Usage: {PROGRAM} [OPTIONS] COMMAND [ARGS]..."],

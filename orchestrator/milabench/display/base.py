@@ -22,6 +22,9 @@ class Display:
     Called from one thread; all but `close` may raise when the terminal is gone, and are then not called again.
     """
 
+    def on_estimate(self, seconds: Mapping[str, float]) -> None:
+        """Keep how long a repeat of each benchmark takes, as far as that is known; called before `on_plan`."""
+
     def on_plan(self, plan: Plan) -> None:
         """Show the plan that is about to run."""
 
@@ -66,6 +69,26 @@ class Tally:
     planned: int = 0
     # By step: a step that is retried replaces its own outcome, so that no attempt is counted twice.
     outcomes: dict[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Of a repeat, by benchmark."""
+    _expected: dict[str, float | None] = field(default_factory=dict, init=False)
+    """Seconds by step; None where nobody knows, 0 for a step that runs together with an earlier one."""
+
+    def expect(self, plan: Plan) -> None:
+        """Keep how many steps a plan has, and how long they take."""
+        self.planned = len(plan.steps)
+        for first, *others in plan.groups():
+            self._expected |= {first.id: self.seconds.get(first.bench), **{step.id: 0.0 for step in others}}
+
+    def left(self, running: Mapping[str, float]) -> str:
+        """Return `, about 3 min left`; empty where nothing is known. `running` are steps with the seconds since their start."""
+        open_steps = {step: seconds for step, seconds in self._expected.items() if step not in self.outcomes}
+        known = [
+            max(0.0, seconds - running.get(step, 0.0)) for step, seconds in open_steps.items() if seconds is not None
+        ]
+        if not any(known):
+            return ""
+        return f", {'more than' if None in open_steps.values() else 'about'} {_rounded(sum(known))} left"
 
     @property
     def done(self) -> str:
@@ -76,6 +99,13 @@ class Tally:
         """Return `3/9 done: 2 passed, 1 failed`."""
         counts = ", ".join(f"{count} {outcome}" for outcome, count in Counter(self.outcomes.values()).items())
         return f"{self.done} done" + (f": {counts}" if counts else "")
+
+
+def _rounded(seconds: float) -> str:
+    """Return `40 s`, `3 min`, `2.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def rate_text(last: Mapping[str, object]) -> str:

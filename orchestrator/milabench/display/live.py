@@ -77,9 +77,13 @@ class Live(Display):
         )
         self._live.start()
 
+    def on_estimate(self, seconds: Mapping[str, float]) -> None:
+        """Keep them for the time left."""
+        self._tally.seconds = seconds
+
     def on_plan(self, plan: Plan) -> None:
         """Remember how much there is to do, and show what is left out."""
-        self._tally.planned = len(plan.steps)
+        self._tally.expect(plan)
         for skipped in plan.skipped:
             self._say(f"  skipped: {skipped.why}", skipped.bench, "yellow")
         self._changed()
@@ -162,7 +166,8 @@ class Live(Display):
     def _table(self) -> Text:
         now = self._clock()
         rows = list(self._running.items())
-        lines = [f"{self._tally}  [{now - self._began:.0f} s]"] if self._tally.planned or rows else []
+        left = self._tally.left({step: now - row.began for step, row in rows})
+        lines = [f"{self._tally}  [{now - self._began:.0f} s{left}]"] if self._tally.planned or rows else []
         lines += [f"  {row}" for row in self._activities[: max(1, min(ROWS, self._console.size.height - 3))]]
         # rich cuts off what is higher than the terminal; two lines are for the tally and for what is left out.
         shown = rows[: max(1, min(ROWS, self._console.size.height - 3))]

@@ -48,9 +48,13 @@ class Plain(Display):
         self._is_prepare = False
         self._said = self._began
 
+    def on_estimate(self, seconds: Mapping[str, float]) -> None:
+        """Keep them for the time left."""
+        self._tally.seconds = seconds
+
     def on_plan(self, plan: Plan) -> None:
         """Print how much there is to do."""
-        self._tally.planned = len(plan.steps)
+        self._tally.expect(plan)
         self._is_prepare = plan.phase == "prepare"
         benches = len({step.bench for step in plan.steps})
         self._say(f"{plan.phase}: {counted(len(plan.steps), 'step')} of {counted(benches, 'benchmark')}")
@@ -60,7 +64,7 @@ class Plain(Display):
     def on_start(self, step: str) -> None:
         """Print that the step began."""
         self._started[step] = self._clock()
-        self._say(f"{self._tally.done} {step}: started")
+        self._say(f"{self._tally.done} {step}: started{self._left()}")
 
     def on_progress(self, step: str, last: Mapping[str, object]) -> None:
         """Print the first observation, and then one every few seconds."""
@@ -125,7 +129,11 @@ class Plain(Display):
         if not self._is_prepare:
             what = "no new observation" if first in self._last_printed else "no observation yet"
             doing = f"started {lasted:.0f} s ago, {progress_text(last) if last.get('case') else what}"
-        self._say(f"{self._tally.done} {first}{f' and {others} more' if others else ''}: {doing}")
+        self._say(f"{self._tally.done} {first}{f' and {others} more' if others else ''}: {doing}{self._left()}")
+
+    def _left(self) -> str:
+        now = self._clock()
+        return self._tally.left({step: now - began for step, began in self._started.items()})
 
     def close(self) -> None:
         """Print the tally."""

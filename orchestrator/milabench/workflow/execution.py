@@ -118,6 +118,7 @@ def continue_plan(
         if handover is not None:
             # The first event: we hold the devices, or wait for them. Until then errors are shown in the terminal.
             sinks["handover"] = lambda _: handover.let_go(writer.path)
+        display.on_estimate(description.seconds)
         shown.on_plan(plan)
 
         displayed = list(plan.steps)

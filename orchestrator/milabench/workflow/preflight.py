@@ -156,7 +156,13 @@ def _require_none(what: str, missing: Sequence[str], verb: str, context: Command
     if missing:
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         named = f"{', '.join(missing[:_NAMED])}{more}"
-        raise EnvironmentFailed(f"{what}: {named}; run `{command_line(verb, context.options)}`")
+        first = "" if is_chosen(context.options) else "; for a first look run `milabench quickstart`, a small suite"
+        raise EnvironmentFailed(f"{what}: {named}; run `{command_line(verb, context.options)}`{first}")
+
+
+def is_chosen(options: SuiteOptions) -> bool:
+    """Return whether the user named a suite, or a part of it."""
+    return options.config_file is not None or options.select is not None
 
 
 def require_ready(context: CommandContext, plan: Plan) -> None:

@@ -23,7 +23,8 @@ class RunDescription:
     """What a run directory holds beside the plan: the name, what the environments were made from, the suite as resolved.
 
     `phase` is that of the plan unless given; only runs of the phase `run` are reported when no run is named. `manifest` are
-    further entries of the manifest: what `resume` needs to decide the same plan again.
+    further entries of the manifest: what `resume` needs to decide the same plan again. `seconds` is the expected duration of a
+    repeat, by benchmark, as far as it is known; displays show the time left from it.
     """
 
     name: str
@@ -32,6 +33,7 @@ class RunDescription:
     locks: Mapping[str, str] = field(default_factory=dict)
     packages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     manifest: Mapping[str, Any] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,10 +116,13 @@ def execute_runs(
         planned = budgeted.planned
         warn_of_memory(planned)
         _warn_of_busy_hosts(planned.plan, session)
+        described = describe_run(
+            planned, stamp=prepared.stamp, validations=prepared.checks, replicates=budgeted.replicates
+        )
         executed = execute_plan(
             planned.plan,
             planned.request.context,
-            describe_run(planned, stamp=prepared.stamp, validations=prepared.checks, replicates=budgeted.replicates),
+            replace(described, seconds=budgeted.estimate.seconds_each),
             retry=prepared.settings.retry,
             extend=measuring_on(planned.request),
             handover=handover,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.display.base import Display
+from milabench.display.base import Display, Tally
 from milabench.display.live import ROWS, Live
 from milabench.display.plain import Plain
 from milabench.display.selection import choose_display
@@ -279,3 +279,48 @@ def test_activities_are_the_table_of_a_terminal_and_messages_stand_above_them() 
     assert not display.is_redrawn
     display.on_activities(["torch: too late"])
     assert "too late" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "at_the_start", "later"),
+    [
+        ({"digits": 100.0}, "0/2 digits.D0: started, about 3 min left", "about 2 min left"),
+        ({"digits": 100.0, "llama": 5.0}, "0/2 digits.D0: started, about 3 min left", "about 2 min left"),
+        ({}, "0/2 digits.D0: started\n", "no observation yet\n"),
+    ],
+)
+def test_plain_lines_say_the_time_left_where_it_is_known(
+    seconds: dict[str, float], at_the_start: str, later: str
+) -> None:
+    stream, clock = io.StringIO(), Clock()
+    display = Plain(stream, clock=clock)
+    display.on_estimate(seconds)
+    display.on_plan(plan())
+    display.on_start("digits.D0")
+    assert at_the_start in stream.getvalue()
+    display.on_end("digits.D0", "passed", "")
+    display.on_start("digits.D1")
+    clock.now += 10
+    display.tick()
+    assert later in stream.getvalue()
+
+
+def test_the_time_left_says_that_there_is_more_where_a_benchmark_is_unknown() -> None:
+    tally = Tally(seconds={"digits": 60.0})
+    unknown = Step(id="sft.D0", bench="sft", phase="run", argv=("python",))
+    tally.expect(Plan(phase="run", steps=(step(), unknown)))
+    assert tally.left({"digits.D0": 20.0}) == ", more than 40 s left"
+    tally.outcomes["digits.D0"] = "passed"
+    assert tally.left({}) == ""
+
+
+def test_the_live_view_says_the_time_left() -> None:
+    stream, clock = Terminal(), Clock()
+    display = Live(stream, clock=clock, size=(80, 24))
+    display.on_estimate({"digits": 100.0})
+    display.on_plan(plan())
+    display.on_start("digits.D0")
+    clock.now += 20
+    display.tick()
+    assert "[20 s, about 3 min left]" in stream.getvalue()
+    display.close()
