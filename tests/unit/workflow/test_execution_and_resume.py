@@ -54,7 +54,9 @@ def test_every_step_has_an_outcome_and_a_failure_is_no_exception(
     assert recorded(executed).manifest["files"] == {"good": "good", "bad": "bad"}
     assert passed_steps(recorded(executed)) == {"good"}
     assert finish_run(executed, session) == STEPS_FAILED
-    assert reporter.texts("info") == [f"run: 1 passed, 1 failed; records in {executed.path}"]
+    ended, following = reporter.texts("info")
+    assert ended == f"run: 1 passed, 1 failed; records in {executed.path}"
+    assert following.startswith(f"next: `milabench report {executed.path.name}")
     assert json.loads((executed.path / "summary.json").read_text())["verdict"] == "failed"
 
 
