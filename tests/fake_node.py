@@ -141,6 +141,12 @@ class FakeNode:
         """Ends a step that has measured; see AgentNode."""
         await self.end(step, is_done=True)
 
+    async def collect(self, step: str) -> None:
+        """Nothing: it has no processes to look at; see AgentNode."""
+
+    async def collected(self, step: str) -> None:
+        """Nothing: none of its steps waits for that; see AgentNode."""
+
     def give_up(self, *, at_once: bool = False) -> None:
         """Nothing: it takes no time to reach."""
 
