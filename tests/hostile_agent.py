@@ -212,6 +212,8 @@ class HostileChannel:
 class HostileConnection:
     """A connection to a machine whose agents are real, and whose answers pass through `change`."""
 
+    is_our_file_system = False
+
     lost: str | None = None
 
     def __init__(self, change: Change) -> None:
