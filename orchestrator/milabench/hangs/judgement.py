@@ -109,6 +109,14 @@ def place_of(process: ProcessState) -> Place | None:
 
 def hang_sentence(members: Sequence[JobMember]) -> str:
     """Return what the evidence of the steps of one job shows, in one sentence; empty where there is none."""
+    unseen = [member for member in members if member.evidence is not None and not member.evidence.processes]
+    more = [
+        f"{member.step if member.node == 'local' else member.node} could not be looked at in time" for member in unseen
+    ]
+    return "; ".join(filter(None, (_finding(members), *more)))
+
+
+def _finding(members: Sequence[JobMember]) -> str:
     ranks = ranks_of(members)
     if not ranks:
         return _of_programs(members)
@@ -148,7 +156,8 @@ def ranks_of(members: Sequence[JobMember]) -> list[Rank]:
             world = max(world, process.world_size or 0, process.rank + 1)
     for number in set(range(world)) - found.keys():
         member = _home(number, members, bases, world)
-        found[number] = _rank(member, number, number - bases[member.step] if member.step in bases else None)
+        if member.evidence is None or member.evidence.processes:
+            found[number] = _rank(member, number, number - bases[member.step] if member.step in bases else None)
     return [found[number] for number in sorted(found)]
 
 

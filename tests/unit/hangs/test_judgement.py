@@ -155,6 +155,12 @@ def test_a_program_without_ranks_is_named_by_its_process() -> None:
     assert hang_sentence([member("local", shell, program, stuck)]) == "python (pid 8) is in state D"
 
 
+def test_a_node_that_could_not_be_looked_at_has_lost_no_rank() -> None:
+    seen = member("node1", process(0, WAITING), process(1, WAITING))
+    said = hang_sentence([seen, member("node2")])
+    assert said == "all 2 ranks wait in all_reduce (step 412); node2 could not be looked at in time"
+
+
 def test_without_evidence_nothing_is_said() -> None:
     assert hang_sentence([JobMember(step="a", node="local")]) == ""
 
