@@ -22,7 +22,7 @@ from tests.recorded_run import Recorded, rates, record
 
 Milabench = Callable[..., Said]
 # The verbs that take runs, with what else they need to tell which one they took; the others take none.
-ONE = ("status", "logs", "replay", "cancel", "resume", "accept")
+ONE = ("status", "logs", "replay", "cancel", "resume", "accept", "stacks")
 BESIDE_OTHERS = ("accept plan", "accept recheck", "accept looks")  # what they take besides, other tests give them
 SEVERAL = ("report", "compare", "bundle", "export", "db add", "baseline", "outliers", "project")
 

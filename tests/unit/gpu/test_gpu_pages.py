@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.gpu import instruments, operators, validation
+from tests.gpu import answers, instruments, operators, validation
 from tests.gpu.environment import fits, unpack, usable
 from tests.gpu.main_job import communicators, estimates
 from tests.gpu.parts import PARTS
@@ -52,6 +52,7 @@ def test_each_program_of_a_part_exists_and_fits_into_it() -> None:
         "tests.gpu.instruments": instruments.PROGRAMS,
         "tests.gpu.validation": validation.PROGRAMS,
         "tests.gpu.operators": operators.PROGRAMS,
+        "tests.gpu.answers": answers.PROGRAMS,
     }
     suites = {"quickstart": set(yaml.safe_load((ROOT / "config" / "quickstart.yaml").read_text()))}
     page = runpy.run_path(str(ROOT / "docs" / "suite_page.py"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import json
 import os
@@ -21,6 +20,7 @@ from milabench.ci import junit
 from milabench.report import csv as csv_report
 from milabench.report import json as json_report
 from milabench.report import text
+from milabench.report.registry import FORMATS
 from tests.recorded_run import Recorded, rates, record
 from tests.unit.report.test_reports import rounded
 
@@ -64,7 +64,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, tuple[D
 def test_a_comparison_is_what_the_golden_file_shows(
     found: tuple[Comparison, tuple[Difference, ...]], form: str, root: Path
 ) -> None:
-    told = rounded(importlib.import_module(f"milabench.report.{form}").render_comparison(*found))
+    told = rounded(FORMATS[form].renderer.render_comparison(*found))
     golden = root / "tests" / "golden" / f"compare.{ENDINGS[form]}"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(told)

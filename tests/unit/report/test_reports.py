@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import json
 import os
@@ -25,6 +24,7 @@ from milabench.report import brief, markdown, text
 from milabench.report import csv as csv_report
 from milabench.report import json as json_report
 from milabench.report.labels import format_number
+from milabench.report.registry import FORMATS
 from milabench.report.rerun import rerun_line
 from milabench.report.run_tables import window_tables
 from milabench.report.system_lines import system_lines
@@ -88,7 +88,7 @@ def rounded(report: str) -> str:
 
 @pytest.mark.parametrize("form", list(ENDINGS))
 def test_a_report_is_what_the_golden_file_shows(summary: Summary, form: str, root: Path) -> None:
-    found = rounded(importlib.import_module(f"milabench.report.{form}").render([summary]))
+    found = rounded(FORMATS[form].renderer.render([summary]))
     golden = root / "tests" / "golden" / f"report.{ENDINGS[form]}"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(found)
@@ -168,7 +168,7 @@ def test_all_formats_have_the_windows_and_the_old_score_its_rate(tmp_path: Path)
     gap = placed(*((index / 10, 0.1) for index in range(40)), *((8 + index / 10, 0.1) for index in range(40)))
     summary = summarise(record(tmp_path, Recorded(bench="apart", events=gap)))
     for form in ("text", "markdown", "html"):
-        shown = importlib.import_module(f"milabench.report.{form}").render([summary])
+        shown = FORMATS[form].renderer.render([summary])
         assert "33.3% of the time" in shown, form
         assert "80.00 items/s" in shown, form
     (bench,) = json.loads(json_report.render([summary]))["benchmarks"]
