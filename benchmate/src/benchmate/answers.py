@@ -105,8 +105,8 @@ class Answers:
         """Of the first time and of the second."""
         self._norms: tuple[list[object], list[object]] = ([], [])
         random.seed(wanted.seed)
-        apply_when_imported(Patch("torch.manual_seed", self._seeding_torch))
-        apply_when_imported(Patch("numpy.random.seed", self._seeding_numpy))
+        apply_when_imported(Patch("torch.manual_seed", self._seeding_torch, after_import=True))
+        apply_when_imported(Patch("numpy.random.seed", self._seeding_numpy, after_import=True))
 
     def _seeding_torch(self, manual_seed: Callable[[int], object]) -> object:
         manual_seed(self.wanted.seed)

@@ -19,11 +19,16 @@ MISSING = object()
 
 
 class Patch:
-    """An attribute to replace: `pkg.mod.Class.method`, or `__main__.name` in the script; by `wrap(original)`."""
+    """An attribute to replace: `pkg.mod.Class.method`, or `__main__.name` in the script; by `wrap(original)`.
 
-    def __init__(self, target: str, wrap: Wrap) -> None:
+    With `after_import`, only when the package has been imported to its end: its modules are imported before that, and a `wrap`
+    that calls the original would find it incomplete.
+    """
+
+    def __init__(self, target: str, wrap: Wrap, *, after_import: bool = False) -> None:
         self.path = target.split(".")
         self.wrap = wrap
+        self.after_import = after_import
         self.is_applied = False
 
     def apply(self) -> bool:
@@ -31,7 +36,7 @@ class Patch:
         if self.is_applied:
             return True
         owner, rest, _ = self._resolve()
-        if owner is None or len(rest) > 1:
+        if owner is None or len(rest) > 1 or (self.after_import and self.path[0] in _watcher.running):
             return False
         (name,) = rest
         original = _own_attribute(owner, name)
@@ -95,6 +100,8 @@ class ImportWatcher:
     def __init__(self, callback: Callable[[], None]) -> None:
         self._callback = callback
         self._names: set[str] = set()
+        self.running: set[str] = set()
+        """The watched modules that are being imported."""
 
     def watch(self, path: Sequence[str]) -> None:
         """Watch every module that the dotted path may lead through."""
@@ -128,7 +135,11 @@ class ImportWatcher:
 
         def exec_module(module: ModuleType) -> None:
             vars(loader).pop("exec_module", None)  # that of another watcher, which runs this one, is already gone
-            execute(module)
+            self.running.add(module.__name__)
+            try:
+                execute(module)
+            finally:
+                self.running.discard(module.__name__)
             self._callback()
 
         try:
