@@ -199,7 +199,7 @@ def test_of_a_command_without_a_window_the_energy_of_a_launch_is_known(milabench
     assert (energy["bench"], energy["quantity"], energy["per"], energy["power"]) == ("ior", "energy", "run", "meter")
     # The launches' geometric mean.
     assert energy["value"] == pytest.approx(720 * (60 * 80) ** 0.5 / 3.6e6, rel=1e-6)
-    assert "the whole launch" in milabench("report", str(run.path)).out
+    assert "the whole launch" in milabench("report", "--full", str(run.path)).out
 
 
 def test_a_record_of_a_meter_that_was_damaged_is_named(milabench: Milabench, tmp_path: Path) -> None:
