@@ -28,17 +28,17 @@ DOCS_WORDS_GOAL = 30_000
 WORST = 20
 
 # What is held today, for each kind of text. Lower a number whenever its text gets better; never raise one.
-DOCS_WORDS = 31_500  # room for a page of each feature that lands
+DOCS_WORDS = 30_000
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "docs": {
-        "what": 1.5,
-        "one": 3,
+        "what": 1.2,
+        "one": 2.3,
         "that of": 0.1,
-        "of it": 0.4,
-        "beside": 0.1,
-        "semicolons a sentence": 0.03,
-        "% over 25 words": 4,
-        "retired": 0.3,
+        "of it": 0.1,
+        "beside": 0,
+        "semicolons a sentence": 0.02,
+        "% over 25 words": 3.3,
+        "retired": 0,
     },
     "help": {
         "what": 3.8,
