@@ -58,6 +58,7 @@ LINES = {
     "runs": ["runs", "runs --json"],
     "status": ["status", "status --json"],
     "logs": ["logs a"],
+    "stacks": ["stacks a.0"],
     "replay": ["replay --speed 0"],
     "cancel": ["cancel @run"],
     "gc processes": ["gc processes"],
