@@ -55,7 +55,8 @@ class HostConnection(Protocol):
 async def full_end_text(channel: Channel) -> str:
     """Wait for the end of a command; return how it ended, with the last line on its standard error."""
     try:
-        how = await asyncio.wait_for(channel.describe_end(), END_TEXT_S)
+        async with asyncio.timeout(END_TEXT_S):
+            how = await channel.describe_end()
     except TimeoutError:
         how = "its output ended, and its agent did not"
     stderr = channel.last_stderr_line()

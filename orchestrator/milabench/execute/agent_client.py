@@ -221,7 +221,8 @@ class AgentLink:
     async def _end_text(self) -> str:
         self._writer.close()
         try:
-            return await asyncio.wait_for(self._how_it_ended(), WORDS_S)
+            async with asyncio.timeout(WORDS_S):
+                return await self._how_it_ended()
         except TimeoutError:
             return "the agent's output ended, and the agent did not"
 
@@ -236,8 +237,8 @@ class AgentLink:
         turn = _long_records.setdefault(loop, asyncio.Lock())
         try:
             while left:
-                reading = self._reader.readexactly(min(left, PIECE_BYTES))
-                piece = await (reading if by is None else asyncio.wait_for(reading, by - loop.time()))
+                async with asyncio.timeout_at(by):
+                    piece = await self._reader.readexactly(min(left, PIECE_BYTES))
                 left -= len(piece)
                 lines, newline, rest = (piece, b"", b"") if piece.endswith(b"\n") else piece.rpartition(b"\n")
                 if watched is not None and (lines or newline):
@@ -734,7 +735,8 @@ async def query_agent(declared: Declared[M], *words: str, within_s: float = ANSW
         *agent_command(*words), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, start_new_session=True
     )
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), within_s)
+        async with asyncio.timeout(within_s):
+            output, _ = await process.communicate()
         return declared.read(output)
     except TimeoutError:
         process.kill()

@@ -115,7 +115,8 @@ class RemoteFiles:
     async def _write(self, data: bytes) -> None:
         self._channel.writer.write(data)
         try:
-            await asyncio.wait_for(self._channel.writer.drain(), ASK_S)
+            async with asyncio.timeout(ASK_S):
+                await self._channel.writer.drain()
         except TimeoutError:
             raise Unreachable(f"{self.name}: it took nothing of a transfer for {ASK_S:g} s") from None
 

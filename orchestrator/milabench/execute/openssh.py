@@ -174,7 +174,8 @@ async def _end_of(process: asyncio.subprocess.Process, within_s: float) -> int:
     Raises TimeoutError.
     """
     try:
-        return await asyncio.wait_for(process.wait(), within_s)
+        async with asyncio.timeout(within_s):
+            return await process.wait()
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

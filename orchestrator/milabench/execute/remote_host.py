@@ -127,7 +127,8 @@ async def read_answer(channel: Channel, declared: Declared[T], name: str, asked:
     from milabench.execute.messages import InvalidMessage
 
     try:
-        line = await asyncio.wait_for(line_of(channel.reader), within_s)
+        async with asyncio.timeout(within_s):
+            line = await line_of(channel.reader)
         if not line:
             raise Unreachable(f"{name}: no answer to '{asked}': {await full_end_text(channel)}")
         return declared.read(line)

@@ -218,7 +218,8 @@ class SshConnection:
         except (asyncssh.Error, OSError) as error:
             # A connection that was lost refuses channels a moment before it calls itself closed.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._connection.wait_closed(), CLOSING_S)
+                async with asyncio.timeout(CLOSING_S):
+                    await self._connection.wait_closed()
             why = self.lost or f"the command could not be started: {error}"
             raise Unreachable(f"{self._address.name}: {why}") from None
         return SshChannel(process, lambda: self.lost)
@@ -227,7 +228,8 @@ class SshConnection:
         """End it and everything that runs over it."""
         self._connection.close()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._connection.wait_closed(), CLOSING_S)
+            async with asyncio.timeout(CLOSING_S):
+                await self._connection.wait_closed()
 
 
 async def connect_asyncssh(address: Address) -> SshConnection:
