@@ -199,7 +199,8 @@ PROGRAM_XIDS = frozenset({13, 31, 43, 45})
 class SensorCheck(Check):
     """Warns when a device stopped answering before the window was over, or reported a fatal error (Xid, ECC).
 
-    So does a window in which none of the step's accelerators was read at all.
+    So does a window in which none of the step's accelerators was read at all. New errors that the memory corrected are
+    counted, and do not warn.
     """
 
     name = "sensor"
@@ -229,8 +230,8 @@ class SensorCheck(Check):
             numbers |= {"xid": xids} if xids else {}
             if of_device := [str(number) for number in xids if number not in PROGRAM_XIDS]:
                 problems.append(f"device {key} reported Xid {', '.join(of_device)}")
-            if device.ecc_uncorrected is not None and device.ecc_uncorrected[1] > device.ecc_uncorrected[0]:
-                numbers["ecc_uncorrected"] = device.ecc_uncorrected[1] - device.ecc_uncorrected[0]
+            numbers |= {f"ecc_{kind}": last - first for kind, (first, last) in device.ecc.items() if last > first}
+            if "ecc_uncorrected" in numbers:
                 problems.append(f"device {key} has {numbers['ecc_uncorrected']} new uncorrected memory errors")
             by_device[key] = numbers
         if problems:

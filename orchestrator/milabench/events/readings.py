@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from milabench.events.model import Data, Event, StepEvent
-from milabench.events.values import finite_number
+from milabench.events.values import as_mapping, finite_number
 
 NAN = math.nan
 Span = tuple[float, float]
@@ -28,6 +28,7 @@ class DeviceReadings:
     `clock` that of the compute units in MHz, `temperature` in degrees Celsius,
     `throttle` the reasons of each sample, None where they were not reported. `foreign` are processes that are not the group's,
     with the largest memory in MiB that each was seen to hold; `own` whether one of the group's was seen on the device.
+    `ecc` are the first and the last count of memory errors, `corrected` and `uncorrected`.
     `xid` are the driver's errors, each with the time of the sample that has it, up to a second later.
     """
 
@@ -44,7 +45,7 @@ class DeviceReadings:
     throttle: list[tuple[str, ...] | None] = field(default_factory=list)
     foreign: list[tuple[float, int, float]] = field(default_factory=list)
     own: bool | None = None
-    ecc_uncorrected: tuple[int, int] | None = None
+    ecc: dict[str, tuple[int, int]] = field(default_factory=dict)
     xid: list[tuple[float, int]] = field(default_factory=list)
     lost: str = ""
     lost_at: float = NAN
@@ -70,10 +71,10 @@ class DeviceReadings:
         self._see_processes(sample.get("processes"), time)
         if isinstance(sample.get("xid"), list):
             self.xid += [(time, number) for number in sample["xid"] if isinstance(number, int)]
-        ecc = sample.get("ecc")
-        count = ecc.get("uncorrected") if isinstance(ecc, Mapping) else None
-        if isinstance(count, int):
-            self.ecc_uncorrected = (self.ecc_uncorrected[0] if self.ecc_uncorrected else count, count)
+        ecc = as_mapping(sample.get("ecc"))
+        for kind in ("corrected", "uncorrected"):
+            if isinstance(count := ecc.get(kind), int):
+                self.ecc[kind] = (self.ecc[kind][0] if kind in self.ecc else count, count)
 
     def _see_processes(self, processes: object, time: float) -> None:
         for process in processes if isinstance(processes, list) else ():

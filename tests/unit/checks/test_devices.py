@@ -161,6 +161,18 @@ def test_fatal_errors_of_the_device_are_a_warning() -> None:
     assert found("sensor", events).message == "device 0 reported Xid 79; device 0 has 1 new uncorrected memory errors"
 
 
+def test_errors_that_the_memory_corrected_are_counted_and_are_no_doubt() -> None:
+    events = [
+        sample(11, ecc={"corrected": 5}),
+        sample(15, ecc={"corrected": 5}),
+        sample(19.5, ecc={"corrected": 8}),
+        WINDOW,
+    ]
+    verdict = found("sensor", events)
+    assert verdict.verdict == "pass"
+    assert verdict.numbers["devices"]["0"]["ecc_corrected"] == 3
+
+
 def test_errors_that_a_program_causes_say_nothing_of_the_device() -> None:
     # A step that is ended at the end of its window leaves Xid 45; an index out of bounds 13, 31 or 43.
     said = found("sensor", [sample(12, xid=[31]), sample(20.5, xid=[45]), WINDOW])
