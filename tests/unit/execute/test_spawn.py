@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
@@ -54,6 +55,7 @@ def test_what_cannot_be_started_leaves_no_descriptor(tmp_path: Path) -> None:
     def open_files() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
+    gc.collect()  # closes what earlier tests left to it
     limits, before = resource.getrlimit(resource.RLIMIT_NOFILE), open_files()
     assert spawn(["no-such-program"], None, dict(os.environ), [], limits) is None
     assert spawn(["/bin/true"], None, {}, [], (3, limits[1])) is None  # fewer than are open here
