@@ -20,6 +20,7 @@ from milabench.cli.options import (
     removed_option,
     run_argument,
     same_command,
+    typed_base,
 )
 from milabench.errors import DONE, VERDICT_CODES, UsageError
 from milabench.report.registry import FORMATS
@@ -132,7 +133,7 @@ def write_verdict(
     if destination.is_brief:
         from milabench.report.decision_screens import acceptance_next
 
-        click.echo(f"\nnext: {acceptance_next(acceptance, same_command())}")
+        click.echo(f"\nnext: {acceptance_next(acceptance, same_command(), typed_base())}")
     if destination.output is not None:
         click.echo(acceptance.verdict, err=True)
     return VERDICT_CODES[acceptance.verdict]

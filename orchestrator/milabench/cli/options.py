@@ -558,9 +558,17 @@ def same_command(*more: str) -> str:
 
 
 def other_command(verb: str, *without: str) -> str:
-    """Return the command line as the user typed it, with another verb, and without some of its words."""
+    """Return the command line as the user typed it, with another verb, and without the first of each of some words."""
     _, *words = _typed_words()
-    return shlex.join(["milabench", verb, *(word for word in words if word not in without)])
+    for word in without:
+        if word in words:
+            words.remove(word)  # a benchmark may have the same name
+    return shlex.join(["milabench", verb, *words])
+
+
+def typed_base() -> tuple[str, ...]:
+    """Return `--base FOLDER` where the user has typed it."""
+    return ("--base", str(click.get_current_context().params["base"])) if is_on_command_line("base") else ()
 
 
 def _typed_words() -> list[str]:

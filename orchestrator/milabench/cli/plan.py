@@ -12,6 +12,7 @@ import click
 
 from milabench import seams
 from milabench.cli.options import (
+    is_on_command_line,
     job_options,
     json_option,
     other_command,
@@ -130,7 +131,7 @@ def print_requests(
         outputs.append(_plan_output(request, budgeted, scripts, is_full=is_full))
     print_plans(outputs, as_json=as_json, other=other)
     if not (as_json or is_full) and other is None:
-        run = other_command("run", "run", "--dry-run")
+        run = other_command("run", "--dry-run" if is_on_command_line("dry_run") else "run")
         click.echo(f"\nnext: `{run}`: runs it; `--full` shows the folder and the variables of each step")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from milabench.analysis.summary_model import some_names
@@ -96,17 +98,11 @@ def acceptance_screen(acceptance: Acceptance) -> document.Document:
     )
 
 
-def acceptance_next(acceptance: Acceptance, again: str) -> str:
-    """Return the command that leads on, and what it shows; `again` is the command that checked the run."""
+def acceptance_next(acceptance: Acceptance, again: str, base: Sequence[str]) -> str:
+    """Return the command that leads on, and what it shows; `again` is the command that checked the run, `base` its option."""
     if any(check.verdict == "FAIL" and check.criterion == "runs" for check in acceptance.checks):
-        return f"`milabench resume {acceptance.run}{_base(again)}`: runs again what did not pass"
+        return f"`{shlex.join(['milabench', 'resume', acceptance.run, *base])}`: runs again what did not pass"
     return f"`{again} --full`: every criterion with its bounds"
-
-
-def _base(again: str) -> str:
-    """Return ` --base FOLDER` as it was typed; empty where it was not."""
-    named = re.search(r" --base(?:=| )(?:'[^']*'|\S+)", again)
-    return named[0] if named else ""
 
 
 def _row(check: CriterionResult) -> tuple[str, ...]:
