@@ -7,6 +7,11 @@ table passes here.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 # Control characters, C0 and C1 (a CR before a LF ends a line, as on Windows); what changes the direction of text; separators
 # of lines besides the LF; halves of surrogate pairs, which stand for bytes that are not UTF-8, and what is no character.
@@ -100,3 +105,11 @@ def suite_word(config: str) -> str:
 def is_lock(file: object) -> bool:
     """Return whether a file is a lock of packages by its name: `old.lock`, `requirements.cpu.txt`; else it is a suite."""
     return str(file).endswith((".lock", ".txt"))
+
+
+def by_text(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Return each text once, in order, with the things that it is about."""
+    groups: dict[K, list[V]] = {}
+    for text, about in pairs:
+        groups.setdefault(text, []).append(about)
+    return groups

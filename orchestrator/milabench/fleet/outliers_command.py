@@ -19,7 +19,7 @@ from milabench.cli.options import (
     wide_option,
 )
 from milabench.errors import DONE, STEPS_FAILED
-from milabench.shown import counted, wrapped
+from milabench.shown import by_text, counted, wrapped
 
 if TYPE_CHECKING:
     from milabench.fleet.baseline import Findings, Outlier
@@ -71,7 +71,6 @@ def command(
 
 def outlier_text(findings: Findings, width: int | None = None, *, is_full: bool = False) -> str:
     """Return the number of outliers, their table, fitted to a width, and the warnings; `is_full`: also the rules."""
-    from milabench.report.model import by_text
     from milabench.report.text_table import text_table
 
     places = len({str(outlier.location) for outlier in findings.outliers})

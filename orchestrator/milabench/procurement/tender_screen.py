@@ -10,7 +10,7 @@ from milabench.procurement.offers_report import OfferTable, cost_table
 from milabench.procurement.tender_report import score_lines, score_table, tender_warnings, tier_entries, unused_numbers
 from milabench.procurement.tender_scores import TenderScores, amount_text
 from milabench.report.document import Document, Notes, Statement, Table, section
-from milabench.report.model import by_text
+from milabench.shown import by_text
 
 # Of the tables of the full report.
 _COLUMNS = ("benchmarks", "units", "potency", "potency per M")

@@ -12,6 +12,7 @@ from milabench.report import comparison_text, document, model
 from milabench.report.curves import curve_blocks
 from milabench.report.document_renderer import WORST_FIRST
 from milabench.report.rerun import line_about_run, rerun_line
+from milabench.shown import by_text
 
 if TYPE_CHECKING:
     from milabench.analysis.acceptance_model import Acceptance, CriterionResult
@@ -63,7 +64,7 @@ _MOST_REPEATS = 50
 
 
 def _failures(system: System) -> list[tuple[str, str]]:
-    texts = model.by_text((model.step_reason(failure), failure.name) for failure in system.failures)
+    texts = by_text((model.step_reason(failure), failure.name) for failure in system.failures)
     return [(f"{some_names(steps)} on {system.name}", text) for text, steps in texts.items()]
 
 
@@ -75,7 +76,7 @@ def _suspects(system: System) -> list[tuple[str, str]]:
         for doubt, text in model.warnings_of(bench).items()
         if doubt in bench.doubts
     ]
-    return [(f"{', '.join(names)} on {system.name}", text) for text, names in model.by_text(marked).items()]
+    return [(f"{', '.join(names)} on {system.name}", text) for text, names in by_text(marked).items()]
 
 
 def acceptance_screen(acceptance: Acceptance) -> document.Document:
@@ -111,9 +112,7 @@ def _row(check: CriterionResult) -> tuple[str, ...]:
 
 
 def _missing(undone: list[CriterionResult]) -> list[tuple[str, str]]:
-    texts = model.by_text(
-        ((check.bench or "the run", check.missing), check.criterion) for check in undone if check.missing
-    )
+    texts = by_text(((check.bench or "the run", check.missing), check.criterion) for check in undone if check.missing)
     return [(f"{bench} {', '.join(criteria)}", text) for (bench, text), criteria in texts.items()]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.summary_model import (
@@ -22,9 +22,7 @@ from milabench.report.curves import messages_of_curve
 from milabench.report.document import Entry, Statement
 from milabench.report.labels import format_number, percents, replicates_text
 from milabench.report.rerun import is_of_commands, line_about_run, rerun_line
-
-K = TypeVar("K")
-V = TypeVar("V")
+from milabench.shown import by_text
 
 
 def validity_text(bench: BenchSummary) -> str:
@@ -128,14 +126,6 @@ def grouped_failures(summary: Summary) -> list[Entry]:
             last = rerun if text == [*alike][-1] else ()
             entries.append(Entry(name=names, text=text, details=(*_log(failed[0].log), *last)))
     return entries
-
-
-def by_text(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """Return of each text, in order, what it is about."""
-    groups: dict[K, list[V]] = {}
-    for text, about in pairs:
-        groups.setdefault(text, []).append(about)
-    return groups
 
 
 def _log(path: str | None) -> tuple[tuple[str, str], ...]:
