@@ -3,7 +3,7 @@
     python tests/perf/burn_checks.py
 
 Needs torch, in this Python or in the one that PYTHON_WITH_TORCH names. The load is that of benchmarks/machine/burn.py itself, on
-a processor and one thread. On an accelerator `make gpu` measures the same: tests/gpu/instruments.py.
+a processor and one thread. On an accelerator `make gpu PART=5` measures the same: tests/gpu/answers.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 
 from rows import ROOT, Row, in_turn, python_with_torch, ratios, show
@@ -35,10 +36,10 @@ def measured() -> dict[str, list[float]]:
     torch.set_num_threads(1)
     products = burn.Products("fp32", SIZE, 10, torch.device("cpu"))
 
-    def turn(make_one: object) -> float:
+    def turn(make_one: Callable[[], object]) -> float:
         began = time.thread_time()
         for _ in range(IN_TURN):
-            make_one()  # type: ignore[operator]
+            make_one()
         return time.thread_time() - began
 
     found = in_turn({WITH: partial(turn, products.make_one), ALONE: partial(turn, products.make_alone)}, ROUNDS)

@@ -19,7 +19,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from benchmate.devices.vendors.regular_file import read_regular
 from benchmate.frameworks import initialized_devices
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MOST_STEPS = 64
 """Losses in host memory are all looked at for so many steps; benchmate.loss_recorder."""
-
-
 _OVER = object()
+"""Comes after the last batch: a batch may be anything, None too."""
 
 
 class Wanted(NamedTuple):
@@ -150,8 +149,8 @@ class Answers:
         """Return what `fetch` gives to a loop that is not over an observed loader, or a batch of the first steps, made again."""
         if loop is not None and loop.is_answering:
             self._fed = self._fed or self.again()
-            for batch in self._fed:
-                return batch  # type: ignore[no-any-return]
+            if (kept := next(self._fed, _OVER)) is not _OVER:
+                return cast("T", kept)
             loop.end_answers()
         batch = fetch()
         if self._is_first:

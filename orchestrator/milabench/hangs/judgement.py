@@ -166,7 +166,7 @@ def _home(number: int, members: Sequence[JobMember], bases: Mapping[str, int], w
     each = max(1, world // len(members))
     at = next((member for member in members if 0 <= number - bases.get(member.step, world) < each), None)
     silent = [member for member in members if member.step not in bases]
-    return at or next(iter(sorted(silent, key=lambda member: not member.is_lost)), members[-1])
+    return at or min(silent, key=lambda member: not member.is_lost, default=members[-1])
 
 
 def _rank(

@@ -62,7 +62,7 @@ def answer(argv: list[str]) -> dict[str, Any]:
     _name_ranks(looks, {pid: tuple(numbers) for pid, *numbers in reported})
     looks.sort(key=lambda look: (look["rank"] is None, look["pid"]))
     watched = [look for look in looks[:MOST_PROCESSES] if _may_be_python(look)][:MOST_STACKS]
-    devices, slow = _Aside(_devices), _Aside(ras_status, [look["pid"] for look in looks])
+    devices, ras = _Aside(_devices), _Aside(ras_status, [look["pid"] for look in looks])
     absent: dict[str, None] = {}
     first = _stacks(watched, min(began + STACKS_S, by - SPARE_S), absent)
     recorders = last_collectives(looks) if "by" in options else {}
@@ -87,7 +87,7 @@ def answer(argv: list[str]) -> dict[str, Any]:
         "time": round(time.time(), 3),
         "processes": found,
         "devices": devices.result(by, "the devices' driver did not answer in time", absent),
-        "ras": slow.result(by, "", absent) or "",
+        "ras": ras.result(by, "", absent) or "",
         "absent": list(absent),
     }
     return _fitting(dict(evidence, took_s=round(time.monotonic() - began, 3)))
