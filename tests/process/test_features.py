@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from milabench.seams import FEATURES, FORMATS, HANDLERS, SCHEDULERS, VERBS
+from milabench.seams import BENCHFILES, FEATURES, FORMATS, HANDLERS, ON_NODES, SCHEDULERS, SPELLINGS, VERBS, handler, resolved
 from milabench.workflow.summaries import summary_of
 from tests.commands import ROOT
 from tests.serving_runs import serving_run
 
-# In one process for each feature: the arguments are its name, a folder to write to, and two runs with stored summaries.
-PROGRAM = """
+# In one process: what blocks the packages of the features that the first argument names.
+BLOCKED = """
 import contextlib, importlib.abc, io, os, sys
 
-feature, folder, old, new = sys.argv[1:]
-os.environ["MILABENCH_WITHOUT"] = feature
+without = sys.argv[1]
+os.environ["MILABENCH_WITHOUT"] = without
+rooms = tuple(f"milabench.{feature}." for feature in without.split(","))
 
 class Blocked(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if f"{name}.".startswith(f"milabench.{feature}."):
+        if f"{name}.".startswith(rooms):
             raise AssertionError(f"imported {name}")
 
 sys.meta_path.insert(0, Blocked())
@@ -35,6 +38,10 @@ def said(*words):
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = cli.run_command_line()
     return code, out.getvalue(), err.getvalue()
+"""
+# In one process for each feature: the arguments are its name, a folder to write to, and two runs with stored summaries.
+PROGRAM = """
+feature, folder, old, new = sys.argv[1:]
 
 base = ["--base", folder]
 there = os.path.join(folder, "there")
@@ -51,8 +58,7 @@ open(driven, "w").write("job: {driver: tasks.cfg, install_group: c}\\n")
 WORDS = {
     "compare --tender": ("compare", "--tender", there, "a", "b", *base),
     "verify --offer": ("verify", "--offer", folder, there),
-    "report --format xlsx": ("report", old, "-o", os.path.join(there, "x.xlsx")),
-    "compare --format xlsx": ("compare", old, new, "-o", os.path.join(there, "x.xlsx")),
+    "--format xlsx": ("compare", old, new, "-o", os.path.join(there, "x.xlsx")),
     "install --from": ("install", "--from", there, *base),
     "new --from FOLDER": ("new", "mine", "--from", folder, "--into", there),
     "new --from PROGRAM": ("new", "mine", "--from", "train.py", "--into", there),
@@ -65,15 +71,15 @@ WORDS = {
 }
 assert said("--help")[0] == 0
 code, page, _ = said("--help-all")
-verbs = [verb for group in seams.VERBS.get(feature, {}).values() for verb in group]
+verbs = [verb for verb, (owner, _, _) in seams.VERBS.items() if owner == feature]
 assert code == 0 and not any(f"\\n  {verb}  " in page for verb in verbs)
 code, plan, err = said("plan", "run", "--config", "config/quickstart.yaml", "--json", *base)
 assert code == 0 and '"steps"' in plan, err
 for verb in verbs:
     code, _, err = said(*verb.split())
     assert code == 2 and f"belongs to the feature {feature}" in err, err
-for option, (owner, _) in seams.HANDLERS.items():
-    if owner == feature and option in WORDS:
+for option, reference in seams.HANDLERS.items():
+    if seams.feature_of(reference) == feature and option in WORDS:
         code, _, err = said(*WORDS[option])
         assert code == 2 and f"{option}" in err and f"needs the feature {feature}" in err, err
 for words in (("report", old), ("report", old, "--full")):
@@ -81,7 +87,7 @@ for words in (("report", old), ("report", old, "--full")):
     assert code == 0 and "chat" in text, err
 for name in ("markdown", "html", "csv", "junit"):
     code, text, err = said("report", old, "-f", name)
-    if seams.FORMATS.get(name, ("",))[0] == feature:
+    if seams.feature_of(seams.FORMATS.get(name, "report")) == feature:
         assert code == 2 and f"--format {name} needs the feature {feature}" in err, err
     else:
         assert code == 0 and "chat" in text, err
@@ -89,6 +95,22 @@ code, text, err = said("report", old, "--json")
 assert code == 0 and '"area"' in text, err
 code, text, err = said("compare", old, new)
 assert code in (0, 1) and "chat" in text, err
+"""
+
+
+# In one process: the arguments are all features and a folder to write to.
+STAGES = """
+folder = sys.argv[2]
+os.environ["MILABENCH_LOCK_DIR"] = os.path.join(folder, "locks")
+suite = ("--config", "tests/suite/odd.yaml", "--base", folder, "--use-current-env", "--select", "good")
+for stage, *words in (("install",), ("prepare",), ("run", "--display", "none", "--profile", "quick")):
+    code, text, err = said(stage, *suite, *words)
+    assert code == 0, f"{stage} {code} {text} {err}"
+for name in ("text", "markdown", "csv", "json"):
+    code, text, err = said("report", "--base", folder, "-f", name)
+    assert code == 0 and "good" in text, err
+imported = {name.split(".")[1] for name in sys.modules if name.startswith("milabench.")}
+assert not imported & set(without.split(",")), imported
 """
 
 
@@ -105,7 +127,13 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_the_core_works_without_a_feature_and_what_needs_it_says_so(
     feature: str, measured: list[str], tmp_path: Path
 ) -> None:
-    program = [sys.executable, "-c", PROGRAM, feature, str(tmp_path), *measured]
+    program = [sys.executable, "-c", BLOCKED + PROGRAM, feature, str(tmp_path), *measured]
+    ended = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_suite_is_installed_prepared_run_and_reported_without_any_feature(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", BLOCKED + STAGES, ",".join(sorted(FEATURES)), str(tmp_path)]
     ended = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
 
@@ -124,19 +152,27 @@ def test_a_summary_that_lacks_a_section_is_not_stored(tmp_path: Path) -> None:
 
 
 def test_every_reference_of_seams_leads_somewhere() -> None:
-    from milabench.seams import resolved
-
-    for feature, groups in VERBS.items():
-        for verb in (verb for verbs in groups.values() for verb in verbs):
-            assert callable(resolved(f"{feature}.{verb.replace('-', '_').replace(' ', '_')}_command:command"))
-    for feature, reference in SCHEDULERS.values():
-        assert reference.startswith(f"{feature}.")
+    for verb, (feature, _, _) in VERBS.items():
+        assert callable(resolved(f"{feature}.{verb.replace('-', '_').replace(' ', '_')}_command:command"))
+    for reference in SCHEDULERS.values():
         assert callable(resolved(reference).connect)
-    for _, module in FORMATS.values():
+    for module in FORMATS.values():
         assert callable(resolved(f"{module}:render"))
-    for feature, reference in HANDLERS.values():
-        assert reference.startswith(f"{feature}.")
-        assert callable(resolved(reference))
+    for module in (*ON_NODES.values(), *BENCHFILES.values(), *SPELLINGS):
+        assert inspect.ismodule(resolved(module))
+    for reference in HANDLERS.values():
+        assert callable(resolved(reference)) or inspect.ismodule(resolved(reference))
+
+
+def test_what_is_called_of_a_module_that_seams_names_is_there() -> None:
+    called = [
+        call.groups()
+        for file in (ROOT / "orchestrator" / "milabench").rglob("*.py")
+        for call in re.finditer(r'handler\("([^"]+)"\)\.(\w+)', file.read_text())
+    ]
+    assert called
+    for what, name in called:
+        assert callable(getattr(handler(what), name)), f"{what} has no {name}"
 
 
 def test_a_feature_that_does_not_exist_is_one_line() -> None:

@@ -42,8 +42,8 @@ def relative_to(run: System, reference: System, *, is_strict: bool = False) -> S
     comparison = compare_systems(systems, weights=weights if is_known and weights else None)
     rows = {row.bench: row for row in comparison.rows}
     benches = tuple(_beside(bench, rows[bench.bench]) for bench in summary.benchmarks)
-    if takes_part("peaks of a reference"):
-        benches = handler("peaks of a reference")(benches, reference.summary)
+    if takes_part("compute use"):
+        benches = handler("compute use").with_peaks_of(benches, reference.summary)
     index = comparison.indices[-1]  # where there are two for want of known weights, that by the run's
     score = Score(
         value=index.value,

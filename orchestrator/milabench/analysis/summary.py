@@ -82,7 +82,7 @@ def _with_compute_use(
 ) -> list[BenchSummary]:
     """Return the benchmarks with the use of their devices, or with a line that it is left out."""
     if not (lacking := missing("compute use")):
-        used: list[BenchSummary] = handler("compute use")(benches, results, system)
+        used: list[BenchSummary] = handler("compute use").with_compute_use(benches, results, system)
         return used
     line = f"how much of its devices it uses {lacking}"
     known = {name for name, own in results.items() if any(result.step.flops_per_item is not None for result in own)}

@@ -47,8 +47,8 @@ def _bundled_meters(path: Path, name: str) -> Mapping[str, object]:
     with archive.open_checked(path) as file:
         if not any(f"/{METERS}/" in each for each in records_of(file, name)):
             return {}
-    if not seams.takes_part("meters of a bundle"):
+    if not seams.takes_part("meters"):
         return {}
     with opened_bundle(path) as run:
-        metered: Mapping[str, Any] = seams.handler("meters of a bundle")(run)
+        metered: Mapping[str, Any] = seams.handler("meters").metered_benches(run)
         return metered

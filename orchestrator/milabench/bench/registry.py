@@ -64,6 +64,5 @@ def module_of(name: str) -> ModuleType:
     `declared_in(folder)` returns its benchmark; `read_together(folders)` prepares that for several; `placed(benches, context)`
     returns benchmarks with the processes of a plan.
     """
-    feature, module = seams.BENCHFILES[name]
-    seams.require(feature, f"a benchfile with {name}")
-    return cast("ModuleType", seams.resolved(module))
+    seams.require(seams.BENCHFILES[name], f"a benchfile with {name}")
+    return cast("ModuleType", seams.resolved(seams.BENCHFILES[name]))

@@ -111,7 +111,7 @@ def command(request: CompareRequest, destination: Destination, tender: Path | No
 
     if destination.is_workbook:
         compared = compare_runs(request, terminal_session())
-        destination.write(seams.handler("compare --format xlsx")(compared.comparison))
+        destination.write(seams.handler("--format xlsx").render_comparison(compared.comparison))
         return comparison_exit_code(compared.comparison)
     compared = compare_runs(request, terminal_session(), destination.format)
     destination.write_pieces(compared.pieces(destination.shown, destination.width))

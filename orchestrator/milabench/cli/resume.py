@@ -46,7 +46,7 @@ def command(run: str | None, base: Path | None, force: bool, retry: RetryPolicy,
         if code is not None:
             return code
     if resumed.shares:
-        ended: int = seams.handler("resume of jobs")(resumed.path, session, force=force, detach=detach)
+        ended: int = seams.handler("jobs of a run").resume_jobs(resumed.path, session, force=force, detach=detach)
         return ended
     from milabench.workflow.detach import run_detachable
     from milabench.workflow.resume_run import resume_run

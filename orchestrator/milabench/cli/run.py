@@ -85,7 +85,7 @@ def command(
         raise click.UsageError("--sizer-save keeps the observations of one suite; leave out --ab")
     if settings.submit is not None:
         prepared = prepare_runs(replace(options, ask_nodes=False), extent, settings, session)
-        ended: Iterable[tuple[Path, int]] = seams.handler("jobs of a run")(prepared, session, detach=detach)
+        ended: Iterable[tuple[Path, int]] = seams.handler("jobs of a run").submit_runs(prepared, session, detach=detach)
         return max(code for _, code in ended)
     prepared = prepare_runs(options, extent, settings, session)
 

@@ -26,7 +26,7 @@ class VerbGroup(click.Group):
         """Return the verb's command: of a feature, or from the module of its name."""
         if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
-        name, feature = re.sub("[- ]", "_", cmd_name), seams.feature_of_verb(cmd_name)
+        name, (feature, _, _) = re.sub("[- ]", "_", cmd_name), seams.VERBS.get(cmd_name, ("", "", ""))
         command = seams.resolved(f"{feature}.{name}_command:command" if feature else f"cli.{name}:command")
         assert isinstance(command, click.Command)
         return with_help(with_variables(command))
@@ -61,9 +61,9 @@ class VerbGroup(click.Group):
         if name and name not in COMMANDS and name not in HIDDEN and not name.startswith("-"):
             import difflib
 
-            if (feature := seams.feature_of_verb(name)) is not None:
+            if name in seams.VERBS:
                 raise click.UsageError(
-                    f"'{name}' belongs to the feature {feature}, which MILABENCH_WITHOUT leaves out", ctx
+                    f"'{name}' belongs to the feature {seams.VERBS[name][0]}, which MILABENCH_WITHOUT leaves out", ctx
                 )
             near = difflib.get_close_matches(name, COMMANDS, n=2)
             hint = f"; did you mean {' or '.join(near)}?" if near else "; `milabench --help-all` lists them"
@@ -83,7 +83,7 @@ class VerbGroup(click.Group):
 def with_verb_joined(words: list[str]) -> list[str]:
     """Return the words of a command line with a verb of two words, such as `accept plan`, as the first."""
     pair = " ".join(words[:2])
-    return words if seams.feature_of_verb(pair) is None else [pair, *words[2:]]
+    return [pair, *words[2:]] if pair in seams.VERBS else words
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:

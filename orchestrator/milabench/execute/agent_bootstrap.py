@@ -68,7 +68,8 @@ def agent_files() -> tuple[tuple[str, bytes], ...]:
     """Return the agent's files, by their paths below the folder that they are imported from."""
     agent, package = AGENT.parent, AGENT.parents[2]
     paths = [*agent.glob("*.py"), *(package / "devices").glob("*.py"), package / "redaction.py"]
-    for folder in map(package.joinpath, seams.folders_on_nodes()):
+    for module in filter(None, map(seams.module_on_nodes, seams.ON_NODES)):
+        folder = package.joinpath(*module.split(".")).parent
         paths += [*folder.parent.glob("__init__.py"), *folder.glob("*.py")]
     return tuple((f"milabench/{path.relative_to(package).as_posix()}", path.read_bytes()) for path in sorted(paths))
 

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 async def connect_job_node(address: Address) -> HostConnection:
     """Return the way to a node of a job. Raises Unreachable, and UsageError where the feature is left out that goes it."""
-    connection: HostConnection = await handler("transport srun")(address)
+    connection: HostConnection = await handler("srun").connect_srun(address)
     return connection
 
 
@@ -175,7 +175,7 @@ def remote_node(
             return f"leftover processes could not be listed ({reason}); its agent kills them within {lease_s + grace_s:g} s"
 
     job = machine.address.job
-    explain = partial(handler("loss of a job"), job) if job else None
+    explain = partial(handler("srun").describe_job_loss, job) if job else None
     return AgentNode(machine.name, open_link, sweep, own_values=("path",), explain=explain, marker=marker)
 
 

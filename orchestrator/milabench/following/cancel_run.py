@@ -24,7 +24,7 @@ def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bo
     if name is None and not any(handle.state in ACTIVE_STATES for handle in all_runs(base)):
         dead = dead_requests(base_folder(base))
         for request in dead:  # of a process that died before its run began, or with it
-            handler("end a request")(request)
+            handler("requests for nodes").end_request(request)
             session.info(f"cancel: ended {request}")
         if dead:
             return
@@ -34,10 +34,10 @@ def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bo
         signal_process(holder, times=1)  # it submits: what it has not yet submitted must not follow
         wait_for_release(run.path)
         run, holder = open_run(run.path), None
-    if run.shares and handler("cancel of jobs")(run, session):
+    if run.shares and handler("jobs of a run").cancel_jobs(run, session):
         return
     if holder is None and (held := held_jobs([used] if (used := recorded_allocation(run)) is not None else [])):
-        handler("give nodes back")(held[0])
+        handler("recorded nodes").give_back(held[0])
         session.info(f"cancel: {run.name} is not active ({handle.state_text}); gave back {held[0]}")
         return
     if holder is None:

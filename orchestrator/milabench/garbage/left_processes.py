@@ -92,9 +92,9 @@ def kill_orphans(orphans: Orphans, session: Session) -> bool:
         session.info(f"gc: {f'{machine.name}: ' if machine else ''}{result}")
     are_gone = not any(on_each_machine(markers, session, LEFT).values())
     for allocation in orphans.jobs:
-        handler("give nodes back")(allocation)
+        handler("recorded nodes").give_back(allocation)
         session.info(f"gc: gave back {allocation}")
     for request in orphans.requests:
-        handler("end a request")(request)
+        handler("requests for nodes").end_request(request)
         session.info(f"gc: ended {request}")
     return are_gone

@@ -31,7 +31,7 @@ def job_scripts(planned: PlannedRequest, submission: Submission | None) -> tuple
         system = job_system(context.system.engine or "slurm")
         if context.allocation is None or system.allocation(context.options.environ) is not None:
             return ()
-        script = handler("script that holds nodes")(context.system.slurm, base, MARKER)
+        script = handler("requests for nodes").holder_script(context.system.slurm, base, MARKER)
         return (JobScript(name=SHARE, shares=(), script=script),)
     shares = planned_shares(planned, submission)
     bench_of = {step.id: step.bench for step in planned.plan.steps}

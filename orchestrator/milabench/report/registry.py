@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
-from milabench.seams import format_module
+from milabench.seams import FORMATS as ADDED
+from milabench.seams import require, resolved
 
 if TYPE_CHECKING:
     from milabench.analysis.acceptance_model import Acceptance
@@ -66,7 +67,9 @@ class Format:
     @property
     def renderer(self) -> Renderer:
         """Import and return the module of the format: HTML takes longer to import than text takes to write."""
-        return cast("Renderer", format_module(self.name))
+        module = ADDED.get(self.name, f"report.{self.name}")
+        require(module, f"--format {self.name}")
+        return cast("Renderer", resolved(module))
 
     def fitted(self, width: int | None) -> Renderer:
         """Return the renderer whose tables fit a terminal of so many characters; None: as wide as they are."""
@@ -74,7 +77,7 @@ class Format:
 
     def by_line(self, width: int | None) -> LineRenderer:
         """Return the same, which also writes a comparison line by line; only of a format that fits a terminal."""
-        return cast("FittingRenderer", format_module(self.name)).fitted(width)
+        return cast("FittingRenderer", self.renderer).fitted(width)
 
 
 # Systems drawn benchmark by benchmark in one page; of more than these, the lines could not be distinguished.

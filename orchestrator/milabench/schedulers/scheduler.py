@@ -191,9 +191,8 @@ def job_system(name: str) -> JobSystem:
     """Return the batch scheduler of this name. Raises UsageError for one that this version does not have."""
     if name not in seams.SCHEDULERS:
         raise UsageError(f"'{name}' is no scheduler that this version knows; it has {', '.join(seams.SCHEDULERS)}")
-    feature, reference = seams.SCHEDULERS[name]
-    seams.require(feature, f"--engine {name}")
-    return cast("JobSystem", seams.resolved(reference))
+    seams.require(seams.SCHEDULERS[name], f"--engine {name}")
+    return cast("JobSystem", seams.resolved(seams.SCHEDULERS[name]))
 
 
 def job_name(marker: str, share: str) -> str:

@@ -67,7 +67,7 @@ def process_markers(dead: Sequence[tuple[Orchestrator, Sequence[Address]]], *, i
 def _jobs_over(*addresses: Address) -> set[str]:
     """Return the jobs that have ended, of those that the nodes were in: what ran there Slurm has ended, and lets nobody look."""
     jobs = [JobHandle(id=job, name="") for job in dict.fromkeys(address.job for address in addresses) if job]
-    states = handler("scheduler here")().observe(jobs) if jobs and takes_part("scheduler here") else {}
+    states = handler("srun").scheduler_here().observe(jobs) if jobs and takes_part("srun") else {}
     return {job for job, state in states.items() if state.phase in ("ended", "absent")}
 
 

@@ -68,12 +68,12 @@ class DeadRequest:
 def held_jobs(recorded: Sequence[RecordedAllocation]) -> list[RecordedAllocation]:
     """Return those whose own jobs still hold their nodes, or may: the scheduler is asked once."""
     own = [allocation for allocation in recorded if allocation.marker]
-    return handler("nodes still held")(own) if own and takes_part("nodes still held") else []
+    return handler("recorded nodes").jobs_that_hold(own) if own and takes_part("recorded nodes") else []
 
 
 def dead_requests(base: Path) -> Sequence[DeadRequest]:
     """Return the requests for nodes below a base that are ours and whose process is dead. Raises Unreachable."""
-    return handler("dead requests for nodes")(base) if takes_part("dead requests for nodes") else ()
+    return handler("requests for nodes").requests_of_dead_processes(base) if takes_part("requests for nodes") else ()
 
 
 def held_text(allocation: RecordedAllocation) -> str:

@@ -61,7 +61,7 @@ def render_report(request: ReportRequest, format_name: str, session: Session, wi
 
 def report_workbook(request: ReportRequest, session: Session) -> bytes:
     """Return the report as a workbook; raises as `render_report`, and UsageError without the package that writes it."""
-    written: bytes = seams.handler("report --format xlsx")(report_summaries(request, WORKBOOK, session)[0])
+    written: bytes = seams.handler("--format xlsx").render(report_summaries(request, WORKBOOK, session)[0])
     return written
 
 
@@ -316,7 +316,7 @@ def _metered_source(source: ReportSource) -> ReportSource:
         return source
     if not seams.takes_part("meters"):
         return source
-    return replace(source, summary=seams.handler("meters")(source.summary, source.run, metered=source.metered))
+    return replace(source, summary=seams.handler("meters").with_energy(source.summary, source.run, metered=source.metered))
 
 
 def _system(name: str, sources: Sequence[ReportSource], costs: Costs) -> System:

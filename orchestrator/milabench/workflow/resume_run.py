@@ -58,8 +58,8 @@ def resume_run(
         if run.phase != "run":
             raise UsageError(f"{path}: is not a run but a {run.phase}; `milabench {run.phase}` continues it")
         passed = passed_steps(run)
-        if takes_part("claim recorded nodes"):
-            handler("claim recorded nodes")(run, session, force=force)
+        if takes_part("recorded nodes"):
+            handler("recorded nodes").claim_recorded(run, session, force=force)
         sweep_run(run, session)
         if run.files and len(passed) == len(run.files) and not is_undecided(run):
             _complete(run, session)
