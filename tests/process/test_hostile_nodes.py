@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from milabench.doctor import links
 from milabench.errors import Unreachable
-from milabench.execute import agent_client, remote_host
+from milabench.execute import agent_client
 from milabench.execute.agent_client import AgentNode
 from milabench.execute.api import Frame, Outcome, Progress, Started, StepRequest
 from milabench.execute.command_channel import LINE_BYTES, CommandChannel, end_of, start_command
@@ -350,12 +351,12 @@ def test_sums_as_an_agent_makes_them_are_shown(outcome_of: Callable[..., Outcome
 def test_a_link_whose_far_end_says_no_port_is_told_soon(
     monkeypatch: pytest.MonkeyPatch, change: Change, says: str
 ) -> None:
-    monkeypatch.setattr(remote_host, "LINK_ANSWER_S", 0.3)
+    monkeypatch.setattr(links, "LINK_ANSWER_S", 0.3)
 
     async def work() -> Mapping[str, Mapping[str, object]]:
         machines = [hostile_machine(change, name) for name in ("h0", "h1")]
         try:
-            return await remote_host.link_speeds(machines)
+            return await links.link_speeds(machines)
         finally:
             await asyncio.gather(*(machine.close() for machine in machines))
 

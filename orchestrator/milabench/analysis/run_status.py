@@ -58,17 +58,3 @@ def run_status(run: Run) -> RunStatus:
         ended=max(times, default=None),
         verdict=run.verdict,
     )
-
-
-def status_json(status: RunStatus, state: str) -> dict[str, object]:
-    """Return the status as `runs --json` and `status --json` print it; `state` is the verdict, or running, or cut off."""
-    return {
-        "run": status.name,
-        "phase": status.phase,
-        "verdict": state,
-        "planned": len(status.steps),
-        "counts": status.counts,
-        "benchmarks": list(status.benches),
-        "began": status.began,
-        "ended": status.ended,
-    }

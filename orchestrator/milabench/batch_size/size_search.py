@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 from milabench.execute.retry_policy import RetryPolicy
-from milabench.plan.sizing import Observation, largest_fitting
+from milabench.plan.sizing import Observation
 from milabench.workflow.context import CommandContext, read_context, read_single_context
 from milabench.workflow.environments import environment_records
 from milabench.workflow.new_run import execute_plan
@@ -52,6 +52,38 @@ class _SearchFailed(Exception):
     def __init__(self, code: int) -> None:
         super().__init__(code)
         self.code = code
+
+
+def largest_fitting(
+    start: int, *, least: int = 1, most: int | None = None, apart: int = 1
+) -> Generator[int, bool, int | None]:
+    """Search for the largest batch size that fits: yield sizes to try, be sent whether each fitted, return the largest.
+
+    Doubles from `start` while it fits, then bisects until the answer is known to `apart`. None when `least` does not fit.
+    """
+    low, high = None, None  # the largest that fits, the smallest that does not
+    size = max(least, start if most is None else min(start, most))
+    while True:
+        if (yield size):
+            low = size
+        else:
+            high = size
+        if low is None:
+            assert high is not None
+            if high <= least:
+                return None
+            size = max(least, high // 2)
+        elif high is None:
+            if low == most:
+                return low
+            # While nothing has failed: each try costs a whole run, so distances double.
+            size = low * 2 if most is None else min(low * 2, most)
+        elif high - low <= apart:
+            return low
+        else:
+            size = (low + high) // 2
+            if apart > 1 and (rounded := size // apart * apart) > low:
+                size = rounded
 
 
 def find_batch_size(options: SuiteOptions, request: SizeRequest, session: Session) -> SizeSearch:

@@ -14,7 +14,7 @@ from typing import Any
 from milabench.config.schema import SystemConfig
 from milabench.errors import UsageError
 from milabench.events.shims import note_of
-from milabench.execute.remote_host import connect_all, link_speeds
+from milabench.execute.remote_host import connect_all
 from milabench.execute.shims import shims_of
 from milabench.facts.compare import NodeFinding, compare_nodes
 from milabench.facts.model import Node
@@ -202,6 +202,8 @@ def measure_links(
     reached = [address for name, address in addresses.items() if not reports[name].why]
     if len(reached) < 2:
         return {}
+    from milabench.doctor.links import link_speeds  # what reads the answers takes tens of milliseconds to import
+
     pool = session.hosts
 
     async def measure() -> dict[str, Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from milabench.errors import Unreachable
 from milabench.execute.agent_bootstrap import Channel, HostConnection, full_end_text, start_agent
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 LEASE_S = 20.0
 BEAT_S = 4.0
 ASK_S = 60.0
-LINK_S = 0.3  # for one measurement of a link
-LINK_ANSWER_S = 20.0  # its ends wait for each other for at most 15 s
 
 T = TypeVar("T")
 
@@ -252,26 +250,3 @@ async def connect_all(machines: Sequence[RemoteHost]) -> tuple[dict[str, RemoteH
     failures = await asyncio.gather(*map(failure, machines))
     why = {machine.name: text for machine, text in zip(machines, failures, strict=True) if text}
     return {machine.name: machine for machine in machines if machine.name not in why}, why
-
-
-async def link_speeds(machines: Sequence[RemoteHost]) -> dict[str, Mapping[str, object]]:
-    """Measure each machine's link to the next, one at a time: `{"round_trip_s", "bytes_per_s"}` or `{"error"}`."""
-    following = [*machines[1:], machines[0]] if len(machines) > 2 else machines[1:]
-    pairs = zip(machines, following, strict=False)
-    return {f"{near.name} -> {far.name}": await _link(near, far) for near, far in pairs}
-
-
-async def _link(near: RemoteHost, far: RemoteHost) -> Mapping[str, object]:
-    from milabench.execute.messages import LINK, LISTENING
-
-    try:
-        listening = await far.agent("link")
-        try:
-            port = (await read_answer(listening, LISTENING, far.name, "link", LINK_ANSWER_S))["port"]
-            words = ("link", "--to", far.address.host, str(port), "--seconds", str(LINK_S))
-            answer = await near.ask(LINK, *words, within_s=LINK_ANSWER_S)
-            return cast("Mapping[str, Any]", answer)
-        finally:
-            listening.writer.close()
-    except Unreachable as error:
-        return {"error": str(error)}

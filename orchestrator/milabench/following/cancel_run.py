@@ -6,14 +6,14 @@ import os
 import signal
 from pathlib import Path
 
-from milabench.errors import Unreachable
+from milabench.errors import NothingSelected, Unreachable
 from milabench.events.rundir import open_run
 from milabench.execute.locks import Orchestrator, wait_for_release
 from milabench.seams import handler
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import Session
 from milabench.workflow.recorded_nodes import dead_requests, held_jobs, recorded_allocation
-from milabench.workflow.run_lookup import ACTIVE_STATES, active_run, all_runs, resolve_run
+from milabench.workflow.run_lookup import ACTIVE_STATES, RunHandle, all_runs, resolve_run
 
 
 def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bool = False) -> None:
@@ -70,3 +70,13 @@ def signal_process(orchestrator: Orchestrator, *, times: int) -> bool:
     finally:
         os.close(fd)
     return True
+
+
+def active_run(base: Path | None) -> RunHandle:
+    """Return the only active run below a base. Raises NothingSelected."""
+    active = [handle for handle in all_runs(base) if handle.state in ACTIVE_STATES]
+    if not active:
+        raise NothingSelected(f"{base_folder(base) / 'runs'}: no active run")
+    if len(active) > 1:
+        raise NothingSelected(f"several active runs: {', '.join(handle.run.name for handle in active)}; name one")
+    return active[0]

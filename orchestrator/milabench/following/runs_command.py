@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @json_option
 def command(base: Path | None, with_others: bool, wide: bool, as_json: bool) -> None:
     """List the runs below the base with their verdicts."""
-    from milabench.analysis.run_status import status_json
+    from milabench.following.shown_status import status_json
     from milabench.workflow.files import base_folder
     from milabench.workflow.measured_runs import with_ends
     from milabench.workflow.run_lookup import all_runs, run_handle

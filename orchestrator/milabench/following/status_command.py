@@ -48,8 +48,7 @@ def command(run: str | None, base: Path | None, as_json: bool) -> None:
 
 def handle_json(handle: RunHandle, now: float, live: Mapping[str, JobState] = NOBODY_ASKED) -> dict[str, object]:
     """Return the state of a run, its orchestrator, the steps that run, and its shares; see `status_lines`."""
-    from milabench.analysis.run_status import status_json
-    from milabench.workflow.run_lookup import share_states
+    from milabench.following.shown_status import share_states, status_json
 
     shares = [asdict(state) for state in share_states(handle, live)]
     return {
@@ -127,7 +126,7 @@ def _running_lines(handle: RunHandle, now: float) -> list[str]:
 
 def share_lines(handle: RunHandle, live: Mapping[str, JobState] = NOBODY_ASKED) -> list[str]:
     """Return the jobs of a run: how many are where, and each that is not done."""
-    from milabench.workflow.run_lookup import share_states
+    from milabench.following.shown_status import share_states
 
     states = share_states(handle, live)
     if not states:

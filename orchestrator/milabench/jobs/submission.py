@@ -23,7 +23,7 @@ from milabench.schedulers.scheduler import JobHandle, JobRequest, JobSystem, Job
 from milabench.seams import handler
 from milabench.workflow.context import read_suite_only
 from milabench.workflow.options import Session, Submission, SuiteOptions
-from milabench.workflow.planning import PlannedRequest, require_slurm
+from milabench.workflow.planning import PlannedRequest
 
 if TYPE_CHECKING:
     from milabench.config.schema import SystemConfig
@@ -92,7 +92,8 @@ def for_jobs(options: SuiteOptions, session: Session) -> SuiteOptions:
     if not options.distribute:
         return options
     system = read_suite_only(options).system
-    require_slurm(system)
+    if system.engine != "slurm":
+        raise UsageError("--distribute makes jobs of Slurm; add --engine slurm, or engine: slurm to the system file")
     slurm = system.slurm
     excluded = nodes_in(slurm.exclude, "exclude")
     names = [name for name in nodes_in(slurm.nodelist, "nodelist") if name not in excluded]

@@ -18,7 +18,8 @@ from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.interrupts import thread_map
 from milabench.execute.package_indexes import indexes, pip_settings, uv_env, uv_options
 from milabench.execute.sources import release_files
-from milabench.plan.pin import PinInput, PinSpec, excluded_packages, inputs_digest, lock_text, pin_command
+from milabench.pinning.compiled_locks import PinInput, PinSpec, lock_text, pin_command
+from milabench.plan.pin import excluded_packages, inputs_digest
 from milabench.plan.requirements import parse_requirements
 from milabench.redaction import mask
 

@@ -1,111 +1,16 @@
-"""What `milabench pin` asks uv, and the lock files it makes of the answers; reads and writes nothing itself."""
+"""What the lock files of benchmarks are made by and from; the feature `pinning` makes them."""
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
 
-from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
-
-from milabench.plan.requirements import Lock, Pin, parse_requirements, render_requirements
+from milabench.plan.requirements import parse_requirements
 
 # The PyTorch index of each variant, in uv's words; the build for CUDA is on the ordinary index. A constraints file may
 # name another: `# torch-backend: rocm7.1`.
 BACKENDS: Mapping[str, str] = {"cpu": "cpu", "rocm": "rocm7.2", "xpu": "xpu"}
-# Published only on an index of their own, where the ordinary index has the CUDA build under the same name.
-ELSEWHERE = ("rocm", "xpu")
-PLATFORM = "linux x86_64"
-# As old a glibc as the wheels of torch ask for.
-UV_PLATFORM = "x86_64-manylinux_2_28"
 MADE_BY = "milabench pin"
-_CUDA_ONLY = re.compile(r"(nvidia|cuda)-.+|triton$")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinInput:
-    """One benchmark of a group: the requirements somebody wrote and the lock to write, as paths."""
-
-    bench: str
-    requirements: str
-    lock: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinSpec:
-    """The locks of one install group for one variant: they share an environment, so they are resolved together.
-
-    `benchmate` are the requirements of the instruments; `constraints` is a path.
-    """
-
-    group: str
-    variant: str
-    python: str
-    inputs: tuple[PinInput, ...]
-    benchmate: tuple[str, ...]
-    constraints: str | None = None
-    backend: str | None = None
-
-
-def pin_specs(
-    inputs: Iterable[tuple[str, PinInput]],
-    variants: Sequence[str],
-    *,
-    python: str,
-    benchmate: Sequence[str],
-    constraints: Mapping[str, tuple[str, str]],
-) -> tuple[PinSpec, ...]:
-    """Return one specification for each group and variant.
-
-    `inputs` are pairs of an install group and a benchmark's files, where `{variant}` in the lock's path stands for
-    the variant; `constraints` maps a variant to the path and the text of its constraints file.
-    """
-    groups: dict[str, list[PinInput]] = {}
-    for group, member in inputs:
-        groups.setdefault(group, []).append(member)
-    specs = []
-    for variant in variants:
-        path, text = constraints.get(variant, (None, ""))
-        backend = parse_requirements(text).header.get("torch-backend", BACKENDS.get(variant))
-        specs += [
-            PinSpec(
-                group=group,
-                variant=variant,
-                python=python,
-                inputs=tuple(replace(member, lock=member.lock.replace("{variant}", variant)) for member in members),
-                benchmate=tuple(benchmate),
-                constraints=path,
-                backend=backend,
-            )
-            for group, members in groups.items()
-        ]
-    return tuple(specs)
-
-
-def pin_command(
-    uv: str,
-    spec: PinSpec,
-    *,
-    inputs: Sequence[str],
-    constraints: Sequence[str],
-    output: str,
-    backend: str | None,
-    hashes: bool,
-    options: Sequence[str] = (),
-) -> tuple[str, ...]:
-    """Return the uv command that resolves requirement files for the spec's interpreter and platform."""
-    return (
-        *(uv, "pip", "compile", "--no-header", "--no-annotate"),
-        *("--python-version", spec.python, "--python-platform", UV_PLATFORM),
-        *(("--generate-hashes",) if hashes else ()),
-        *(("--torch-backend", backend) if backend else ()),
-        *(part for path in constraints for part in ("--constraints", path)),
-        *("--output-file", output),
-        *options,
-        *inputs,
-    )
 
 
 def inputs_digest(requirements: str, constraints: str = "") -> str:
@@ -120,76 +25,3 @@ def excluded_packages(requirements: Iterable[str]) -> tuple[str, ...]:
     """Return the packages that requirement files, given as texts, leave out of their locks: `# exclude: NAME ...` at the top."""
     names = (name for text in requirements for name in parse_requirements(text).header.get("exclude", "").split())
     return tuple(sorted(set(names)))
-
-
-def lock_text(
-    compiled: str,
-    spec: PinSpec,
-    files: Mapping[str, Sequence[tuple[str, str]]],
-    *,
-    inputs: str = "",
-    unverified: str = "",
-) -> str:
-    """Return the lock file, from what uv compiled.
-
-    `files` maps a package to the files that all indexes list, each with its sha256: every one of the pinned version
-    is accepted, not only those of the index that happened to be the best match here. `inputs` is the digest of what was
-    compiled, which `install` compares. `unverified` says why nobody has
-    installed from this lock. No path and no index address gets into it.
-    """
-    header = {"python": spec.python, "platform": PLATFORM, "variant": spec.variant, "made by": MADE_BY}
-    if inputs:
-        header["inputs"] = inputs
-    if unverified:
-        header["unverified"] = unverified
-    pins = [_with_all_hashes(pin, files.get(pin.name, ())) for pin in parse_requirements(compiled).pins]
-    if spec.variant == "cpu":
-        pins = [split for pin in pins for split in _for_other_platforms(pin, files.get(pin.name, ()))]
-    if spec.variant in ELSEWHERE and unverified:
-        pins = [_from_elsewhere(pin, spec) for pin in pins if not _CUDA_ONLY.match(pin.name)]
-    return render_requirements(Lock(pins=tuple(sorted(pins, key=lambda pin: (pin.name, pin.line))), header=header))
-
-
-def hashes_of(files: Sequence[tuple[str, str]], version: str) -> dict[str, str]:
-    """Return the files of exactly this version (2.13.0 is not 2.13.0+cpu), with their sha256."""
-    return {name: sha256 for name, sha256 in files if _version(name) == Version(version)}
-
-
-def _with_all_hashes(pin: Pin, files: Sequence[tuple[str, str]]) -> Pin:
-    if pin.version is None or not pin.hashes:
-        return pin
-    listed = {f"sha256:{sha256}" for sha256 in hashes_of(files, pin.version).values()}
-    return replace(pin, hashes=tuple(sorted({*pin.hashes, *listed})))
-
-
-def _for_other_platforms(pin: Pin, files: Sequence[tuple[str, str]]) -> tuple[Pin, ...]:
-    """Return a cpu build of torch has a local version on Linux only; elsewhere the plain version is the cpu build."""
-    public, _, local = (pin.version or "").partition("+")
-    if pin.name != "torch" or local != "cpu" or pin.marker:
-        return (pin,)
-    # uv lists the files for Linux; an installer that checks hashes refuses all others.
-    mac = tuple(sorted(f"sha256:{sha}" for name, sha in hashes_of(files, public).items() if "macosx" in name))
-    if not mac:
-        return (pin,)
-    linux_marker, mac_marker = 'sys_platform == "linux"', 'sys_platform == "darwin"'
-    return (
-        replace(pin, line=f"{pin.line} ; {linux_marker}", marker=linux_marker),
-        Pin(line=f"torch=={public} ; {mac_marker}", name="torch", version=public, marker=mac_marker, hashes=mac),
-    )
-
-
-def _from_elsewhere(pin: Pin, spec: PinSpec) -> Pin:
-    """Return the pin of an index that could not be asked: without hashes, so that the installer resolves what it needs."""
-    if pin.name != "torch" or pin.version is None:
-        return pin
-    version = f"{Version(pin.version).public}+{spec.backend}"
-    return Pin(line=f"torch=={version}", name="torch", version=version)
-
-
-def _version(file: str) -> Version | None:
-    try:
-        if file.endswith(".whl"):
-            return parse_wheel_filename(file)[1]
-        return parse_sdist_filename(file)[1]
-    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
-        return None

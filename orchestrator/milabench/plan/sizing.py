@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Final
 
@@ -317,35 +317,3 @@ def _key(key: object) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------- search
-
-
-def largest_fitting(
-    start: int, *, least: int = 1, most: int | None = None, apart: int = 1
-) -> Generator[int, bool, int | None]:
-    """Search for the largest batch size that fits: yield sizes to try, be sent whether each fitted, return the largest.
-
-    Doubles from `start` while it fits, then bisects until the answer is known to `apart`. None when `least` does not fit.
-    """
-    low, high = None, None  # the largest that fits, the smallest that does not
-    size = max(least, start if most is None else min(start, most))
-    while True:
-        if (yield size):
-            low = size
-        else:
-            high = size
-        if low is None:
-            assert high is not None
-            if high <= least:
-                return None
-            size = max(least, high // 2)
-        elif high is None:
-            if low == most:
-                return low
-            # While nothing has failed: each try costs a whole run, so distances double.
-            size = low * 2 if most is None else min(low * 2, most)
-        elif high - low <= apart:
-            return low
-        else:
-            size = (low + high) // 2
-            if apart > 1 and (rounded := size // apart * apart) > low:
-                size = rounded

@@ -10,7 +10,7 @@ from milabench.cli.compare import metric_option
 from milabench.cli.formats import Destination, screen_options
 from milabench.cli.options import base_option, collected_as, same_command, terminal_session
 from milabench.errors import DONE
-from milabench.workflow.options import BudgetRequest
+from milabench.procurement.requests import BudgetRequest
 
 
 def varied_share(ctx: click.Context, param: click.Parameter, value: str) -> float:

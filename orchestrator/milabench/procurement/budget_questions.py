@@ -25,7 +25,8 @@ from milabench.procurement.tender import Tender, tender_currency
 from milabench.procurement.tender_report import suite_lines
 from milabench.procurement.tenders import compare_by_tender
 from milabench.procurement.uncertainty import UncertainValue
-from milabench.workflow.options import BudgetRequest, Session
+from milabench.procurement.requests import BudgetRequest
+from milabench.workflow.options import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import click
 from milabench.cli.formats import Destination, format_options
 from milabench.cli.options import base_option, collected_as, rare_option, runs_argument
 from milabench.errors import DONE
-from milabench.workflow.options import ProjectRequest
+from milabench.procurement.requests import ProjectRequest
 
 _MOST = 10**9
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +11,14 @@ from milabench.bench.registry import BENCHFILE, ask_together, foreign_format
 from milabench.config.problems import Problems
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import explain
+from milabench.config.source_map import SourceLocation, plain
+from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.devices.regular_file import read_regular
 from milabench.errors import MAX_PROBLEMS, ConfigError, MilabenchError, Problem
 from milabench.plan.context import Dirs, benchmark_on
 from milabench.plan.placeholders import names_for
 from milabench.plan.render import placeholders, render_text, texts
+from milabench.plan.sizing import KEYS_OF_13
 from milabench.suite_check.planning_check import planning_problems
 from milabench.workflow.context import (
     read_context,
@@ -27,7 +30,7 @@ from milabench.workflow.context import (
 )
 from milabench.workflow.files import suite_file
 from milabench.workflow.options import Session, SuiteOptions
-from milabench.workflow.scaling_files import is_scaling_file, read_scaling
+from milabench.workflow.scaling_files import read_scaling
 
 _DEVICES = 8  # of each imaginary machine
 
@@ -148,3 +151,19 @@ def _has_other_schema(file: Path) -> bool:
     except (OSError, UnicodeDecodeError):
         return False  # whoever reads it says what is wrong
     return "$schema=" in first and "suite.schema.json" not in first
+
+
+def is_scaling_file(path: Path) -> bool:
+    """Return whether a file holds observed batch sizes, in any of their forms; a file that cannot be read does not."""
+    try:
+        root = plain(parse_document(decode_text(read_regular(path), str(path)), SourceLocation(str(path), "")).root)
+    except (OSError, ConfigError):
+        return False
+    entries = [entry for name, entry in root.items() if name != "version"] if isinstance(root, dict) else []
+    return any(entries) and all(map(_has_sizes, entries))
+
+
+def _has_sizes(entry: object) -> bool:
+    if isinstance(entry, list):
+        return all(isinstance(item, Mapping) and "batch_size" in item for item in entry)
+    return isinstance(entry, Mapping) and entry.keys() <= KEYS_OF_13 and entry.keys() != {"tags"}

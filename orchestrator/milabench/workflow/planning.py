@@ -105,12 +105,6 @@ def expand_requests(
     )
 
 
-def require_slurm(system: SystemConfig) -> None:
-    """Raise UsageError unless Slurm is what places the steps of a system."""
-    if system.engine != "slurm":
-        raise UsageError("--distribute makes jobs of Slurm; add --engine slurm, or engine: slurm to the system file")
-
-
 def require_jobs(system: SystemConfig) -> None:
     """Raise UsageError unless a batch scheduler is what places the steps of a system."""
     if system.engine not in seams.SCHEDULERS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,8 @@ from milabench.errors import NothingSelected, RecordError, os_reason
 from milabench.events.attempts import Attempt
 from milabench.events.rundir import Run, open_run
 from milabench.events.runs_folder import find_run, latest_run
-from milabench.events.shares import Share, ShareJob
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
 from milabench.execute.locks import Orchestrator, holder_of, orchestrator_of, share_holder
-from milabench.schedulers.scheduler import JobState
 from milabench.workflow.files import base_folder
 from milabench.workflow.recorded_nodes import RecordedAllocation, recorded_allocation
 
@@ -95,53 +93,6 @@ class RunHandle:
         return self.holder is not None and self.holder.detached
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareState:
-    """Where the job of a share is, as `status` shows it.
-
-    `stage` is `not submitted`, `submitting`, one of `events.shares.JobStage`, or `died`: begun, not ended, and nobody
-    executes it. `state` and `reason` are the scheduler's words, `done` the number of its `steps` that have ended.
-    """
-
-    share: str
-    job: str
-    stage: str
-    state: str
-    reason: str
-    result: str
-    failure: str
-    nodes: tuple[str, ...]
-    steps: int
-    done: int
-
-
-def share_states(handle: RunHandle, live: Mapping[str, JobState]) -> list[ShareState]:
-    """Return where each share of a run is, by its files and, where it was asked, by the scheduler's word on its job (`live`)."""
-    return [_share_state(handle, share, live.get(share.name)) for share in handle.run.shares.values()]
-
-
-def _share_state(handle: RunHandle, share: Share, live: JobState | None) -> ShareState:
-    job = share.job or ShareJob(id="")
-    stage: str = "submitting" if share.is_submitting else job.stage if job.id else "not submitted"
-    if stage == "running" and share.name not in handle.workers and (live is None or live.phase == "unknown"):
-        stage = "died"
-    if live is not None and live.phase in ("pending", "running", "ended"):
-        job = replace(job, state=live.state, reason=live.reason, result=live.result, nodes=live.nodes or job.nodes)
-        stage = live.phase
-    return ShareState(
-        share=share.name,
-        job=job.id,
-        stage=stage,
-        state=job.state,
-        reason="" if job.reason == "None" or stage == "running" else job.reason,
-        result=job.result,
-        failure=job.failure,
-        nodes=job.nodes or share.ran_on,
-        steps=len(share.steps),
-        done=len(share.steps) - len(share.unended),
-    )
-
-
 def run_handle(run: Run) -> RunHandle:
     """Return a run with its status."""
     began = [share.name for share in run.shares.values() if share.is_begun and not share.is_ended]
@@ -172,16 +123,6 @@ def all_runs(base: Path | None) -> list[RunHandle]:
             continue  # another folder, or a run that crashed before its manifest
     # Not by name or file times: a name need not contain the time, and a copy has new ones.
     return sorted(handles, key=lambda handle: (handle.status.began or 0.0, handle.run.name))
-
-
-def active_run(base: Path | None) -> RunHandle:
-    """Return the only active run below a base. Raises NothingSelected."""
-    active = [handle for handle in all_runs(base) if handle.state in ACTIVE_STATES]
-    if not active:
-        raise NothingSelected(f"{base_folder(base) / 'runs'}: no active run")
-    if len(active) > 1:
-        raise NothingSelected(f"several active runs: {', '.join(handle.run.name for handle in active)}; name one")
-    return active[0]
 
 
 def last_attempt(run: Run, step: str, known: int) -> int:

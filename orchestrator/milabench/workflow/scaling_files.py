@@ -13,7 +13,6 @@ from milabench.events.atomic_write import replace_file
 from milabench.facts.model import SystemFacts
 from milabench.plan.model import Plan
 from milabench.plan.sizing import (
-    KEYS_OF_13,
     Observation,
     Scaling,
     Sizer,
@@ -62,25 +61,6 @@ def read_scaling(path: Path) -> Scaling:
         return Scaling()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {os_reason(error)}") from None
-
-
-def is_scaling_file(path: Path) -> bool:
-    """Return whether a file holds observed batch sizes, in any of their forms; a file that cannot be read does not."""
-    from milabench.config.source_map import SourceLocation, plain
-    from milabench.config.yaml_reader import decode_text, parse_document
-
-    try:
-        root = plain(parse_document(decode_text(read_regular(path), str(path)), SourceLocation(str(path), "")).root)
-    except (OSError, ConfigError):
-        return False
-    entries = [entry for name, entry in root.items() if name != "version"] if isinstance(root, dict) else []
-    return any(entries) and all(map(_has_sizes, entries))
-
-
-def _has_sizes(entry: object) -> bool:
-    if isinstance(entry, list):
-        return all(isinstance(item, Mapping) and "batch_size" in item for item in entry)
-    return isinstance(entry, Mapping) and entry.keys() <= KEYS_OF_13 and entry.keys() != {"tags"}
 
 
 def save_observations(path: Path, observations: Mapping[str, Sequence[Observation]]) -> None:

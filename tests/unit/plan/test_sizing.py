@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milabench.batch_size.size_search import largest_fitting
 from milabench.errors import ConfigError
 from milabench.plan.model import Step
 from milabench.plan.sizing import (
@@ -13,7 +14,6 @@ from milabench.plan.sizing import (
     Sizer,
     SizerOptions,
     device_slug,
-    largest_fitting,
     largest_within,
     parse_scaling,
     scaling_text,

@@ -19,6 +19,7 @@ from milabench.analysis.uncertainty import MeasuredLaunch, uncertainty_of
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
 from milabench.events.attempts import attempts
 from milabench.events.rundir import Run, open_run
+from milabench.following.cancel_run import active_run
 from milabench.history.results_store import run_identity
 from milabench.plan.model import Plan, Step
 from milabench.workflow.context import CommandContext
@@ -27,7 +28,7 @@ from milabench.workflow.measured_runs import require_measured, resolve_runs
 from milabench.workflow.options import CollectingReporter, Extent, Session, SuiteOptions
 from milabench.workflow.planning import PlannedRequest, describe_run, expand_requests, plan_request, request_of
 from milabench.workflow.resume_run import attempts_made, remaining_work
-from milabench.workflow.run_lookup import active_run, all_runs, find_step, resolve_run
+from milabench.workflow.run_lookup import all_runs, find_step, resolve_run
 from milabench.workflow.run_records import PlanExtension
 from milabench.workflow.run_suite import finish_run, only_failed, passed_steps
 from milabench.workflow.saved_options import load_options, packages_digest, plan_differences, replicates_of

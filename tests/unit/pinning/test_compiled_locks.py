@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from milabench.plan.pin import PinInput, PinSpec, lock_text, pin_command, pin_specs
+from milabench.pinning.compiled_locks import PinInput, PinSpec, lock_text, pin_command, pin_specs
 from milabench.plan.requirements import parse_requirements
 
 A = PinInput(bench="a", requirements="a/requirements.in", lock="a/requirements.{variant}.txt")
