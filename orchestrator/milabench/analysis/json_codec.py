@@ -24,6 +24,7 @@ __all__ = [
     "finite_number",
     "from_checked_value",
     "from_json_value",
+    "picked",
     "schema_of_type",
     "shape_of_type",
     "to_json_value",
@@ -72,6 +73,11 @@ def to_json_value(value: object) -> Any:
             encoded[key.name or attribute] = to_json_value(own) if key.write is None else key.write(own)
         encoded |= {name: to_json_value(getattr(value, name)) for name in key.followed_by}
     return encoded
+
+
+def picked(value: object, *names: str) -> dict[str, Any]:
+    """Return these attributes of a value as JSON has them."""
+    return {name: to_json_value(getattr(value, name)) for name in names}
 
 
 @cache

@@ -105,10 +105,6 @@ class AcceptancePlan:
         """Those on each node."""
         return _sum_of_known([bench.node_hours for bench in self.benchmarks])
 
-    def to_json(self) -> dict[str, object]:
-        """Return what `accept plan --format json` prints."""
-        return {"schema": 1, **to_json_value(self)}
-
 
 def _sum_of_known(numbers: Sequence[float | None]) -> float | None:
     known = [number for number in numbers if number is not None]

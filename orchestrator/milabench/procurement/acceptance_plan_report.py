@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from milabench.errors import UsageError
-from milabench.pages.markup import el, html_table
-from milabench.pages.page import alert, article
-from milabench.pages.page import document as html_page
+from milabench.analysis.json_codec import to_json_value
+from milabench.procurement.document_formats import write_document
 from milabench.report import document
-from milabench.report.markdown import document_markdown
-from milabench.report.text import document_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from milabench.procurement.acceptance_plan import AcceptancePlan
 
 _CRITERIA = ("benchmark", "criterion", "asked", "expected", "spread", "launches", "power", "nodes x launches")
@@ -26,7 +18,7 @@ _BENCHMARKS = ("benchmark", "launches", "seconds each", "nodes", "hours", "node-
 def plan_document(plan: AcceptancePlan) -> document.Document:
     """Return what cannot be promised, launches by criterion, hours by benchmark, and what all of it stands on."""
     return (
-        document.Title(text=_title(plan)),
+        document.Title(text=f"plan: {plan.title or 'acceptance'}"),
         document.Statement(text=_sentence(plan)),
         *document.section("what cannot be promised", _unplanned(plan)),
         _criteria_table(plan),
@@ -37,13 +29,7 @@ def plan_document(plan: AcceptancePlan) -> document.Document:
 
 def render_plan(plan: AcceptancePlan, format_name: str) -> str:
     """Return the plan in a format. Raises UsageError for one that a plan has not."""
-    if format_name not in _FORMATS:
-        raise UsageError(f"a plan is written as {', '.join(_FORMATS)}; there is no plan in {format_name}")
-    return _FORMATS[format_name](plan)
-
-
-def _title(plan: AcceptancePlan) -> str:
-    return f"plan: {plan.title or 'acceptance'}"
+    return write_document(format_name, plan_document(plan), to_json_value(plan))
 
 
 def _sentence(plan: AcceptancePlan) -> str:
@@ -121,30 +107,3 @@ def _notes(plan: AcceptancePlan) -> tuple[str, ...]:
             else ()
         ),
     )
-
-
-def _html(plan: AcceptancePlan) -> str:
-    body, nav = article(
-        _title(plan),
-        _sentence(plan),
-        None,
-        alert("What cannot be promised", "doubt", _unplanned(plan)),
-        [
-            ("criteria", "Criteria", html_table(_criteria_table(plan))),
-            ("benchmarks", "Benchmarks", html_table(_benchmarks_table(plan))),
-            ("notes", "Notes", [el("p", note) for note in _notes(plan)]),
-        ],
-    )
-    return html_page(_title(plan), nav, body)
-
-
-def _json(plan: AcceptancePlan) -> str:
-    return json.dumps(plan.to_json(), indent=2, allow_nan=False) + "\n"
-
-
-_FORMATS: Final[Mapping[str, Callable[[AcceptancePlan], str]]] = {
-    "text": lambda plan: document_text(plan_document(plan)),
-    "markdown": lambda plan: document_markdown(plan_document(plan)),
-    "html": _html,
-    "json": _json,
-}

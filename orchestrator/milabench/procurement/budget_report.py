@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
+from milabench.analysis.json_codec import picked
 from milabench.procurement.budget import BudgetAnswer
 from milabench.procurement.document_formats import write_document
 from milabench.procurement.sensitivity import Swing
-from milabench.procurement.tender_report import value_to_json
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text
 from milabench.report.document import Document, Notes, Statement, Table, Title, section
@@ -159,21 +159,15 @@ def budget_to_json(
 
 
 def _answer_json(answer: BudgetAnswer) -> dict[str, object]:
-    amounts = ("quotient", "score", "ratio", "cost", "power_kw", "energy_kwh", "carbon_kg")
     return {
-        **{
-            name: getattr(answer, name)
-            for name in ("question", "system", "asked", "nodes", "bounds", "power_level", "why_not")
-        },
+        **picked(answer, "question", "system", "asked", "nodes", "bounds", "power_level", "why_not"),
         "sentence": budget_sentence(answer),
-        **{name: value_to_json(getattr(answer, name)) for name in amounts},
+        **picked(answer, "quotient", "score", "ratio", "cost", "power_kw", "energy_kwh", "carbon_kg"),
         "sensitivity": {
             "result": answer.result,
             "inputs": [
                 {
-                    "name": swing.input.name,
-                    "value": swing.input.value,
-                    "units": swing.input.units,
+                    **picked(swing.input, "name", "value", "units"),
                     "range": [swing.input.low, swing.input.high],
                     "basis": swing.input.basis,
                     "swing": [swing.low, swing.high],

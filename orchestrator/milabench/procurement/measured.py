@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from milabench.analysis.comparison_model import System, SystemResult
+from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.sides import sides_of
 from milabench.analysis.summary_model import BenchSummary, Validity
@@ -32,15 +33,15 @@ class SourcedFigure:
     declared or published. It is that of one of `instances` that ran at once; 1 where it is that of all together.
     """
 
-    value: UncertainValue
+    value: UncertainValue = field(metadata={"json": JsonKey(is_written=False)})
     direction: Direction
     formula: str = ""
     where: tuple[str, ...] = ()
-    inputs: Mapping[str, UncertainValue] = field(default_factory=dict)
+    inputs: Mapping[str, UncertainValue] = field(default_factory=dict, metadata={"json": JsonKey(is_written=False)})
     launches: int | None = None
-    instances: int = 1
+    instances: int = field(default=1, metadata={"json": JsonKey(is_written=False)})
     validity: Validity | None = None
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = field(default=(), metadata={"json": JsonKey("reasons")})
 
 
 def direction_of(wanted: TenderBenchmark, units: str, own: Direction = "higher") -> Direction:

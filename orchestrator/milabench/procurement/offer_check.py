@@ -7,10 +7,11 @@ This compares it with the declaration and the tender.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from milabench.analysis.comparison_model import System, SystemResult
+from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sides import sides_of
 from milabench.errors import ConfigError, NothingSelected, UsageError
 from milabench.procurement.measured import measured_figure
@@ -37,7 +38,7 @@ class BenchmarkEvidence:
     tier: Tier
     standing: Standing
     runs: tuple[str, ...] = ()
-    counts: tuple[int, ...] = ()
+    counts: tuple[int, ...] = field(default=(), metadata={"json": JsonKey("nodes")})
     value: float | None = None
     units: str = ""
     projected: Projected | None = None
@@ -51,10 +52,10 @@ class PowerFinding:
     `missing` is what the declared level needs and the records do not show.
     """
 
-    declared: UncertainValue | None
     level: str
-    shown: PowerLevel | None
+    declared: UncertainValue | None
     devices: UncertainValue | None
+    shown: PowerLevel | None = field(metadata={"json": JsonKey(write=lambda level: level and level.label)})
     missing: tuple[str, ...]
     verdict: Verdict
     why: str

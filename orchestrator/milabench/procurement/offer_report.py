@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from milabench.analysis.json_codec import picked
 from milabench.procurement.offer_check import OfferCheck
-from milabench.procurement.projection_report import projected_to_json
-from milabench.procurement.tender_report import change_to_json, value_to_json
 from milabench.report.document import Document, Notes, Properties, Statement, Table, Title, section, words_table
 from milabench.report.labels import format_number
 from milabench.shown import counted, cut_text
@@ -130,33 +129,5 @@ def check_to_json(check: OfferCheck) -> dict[str, object]:
         "offer": check.offer.name,
         "verdict": check.verdict,
         "nodes": check.offer.nodes,
-        "compared_with": check.compared_with,
-        "findings": [
-            {"what": finding.what, "verdict": finding.verdict, "why": finding.why, "where": finding.where}
-            for finding in check.findings
-        ],
-        "evidence": [
-            {
-                "bench": row.bench,
-                "tier": row.tier,
-                "standing": row.standing,
-                "runs": list(row.runs),
-                "nodes": list(row.counts),
-                "value": row.value,
-                "units": row.units,
-                "projected": None if row.projected is None else projected_to_json(row.projected),
-                "why_not": row.why_not,
-            }
-            for row in check.evidence
-        ],
-        "changes": [change_to_json(change) for change in check.changes],
-        "power": {
-            "level": check.power.level,
-            "declared": value_to_json(check.power.declared),
-            "devices": value_to_json(check.power.devices),
-            "shown": None if check.power.shown is None else check.power.shown.label,
-            "missing": list(check.power.missing),
-            "verdict": check.power.verdict,
-            "why": check.power.why,
-        },
+        **picked(check, "compared_with", "findings", "evidence", "changes", "power"),
     }

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from milabench.analysis.json_codec import picked, to_json_value
 from milabench.analysis.summary_model import validity_words
 from milabench.procurement.award import award_sentence
 from milabench.procurement.costs import YEAR_HOURS, capital_recovery_factor
@@ -16,7 +17,7 @@ from milabench.procurement.offer_costs import OfferCosts
 from milabench.procurement.offer_report import projected_tables
 from milabench.procurement.scores import METRICS
 from milabench.procurement.tender import Tender
-from milabench.procurement.tender_report import tender_document, tender_to_json, value_to_json
+from milabench.procurement.tender_report import tender_document, tender_to_json
 from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.document import Document, Notes, Statement, Table, section
@@ -195,15 +196,12 @@ def offers_to_json(table: OfferTable) -> dict[str, object]:
                 "verdict": side.verdict,
                 "signed": side.signer,
                 "altered": list(side.altered),
-                "price": value_to_json(side.costs.price),
-                "power_kW": value_to_json(side.costs.power_kw),
-                "energy_a_year": value_to_json(side.costs.yearly.energy if side.costs.yearly else None),
-                "a_year": value_to_json(side.costs.yearly.total if side.costs.yearly else None),
-                "all_years": value_to_json(side.costs.lifetime),
-                "nodes_in_use": side.costs.nodes_in_use,
-                "nodes_paid": side.costs.nodes_paid,
-                "within_budget": side.costs.within_budget,
-                "within_power": side.costs.within_power,
+                "price": to_json_value(side.costs.price),
+                "power_kW": to_json_value(side.costs.power_kw),
+                "energy_a_year": to_json_value(side.costs.yearly and side.costs.yearly.energy),
+                "a_year": to_json_value(side.costs.yearly and side.costs.yearly.total),
+                "all_years": to_json_value(side.costs.lifetime),
+                **picked(side.costs, "nodes_in_use", "nodes_paid", "within_budget", "within_power"),
             }
             for side in table.sides
         ],

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from milabench.analysis.intervals import Interval, incomplete_beta, t_quantile
+from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import geometric_mean, pooled_log_stdev
 from milabench.errors import UsageError
 from milabench.procurement.least_squares import Curve, LeastSquares, Vector, least_squares
@@ -441,19 +442,19 @@ class Projected:
 
     `centre` is the curve of `law` at `count`, `confidence` the interval of the curve, `prediction` that of one new launch, both
     at `level` and over all `possible` laws; they are None where `why_no_interval` says why. `declared_bound` is the count up to
-    which somebody answers for the law.
+    which somebody answers for the law. In JSON it has no `value` either, so that no reader of measured values takes it for one.
     """
 
     count: float
     law: str
-    possible: tuple[str, ...]
-    centre: float
-    confidence: Interval | None
-    prediction: Interval | None
-    level: float
+    possible: tuple[str, ...] = field(metadata={"json": JsonKey("possible_laws")})
+    centre: float = field(metadata={"json": JsonKey("projected_value")})
+    prediction: Interval | None = field(metadata={"json": JsonKey("prediction_interval")})
+    confidence: Interval | None = field(metadata={"json": JsonKey("law_interval")})
+    level: float = field(metadata={"json": JsonKey(is_written=False)})
     why_no_interval: str
     largest_measured: float
-    declared_bound: float | None
+    declared_bound: float | None = field(metadata={"json": JsonKey(is_written=False)})
 
     if not TYPE_CHECKING:  # mypy refuses what these refuse at run time
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from functools import partial
-
-from milabench.analysis.summary_model import SCHEMA
-from milabench.errors import UsageError
-from milabench.events.values import strict
-from milabench.procurement.projection import LAWS, Candidate, Projected
+from milabench.analysis.json_codec import picked, to_json_value
+from milabench.procurement.document_formats import write_document
+from milabench.procurement.projection import LAWS, Candidate
 from milabench.procurement.projection_text import is_within_reach, projection_document, standing
 from milabench.procurement.scaling_study import BenchScaling, MeasuredCount, ScalingStudy
 
@@ -19,65 +14,33 @@ def render_projection(study: ScalingStudy, format_name: str, width: int | None =
 
     Raises UsageError for other formats: in a list of rates or of test results nothing would stand apart.
     """
-    writers: Mapping[str, Callable[[], str]] = {
-        "text": partial(_as_text, study, width),
-        "markdown": partial(_as_markdown, study),
-        "json": partial(_as_json, study),
-        "html": partial(_as_page, study),
+    if format_name == "html":
+        # The page takes longer to import than text takes to write.
+        from milabench.procurement.projection_page import projection_page
+
+        return projection_page(study)
+    return write_document(format_name, projection_document(study), {"projection": _study_json(study)}, width)
+
+
+def _study_json(study: ScalingStudy) -> dict[str, object]:
+    return {
+        **picked(study, "level", "bound", "differs"),
+        "benchmarks": [_scaling_json(scaling) for scaling in study.benchmarks],
+        "not_projected": [{"bench": bench, "why": why} for bench, why in study.not_projected],
     }
-    if format_name == "brief":
-        format_name = "text"
-    if format_name not in writers:
-        raise UsageError(f"a projection has no format {format_name}; give --format {'|'.join(writers)}")
-    return writers[format_name]()
-
-
-def _as_text(study: ScalingStudy, width: int | None) -> str:
-    from milabench.report.text import document_text
-
-    return document_text(projection_document(study), width)
-
-
-def _as_markdown(study: ScalingStudy) -> str:
-    from milabench.report.markdown import document_markdown
-
-    return document_markdown(projection_document(study))
-
-
-def _as_page(study: ScalingStudy) -> str:
-    from milabench.procurement.projection_page import projection_page
-
-    return projection_page(study)
-
-
-def _as_json(study: ScalingStudy) -> str:
-    value = {
-        "schema": SCHEMA,
-        "projection": {
-            "level": study.level,
-            "bound": None if study.bound is None else {"count": study.bound.count, "why": study.bound.why},
-            "differs": study.differs,
-            "benchmarks": [_scaling_json(scaling) for scaling in study.benchmarks],
-            "not_projected": [{"bench": bench, "why": why} for bench, why in study.not_projected],
-        },
-    }
-    return json.dumps(strict(value), indent=2, allow_nan=False) + "\n"
 
 
 def _scaling_json(scaling: BenchScaling) -> dict[str, object]:
     test = scaling.held_out
     return {
-        "bench": scaling.bench,
-        "of": scaling.of,
-        "units": scaling.units,
-        "direction": scaling.direction,
+        **picked(scaling, "bench", "of", "units", "direction"),
         "is_inverse": scaling.measured[0].is_inverse,
         "measured": [_measured_json(scaling, each) for each in scaling.measured],
         "left_out": [{"count": count, "why": why} for count, why in scaling.left_out],
         "laws": [_law_json(scaling, candidate) for candidate in scaling.chosen.candidates],
         "unsettled_laws": list(scaling.unsettled),
         "projected": [
-            {**projected_to_json(each), "rests_on_bound": not is_within_reach(scaling, each.count)}
+            {**to_json_value(each), "rests_on_bound": not is_within_reach(scaling, each.count)}
             for each in scaling.projected
         ],
         "back_test": {"why_not": scaling.why_no_back_test}
@@ -90,20 +53,6 @@ def _scaling_json(scaling: BenchScaling) -> dict[str, object]:
             "prediction_interval": test.projected.prediction,
             "is_within": test.is_within,
         },
-    }
-
-
-def projected_to_json(projected: Projected) -> dict[str, object]:
-    """Return a projected value for programs: not `value`, so that no reader of measured values takes it for one."""
-    return {
-        "count": projected.count,
-        "law": projected.law,
-        "possible_laws": list(projected.possible),
-        "projected_value": projected.centre,
-        "prediction_interval": projected.prediction,
-        "law_interval": projected.confidence,
-        "why_no_interval": projected.why_no_interval,
-        "largest_measured": projected.largest_measured,
     }
 
 

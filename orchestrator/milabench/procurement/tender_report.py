@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.comparison_words import joined_warnings, one_session_note, system_warnings
-from milabench.analysis.intervals import Interval
+from milabench.analysis.json_codec import picked, to_json_value
 from milabench.analysis.summary_model import Summary
 from milabench.procurement.measured import SourcedFigure, side_of
 from milabench.procurement.provenance import Provenance
@@ -345,27 +345,12 @@ def _bid_json(scores: TenderScores, entry: ScoredBid) -> dict[str, object]:
         "name": entry.bid.name,
         "nodes": entry.machine.nodes,
         "reference_nodes": entry.machine.reference_nodes,
-        "score": value_to_json(None if entry.score is None else entry.score.value),
+        "score": to_json_value(None if entry.score is None else entry.score.value),
         "admissible": {"yes": True, "no": False, "not shown": None}[entry.admissible],
-        "breaches": list(entry.breaches),
-        "doubts": list(entry.doubts),
-        "limits": [
-            {
-                "limit": limit.name,
-                "offered": value_to_json(limit.offered),
-                "most": value_to_json(limit.most),
-                "verdict": limit.decision,
-            }
-            for limit in entry.limits
-        ],
-        "why_not": entry.why_not,
-        "changes": None if entry.bid.suite is None else [change_to_json(change) for change in entry.bid.suite.changes],
-        "least": entry.least,
-        "meets": entry.meets,
-        "ratio": value_to_json(entry.ratio),
-        "verdict": entry.verdict,
-        "potency": value_to_json(entry.potency),
-        "potency_value": value_to_json(entry.value),
+        **picked(entry, "breaches", "doubts", "limits", "why_not"),
+        "changes": to_json_value(None if entry.bid.suite is None else entry.bid.suite.changes),
+        **picked(entry, "least", "meets", "ratio", "verdict", "potency"),
+        "potency_value": to_json_value(entry.value),
         "tiers": {tier: list(names) for tier, names in entry.tiers.items()},
         "benchmarks": [_benchmark_json(scores, row) for row in entry.benchmarks],
         "expenses": [asdict(e) for name, of in _spent(scores) if name == entry.bid.name for e in of.expenses],
@@ -375,19 +360,16 @@ def _bid_json(scores: TenderScores, entry: ScoredBid) -> dict[str, object]:
 def _benchmark_json(scores: TenderScores, row: ScoredBenchmark) -> dict[str, object]:
     term = row.term
     return {
-        "bench": row.bench,
-        "tier": row.tier,
-        "standing": row.standing,
+        **picked(row, "bench", "tier", "standing"),
         "figure": _figure_json(row.figure),
         "reference": _figure_json(row.reference),
         "capability": scores.tender.benchmarks[row.bench].capability,
-        "nodes": row.nodes,
-        "reference_nodes": row.reference_nodes,
+        **picked(row, "nodes", "reference_nodes"),
         "utilization": None if term is None else term.utilization,
-        "speedup": value_to_json(None if term is None else term.speedup),
+        "speedup": to_json_value(None if term is None else term.speedup),
         "weight": scores.tender.benchmarks[row.bench].weight,
         "share": None if term is None or not METRICS[scores.metric].is_by_share else term.weight,
-        "term": value_to_json(None if term is None else term.term),
+        "term": to_json_value(None if term is None else term.term),
         "breach": "" if term is None else term.breach,
         "doubt": "" if term is None else term.doubt,
         "why_not": row.why_not,
@@ -395,25 +377,7 @@ def _benchmark_json(scores: TenderScores, row: ScoredBenchmark) -> dict[str, obj
 
 
 def _figure_json(figure: SourcedFigure | None) -> dict[str, object] | None:
-    if figure is None:
-        return None
-    return {
-        **(value_to_json(figure.value) or {}),
-        "direction": figure.direction,
-        "formula": figure.formula,
-        "where": list(figure.where),
-        "launches": figure.launches,
-        "validity": figure.validity,
-        "reasons": list(figure.doubts),
-    }
-
-
-def value_to_json(value: UncertainValue | None) -> dict[str, object] | None:
-    """Return a number with its units and its 95 % interval, null where that is not known."""
-    if value is None:
-        return None
-    interval: Interval | None = value.interval()
-    return {"value": value.value, "units": value.units, "ci95": None if interval is None else list(interval)}
+    return None if figure is None else {**to_json_value(figure.value), **to_json_value(figure)}
 
 
 def provenance_to_json(entries: Iterable[Provenance]) -> dict[str, object]:
@@ -425,25 +389,11 @@ def provenance_to_json(entries: Iterable[Provenance]) -> dict[str, object]:
                 **(
                     {"value": entry.value, "units": "", "ci95": None}
                     if isinstance(entry.value, str)
-                    else value_to_json(entry.value) or {}
+                    else to_json_value(entry.value)
                 ),
                 "formula": entry.formula,
                 "from": list(entry.where),
             }
             for entry in entries
         ]
-    }
-
-
-def change_to_json(change: TierChange) -> dict[str, object]:
-    """Return a difference from the tender's own suite for programs."""
-    return {
-        "bench": change.bench,
-        "name": change.name,
-        "tender": change.asked,
-        "offer": change.found,
-        "tier": change.needs,
-        "declared": change.declared,
-        "verdict": change.verdict,
-        "why": change.why,
     }

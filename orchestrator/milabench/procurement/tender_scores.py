@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_model import validity_words
 from milabench.analysis.system_diff import differing_work, knows_work
@@ -104,10 +105,10 @@ class ScoredBenchmark:
 class LimitCheck:
     """An offer's whole cost or power against the tender's `most`, one-sided at 95 %; `offered` is None where it names none."""
 
-    name: Literal["budget", "power"]
+    name: Literal["budget", "power"] = field(metadata={"json": JsonKey("limit")})
     offered: UncertainValue | None
     most: UncertainValue
-    decision: Decision
+    decision: Decision = field(metadata={"json": JsonKey("verdict")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from milabench.analysis.comparison_model import System
+from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.system_diff import all_differences
 from milabench.procurement.offer import OfferBenchmark
 from milabench.procurement.tender import Tier
@@ -62,12 +63,12 @@ class TierChange:
 
     bench: str
     name: str
-    asked: str
-    found: str
-    needs: Tier | None
-    why: str
+    asked: str = field(metadata={"json": JsonKey("tender")})
+    found: str = field(metadata={"json": JsonKey("offer")})
+    needs: Tier | None = field(metadata={"json": JsonKey("tier")})
     declared: Tier
     verdict: ChangeVerdict
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

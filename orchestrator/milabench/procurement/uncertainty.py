@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from milabench.analysis.intervals import Interval, normal_quantile, t_quantile
+from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import log_stdev, mean
 from milabench.analysis.two_samples import Estimate
 from milabench.errors import ConfigError, Problem
@@ -37,11 +38,14 @@ class Deviation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncertainValue:
-    """A number above zero with the deviations of its logarithm: none of a constant, None where they are not known."""
+    """A number above zero with the deviations of its logarithm: none of a constant, None where they are not known.
+
+    In JSON it has its 95 % interval, null where that is not known.
+    """
 
     value: float
-    units: str = ""
-    deviations: tuple[Deviation, ...] | None = ()
+    units: str = field(default="", metadata={"json": JsonKey(followed_by=("ci95",))})
+    deviations: tuple[Deviation, ...] | None = field(default=(), metadata={"json": JsonKey(is_written=False)})
 
     def __post_init__(self) -> None:
         """Raise ConfigError unless the value is finite and above zero."""
@@ -87,6 +91,11 @@ class UncertainValue:
         if self.deviations is None:
             return None
         return Estimate.of_variances(math.log(self.value), [(part.sd**2, part.freedom) for part in self.deviations])
+
+    @property
+    def ci95(self) -> Interval | None:
+        """The 95 % interval."""
+        return self.interval()
 
     def interval(self, level: float = 0.95) -> Interval | None:
         """Return the interval value exp(-+ t sd), which is the value alone for a constant; None where it is not known."""
