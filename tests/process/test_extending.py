@@ -368,6 +368,26 @@ def test_a_quantile_of_a_served_model_is_a_number_in_one_file(copy: Copy) -> Non
     assert "tpot_p95_ms: 50" in copy.milabench("config", "show", "--config", suite)
 
 
+def test_a_metric_of_a_served_model_is_an_entry_and_its_number(copy: Copy) -> None:
+    copy.insert(
+        "analysis/serving_model.py",
+        '    "request_rate": ServingMetric(label="requests", units="requests/s", direction="higher"),',
+        '    "per_minute": ServingMetric(label="requests of a minute", units="requests/min", direction="higher"),',
+    )
+    copy.insert(
+        "sweeps/fold.py",
+        '            values["request_rate"] = answered / window',
+        '            values["per_minute"] = 60 * answered / window',
+    )
+    assert copy.edited == ["analysis/serving_model.py", "sweeps/fold.py"]
+    path = str(serving_run(copy.root).path)
+    assert "requests of a minute" in copy.milabench("report", path, "--full")
+    [bench] = json.loads(copy.milabench("report", path, "--json"))["benchmarks"]
+    values = bench["serving"]["points"][0]["values"]
+    assert values["per_minute"]["value"] == pytest.approx(60 * values["request_rate"]["value"])
+    assert ",per_minute," in copy.milabench("report", path, "--format", "csv")
+
+
 def test_a_benchmark_is_a_folder_and_an_entry_in_a_suite(copy: Copy, run: Callable[..., Path]) -> None:
     folder = copy.root / "benchmarks" / "hello"
     folder.mkdir(parents=True)
