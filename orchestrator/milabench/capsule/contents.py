@@ -13,16 +13,16 @@ import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO
 
+from milabench.analysis.json_codec import JsonKey, from_json_value, to_json_value
 from milabench.archives.archive import copied, create_whole, pieces
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import RecordError, os_reason
 from milabench.events.removal import wrong_name
-from milabench.events.shapes import CAPSULE_SHAPE, require_shape
 from milabench.events.wire import parse_object
 
 NAME = "capsule.json"
@@ -35,6 +35,8 @@ _BLOCK = 512  # bytes, tar's
 _END = bytes(2 * _BLOCK)
 _CHUNK = 2**20
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+KIND = "milabench-capsule"
+_OF_CONTENT = {"json": JsonKey(is_omitted=lambda entry: bool(entry.link))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +54,10 @@ class CapsuleEntry:
     """One file of a capsule as its manifest lists it."""
 
     path: str
-    size: int = 0
-    sha256: str = ""
-    executable: bool = False
-    link: str = ""
+    size: int = field(default=0, metadata=_OF_CONTENT)
+    sha256: str = field(default="", metadata=_OF_CONTENT)
+    executable: bool = field(default=False, metadata={"json": JsonKey(is_omitted=lambda entry: not entry.executable)})
+    link: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda entry: not entry.link)})
 
     @property
     def header(self) -> bytes:
@@ -70,13 +72,6 @@ class CapsuleEntry:
     def padding(self) -> bytes:
         """What fills the last block of its content."""
         return bytes(-self.size % _BLOCK)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry for the manifest."""
-        if self.link:
-            return {"path": self.path, "link": self.link}
-        mode = {"executable": True} if self.executable else {}
-        return {"path": self.path, "size": self.size, "sha256": self.sha256, **mode}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +102,14 @@ class CapsuleManifest:
 
     version: str
     suite: str
-    benchmarks: tuple[str, ...]
     platform: str
     glibc: str
     benchmate: str
+    benchmarks: tuple[str, ...]
     pythons: tuple[PackedPython, ...] = ()
-    prepared: Mapping[str, str] = field(default_factory=dict)
+    prepared: Mapping[str, str] = field(
+        default_factory=dict, metadata={"json": JsonKey(write=lambda prepared: dict(sorted(prepared.items())))}
+    )
     images: tuple[PackedImage, ...] = ()
     notes: tuple[str, ...] = ()
     files: tuple[CapsuleEntry, ...] = ()
@@ -120,17 +117,7 @@ class CapsuleManifest:
     @cached_property
     def content(self) -> bytes:
         """The manifest's file; the same content gives the same bytes."""
-        value = {
-            "schema": SCHEMA,
-            "kind": "milabench-capsule",
-            **{key: getattr(self, key) for key in ("version", "suite", "platform", "glibc", "benchmate")},
-            "benchmarks": list(self.benchmarks),
-            "pythons": [asdict(python) for python in self.pythons],
-            "prepared": dict(sorted(self.prepared.items())),
-            "images": [asdict(image) for image in self.images],
-            "notes": list(self.notes),
-            "files": [entry.to_json() for entry in self.files],
-        }
+        value = {"schema": SCHEMA, "kind": KIND, **to_json_value(self)}
         return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"
 
     @property
@@ -292,35 +279,14 @@ def manifest_of(content: bytes, where: str) -> CapsuleManifest:
                 f"{where}: was made by milabench {value.get('version')!s:.40}, with schema {schema}, but this version reads "
                 f"{SCHEMA}; install the milabench that lies in it: `tar -xf {where} install.sh && sh install.sh {where}`"
             )
-        require_shape(value, CAPSULE_SHAPE)
-        if schema != SCHEMA or value["kind"] != "milabench-capsule":
+        if schema != SCHEMA or value.get("kind") != KIND:
             raise ValueError("it is of another kind")  # noqa: TRY301
-        keys = ("version", "suite", "platform", "glibc", "benchmate")
-        manifest = CapsuleManifest(
-            **{key: value[key] for key in keys},
-            benchmarks=tuple(value["benchmarks"]),
-            pythons=tuple(PackedPython(version=each["version"], folder=each["folder"]) for each in value["pythons"]),
-            prepared=dict(value["prepared"]),
-            images=tuple(
-                PackedImage(**{key: each[key] for key in ("engine", "image", "path")}) for each in value["images"]
-            ),
-            notes=tuple(value["notes"]),
-            files=tuple(_entry_from(each) for each in value["files"]),
-        )
-    except ValueError as error:
+        manifest = from_json_value(CapsuleManifest, value)
+    except (KeyError, ValueError) as error:
         raise RecordError(f"{where}: cannot be read as a capsule: {error}") from None
     if problem := _wrong_entries(manifest.files) or _wrong_paths(manifest):
         raise RecordError(f"{where}: {problem}: refused, nothing was unpacked")
     return manifest
-
-
-def _entry_from(value: Mapping[str, Any]) -> CapsuleEntry:
-    if value.get("link"):
-        return CapsuleEntry(path=value["path"], link=value["link"])
-    size, sha256 = value.get("size"), value.get("sha256")
-    if size is None or size < 0 or sha256 is None or not _DIGEST.fullmatch(sha256):
-        raise ValueError(f"{value['path']!r} has no size or SHA-256")
-    return CapsuleEntry(path=value["path"], size=size, sha256=sha256, executable=value.get("executable") is True)
 
 
 def _wrong_entries(entries: Sequence[CapsuleEntry]) -> str:
@@ -336,6 +302,8 @@ def _wrong_entries(entries: Sequence[CapsuleEntry]) -> str:
             return f"the file {entry.path[:200]!r} lies more than {2 * MAX_DEPTH} folders deep"
         if what := wrong_name(entry.path):
             return f"the file {entry.path[:200]!r} {what}"
+        if entry.size < 0 or not (entry.link or _DIGEST.fullmatch(entry.sha256)):
+            return f"the file {entry.path[:200]!r} has no size or SHA-256"
         folders.update(str(parent) for parent in PurePosixPath(entry.path).parents)
         if entry.link and not _stays_inside(entry):
             return f"the link {entry.path[:200]!r} leads to {entry.link[:200]!r}, outside its folder"

@@ -137,16 +137,6 @@ BUNDLE_SHAPE: Shape = {
     "files": Required([{**dict.fromkeys(("path", "sha256", "chain"), Required(str)), "size": Required(int)}]),
     "chain": Required(str),
 }
-# What lists the contents of a capsule.
-CAPSULE_SHAPE: Shape = {
-    "schema": Required(int),
-    **dict.fromkeys(("kind", "version", "suite", "platform", "glibc", "benchmate"), Required(str)),
-    **dict.fromkeys(("benchmarks", "notes"), Required([str])),
-    "pythons": Required([dict.fromkeys(("version", "folder"), Required(str))]),
-    "prepared": Required({str: Required(str)}),
-    "images": Required([dict.fromkeys(("engine", "image", "path"), Required(str))]),
-    "files": Required([{"path": Required(str), "size": int, "sha256": str, "executable": bool, "link": str}]),
-}
 # The metric that a launch's throughput is written as.
 RATE_SHAPE: Shape = {
     "value": Required(ABOVE_ZERO),
