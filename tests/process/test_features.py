@@ -11,7 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from milabench.seams import BENCHFILES, FEATURES, FORMATS, HANDLERS, ON_NODES, SCHEDULERS, SPELLINGS, VERBS, handler, resolved
+from milabench.seams import (
+    BENCHFILES,
+    FEATURES,
+    FORMATS,
+    HANDLERS,
+    ON_NODES,
+    SCHEDULERS,
+    SPELLINGS,
+    VERBS,
+    handler,
+    resolved,
+)
 from milabench.workflow.summaries import summary_of
 from tests.commands import ROOT
 from tests.serving_runs import serving_run

@@ -57,10 +57,14 @@ PEAKS: Final[tuple[DevicePeak, ...]] = (  # the first whose pattern is in the na
     _peak("    7    14     -      -    112      -      -", r"\bV100\b", "NVIDIA V100 data sheet, PCIe"),
     _peak("    -   8.1     -      -     65      -    130", r"\bT4\b", "NVIDIA T4 data sheet"),
     _peak(
-        "    -  82.6  82.6  165.2  165.2  330.3  660.6", r"\bRTX 4090\b(?! D| Laptop)", "NVIDIA Ada GPU architecture, sums in fp32"
+        "    -  82.6  82.6  165.2  165.2  330.3  660.6",
+        r"\bRTX 4090\b(?! D| Laptop)",
+        "NVIDIA Ada GPU architecture, sums in fp32",
     ),
     _peak(
-        "    -  35.6  35.6     71     71      -    284", r"\bRTX 3090\b(?! Ti)", "NVIDIA Ampere GA102 GPU architecture, sums in fp32"
+        "    -  35.6  35.6     71     71      -    284",
+        r"\bRTX 3090\b(?! Ti)",
+        "NVIDIA Ampere GA102 GPU architecture, sums in fp32",
     ),
     _peak(" 78.6 157.3     - 2516.6 2516.6 5033.2 5033.2", r"MI355X", "AMD Instinct MI355X data sheet"),
     _peak("163.4 163.4 653.7 1307.4 1307.4 2614.9 2614.9", r"MI300X|MI325X", _MI300),

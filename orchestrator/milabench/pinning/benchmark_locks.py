@@ -8,8 +8,8 @@ from pathlib import Path
 
 from milabench.errors import EnvironmentFailed
 from milabench.execute.venv_build import benchmate_requirements
-from milabench.pinning.pinned_locks import pin_locks
 from milabench.pinning.compiled_locks import PinInput, pin_specs
+from milabench.pinning.pinned_locks import pin_locks
 from milabench.plan.venvs import UNPINNED
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
 from milabench.acceptance.evaluate import replicate_values, units_of
 from milabench.analysis.intervals import LEAST_LAUNCHES, normal_quantile
-from milabench.analysis.json_codec import JsonKey, to_json_value
+from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.uncertainty import launches_for

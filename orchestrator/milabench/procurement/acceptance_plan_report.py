@@ -11,8 +11,8 @@ from milabench.report import document
 if TYPE_CHECKING:
     from milabench.procurement.acceptance_plan import AcceptancePlan
 
-_CRITERIA = ("benchmark", "criterion", "asked", "expected", "spread", "launches", "power", "nodes x launches")
-_BENCHMARKS = ("benchmark", "launches", "seconds each", "nodes", "hours", "node-hours")
+_CRITERIA = "benchmark | criterion | asked | #expected | #spread | #launches | #power | #nodes x launches"
+_BENCHMARKS = "benchmark | #launches | #seconds each | #nodes | #hours | #node-hours"
 
 
 def plan_document(plan: AcceptancePlan) -> document.Document:
@@ -62,8 +62,7 @@ def _criteria_table(plan: AcceptancePlan) -> document.Table:
         )
         for c in plan.criteria
     )
-    is_text = (True, True, True, False, False, False, False, False)
-    return document.Table(title="criteria", headings=_CRITERIA, is_text=is_text, rows=rows)
+    return document.headed_table("criteria", _CRITERIA, rows)
 
 
 def _benchmarks_table(plan: AcceptancePlan) -> document.Table:
@@ -78,7 +77,7 @@ def _benchmarks_table(plan: AcceptancePlan) -> document.Table:
         )
         for b in plan.benchmarks
     )
-    return document.Table(title="benchmarks", headings=_BENCHMARKS, is_text=(True, *[False] * 5), rows=rows)
+    return document.headed_table("benchmarks", _BENCHMARKS, rows)
 
 
 def _unplanned(plan: AcceptancePlan) -> list[tuple[str, str]]:

@@ -21,11 +21,11 @@ from milabench.procurement.budget import (
     nodes_for_money,
     nodes_for_power,
 )
+from milabench.procurement.requests import BudgetRequest
 from milabench.procurement.tender import Tender, tender_currency
 from milabench.procurement.tender_report import suite_lines
 from milabench.procurement.tenders import compare_by_tender
 from milabench.procurement.uncertainty import UncertainValue
-from milabench.procurement.requests import BudgetRequest
 from milabench.workflow.options import Session
 
 

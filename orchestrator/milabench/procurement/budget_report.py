@@ -11,7 +11,7 @@ from milabench.procurement.document_formats import write_document
 from milabench.procurement.sensitivity import Swing
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text
-from milabench.report.document import Document, Notes, Statement, Table, Title, section
+from milabench.report.document import Document, Notes, Statement, Table, Title, headed_table, section
 from milabench.report.labels import format_number
 
 BUDGET_LEGEND = (
@@ -82,9 +82,8 @@ def _swing_text(swing: Swing) -> str:
 
 def _answer_table(answers: Sequence[BudgetAnswer]) -> Table:
     columns = (
-        *(("question", True), ("system", True), ("nodes", False), ("bounds", True), ("score", False)),
-        *(("95 % interval", True), ("over the first", False), ("cost", False), ("power kW", False)),
-        *(("energy kWh/year", False), ("carbon kg/year", False), ("power by", True), ("remark", True)),
+        "question | system | #nodes | bounds | #score | 95 % interval | #over the first | #cost | #power kW"
+        "| #energy kWh/year | #carbon kg/year | power by | remark"
     )
     rows = []
     for answer in answers:
@@ -101,14 +100,8 @@ def _answer_table(answers: Sequence[BudgetAnswer]) -> Table:
                 answer.why_not,
             )
         )
-    table = Table(
-        title="answers",
-        headings=tuple(heading for heading, _ in columns),
-        is_text=tuple(is_text for _, is_text in columns),
-        rows=tuple(rows),
-        spare=("energy kWh/year", "carbon kg/year", "power by", "over the first"),
-    )
-    return table.without_empty()[0]
+    spare = ("energy kWh/year", "carbon kg/year", "power by", "over the first")
+    return headed_table("answers", columns, rows, spare=spare).without_empty()[0]
 
 
 def _cell(value: UncertainValue | None) -> str:
@@ -137,13 +130,8 @@ def _input_table(answer: BudgetAnswer) -> Table:
         )
         for swing in answer.swings
     ]
-    return Table(
-        title=f"what changes {sensitivity_title(answer)}",
-        headings=("input", "value", "varied", "basis", "low", "high"),
-        is_text=(True, True, True, True, False, False),
-        rows=tuple(rows),
-        spare=("basis",),
-    )
+    title, columns = f"what changes {sensitivity_title(answer)}", "input | value | varied | basis | #low | #high"
+    return headed_table(title, columns, rows, spare=("basis",))
 
 
 def budget_to_json(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from milabench.analysis.json_codec import picked
 from milabench.procurement.offer_check import OfferCheck
-from milabench.report.document import Document, Notes, Properties, Statement, Table, Title, section, words_table
+from milabench.report.document import Document, Notes, Properties, Statement, Table, Title, headed_table, section
 from milabench.report.labels import format_number
 from milabench.shown import counted, cut_text
 
@@ -87,9 +87,8 @@ def evidence_table(check: OfferCheck) -> Table:
         )
         for row in check.evidence
     ]
-    headings = ("benchmark", "tier", "shown by", "nodes", "figure", "units", "runs", "why not")
-    is_text = (True, True, True, False, False, True, True, True)
-    return Table(title="evidence", headings=headings, is_text=is_text, rows=tuple(rows)).without_empty()[0]
+    columns = "benchmark | tier | shown by | #nodes | #figure | units | runs | why not"
+    return headed_table("evidence", columns, rows).without_empty()[0]
 
 
 def projected_tables(checks: Sequence[OfferCheck]) -> Iterator[Table]:
@@ -104,10 +103,9 @@ def projected_tables(checks: Sequence[OfferCheck]) -> Iterator[Table]:
         for row in check.evidence
         if row.projected is not None
     )
-    headings = ("system", "benchmark", "nodes", "by the law", "95 % interval", "units", "law", "why none", "bound")
+    columns = "system | benchmark | #nodes | #by the law | 95 % interval | units | law | why none | bound"
     if rows:
-        is_text = (True, True, False, False, True, True, True, True, True)
-        yield Table(title="projected, in no score", headings=headings, is_text=is_text, rows=rows).without_empty()[0]
+        yield headed_table("projected, in no score", columns, rows).without_empty()[0]
 
 
 def change_table(check: OfferCheck) -> Table:
@@ -119,8 +117,7 @@ def change_table(check: OfferCheck) -> Table:
         )
         for change in check.changes
     ]
-    headings = ("benchmark", "what", "tender", "offer", "tier", "declared", "verdict", "why")
-    return words_table("changes", headings, rows)
+    return headed_table("changes", "benchmark | what | tender | offer | tier | declared | verdict | why", rows)
 
 
 def check_to_json(check: OfferCheck) -> dict[str, object]:

@@ -20,7 +20,7 @@ from milabench.procurement.tender import Tender
 from milabench.procurement.tender_report import tender_document, tender_to_json
 from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
-from milabench.report.document import Document, Notes, Statement, Table, section
+from milabench.report.document import Document, Notes, Statement, Table, headed_table, section
 from milabench.workbooks.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
 
 
@@ -91,19 +91,9 @@ def offers_document(table: OfferTable) -> Document:
 
 def cost_table(table: OfferTable) -> Table:
     """Return price, power and costs of each offer."""
-    headings = (
-        *(
-            "system",
-            "nodes",
-            "price",
-            "power kW",
-            "energy a year",
-            "a year",
-            "all years",
-            "its interval",
-            "currency",
-        ),
-        *("score per M", "score per kW", "budget", "power"),
+    columns = (
+        "system | #nodes | #price | #power kW | #energy a year | #a year | #all years | its interval | currency"
+        "| #score per M | #score per kW | budget | power"
     )
     rows = []
     for side in table.sides:
@@ -127,8 +117,7 @@ def cost_table(table: OfferTable) -> Table:
                 costs.within_power or "",
             )
         )
-    is_text = (True, *[False] * 6, True, True, False, False, True, True)
-    return Table(title="costs", headings=headings, is_text=is_text, rows=tuple(rows))
+    return headed_table("costs", columns, rows)
 
 
 def _number(value: UncertainValue | None) -> str:
@@ -136,17 +125,6 @@ def _number(value: UncertainValue | None) -> str:
 
 
 def _verification_table(table: OfferTable) -> Table:
-    headings = (
-        "system",
-        "verified",
-        "signed",
-        "measured",
-        "projected",
-        "declared",
-        "changes",
-        "not allowed",
-        "power level",
-    )
     rows = []
     for side in table.sides:
         standings = [row.standing for row in side.check.evidence]
@@ -158,8 +136,8 @@ def _verification_table(table: OfferTable) -> Table:
                 *(str(len(side.check.changes)), str(refused), f"{side.check.power.level}: {side.check.power.why}"),
             )
         )
-    is_text = (True, True, True, False, False, False, False, False, True)
-    return Table(title="verification", headings=headings, is_text=is_text, rows=tuple(rows))
+    columns = "system | verified | signed | #measured | #projected | #declared | #changes | #not allowed | power level"
+    return headed_table("verification", columns, rows)
 
 
 def offers_page(table: OfferTable) -> str:

@@ -6,9 +6,9 @@ import re
 
 from milabench.analysis.comparison_model import System
 from milabench.errors import UsageError
+from milabench.procurement.requests import ProjectRequest
 from milabench.procurement.scaling_study import DeclaredBound, ScalingStudy, scaling_study
 from milabench.workflow.files import base_folder
-from milabench.procurement.requests import ProjectRequest
 from milabench.workflow.report_inputs import find_report_source, session_names
 
 _BOUND = re.compile(r"\s*([0-9]{1,9})\s*:\s*(\S.*?)\s*", re.DOTALL)

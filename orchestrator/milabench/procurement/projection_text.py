@@ -8,7 +8,19 @@ from milabench.analysis.intervals import Interval
 from milabench.analysis.summary_model import validity_words
 from milabench.procurement.projection import FURTHEST, LAWS, Candidate, ScalingFit
 from milabench.procurement.scaling_study import BenchScaling, ScalingStudy
-from milabench.report.document import Block, Document, Entry, Notes, Properties, Statement, Table, Title, Value, section
+from milabench.report.document import (
+    Block,
+    Document,
+    Entry,
+    Notes,
+    Properties,
+    Statement,
+    Table,
+    Title,
+    Value,
+    headed_table,
+    section,
+)
 from milabench.report.labels import format_number
 
 APART = "projected, measured by nobody"
@@ -98,13 +110,8 @@ def laws_table(scaling: BenchScaling) -> Table:
         )
         for each in scaling.chosen.candidates
     ]
-    return Table(
-        title=f"{scaling.bench}: laws",
-        headings=("law", "formula", "left-out error", "standing", "parameters"),
-        is_text=(True, True, False, True, True),
-        rows=tuple(rows),
-        spare=("parameters", "formula"),
-    )
+    columns = "law | formula | #left-out error | standing | parameters"
+    return headed_table(f"{scaling.bench}: laws", columns, rows, spare=("parameters", "formula"))
 
 
 def standing(scaling: BenchScaling, candidate: Candidate) -> str:

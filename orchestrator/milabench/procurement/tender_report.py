@@ -16,7 +16,17 @@ from milabench.procurement.tender_scores import OF_REFERENCE, ScoredBenchmark, S
 from milabench.procurement.tiers import SuiteCheck, TierChange
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text, ratio_text
-from milabench.report.document import Document, Notes, Statement, Table, Title, notes, section, words_table
+from milabench.report.document import (
+    Document,
+    Notes,
+    Statement,
+    Table,
+    Title,
+    headed_table,
+    notes,
+    section,
+    words_table,
+)
 from milabench.report.labels import format_number
 from milabench.report.run_tables import expense_tables
 from milabench.shown import cut_text
@@ -185,11 +195,10 @@ def tender_warnings(scores: TenderScores) -> Iterator[str]:
 
 def score_table(scores: TenderScores) -> Table:
     """Return a row for each bid: its score, whether it is admissible, its ratio to the first."""
-    headings = (
-        *("system", scores.metric, "95 % interval", "units", "benchmarks", "admissible", "minimum", "met"),
-        *("over the first", "its interval", "verdict", "potency", "potency per M"),
+    columns = (
+        f"system | #{scores.metric} | 95 % interval | units | benchmarks | admissible | #minimum | met"
+        "| #over the first | its interval | verdict | #potency | #potency per M"
     )
-    is_text = (True, False, True, True, True, True, False, True, False, True, True, False, False)
     rows = []
     for entry in scores.bids:
         value = None if entry.score is None else entry.score.value
@@ -210,11 +219,10 @@ def score_table(scores: TenderScores) -> Table:
                 "" if entry.value is None else f"{1e6 * entry.value.value:.5g}",
             )
         )
-    return Table(title="scores", headings=headings, is_text=is_text, rows=tuple(rows))
+    return headed_table("scores", columns, rows)
 
 
 def _limit_tables(scores: TenderScores) -> Iterator[Table]:
-    headings = ("system", "limit", "offered", "95 % interval", "maximum", "units", "met")
     rows = tuple(
         (
             entry.bid.name,
@@ -229,8 +237,7 @@ def _limit_tables(scores: TenderScores) -> Iterator[Table]:
         for limit in entry.limits
     )
     if rows:
-        is_text = (True, True, False, True, False, True, True)
-        yield Table(title="limits", headings=headings, is_text=is_text, rows=rows)
+        yield headed_table("limits", "system | limit | #offered | 95 % interval | #maximum | units | met", rows)
 
 
 def _amount_interval(value: UncertainValue) -> str:
@@ -242,22 +249,15 @@ def _amount_interval(value: UncertainValue) -> str:
 
 def _benchmark_table(scores: TenderScores) -> Table:
     columns = (
-        *(("system", True), ("bench", True), ("tier", True), ("shown by", True), ("figure", False), ("units", True)),
-        *(("reference", False), ("c", False), ("n", False), ("n ref", False), ("U", False), ("S", False)),
-        *(("interval of S", True), ("w", False), ("term", False), ("remark", True)),
+        "system | bench | tier | shown by | #figure | units | #reference | #c | #n | #n ref | #U | #S | interval of S"
+        "| #w | #term | remark"
     )
     rows = [
         _benchmark_cells(scores, entry, row, is_several=len(scores.bids) > 1)
         for entry in scores.bids
         for row in entry.benchmarks
     ]
-    return Table(
-        title="benchmarks",
-        headings=tuple(heading for heading, _ in columns),
-        is_text=tuple(is_text for _, is_text in columns),
-        rows=tuple(rows),
-        spare=("units", "n ref", "c"),
-    )
+    return headed_table("benchmarks", columns, rows, spare=("units", "n ref", "c"))
 
 
 def _benchmark_cells(

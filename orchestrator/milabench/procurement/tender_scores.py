@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.comparison_model import System
+from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.summary_model import validity_words
 from milabench.analysis.system_diff import differing_work, knows_work
 from milabench.analysis.two_samples import DEFAULT_MARGIN, Verdict, judge_family

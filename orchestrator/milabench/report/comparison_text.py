@@ -19,7 +19,7 @@ from milabench.analysis.job_mix import JobMix
 from milabench.analysis.serving_model import POINT_METRICS
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Difference
-from milabench.report.document import Table, words_table
+from milabench.report.document import Table, headed_table, words_table
 from milabench.report.labels import format_number
 
 _TOO_FEW_REPEATS = 0.5
@@ -120,8 +120,8 @@ def ratio_table(
         )
     headings, is_text = zip(*columns, strict=True)
     spare = ("p (Holm)", "scaling", "launches", "sessions", *names[1:-1], "units", names[0], names[-1])
-    table = Table(title="benchmarks", headings=headings, is_text=is_text, rows=tuple(rows), spare=spare)
-    return table.without_empty(("system", "sessions", "scaling"))[0]
+    whole = Table(title="benchmarks", headings=headings, is_text=is_text, rows=tuple(rows), spare=spare)
+    return whole.without_empty(("system", "sessions", "scaling"))[0]
 
 
 def sessions_text(counts: tuple[int, int]) -> str:
@@ -183,13 +183,8 @@ def index_table(comparison: Comparison) -> Table:
         )
         for index in comparison.indices
     ]
-    return Table(
-        title="index",
-        headings=("system", "index", "95 % interval", "benchmarks", "verdict", "without one", "weights"),
-        is_text=(True, False, True, True, True, True, True),
-        rows=tuple(rows),
-        spare=("weights", "without one"),
-    )
+    columns = "system | #index | 95 % interval | benchmarks | verdict | without one | weights"
+    return headed_table("index", columns, rows, spare=("weights", "without one"))
 
 
 def left_out(index: Index) -> str:
@@ -218,14 +213,10 @@ def job_tables(comparison: Comparison) -> tuple[Table, ...]:
         if comparison.has_work
         else "one hour of each benchmark on the first system, times its weight"
     )
-    table = Table(
-        title=f"time, energy and cost of {work}",
-        headings=("system", "hours", "95 % interval", "kWh", "cost", "index per watt", "index per money", "not known"),
-        is_text=(True, False, True, False, False, False, False, True),
-        rows=tuple(map(_job_row, comparison.job_mix)),
-        spare=("not known", "index per money", "index per watt", "95 % interval"),
-    )
-    return (table,)
+    columns = "system | #hours | 95 % interval | #kWh | #cost | #index per watt | #index per money | not known"
+    rows = map(_job_row, comparison.job_mix)
+    spare = ("not known", "index per money", "index per watt", "95 % interval")
+    return (headed_table(f"time, energy and cost of {work}", columns, rows, spare=spare),)
 
 
 def _job_row(mix: JobMix) -> tuple[str, ...]:

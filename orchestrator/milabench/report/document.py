@@ -113,6 +113,21 @@ Block = Title | Properties | Statement | Value | Notes | Section | Table
 Document = tuple[Block, ...]
 
 
+def headed_table(title: str, columns: str, rows: Iterable[Iterable[str]], *, spare: Sequence[str] = ()) -> Table:
+    """Return a table; `columns` are its headings with bars between them, a `#` before those of numbers.
+
+    For headings that we write: one from records may have a bar in it.
+    """
+    marked = [heading.strip() for heading in columns.split("|")]
+    return Table(
+        title=title,
+        headings=tuple(heading.removeprefix("#") for heading in marked),
+        is_text=tuple(not heading.startswith("#") for heading in marked),
+        rows=tuple(map(tuple, rows)),
+        spare=tuple(spare),
+    )
+
+
 def words_table(title: str, headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
     """Return a table without numbers."""
     headings = tuple(headings)

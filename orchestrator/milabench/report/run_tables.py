@@ -13,7 +13,7 @@ from milabench.analysis.serving_model import POINT_METRICS
 from milabench.analysis.steady_state import agree
 from milabench.analysis.summary_model import Expense, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
-from milabench.report.document import Table, words_table
+from milabench.report.document import Table, headed_table
 from milabench.report.labels import format_number, percent_cell, percents
 from milabench.report.model import in_milliseconds, ordered
 
@@ -32,9 +32,8 @@ def node_tables(summary: Summary) -> tuple[Table, ...]:
                 verdict = contrast.verdict
             cells = (side.system, str(len(side.values)), format_number(side.value), side.units)
             rows.append((row.bench, *cells, ratio, interval, verdict))
-    headings = ("bench", "node", "n", "perf", "units", "x first node", "95 % interval", "verdict")
-    is_text = (True, True, False, False, True, False, True, True)
-    return (Table(title="by node", headings=headings, is_text=is_text, rows=tuple(rows)),) if rows else ()
+    columns = "bench | node | #n | #perf | units | #x first node | 95 % interval | verdict"
+    return (headed_table("by node", columns, rows),) if rows else ()
 
 
 EXPENSES_TITLE = "energy, cost, carbon"
@@ -71,19 +70,11 @@ def expense_tables(named: Sequence[tuple[str, Summary]]) -> tuple[Table, ...]:
     if not rows:
         return ()
     columns = (
-        *(("system", True), ("bench", True), ("what", True), ("made of", True), ("item", True), ("per item", False)),
-        *(("per 1M items", False), ("± %", False), ("per run", False), ("per node and year", False)),
-        *(("nodes", False), ("all nodes, a year", False), ("± % of it", False)),
-        *(("power by", True), ("level", True), ("source", True)),
+        "system | bench | what | made of | item | #per item | #per 1M items | #± % | #per run | #per node and year"
+        "| #nodes | #all nodes, a year | #± % of it | power by | level | source"
     )
-    table = Table(
-        title=EXPENSES_TITLE,
-        headings=tuple(heading for heading, _ in columns),
-        is_text=tuple(is_text for _, is_text in columns),
-        rows=tuple(rows),
-        spare=("source", "made of", "per run", "± % of it", "item"),
-    )
-    return (table.without_empty(("system", "per run", "± %", "± % of it"))[0],)
+    whole = headed_table(EXPENSES_TITLE, columns, rows, spare=("source", "made of", "per run", "± % of it", "item"))
+    return (whole.without_empty(("system", "per run", "± %", "± % of it"))[0],)
 
 
 def _share(expense: Expense) -> str:
@@ -111,15 +102,10 @@ def compute_tables(summary: Summary) -> tuple[Table, ...]:
     ]
     if not rows:
         return ()
-    headings = (
-        *("bench", "precision", "Tflop/s", "published peak", "MFU %"),
-        *("measured peak", "of measured %", "measured by"),
-    )
+    columns = "bench | precision | #Tflop/s | #published peak | #MFU % | #measured peak | #of measured % | measured by"
     title = "use of each device: Tflop/s of the model beside the peak of dense products in its precision"
-    is_text = (True, True, False, False, False, False, False, True)
-    spare = ("measured by", "measured peak", "published peak")
-    table = Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows), spare=spare)
-    return (table.without_empty(("published peak", "MFU %", "measured peak", "of measured %", "measured by"))[0],)
+    whole = headed_table(title, columns, rows, spare=("measured by", "measured peak", "published peak"))
+    return (whole.without_empty(("published peak", "MFU %", "measured peak", "of measured %", "measured by"))[0],)
 
 
 def milabench13_tables(summary: Summary) -> tuple[Table, ...]:
@@ -139,10 +125,9 @@ def milabench13_tables(summary: Summary) -> tuple[Table, ...]:
     ]
     if not summary.score.is_compat or not rows:
         return ()
-    headings = ("bench", "n", "fail", "ngpu", "rate", "perf", "difference %", "score", "weight")
+    columns = "bench | #n | #fail | #ngpu | #rate | #perf | #difference % | #score | #weight"
     title = "figures of milabench 1.3: rate is the mean over all steps; perf is ours, over the time after warm-up"
-    is_text = tuple(heading == "bench" for heading in headings)
-    return (Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows), spare=("ngpu", "weight")),)
+    return (headed_table(title, columns, rows, spare=("ngpu", "weight")),)
 
 
 def launch_time_tables(summary: Summary) -> tuple[Table, ...]:
@@ -154,9 +139,7 @@ def launch_time_tables(summary: Summary) -> tuple[Table, ...]:
             factor, units = in_milliseconds(bench)
             cells = (format_number(factor * value) for value in (min(times), max(times)))
             rows.append((bench.bench, *cells, units, histogram(times)))
-    headings = ("bench", "min", "max", "units", "min to max")
-    is_text = (True, False, False, True, True)
-    return (Table(title="times of launches", headings=headings, is_text=is_text, rows=tuple(rows)),) if rows else ()
+    return (headed_table("times of launches", "bench | #min | #max | units | min to max", rows),) if rows else ()
 
 
 def histogram(values: Sequence[float], bars: int = 12) -> str:
@@ -173,9 +156,9 @@ def window_tables(summary: Summary) -> tuple[Table, ...]:
     """Return what is behind the numbers, of each benchmark the launch that has the most of it; empty where there is nothing."""
     cells = [(bench.bench, *_window_cells(bench.processes)) for bench in ordered(summary.benchmarks)]
     rows = [row for row in cells if any(row[1:])]
-    headings = ("bench", "warm-up", "longest step", "pauses, not in perf", "rate within steps", "between steps")
+    columns = "bench | warm-up | longest step | pauses, not in perf | rate within steps | between steps"
     title = "windows: of each benchmark the launch that has the most of it"
-    return (words_table(title, headings, rows).without_empty()[0],) if rows else ()
+    return (headed_table(title, columns, rows).without_empty()[0],) if rows else ()
 
 
 def _window_cells(processes: Sequence[ReplicateResult]) -> tuple[str, ...]:
@@ -229,9 +212,7 @@ def uncertainty_tables(summary: Summary) -> tuple[Table, ...]:
         for bench in ordered(summary.benchmarks)
         for each in (bench.uncertainty.components if bench.uncertainty is not None else ())
     ]
-    headings, is_text = ("bench", "component", "size", "how it was got"), (True, True, False, True)
-    table = Table(title="uncertainty", headings=headings, is_text=is_text, rows=tuple(rows))
-    return (table,) if rows else ()
+    return (headed_table("uncertainty", "bench | component | #size | how it was got", rows),) if rows else ()
 
 
 def metric_tables(summary: Summary) -> tuple[Table, ...]:
@@ -258,9 +239,7 @@ def metric_tables(summary: Summary) -> tuple[Table, ...]:
                 groups[f"step {name}", "ms"] = milliseconds
         for (name, units), values in groups.items():
             rows.append((bench.bench, name, format_number(median(values)), units, str(len(values))))
-    headings, is_text = ("bench", "metric", "median", "units", "processes"), (True, True, False, True, False)
-    table = Table(title="other metrics", headings=headings, is_text=is_text, rows=tuple(rows))
-    return (table,) if rows else ()
+    return (headed_table("other metrics", "bench | metric | #median | units | #processes", rows),) if rows else ()
 
 
 PAIR_LEGEND = (
@@ -282,6 +261,5 @@ def pair_table(ab: AB, title: str = "") -> Table:
         suspect = f"suspect ({', '.join(pair.doubts)})" if pair.doubts else ""
         remark = "; ".join(filter(None, (pair.why or result.note, noise, suspect)))
         rows.append((pair.bench, str(result.pairs), f"{result.ratio:.4f}", interval, result.verdict, remark))
-    headings = ("bench", "pairs", "B/A", "95 % interval", "verdict", "remark")
-    is_text = (True, False, False, True, True, True)
-    return Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows), spare=("pairs", "remark"))
+    columns = "bench | #pairs | #B/A | 95 % interval | verdict | remark"
+    return headed_table(title, columns, rows, spare=("pairs", "remark"))

@@ -18,7 +18,7 @@ from milabench.pages.details import fineness
 from milabench.pages.markup import Child, Markup, badge, el, html_table, note
 from milabench.pages.page import article, document, tile
 from milabench.pages.plots import Dots, dots, figure
-from milabench.report.document import Table, words_table
+from milabench.report.document import Table, headed_table, words_table
 from milabench.report.labels import format_number
 
 INDEX = "index.html"
@@ -110,8 +110,7 @@ def _runs(runs: Sequence[SiteRun]) -> Child:
 def _benchmarks(histories: Mapping[str, Sequence[SiteHistory]]) -> Child:
     if not histories:
         return note("No benchmark passed with a number yet.")
-    headings = ("benchmark", "system", "runs", "newest", "units", "newest run's validity", "level", "stands for")
-    is_text = (True, True, False, False, True, True, True, True)
+    columns = "benchmark | system | #runs | #newest | units | newest run's validity | level | stands for"
     rows, names = [], []
     for file, members in histories.items():
         for history in members:
@@ -120,8 +119,8 @@ def _benchmarks(histories: Mapping[str, Sequence[SiteHistory]]) -> Child:
             value = format_number(newest.value)
             numbers = (str(len(history.points)), value, history.units, newest.validity)
             rows.append((history.bench, history.system, *numbers, history.remark, history.about))
-    table = Table(title="benchmarks by system", headings=headings, is_text=is_text, rows=tuple(rows))
-    return html_table(table.without_empty(("stands for",))[0], shown={0: names}, is_alone=True)
+    shown = headed_table("benchmarks by system", columns, rows).without_empty(("stands for",))[0]
+    return html_table(shown, shown={0: names}, is_alone=True)
 
 
 def run_page_of(summary: Summary, traced: Sequence[Trace]) -> str:

@@ -11,19 +11,16 @@ from milabench.report.comparison_text import (
     sessions_text,
     verdict_text,
 )
-from milabench.report.document import Table
+from milabench.report.document import Table, headed_table
 from milabench.report.labels import format_number
 
 
 def curves_table(curves: CurveComparison) -> Table:
     """Return a row for each curve of a benchmark: its client, its best point, how far it meets its SLO, its area."""
-    return Table(
-        title=f"curves of {curves.bench}",
-        headings=("system", "client", "points", "best point", "tokens/s", "SLO kept at", "area (tokens/s)^2"),
-        is_text=(True, True, False, True, False, True, False),
-        rows=tuple(map(_curve_row, curves.curves)),
-        spare=("client", "area (tokens/s)^2"),
-    ).without_empty(("client",))[0]
+    columns = "system | client | #points | best point | #tokens/s | SLO kept at | #area (tokens/s)^2"
+    rows = map(_curve_row, curves.curves)
+    whole = headed_table(f"curves of {curves.bench}", columns, rows, spare=("client", "area (tokens/s)^2"))
+    return whole.without_empty(("client",))[0]
 
 
 def _curve_row(drawn: SystemCurve) -> tuple[str, ...]:
@@ -77,8 +74,8 @@ def curve_ratio_table(curves: CurveComparison, first: str, *, is_whole: bool = F
     headings, is_text = zip(*columns, strict=True)
     spare = ("p (Holm)", "launches", "sessions", "units", "95 % together")
     title = f"curves of {curves.bench}: each point, then the area"
-    table = Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows), spare=spare)
-    return table.without_empty(("system", "sessions"))[0]
+    whole = Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows), spare=spare)
+    return whole.without_empty(("system", "sessions"))[0]
 
 
 def curve_remarks(curves: CurveComparison) -> list[tuple[str, str]]:

@@ -316,7 +316,9 @@ def _metered_source(source: ReportSource) -> ReportSource:
         return source
     if not seams.takes_part("meters"):
         return source
-    return replace(source, summary=seams.handler("meters").with_energy(source.summary, source.run, metered=source.metered))
+    return replace(
+        source, summary=seams.handler("meters").with_energy(source.summary, source.run, metered=source.metered)
+    )
 
 
 def _system(name: str, sources: Sequence[ReportSource], costs: Costs) -> System:

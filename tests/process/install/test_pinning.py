@@ -8,8 +8,8 @@ from milabench.errors import EnvironmentFailed
 from milabench.execute.install_session import Installed
 from milabench.execute.inventory import installed_packages, unmet_requirements
 from milabench.execute.venv_build import benchmate_requirements
-from milabench.pinning.pinned_locks import Pinned, pin_locks
 from milabench.pinning.compiled_locks import PinInput, pin_specs
+from milabench.pinning.pinned_locks import Pinned, pin_locks
 from milabench.plan.pin import inputs_digest
 from milabench.plan.requirements import RequirementFile, parse_requirements
 from tests.process.install.places import Place, wheel
