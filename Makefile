@@ -66,23 +66,13 @@ $(VENV)/.dev: pyproject.toml benchmate/pyproject.toml $(VENV)/.installed
 	@$(call install,-e '.[dev]' -e ./benchmate)
 	@touch $@
 
-.PHONY: ready
-ready: $(VENV)/.installed
-	@echo "== milabench install: environments and programs"
-	@$(MILABENCH) install --config $(CONFIG) --base $(BASE)
-	@echo "== milabench prepare: data and models"
-	@$(MILABENCH) prepare --config $(CONFIG) --base $(BASE)
-
-quickstart: ready
-	@echo "== milabench run: a first look; make qualify measures valid numbers"
-	@$(MILABENCH) run --config $(CONFIG) --base $(BASE)
-	@echo "== milabench report"
-	@$(MILABENCH) report --base $(BASE)
+quickstart: $(VENV)/.installed
+	@$(MILABENCH) quickstart --config $(CONFIG) --base $(BASE)
 
 # How long it takes says `run` before it begins; how each number is judged says its end.
-qualify: ready
-	@echo "== milabench run --profile default: leave the machine alone meanwhile"
-	@$(MILABENCH) run --config $(CONFIG) --base $(BASE) --profile default --budget $(BUDGET) --run-name qualify
+qualify: $(VENV)/.installed
+	@echo "== --profile default: leave the machine alone meanwhile"
+	@$(MILABENCH) quickstart --config $(CONFIG) --base $(BASE) --profile default --budget $(BUDGET)
 
 demo-cluster: $(VENV)/.installed
 	@$(BIN)/python tests/ssh/demo_cluster.py --base $(BASE) --config $(CLUSTER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from milabench.cli.options import benchmark_names, suite_options, terminal_session
+from milabench.cli.options import benchmark_names, suite_options, terminal_session, wait_option
 from milabench.workflow.options import SuiteOptions
 
 
@@ -14,9 +14,10 @@ from milabench.workflow.options import SuiteOptions
 @click.option(
     "--run", "is_run", is_flag=True, help="Run the benchmark's own command once, as `milabench run` starts it."
 )
+@wait_option
 @click.argument("bench", shell_complete=benchmark_names)
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
-def command(options: SuiteOptions, audit: bool, is_run: bool, bench: str, argv: tuple[str, ...]) -> int:
+def command(options: SuiteOptions, audit: bool, is_run: bool, wait: bool, bench: str, argv: tuple[str, ...]) -> int:
     """Open a shell in a benchmark's environment, or run a command there and return its exit code.
 
     A command is started in the current folder, so that relative paths are those that you typed.
@@ -32,4 +33,4 @@ def command(options: SuiteOptions, audit: bool, is_run: bool, bench: str, argv: 
     if argv and (audit or is_run):
         option = "--audit" if audit else "--run"
         raise click.UsageError(f"{option} runs the benchmark's own command; leave out the other")
-    return open_shell(options, bench, argv, terminal_session(), audit=audit, is_run=is_run)
+    return open_shell(options, bench, argv, terminal_session(), audit=audit, is_run=is_run, wait=wait)

@@ -17,6 +17,7 @@ from milabench.execute.locks import hold_in_use
 from milabench.plan.model import Step
 from milabench.plan.step_dir import with_step_dir
 from milabench.workflow.context import CommandContext, on_this_machine, read_context, read_single_context
+from milabench.workflow.device_use import held_devices
 from milabench.workflow.options import Extent, Session, SuiteOptions
 from milabench.workflow.planning import plan_single_suite
 from milabench.workflow.preflight import require_installed
@@ -32,12 +33,14 @@ def open_shell(
     *,
     audit: bool = False,
     is_run: bool = False,
+    wait: bool = False,
 ) -> int:
     """Run a command, by default the user's shell, in a benchmark's environment; return its exit code.
 
     With `is_run` it is the benchmark's own, with `audit` that with a second count of its loop beside the voirfile's. Another
-    command is started in the current folder.
-    Raises UsageError unless `bench` selects one benchmark, EnvironmentFailed unless it is installed.
+    command is started in the current folder. The benchmark's own command holds the devices; `wait` waits for them.
+    Raises UsageError unless `bench` selects one benchmark, EnvironmentFailed unless it is installed, Unreachable for a device in
+    use.
     """
     context = _with_every_benchmark(read_single_context(options, bench, session, Extent(repeat=1), "dev works in"))
     plan = plan_single_suite(context)
@@ -54,16 +57,26 @@ def open_shell(
         step, argv = replace(step, env={**step.env, "MILABENCH_AUDIT": "1"}), step.argv
     elif is_run:
         argv = step.argv
-    return enter(step, argv, session, cwd=Path.cwd() if argv and argv is not step.argv else None)
+    if argv is step.argv:
+        with held_devices(context, f"dev {bench}", plan, wait=wait):
+            return enter(step, argv, session)
+    return enter(step, argv, session, cwd=Path.cwd() if argv else None)
 
 
-def run_ops(options: SuiteOptions, argv: tuple[str, ...], session: Session) -> int:
-    """Run `python -m benchmate.ops` in the environment of the selected benchmarks; return its exit code."""
+def run_ops(options: SuiteOptions, argv: tuple[str, ...], session: Session, *, wait: bool) -> int:
+    """Run `python -m benchmate.ops` in the environment of the selected benchmarks; return its exit code.
+
+    It holds the devices; `wait` waits for them. Raises Unreachable for a device in use.
+    """
     context = _with_every_benchmark(read_context(options, session, Extent(repeat=1)))
     require_installed(context)
     # All selected benchmarks share one environment; relative paths are those of the user's folder.
-    step = replace(plan_single_suite(context).steps[0], cwd=str(Path.cwd()), argv=(*OPS, *argv))
-    return enter(step, step.argv, session)
+    plan = plan_single_suite(context)
+    step = replace(plan.steps[0], cwd=str(Path.cwd()), argv=(*OPS, *argv))
+    if {"-h", "--help"} & set(argv):
+        return enter(step, step.argv, session)
+    with held_devices(context, "ops", plan, wait=wait):
+        return enter(step, step.argv, session)
 
 
 def _with_every_benchmark(context: CommandContext) -> CommandContext:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import base_option, current_env_option, rare_option, terminal_session
+from milabench.cli.options import base_option, current_env_option, rare_option, terminal_session, wait_option
 from milabench.devices.registry import ARCHS
 from milabench.workflow.options import SuiteOptions
 
@@ -17,9 +17,16 @@ from milabench.workflow.options import SuiteOptions
 @base_option
 @rare_option("--arch", type=click.Choice(list(ARCHS)), envvar="MILABENCH_GPU_ARCH", help="Default: detected.")
 @current_env_option
+@wait_option
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
 def command(
-    suite: Path | None, bench: str, base: Path | None, arch: str | None, use_current_env: bool, argv: tuple[str, ...]
+    suite: Path | None,
+    bench: str,
+    base: Path | None,
+    arch: str | None,
+    use_current_env: bool,
+    wait: bool,
+    argv: tuple[str, ...],
 ) -> int:
     """Time operators, or record and replay execution traces, in the environment of benchmarks/ops.
 
@@ -30,4 +37,4 @@ def command(
 
     config_file = suite or shipped_suite("ops")
     options = SuiteOptions(config_file=config_file, select=bench, base=base, arch=arch, use_current_env=use_current_env)
-    return run_ops(options, argv, terminal_session())
+    return run_ops(options, argv, terminal_session(), wait=wait)

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from milabench.cli.options import suite_options, terminal_session
+from milabench.cli.options import is_on_command_line, suite_options, terminal_session, wait_option
 from milabench.errors import DONE
 from milabench.workflow.options import SuiteOptions
 
@@ -35,18 +35,27 @@ VARIANTS = ("cpu", "cuda", "rocm", "xpu")
     help="Show the changes of newer locks and try them, in separate environments at the smallest size.",
 )
 @click.option("--write", is_flag=True, help="With --upgrade: keep the locks with which all benchmarks passed.")
+@wait_option
 def command(
-    options: SuiteOptions, variants: tuple[str, ...], all_variants: bool, python: str, upgrade: bool, write: bool
+    options: SuiteOptions,
+    variants: tuple[str, ...],
+    all_variants: bool,
+    python: str,
+    upgrade: bool,
+    write: bool,
+    wait: bool,
 ) -> int:
     """Write the lock files of the selected benchmarks from their requirements.in."""
     if write and not upgrade:
         raise click.UsageError("--write goes with --upgrade; without it, locks are written anyway")
+    if wait and not upgrade and is_on_command_line("wait"):
+        raise click.UsageError("--wait goes with --upgrade; without it, nothing is run")
     if upgrade:
         if variants or all_variants:
             raise click.UsageError("--upgrade tries the locks of this machine; leave out --variant and --all-variants")
         from milabench.pinning.upgrade import upgrade as try_newer_locks
 
-        return try_newer_locks(options, python, terminal_session(), write=write)
+        return try_newer_locks(options, python, terminal_session(), write=write, wait=wait)
     from milabench.pinning.benchmark_locks import pin_benchmarks
 
     pin_benchmarks(options, VARIANTS if all_variants else variants, python, terminal_session())

@@ -20,11 +20,13 @@ from milabench.errors import (
 )
 from milabench.events.atomic_write import replace_file
 from milabench.events.removal import copy_tree, fresh_scratch, move
+from milabench.execute.retry_policy import RetryPolicy
 from milabench.pinning.benchmark_locks import pin_benchmarks
 from milabench.plan.requirements import parse_requirements
 from milabench.quickstart.all_stages import measure_suite
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context, read_suite_only
+from milabench.workflow.device_use import require_free_devices
 from milabench.workflow.files import base_folder, display_path, suite_file
 from milabench.workflow.options import Extent
 from milabench.workflow.run_suite import RunSettings
@@ -77,12 +79,14 @@ def mirror(files: Sequence[Path], folders: Sequence[Path], root: Path, scratch: 
                 place.symlink_to(beside)
 
 
-def upgrade(options: SuiteOptions, python: str, session: Session, *, write: bool) -> int:
+def upgrade(options: SuiteOptions, python: str, session: Session, *, write: bool, wait: bool) -> int:
     """Propose newer locks for this machine's variant, try each, and keep with `write` those that pass; return the exit code.
 
-    Nothing of the tree is changed otherwise. Raises ConfigError, UsageError and EnvironmentFailed.
+    Nothing of the tree is changed otherwise. Raises ConfigError, UsageError, EnvironmentFailed, and Unreachable for a device in
+    use unless `wait`.
     """
     context, options = _at_smallest_size(options, session)
+    require_free_devices(context, wait=wait)
     cache = base_folder(options.base) / "cache"
     (cache / "wheels").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="upgrade-", dir=cache, ignore_cleanup_errors=True) as name:
@@ -100,7 +104,7 @@ def upgrade(options: SuiteOptions, python: str, session: Session, *, write: bool
         problems: dict[str, str] = {}
         for group in dict.fromkeys(lock.group for lock in locks):
             names = tuple(dict.fromkeys(name for lock in locks if lock.group == group for name in lock.benches))
-            code, why = _try(replace(tried, select=",".join(names)), session)
+            code, why = _try(replace(tried, select=",".join(names)), session, wait=wait)
             if code == INTERRUPTED:
                 session.info("interrupted; no lock was changed")
                 return INTERRUPTED
@@ -195,11 +199,12 @@ def _at_smallest_size(options: SuiteOptions, session: Session) -> tuple[CommandC
     return read_context(smallest, session, warn=False), smallest
 
 
-def _try(options: SuiteOptions, session: Session) -> tuple[int, str]:
+def _try(options: SuiteOptions, session: Session, *, wait: bool) -> tuple[int, str]:
     """Install, prepare and run in environments apart; return the exit code, and why it is no success."""
     extent = Extent(run_name="upgrade", profile="quick", repeat=1)
+    settings = RunSettings(retry=RetryPolicy(wait=wait), as_default=False, is_kept=False)
     try:
-        runs, code = measure_suite(options, extent, RunSettings(as_default=False, is_kept=False), session, session.info)
+        runs, code = measure_suite(options, extent, settings, session, session.info)
     except MilabenchError as error:
         return error.exit_code, str(error).splitlines()[0]
     if code in (DONE, INTERRUPTED):

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from milabench.errors import DONE
 from milabench.execute.retry_policy import RetryPolicy
-from milabench.quickstart.free_devices import require_free_devices
 from milabench.workflow.context import read_context
+from milabench.workflow.device_use import require_free_devices
 from milabench.workflow.install import install
 from milabench.workflow.options import Extent, ReportRequest, Session, SuiteOptions
 from milabench.workflow.prepare import prepare
@@ -20,16 +20,16 @@ Say = Callable[[str], object]
 
 
 def first_look(
-    options: SuiteOptions, session: Session, say: Say, width: int | None = None, *, wait: bool = False
+    options: SuiteOptions, extent: Extent, session: Session, say: Say, width: int | None = None, *, wait: bool = False
 ) -> int:
     """Install, prepare, run and report a suite; return the highest exit code of its runs, or that of preparing.
 
     With `wait` it waits for devices that are held, instead of failing. `width` is that of the terminal for the report, None for
     one of any width.
     """
-    about = ": a first look; `milabench run --profile default` measures valid numbers"
+    about = ": a first look; --profile default measures valid numbers"
     settings = RunSettings(retry=RetryPolicy(wait=wait))
-    runs, code = measure_suite(options, Extent(run_name="quickstart"), settings, session, say, about=about)
+    runs, code = measure_suite(options, replace(extent, run_name="quickstart"), settings, session, say, about=about)
     if runs:
         report_runs(ReportRequest(runs=runs), session, say, width)
     return code

@@ -17,6 +17,8 @@ from milabench.execute.retry_policy import RetryPolicy
 from milabench.following.recorded_events import replay
 from milabench.plan.model import Step
 from milabench.timing_audit.analysis import TimingAudit, timing_audit
+from milabench.workflow.context import read_context
+from milabench.workflow.device_use import require_free_devices
 from milabench.workflow.files import base_folder, shipped_suite
 from milabench.workflow.install import install
 from milabench.workflow.options import AuditRequest, Extent, InstallSettings, Session, SuiteOptions
@@ -45,6 +47,7 @@ def run_audit(factors: Mapping[str, Any], request: AuditRequest, session: Sessio
     options = SuiteOptions(
         config_file=suite, select=BENCHMARK, base=request.base, use_current_env=request.use_current_env, ask_nodes=True
     )
+    require_free_devices(read_context(options, session, warn=False), wait=request.wait)
     install(options, session, InstallSettings(as_default=False))
     options = replace(options, overrides=tuple(audit_overrides(factors, request.shuffle)))
     settings = RunSettings(retry=RetryPolicy(wait=request.wait), as_default=False)

@@ -36,7 +36,7 @@ from milabench.execute.api import (
 )
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute
 from milabench.execute.interrupts import interrupts, run_deferring_signals
-from milabench.execute.local_agent import LocalAgent, device_lock, lock_folder
+from milabench.execute.local_agent import LocalAgent, lock_folder
 from milabench.execute.locks import Orchestrator, hold_in_use
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.shims import shims_of
@@ -47,6 +47,7 @@ from milabench.plan.prepare import data_lock
 from milabench.redaction import mask_settings
 from milabench.version import __version__
 from milabench.workflow.context import CommandContext
+from milabench.workflow.device_use import device_locks
 from milabench.workflow.environments import sources
 from milabench.workflow.live_checks import LiveChecks, import_readers_in_background
 from milabench.workflow.local_agents import local_names
@@ -138,7 +139,7 @@ def continue_plan(
         settings = ExecutionSettings(
             values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
             makedirs=_folders,
-            locks=_device_locks(whole, context) if plan.phase == "run" else {},
+            locks=device_locks(context, whole) if plan.phase == "run" else {},
             step_dirs={
                 node.name: f"{dirs_at(context.plan_context, node).runs}/{writer.path.name}/{STEP_DIRS}"
                 for node in context.nodes
@@ -331,18 +332,6 @@ def _folders(step: Step) -> tuple[str, ...]:
     data = step.env.get("MILABENCH_DIR_DATA")
     cwd = (step.cwd,) if data and Path(step.cwd).is_relative_to(data) else ()
     return tuple(dict.fromkeys([*cwd, *(step.env[name] for name in names if name in step.env)]))
-
-
-def _device_locks(plan: Plan, context: CommandContext) -> dict[str, Sequence[str]]:
-    """Return the locks of the devices that are measured on, by node; slots of a processor share one lock."""
-    locks: dict[str, Sequence[str]] = {}
-    for node in context.nodes:
-        used = {device for step in plan.steps if step.node == node.name for device in step.devices}
-        # Slurm may call several nodes, with processors of their own, by the name of one machine.
-        host = node.hostname if context.allocation is None else node.name
-        if names := {device_lock(device, host) for device in node.devices if device.index in used}:
-            locks[node.name] = sorted(names)
-    return locks
 
 
 def _preamble(step: Step, context: CommandContext, description: RunDescription) -> bytes:

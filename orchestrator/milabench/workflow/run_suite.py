@@ -159,8 +159,10 @@ def _warn_of_busy_hosts(plan: Plan, session: Session) -> None:
 def prepare_request(request: Request, settings: RunSettings) -> BudgetedPlan:
     """Return what will be run, all or what failed in a run, within its budget; prepare what it lacks where that is quick.
 
-    Raises EnvironmentFailed unless everything that it needs exists, UsageError when the budget is too small.
+    Raises EnvironmentFailed unless everything that it needs exists, UsageError when the budget is too small, Unreachable for a
+    device in use unless the run waits for it.
     """
+    from milabench.workflow.device_use import require_free_devices
     from milabench.workflow.estimate import apply_budget
     from milabench.workflow.planning import plan_request, prepare_request_quickly, require_request_ready
 
@@ -168,6 +170,8 @@ def prepare_request(request: Request, settings: RunSettings) -> BudgetedPlan:
     if settings.failed is not None:
         part = only_failed(planned.plan, settings.failed, Path(request.context.dirs.base))
         planned = replace(planned, plan=part, bundles=part.groups())
+    if settings.submit is None and not settings.retry.wait:
+        require_free_devices(request.context, planned.plan, wait=False)
     budgeted = apply_budget(planned)
     make_ready = require_request_ready if settings.no_prepare else prepare_request_quickly
     make_ready(request, planned.plan)

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,25 +25,45 @@ def begun(environ: dict[str, str], *argv: str) -> list[str]:
     return [sys.executable, "-m", "milabench", *argv]
 
 
-@pytest.mark.parametrize("verb", ["quickstart", "ci"])
-def test_what_installs_before_it_measures_looks_first_whether_a_device_is_held(
-    milabench: Callable[..., Said], environ: dict[str, str], timed: tuple[tuple[str, ...], Path], verb: str
-) -> None:
-    here, flags = timed
-    (flags / "go").touch()
+@pytest.fixture
+def held(environ: dict[str, str]) -> Iterator[DeviceLocks]:
+    """The processor, held by another run."""
     del environ["MILABENCH_WAIT"]
     locks = DeviceLocks(environ["MILABENCH_LOCK_DIR"])
     opened = locks.open([f"cpu-{socket.gethostname()}"])
     assert locks.take(opened) is None
     locks.keep(opened, run="other")
-    try:
-        refused = milabench(verb, *here, cwd=flags)
-    finally:
-        locks.release()
-    assert refused.code == 5
-    assert refused.err.startswith("error: device cpu-") and "use --wait to wait for it to end" in refused.err
+    yield locks
+    locks.release()
+
+
+@pytest.mark.parametrize("words", [("quickstart",), ("ci",), ("run",), ("pin", "--upgrade"), ("dev", "--run", "timed")])
+def test_every_command_that_measures_looks_first_whether_a_device_is_held(
+    milabench: Callable[..., Said], timed: tuple[tuple[str, ...], Path], held: DeviceLocks, words: tuple[str, ...]
+) -> None:
+    here, flags = timed
+    refused = milabench(*words, *here, cwd=flags)
+    assert refused.code == 5, refused.err
+    assert "device cpu-" in refused.err and "is held by run other" in refused.err
+    assert refused.err.endswith("; use --wait to wait for it to end\n")
     assert "milabench install" not in refused.out
-    assert milabench(verb, "--wait", *here, cwd=flags).code == 0
+    assert not (flags / "prepared").exists()
+
+
+def test_a_command_that_waits_for_a_device_says_so_and_goes_on_when_it_is_free(
+    environ: dict[str, str], timed: tuple[tuple[str, ...], Path], held: DeviceLocks
+) -> None:
+    here, flags = timed
+    (flags / "go").touch()
+    pipes = {"env": environ, "cwd": flags, "stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True}
+    with started(begun(environ, "quickstart", "--wait", *here), **pipes) as process:
+        assert process.stderr is not None
+        assert "is held by run other" in (line := process.stderr.readline()) and "; waiting for it to end" in line
+        assert not (flags / "prepared").exists()
+        held.release()
+        process.communicate(timeout=CEILING_S)
+    assert process.returncode == 0
+    assert (flags / "prepared").exists()
 
 
 def test_two_preparations_at_once_prepare_once(
