@@ -80,6 +80,7 @@ USE_CASES = {
     "images/image_recipes.py",
     "own_program/interpreter.py",
     "own_program/new_from_program.py",
+    "own_program/origins.py",
     "own_program/try_program.py",
     "site/write.py",
     "timing_audit/experiment.py",

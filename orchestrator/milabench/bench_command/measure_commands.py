@@ -122,19 +122,29 @@ def commands_suite(options: CommandOptions, environ: Mapping[str, str]) -> tuple
             require_program(words[0], cwd, environ)
     names = names_of_commands(options, commands)
     shared = {
-        "plan": {"method": "njobs", "n": 1},
         "shell": options.shell,
-        "cwd": escaped(str(cwd)),
-        "max_duration": options.timeout_s or FOREVER_S,
-        "env": suite_environment(options.env, environ),
         **({"prerun": by_variables(escaped(verbatim(options.prerun)), environ)} if options.prerun else {}),
         **({"metrics": metrics} if (metrics := metrics_in_suite(options)) else {"timed": True}),
     }
+    limit_s = options.timeout_s or FOREVER_S
     suite = {
-        name: {"command": [by_variables(escaped(verbatim(word)), environ) for word in words], **shared}
+        name: {**command_entry(words, cwd, limit_s, environ, options.env), **shared}
         for name, words in zip(names, commands, strict=True)
     }
     return names, suite
+
+
+def command_entry(
+    words: Sequence[str], cwd: Path, limit_s: float, environ: Mapping[str, str], env: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the entry of a suite for one process of a command, as it would run in the user's shell."""
+    return {
+        "command": [by_variables(escaped(verbatim(word)), environ) for word in words],
+        "plan": {"method": "njobs", "n": 1},
+        "cwd": escaped(str(cwd)),
+        "max_duration": limit_s,
+        "env": suite_environment(env, environ),
+    }
 
 
 def _words(options: CommandOptions) -> Iterator[tuple[str, ...]]:

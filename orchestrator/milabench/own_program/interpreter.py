@@ -15,6 +15,8 @@ from milabench.errors import EnvironmentFailed, UsageError
 from milabench.own_program.program import Program
 
 OLDEST: Final = (3, 10)
+DISTRIBUTIONS: Final = {"sklearn": "scikit-learn", "PIL": "pillow", "cv2": "opencv-python", "yaml": "PyYAML"}
+"""Names of distributions that differ from those of their modules, for modules that are not installed."""
 _WITHIN_S: Final = 60.0
 # Only finds modules, and imports none of them but the packages around a module of the program.
 _CHILD: Final = """
@@ -26,15 +28,15 @@ def spec_of(name):
     except (ImportError, ValueError):
         return None
 distributions = importlib.metadata.packages_distributions()
-versions = {}
+packages = {}
 for name in names:
     for distribution in distributions.get(name, [])[:1]:
-        versions[name] = [distribution, importlib.metadata.version(distribution)]
+        packages[name] = [distribution, importlib.metadata.version(distribution)]
 spec = spec_of(module) if module else None
 if spec is not None and spec.submodule_search_locations is not None:
     spec = spec_of(module + ".__main__")
 print(json.dumps({
-    "python": sys.executable, "version": sys.version_info[:2], "prefix": sys.prefix, "versions": versions,
+    "python": sys.executable, "version": sys.version_info[:2], "prefix": sys.prefix, "packages": packages,
     "missing": [name for name in names if name not in sys.stdlib_module_names and spec_of(name) is None],
     "file": (spec.origin or "") if spec is not None else "",
 }))
@@ -50,9 +52,9 @@ class Interpreter:
 
     python: str
     prefix: str
-    version: tuple[int, int]
-    packages: Mapping[str, tuple[str, str]]
-    missing: tuple[str, ...]
+    version: Sequence[int]
+    packages: Mapping[str, Sequence[str]]
+    missing: Sequence[str]
     file: str = ""
 
 
@@ -61,19 +63,9 @@ def ask_interpreter(python: str, imports: Sequence[str], module: str = "") -> In
     command = [python, "-c", _CHILD, json.dumps([list(imports), module])]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_WITHIN_S)
-        answer = json.loads(asked.stdout) if asked.returncode == 0 else None
+        return Interpreter(**json.loads(asked.stdout)) if asked.returncode == 0 else None
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
-    if answer is None:
-        return None
-    return Interpreter(
-        python=answer["python"],
-        prefix=answer["prefix"],
-        version=(answer["version"][0], answer["version"][1]),
-        packages={name: (distribution, version) for name, (distribution, version) in answer["versions"].items()},
-        missing=tuple(answer["missing"]),
-        file=answer["file"],
-    )
 
 
 def interpreter_of(
@@ -99,7 +91,7 @@ def interpreter_of(
             break
     if best is None:
         raise EnvironmentFailed(f"{named or 'python'}: no such interpreter on the PATH, or older than Python 3.10")
-    if best.version < OLDEST:
+    if tuple(best.version) < OLDEST:
         version = ".".join(map(str, best.version))
         raise EnvironmentFailed(f"{best.python} is Python {version}; the instruments need {'.'.join(map(str, OLDEST))}")
     if program.module and not best.file:
@@ -108,7 +100,8 @@ def interpreter_of(
         first = best.missing[0]
         raise EnvironmentFailed(
             f"{program.name} imports {', '.join(best.missing)} (line {imports[first]}), not installed for {best.python}; "
-            f"activate the environment that has it, or pip install {' '.join(best.missing)}"
+            "activate the environment that has it, or pip install "
+            + " ".join(DISTRIBUTIONS.get(name, name) for name in best.missing)
         )
     return best
 

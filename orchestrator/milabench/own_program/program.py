@@ -11,25 +11,9 @@ from typing import Final
 from milabench.errors import UsageError
 
 _PYTHON: Final = re.compile(r"(?:python|pypy)[\d.]*")
-# Programs that start a Python program in several processes, with the number of words that an option without `=` takes.
+# Programs that start a Python program in several processes, each with its subcommand.
 _LAUNCHERS: Final = {"torchrun": (), "accelerate": ("launch",), "deepspeed": ()}
-_FLAGS: Final = frozenset(
-    {
-        "--standalone",
-        "--no-python",
-        "--run-path",
-        "--multi_gpu",
-        "--cpu",
-        "--tee",
-        "-u",
-        "-O",
-        "-B",
-        "-E",
-        "-I",
-        "-s",
-        "-S",
-    }
-)
+_PYTHON_FLAGS: Final = frozenset(("-u", "-O", "-OO", "-B", "-E", "-I", "-s", "-S"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +66,7 @@ def parse_program(words: Sequence[str]) -> Program:
         return _launched((first, *subcommand), rest[len(subcommand) :])
     if _PYTHON.fullmatch(name):
         flags = []
-        while rest and rest[0] in _FLAGS:
+        while rest and rest[0] in _PYTHON_FLAGS:
             flags.append(rest.pop(0))
         if not rest or (rest[0] == "-m" and len(rest) == 1):
             raise UsageError(f"{first}: expected a script, or -m and a module")

@@ -1,4 +1,4 @@
-"""Reads a training script without running it: its packages, options, training loop, loader, loss, optimizer and pauses."""
+"""Reads a training script without running it: its packages, training loop, loader, loss, optimizer, pauses and length."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from milabench.own_program.script import Loop, Script, ScriptCall
+from milabench.own_program.script import Found, Loop, Script, ScriptCall
 
 # A call that ends a step of training, by the last part of its name.
 _STEPS = re.compile(
@@ -15,34 +15,16 @@ _STEPS = re.compile(
 )
 _NO_STEPS = re.compile(r"(?:pbar|bar|progress|meter|metrics?|args|config|dict|log\w*|os\.environ)\w*\.update")
 _LOOP_NAMES = re.compile(r"epoch|step|iter|batch|round|episode|update")
-_VALIDATION = re.compile(r"(?:^|_)(?:eval|evaluate|evaluation|valid|validate|validation|test)(?:_|$)")
-_CHECKPOINT = re.compile(r"(?:^|_)(?:save|checkpoint|ckpt)(?:_|$)")
-_SAVES = {"torch.save": "torch.save", "numpy.save": "numpy.save", "pickle.dump": "pickle.dump"}
+_OPTIMIZERS = r"(?:torch\.optim|optax|transformers\.optimization|keras\.optimizers|flax\.nnx\.Optimizer)\b.*"
 _WORK = re.compile(
     r"(?:num_?)?(?:train_?)?(?:max_?)?(?:epochs?|steps|iters?|iterations|rounds|timesteps)|\w+_(?:epochs|steps|iters)|n_iter\w*"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """Something that a script has, and the line where it stands; `file` is empty for the program itself."""
-
-    what: str
-    line: int
-    file: str = ""
-
-    def __str__(self) -> str:
-        """Return it with its place, for a person."""
-        return f"`{self.what}`, {f'{self.file} ' if self.file else ''}line {self.line}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """An option of its argparse parser; `default` is its source text, empty where there is none."""
-
-    name: str
-    default: str
-    line: int
+# Names of functions that are called in a loop, and do not belong to the rate.
+_PAUSES = {
+    "validation": re.compile(r"(?:^|_)(?:eval|evaluate|evaluation|valid|validate|validation|test)(?:_|$)"),
+    "checkpoint": re.compile(r"(?:^|_)(?:save|checkpoint|ckpt)(?:_|$)"),
+}
+_SAVES = frozenset({"torch.save", "numpy.save", "pickle.dump"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,46 +38,48 @@ class FoundPause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The parts of a program that were found. `imports` are top-level packages with the line of their first import."""
+    """The parts of a program that were found. `imports` are top-level packages with the line of their first import.
+
+    `work` decides how long it trains: an option of its parser, or a constant.
+    """
 
     imports: Mapping[str, int]
-    options: tuple[Option, ...] = ()
     loop: Found | None = None
     loader: Found | None = None
     loss: Found | None = None
     optimizer: Found | None = None
     pauses: tuple[FoundPause, ...] = ()
     work: Found | None = None
-    """Decides how long it trains: an option of `options`, or a constant."""
     scripts: tuple[Script, ...] = ()
 
-    def calls(self, pattern: str) -> Iterator[tuple[Script, ScriptCall]]:
-        """Yield the calls of functions whose full name matches the pattern."""
-        matches = re.compile(pattern).fullmatch
-        return ((script, call) for script in self.scripts for call in script.calls if matches(call.name))
+    def first_call(self, pattern: str) -> Found | None:
+        """Return the first call of a function whose full name matches the pattern."""
+        return next(_calls(self.scripts, pattern), None)
+
+
+def _calls(scripts: Sequence[Script], pattern: str) -> Iterator[Found]:
+    matches = re.compile(pattern).fullmatch
+    for script in scripts:
+        yield from (script.found(ast.unparse(call.node.func), call.node) for call in script.calls if matches(call.name))
 
 
 def read_program(sources: Mapping[str, str]) -> Reading:
     """Return the parts of a program that are found in its sources, by module, `__main__` first. Raises SyntaxError."""
     scripts = tuple(Script(ast.parse(text), module) for module, text in sources.items())
-    own = {name.partition(".")[0] for name in sources}
+    own = {"", *(name.partition(".")[0] for name in sources)}
     imports: dict[str, int] = {}
     for script in scripts:
         for name, line in script.imports.items():
-            top = name.partition(".")[0]
-            if top and top not in own:
-                imports.setdefault(top, line)
+            imports.setdefault(name.partition(".")[0], line)
     at = next(((script, loop) for script in scripts if (loop := training_loop(script)) is not None), None)
-    options = tuple(option for script in scripts for option in _options(script))
     return Reading(
-        imports=imports,
-        options=options,
-        loop=None if at is None else Found(what=_head(at[1]), line=at[1].lineno, file=_file(at[0])),
+        imports={name: line for name, line in imports.items() if name not in own},
+        loop=None if at is None else at[0].found(ast.unparse(at[1]).partition("\n")[0].removesuffix(":"), at[1]),
         loader=None if at is None else _loader(*at),
-        loss=_loss(scripts),
-        optimizer=_optimizer(scripts),
+        loss=next(_losses(scripts), None),
+        optimizer=next(_calls(scripts, _OPTIMIZERS), None),
         pauses=tuple(_pauses(scripts[0])),
-        work=_work(scripts[0], options),
+        work=next(_work(scripts), None),
         scripts=scripts,
     )
 
@@ -104,11 +88,8 @@ def training_loop(script: Script) -> Loop | None:
     """Return the innermost loop whose every iteration trains; None where there is none."""
     for is_step in (_is_torch_step, _is_named_step):
         for call in script.calls:
-            if (
-                is_step(script, call)
-                and not script.is_compiled(call.node)
-                and (loops := script.loops_around(call.node))
-            ):
+            loops = script.loops_around(call.node)
+            if loops and is_step(script, call) and not script.is_compiled(call.node):
                 return loops[0]
     return _named_loop(script)
 
@@ -134,8 +115,7 @@ def _named_loop(script: Script) -> Loop | None:
     if not loops:
         return None
     outer = min(loops, key=lambda loop: (len(script.loops_around(loop)), loop.lineno))
-    inner = [loop for loop in loops if outer in script.loops_around(loop)]
-    return inner[0] if inner else outer
+    return next((loop for loop in loops if outer in script.loops_around(loop)), outer)
 
 
 def _is_named(loop: Loop) -> bool:
@@ -143,87 +123,57 @@ def _is_named(loop: Loop) -> bool:
     return _LOOP_NAMES.search(text.lower()) is not None
 
 
-def _head(loop: Loop) -> str:
-    """Return the first line of a loop."""
-    return ast.unparse(loop).partition("\n")[0].removesuffix(":")
-
-
-def _file(script: Script) -> str:
-    return "" if script.module == "__main__" else f"{script.module.replace('.', '/')}.py"
-
-
 def _loader(script: Script, loop: Loop) -> Found | None:
     """Return the source of the batches in the training loop. None: the loop counts."""
     iterated = script.iterated(loop)
     if iterated is None or (isinstance(iterated, ast.Call) and script.full_name(iterated.func) == "range"):
         return None
-    return Found(what=ast.unparse(iterated), line=iterated.lineno, file=_file(script))
+    return script.found(ast.unparse(iterated), iterated)
 
 
-def _loss(scripts: Sequence[Script]) -> Found | None:
-    """Return the object of `backward()`, else the first assigned name like `loss`."""
+def _losses(scripts: Sequence[Script]) -> Iterator[Found]:
+    """Yield the objects of `backward()`, then the assigned names like `loss`."""
     for script in scripts:
         for call in script.calls:
-            name = call.name.rpartition(".")[2]
-            if name == "backward" and isinstance(call.node.func, ast.Attribute):
-                of_accelerate = bool(call.node.args)
-                what = ast.unparse(call.node.args[0]) if of_accelerate else ast.unparse(call.node.func.value)
-                return Found(what=what, line=call.line, file=_file(script))
+            if isinstance(call.node.func, ast.Attribute) and call.node.func.attr == "backward":
+                # The one of accelerate takes the loss as its argument.
+                of = call.node.args[0] if call.node.args else call.node.func.value
+                yield script.found(ast.unparse(of), call.node)
     for script in scripts:
         for node in ast.walk(script.tree):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and "loss" in node.id.lower():
-                return Found(what=node.id, line=node.lineno, file=_file(script))
-    return None
-
-
-def _optimizer(scripts: Sequence[Script]) -> Found | None:
-    for script in scripts:
-        for call in script.calls:
-            if re.match(
-                r"(?:torch\.optim|optax|transformers\.optimization|keras\.optimizers|flax\.nnx\.Optimizer)\b", call.name
-            ):
-                return Found(what=ast.unparse(call.node.func), line=call.line, file=_file(script))
-    return None
+                yield script.found(node.id, node)
 
 
 def _pauses(script: Script) -> Iterator[FoundPause]:
     """Yield the validations and checkpoints that are called in a loop of the program, by functions that have a name there."""
-    seen: set[str] = set()
+    firsts: dict[str, ScriptCall] = {}
     for call in script.calls:
-        if not script.loops_around(call.node) or call.name in seen:
-            continue
-        seen.add(call.name)
-        found = Found(what=call.name, line=call.line)
+        if script.loops_around(call.node):
+            firsts.setdefault(call.name, call)
+    for call in firsts.values():
+        found = script.found(call.name, call.node)
         if call.name in _SAVES:
-            yield FoundPause(target=_SAVES[call.name], name="checkpoint", found=found)
+            yield FoundPause(target=call.name, name="checkpoint", found=found)
         elif isinstance(call.node.func, ast.Name) and call.node.func.id not in script.jitted:
             name = call.node.func.id
-            for pattern, pause in ((_VALIDATION, "validation"), (_CHECKPOINT, "checkpoint")):
-                # A function of the program, or imported into it: not one that is made while it runs.
-                if pattern.search(name) and (name in script.functions or "." in call.name):
-                    yield FoundPause(target=f"__main__.{name}", name=pause, found=found)
-                    break
+            # A function of the program, or imported into it: not one that is made while it runs.
+            kind = next((kind for kind, pattern in _PAUSES.items() if pattern.search(name)), None)
+            if kind is not None and (name in script.functions or "." in call.name):
+                yield FoundPause(target=f"__main__.{name}", name=kind, found=found)
 
 
-def _options(script: Script) -> Iterator[Option]:
-    for call in script.calls:
-        if call.name.rpartition(".")[2] != "add_argument":
-            continue
-        names = [arg.value for arg in call.node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
-        if names:
-            default = call.keywords.get("default")
-            name = next((name for name in names if name.startswith("--")), names[0])
-            yield Option(name=name, default="" if default is None else ast.unparse(default), line=call.line)
-
-
-def _work(script: Script, options: Sequence[Option]) -> Found | None:
-    """Return the option, or the constant at module level, that decides how long a program trains."""
-    for option in options:
-        if _WORK.fullmatch(option.name.lstrip("-").replace("-", "_").lower()):
-            return Found(what=option.name, line=option.line)
-    for node in ast.walk(script.tree):
+def _work(scripts: Sequence[Script]) -> Iterator[Found]:
+    """Yield the options of parsers, then the constants at module level, that decide how long a program trains."""
+    for script in scripts:
+        for call in script.calls:
+            if call.name.rpartition(".")[2] == "add_argument":
+                names = [str(arg.value) for arg in call.node.args if isinstance(arg, ast.Constant)]
+                name = next((name for name in names if name.startswith("--")), "".join(names[:1]))
+                if _WORK.fullmatch(name.lstrip("-").replace("-", "_").lower()):
+                    yield script.found(name, call.node)
+    for node in ast.walk(scripts[0].tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, int):
             name = ast.unparse(node.targets[0])
             if _WORK.fullmatch(name.lower()):
-                return Found(what=f"{name} = {node.value.value}", line=node.lineno)
-    return None
+                yield scripts[0].found(f"{name} = {node.value.value}", node)

@@ -14,22 +14,25 @@ _WRAPPERS = ("enumerate", "tqdm", "trange", "iter", "reversed", "zip", "islice",
 _JITTED = re.compile(r"\b(jit|pmap|filter_jit|shard_map)\b")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Something that a script has, and the line where it stands; `file` is empty for the program itself."""
+
+    what: str
+    line: int
+    file: str = ""
+
+    def __str__(self) -> str:
+        """Return it with its place, for a person."""
+        return f"`{self.what}`, {f'{self.file} ' if self.file else ''}line {self.line}"
+
+
 @dataclass(frozen=True, slots=True)
 class ScriptCall:
     """A call in a script: the full name of the function, as imports and assignments give it, and the node."""
 
     name: str
     node: ast.Call
-
-    @property
-    def line(self) -> int:
-        """The line where it begins."""
-        return self.node.lineno
-
-    @property
-    def keywords(self) -> dict[str, ast.expr]:
-        """The keyword arguments."""
-        return {keyword.arg: keyword.value for keyword in self.node.keywords if keyword.arg is not None}
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,11 @@ class Script:
         """Note the parent of every node."""
         pairs = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
         object.__setattr__(self, "parents", pairs)
+
+    def found(self, what: str, node: ast.stmt | ast.expr) -> Found:
+        """Return something in this script with its place."""
+        file = "" if self.module == "__main__" else f"{self.module.replace('.', '/')}.py"
+        return Found(what=what, line=node.lineno, file=file)
 
     @cached_property
     def imports(self) -> dict[str, int]:

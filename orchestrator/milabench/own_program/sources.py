@@ -41,8 +41,10 @@ def read_source(file: Path, root: Path | None = None) -> ProgramSource:
                 files[module], texts[module] = found, _text(found)
                 waiting.append(module)
     reading = read_program(texts)
-    tops = _imported(iter(_parsed(texts["__main__"], file).body))
-    needed = {top: line for top, line in tops if top in reading.imports}
+    main = reading.scripts[0]
+    statements = {node.lineno for node in main.tree.body}
+    tops = {name.partition(".")[0]: line for name, line in main.imports.items() if line in statements}
+    needed = {top: line for top, line in tops.items() if top in reading.imports}
     return ProgramSource(files=files, reading=reading, needed=needed)
 
 
@@ -61,15 +63,6 @@ def _parsed(text: str, file: Path) -> ast.Module:
     except (SyntaxError, ValueError) as error:
         line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
         raise UsageError(f"{file}{line}: is no Python: {getattr(error, 'msg', error)}") from None
-
-
-def _imported(nodes: Iterator[ast.AST]) -> Iterator[tuple[str, int]]:
-    """Yield the packages that statements import, each with its line."""
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from ((alias.name.partition(".")[0], node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.partition(".")[0], node.lineno
 
 
 def _local_modules(tree: ast.Module, root: Path, package: tuple[str, ...]) -> Iterator[tuple[str, Path]]:

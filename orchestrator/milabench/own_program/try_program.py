@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from milabench.bench_command.measure_commands import require_program, suite_environment
+from milabench.bench_command.measure_commands import command_entry, require_program
 from milabench.config.interpolate import escaped
-from milabench.driver.task_driver import by_variables
+from milabench.config.problems import did_you_mean
+from milabench.driver.task_driver import FOREVER_S
 from milabench.driver.tasks import verbatim
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 from milabench.events.removal import remove
@@ -31,14 +32,12 @@ from milabench.workflow.options import Extent, Session, SuiteOptions
 if TYPE_CHECKING:
     from milabench.analysis.summary_model import BenchSummary
 
-BENCH: Final = "program"
 MEASURED_S: Final = 30.0
 """How long a program is measured: the window of the profile default, or this many seconds of repeats."""
 LAUNCHES: Final = (3, 10)
 LONGEST_S: Final = 60.0
 """Seconds that the repeats of a timed program may take. A longer program is run once."""
 OBSERVED_AT_MOST_S: Final = 1800.0
-TIMED_AT_MOST_S: Final = 30 * 86400.0
 SHORTEST_S: Final = 0.001
 SHOWN_LINES: Final = 12
 
@@ -68,20 +67,20 @@ def read_program_at_hand(words: Sequence[str], environ: Mapping[str, str]) -> Pr
     if program.command:
         require_program(program.command[0], Path.cwd(), environ)
         return ProgramAtHand(program=program)
-    is_named = not words[0].endswith(".py")
+    if "--help" in program.arguments:
+        raise UsageError(f"--help is an option of {program.name}; `milabench try --help` shows ours")
+    named = "" if words[0].endswith(".py") else words[0]
+    file = Path(program.script)
     if program.module:
-        located = interpreter_of(program, words[0] if is_named else "", {}, environ)
-        file = Path(located.file)
-    else:
-        file = Path(program.script)
-        if not file.exists():
-            raise UsageError(f"{program.script}: no such file in {Path.cwd()}")
+        file = Path(interpreter_of(program, named, {}, environ).file)
+    elif not file.exists():
+        near = did_you_mean(file.name, [path.name for path in file.parent.glob("*.py")])
+        raise UsageError(f"{program.script}: no such file in {Path.cwd()}{near and f'; {near}'}")
     is_here = bool(program.module) and file.is_relative_to(Path.cwd())
     source = read_source(file, Path.cwd() if is_here else None)
-    found = interpreter_of(program, words[0] if is_named else "", source.needed, environ)
     return ProgramAtHand(
         program=program,
-        interpreter=found,
+        interpreter=interpreter_of(program, named, source.needed, environ),
         reading=source.reading,
         observation=observation_of(source.reading, environ),
     )
@@ -92,8 +91,7 @@ def try_program(words: Sequence[str], session: Session, *, wait: bool) -> Trial:
 
     Raises UsageError and EnvironmentFailed for a program that cannot be started, Unreachable for devices in use.
     """
-    environ = dict(os.environ)
-    at_hand = read_program_at_hand(words, environ)
+    at_hand = read_program_at_hand(words, os.environ)
     base = Path(tempfile.mkdtemp(prefix="milabench-try-"))
     try:
         trial = _Trials(at_hand, tuple(words), base, session, RetryPolicy(wait=wait, max_failures=1))
@@ -122,7 +120,7 @@ class _Trials:
         voirfile = self._base / "voirfile.py"
         write_file(voirfile, voirfile_text(self._name, at_hand.reading, at_hand.observation))
         began = time.monotonic()
-        bench = self._run(at_hand.program.observed(at_hand.interpreter.python, str(voirfile)), OBSERVED_AT_MOST_S)
+        bench = self._run(at_hand.program.observed(at_hand.interpreter.python, str(voirfile)))
         wall_s = time.monotonic() - began
         if bench.outcome != "passed":
             return self.timed(f"its steps could not be observed: {bench.failures[0].detail}")
@@ -137,32 +135,33 @@ class _Trials:
 
         `why` is the reason for not measuring steps. `wall_s` is an estimate of the seconds of a repeat, if there is one.
         """
+        plain = self._plain()
         if wall_s is None:
-            first = self._timed(1)
+            first = self._run(plain, launches=1)
             wall_s = first.perf or 0.0
             if wall_s * LAUNCHES[0] > LONGEST_S:
                 return self._whole(first, why)
         least, most = LAUNCHES
         count = int(MEASURED_S / max(wall_s, SHORTEST_S))
-        return self._whole(self._timed(min(most, max(least, count))), why)
+        return self._whole(self._run(plain, launches=min(most, max(least, count))), why)
 
     def _whole(self, bench: BenchSummary, why: str) -> Trial:
         lines = (*self._number(bench), f"measured: the time of the whole program{f', for {why}' if why else ''}")
         return Trial(code=DONE, lines=lines, next=self._more() if why else self._ways())
 
-    def _timed(self, launches: int) -> BenchSummary:
-        return self._run(self._plain(), TIMED_AT_MOST_S, timed=True, launches=launches)
+    def _run(self, words: Sequence[str], *, launches: int = 0) -> BenchSummary:
+        """Return the result of timed launches, or of one with the probes: then a probe that failed is a result too.
 
-    def _run(self, words: Sequence[str], limit_s: float, *, timed: bool = False, launches: int = 1) -> BenchSummary:
-        """Return the result of some repeats; one with a probe that failed has not passed. Raises _Ended for any other failure."""
+        Raises _Ended for any other failure.
+        """
         from milabench.workflow.new_run import execute_plan
         from milabench.workflow.planning import describe_run
         from milabench.workflow.run_suite import RunSettings, prepare_runs, write_summary
 
-        suite = self._base / ("timed.yaml" if timed else "observed.yaml")
-        write_file(suite, json.dumps(_suite(words, limit_s, timed=timed)) + "\n")
+        suite = self._base / f"{launches}.yaml"
+        write_file(suite, json.dumps({"program": _entry(words, is_timed=launches > 0)}) + "\n")
         options = SuiteOptions(config_file=suite, base=self._base)
-        extent = Extent(repeat=launches, profile="default", run_name="try")
+        extent = Extent(repeat=launches or 1, profile="default", run_name="try")
         settings = RunSettings(retry=self._retry, as_default=False, is_kept=False)
         prepared = prepare_runs(options, extent, settings, self._session)
         planned = prepared.plans[0].planned
@@ -225,22 +224,15 @@ class _Ended(Exception):
         self.trial = trial
 
 
-def _suite(words: Sequence[str], limit_s: float, *, timed: bool) -> dict[str, object]:
-    """Return a suite of this one command, started where we are, in our environment and with our instruments on its path."""
+def _entry(words: Sequence[str], *, is_timed: bool) -> dict[str, object]:
+    """Return the entry of a suite for this command, started where we are; with our instruments on its path unless it is timed."""
     from milabench.workflow.context import instruments
 
-    environ = os.environ
-    env = suite_environment((), environ)
+    entry = command_entry(words, Path.cwd(), FOREVER_S if is_timed else OBSERVED_AT_MOST_S, os.environ)
     tools = instruments()
-    if not timed and tools is not None:
-        env["PYTHONPATH"] = escaped(verbatim(os.pathsep.join(filter(None, (tools.folder, environ.get("PYTHONPATH"))))))
-    return {
-        BENCH: {
-            "command": [by_variables(escaped(verbatim(word)), environ) for word in words],
-            "plan": {"method": "njobs", "n": 1},
-            "cwd": escaped(str(Path.cwd())),
-            "max_duration": limit_s,
-            "env": env,
-            **({"timed": True} if timed else {}),
-        }
-    }
+    if is_timed:
+        return {**entry, "timed": True}
+    if tools is not None:
+        path = os.pathsep.join(filter(None, (tools.folder, os.environ.get("PYTHONPATH"))))
+        entry["env"]["PYTHONPATH"] = escaped(verbatim(path))
+    return entry

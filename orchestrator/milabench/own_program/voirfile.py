@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from milabench.own_program.observation import ProgramObservation
-from milabench.own_program.reading import Found, Reading
-from milabench.own_program.script import Loop
+from milabench.own_program.reading import Reading
+from milabench.own_program.script import Found, Loop
 
 
 def voirfile_text(name: str, reading: Reading, observation: ProgramObservation) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 
-from milabench.bench.api import Git
+from milabench.bench.api import Git, PyPI
 from milabench.config.interpolate import escaped
 from milabench.driver.tasks import verbatim
-from milabench.own_program.interpreter import Interpreter
+from milabench.own_program.interpreter import DISTRIBUTIONS, Interpreter
 from milabench.own_program.observation import ProgramObservation
 from milabench.own_program.program import Program
 from milabench.own_program.reading import Reading
@@ -19,25 +20,33 @@ PROGRAM = "program"
 """The folder of the program in that of its benchmark."""
 # Packages that a library imports only when it trains.
 LATE: Mapping[str, tuple[str, ...]] = {"transformers": ("accelerate",), "keras": ("tensorflow", "torch", "jax")}
-# Distributions whose name differs from that of the module, for modules that are not installed.
-_DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "cv2": "opencv-python", "yaml": "PyYAML"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenProgram:
-    """A program after reading; its `path` is in the folder of the benchmark, or in a repository.
+    """A program after reading: fetched from `source`, copied, or, if `is_installed`, a module of an installed package.
 
-    It is started in `cwd`; empty: in a new folder for each repeat.
+    The program's script or packages are below `folder` of the source or copy. `requires` are the requirements of its release,
+    `own` the packages in the source. It is started in `cwd`; empty: in a new folder for each repeat.
     """
 
     name: str
     program: Program
-    path: str
-    source: Git | None
+    source: Git | PyPI | None
+    is_installed: bool = False
+    folder: str = ""
     interpreter: Interpreter
     reading: Reading
     observation: ProgramObservation | None
+    requires: tuple[str, ...] = ()
+    own: frozenset[str] = frozenset()
     cwd: str = ""
+
+    @property
+    def place(self) -> str:
+        """The folder of its script or packages, in the words of a suite."""
+        root = f"{{benchmark_folder}}/{PROGRAM}" if self.source is None else f"{{milabench_code}}/{self.source.folder}"
+        return f"{root}/{self.folder}".rstrip("/")
 
 
 def benchmark_files(written: WrittenProgram, schema: str) -> dict[str, str]:
@@ -47,43 +56,58 @@ def benchmark_files(written: WrittenProgram, schema: str) -> dict[str, str]:
     return {
         "README.md": _readme(written),
         "benchfile.py": _benchfile(written),
-        "requirements.in": "".join(f"{line}\n" for line in requirement_lines(written.reading, written.interpreter)),
+        "requirements.in": "".join(f"{line}\n" for line in requirement_lines(written)),
         "suite.yaml": _suite(written, schema),
         **({"voirfile.py": voirfile} if voirfile else {}),
     }
 
 
-def requirement_lines(reading: Reading, interpreter: Interpreter) -> Iterator[str]:
-    """Yield a requirement for each package that a program imports, in the version that its interpreter has of it."""
+def requirement_lines(written: WrittenProgram) -> Iterator[str]:
+    """Yield what a release requires, and a requirement for each other package that a program imports.
+
+    The versions are those of its interpreter.
+    """
+    interpreter = written.interpreter
     yield f"# The packages that the program imports, in the versions of {interpreter.prefix}."
-    seen: set[str] = set()
-    for name, line in sorted(reading.imports.items(), key=lambda item: item[1]):
+    yield from written.requires
+    seen = {_normal(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in written.requires}
+    for name, line in sorted(written.reading.imports.items(), key=lambda item: item[1]):
         for package in (name, *LATE.get(name, ())):
-            if package in interpreter.packages:
-                distribution, version = interpreter.packages[package]
-                if distribution not in seen:
-                    seen.add(distribution)
-                    # A build for one kind of device (+cpu) is on another index.
-                    yield f"{distribution}=={version.partition('+')[0]}"
+            distribution, version = interpreter.packages.get(package, (DISTRIBUTIONS.get(package, package), ""))
+            if package in written.own or _normal(distribution) in seen:
+                continue
+            if version:
+                seen.add(_normal(distribution))
+                # A build for one kind of device (+cpu) is on another index.
+                yield f"{distribution}=={version.partition('+')[0]}"
             elif package in interpreter.missing and package == name:
-                yield f"# {_DISTRIBUTIONS.get(name, name)}: imported in line {line}, not installed there"
+                yield f"# {distribution}: imported in line {line}, not installed there"
+
+
+def _normal(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def _benchfile(written: WrittenProgram) -> str:
-    program, source = written.program, written.source
-    origin = "from a repository" if source else "a copy of it"
-    lines = [f'"""{written.name}: {program.name}, {origin}, unmodified."""', ""]
-    lines.append(f"from milabench import Benchmark{', Git' if source else ''}")
-    lines += ["", "benchmark = Benchmark("]
+    program, source = written.program, None if written.is_installed else written.source
+    fields = {
+        "module": _quoted(program.module) if program.module else "",
+        "script": "" if program.module else _quoted(program.script if source else f"{PROGRAM}/{program.script}"),
+        "python_path": f"({_quoted(written.folder)},)" if source and written.folder else "",
+        "voirfile": "" if written.observation else "None",
+    }
+    kind = ""
     if source is not None:
-        lines.append(f"    source=Git({_quoted(source.url)}, rev={_quoted(source.rev)}),")
-    if program.module:
-        lines.append(f"    module={_quoted(program.module)},")
-    else:
-        lines.append(f"    script={_quoted(written.path)},")
-    if written.observation is None:
-        lines.append("    voirfile=None,  # no step was found: the suite times the whole program")
-    lines += [
+        kind = type(source).__name__
+        values = ", ".join(f"{key}={_quoted(value)}" for key, value in asdict(source).items())
+        fields = {"source": f"{kind}({values})", **fields}
+    lines = [
+        f'"""{written.name}: {program.name}, unmodified."""',
+        "",
+        f"from milabench import Benchmark{f', {kind}' if kind else ''}",
+        "",
+        "benchmark = Benchmark(",
+        *(f"    {key}={value}," for key, value in fields.items() if value),
         '    # A script that makes its data once, with the arguments of the run: prepare="prepare.py".',
         "    prepare=None,",
         ")",
@@ -96,8 +120,14 @@ def _quoted(text: str) -> str:
 
 
 def _suite(written: WrittenProgram, schema: str) -> str:
-    program = written.program
-    method = "multigpu" if program.launcher and written.observation else "per_gpu"
+    program, is_observed = written.program, written.observation is not None
+    is_ours = written.source is None or not is_observed  # a benchfile with a source says itself where its packages are
+    given = {
+        "plan": {"method": "multigpu" if program.launcher and is_observed else "per_gpu"},
+        **({"env": {"PYTHONPATH": written.place}} if program.module and is_ours and not written.is_installed else {}),
+        **({"cwd": escaped(written.cwd)} if written.cwd else {}),
+        **({"argv": _verbatim(program.arguments)} if is_observed else {"command": _command(written), "timed": True}),
+    }
     lines = [
         f"# yaml-language-server: $schema={schema}",
         "# A suite of this one benchmark; `include:` it from another suite, or copy the entry there.",
@@ -109,33 +139,21 @@ def _suite(written: WrittenProgram, schema: str) -> str:
         "  weight: 1.0",
         "  max_duration: 1800",
         "  install_variant: unpinned           # from requirements.in; `milabench pin` writes locks, then remove this line",
-        f"  plan: {{method: {method}}}",
+        # JSON is YAML, and quotes everything.
+        *(f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in given.items()),
     ]
-    if program.module and written.source is None:
-        lines.append(f'  env: {{PYTHONPATH: "{{benchmark_folder}}/{PROGRAM}"}}')
-    if written.cwd:
-        lines.append(f"  cwd: {_quoted(escaped(written.cwd))}       # it opens files by paths from there")
-    if written.observation is None:
-        lines += [f"  command: {_words(_command(written))}", "  timed: true"]
-    else:
-        lines.append(f"  argv: {_words(_verbatim(program.arguments))}")
     return "\n".join(lines) + "\n"
 
 
-def _command(written: WrittenProgram) -> Iterator[str]:
-    """Yield the words that start the program where it lies."""
-    folder = "{benchmark_folder}" if written.source is None else f"{{milabench_code}}/{written.source.folder}"
-    for word in written.program.plain("python"):
-        yield f"{folder}/{written.path}" if word == written.program.script else "".join(_verbatim([word]))
+def _command(written: WrittenProgram) -> list[str]:
+    """Return the words that start the program where it lies."""
+    program = written.program
+    script = f"{written.place}/{program.script}"
+    return [script if word == program.script else _verbatim([word])[0] for word in program.plain("python")]
 
 
-def _verbatim(words: Iterable[str]) -> Iterator[str]:
-    return (escaped(verbatim(word)) for word in words)
-
-
-def _words(words: Iterable[str]) -> str:
-    # JSON is YAML, and quotes everything.
-    return json.dumps(list(words), ensure_ascii=False)
+def _verbatim(words: tuple[str, ...] | list[str]) -> list[str]:
+    return [escaped(verbatim(word)) for word in words]
 
 
 def _readme(written: WrittenProgram) -> str:

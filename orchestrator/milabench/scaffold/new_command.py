@@ -21,43 +21,35 @@ from milabench import seams
 )
 @click.option(
     "--from",
-    "release",
+    "origin",
     metavar="SCRIPT|FOLDER|GIT_URL|'COMMAND'|pypi:PROJECT==VERSION[:FILE]",
     help="Measure this program, unmodified: a script, folder, Git repository or release. Quote a command, such as"
     " `torchrun train.py`. FILE is by default the sdist, else the pure wheel. A benchmark of milabench 1.3 is converted.",
 )
 @click.option("--script", metavar="PATH", help="With --from: the program, a file of the folder, repository or release.")
 @click.option("--module", metavar="NAME", help="With --from: the program, a module started as `python -m` does.")
-def command(name: str, into: Path, release: str | None, script: str | None, module: str | None) -> None:
+def command(name: str, into: Path, origin: str | None, script: str | None, module: str | None) -> None:
     """Create a benchmark from a template, which runs as it is, or around a published program, for you to edit."""
     from milabench.errors import UsageError
-    from milabench.scaffold.new_benchmark import create_benchmark, create_from_release
+    from milabench.scaffold.new_benchmark import create_benchmark
 
-    if release is None:
+    first: tuple[str, ...] = ()
+    folder = into / name
+    if origin is None:
         if script or module:
             raise UsageError("--script and --module name the program of what --from names; give --from too")
-        folder = create_benchmark(name, into)
-        click.echo(f"created {folder}; try it:")
-        verbs: tuple[str, ...] = ("install", "prepare", "run")
-    elif _holds_benchfiles(Path(release)):
+        create_benchmark(name, into)
+    elif _holds_benchfiles(Path(origin)):
         if script or module:
             raise UsageError("--script and --module name a program of a release; a folder says itself what it starts")
-        folder = into / name
-        first = seams.handler("new --from FOLDER")(name, into, Path(release))
-        click.echo(f"created {folder}; try it:")
-        verbs = (*first, "install", "prepare", "run")
-    elif not release.startswith("pypi:"):
-        for line in seams.handler("new --from PROGRAM")(name, into, release, script, module):
+        first = seams.handler("new --from FOLDER")(name, into, Path(origin))
+    else:
+        for line in seams.handler("new --from PROGRAM")(name, into, origin, script, module):
             click.echo(line)
         return
-    else:
-        folder = create_from_release(name, into, release, script=script, module=module)
-        click.echo(
-            f"created {folder}; say in its voirfile.py what a step is, and in its requirements.in what is missing there, then:"
-        )
-        verbs = ("pin", "install", "run")
+    click.echo(f"created {folder}; try it:")
     suite = shlex.quote(str(folder / "suite.yaml"))
-    for verb in verbs:
+    for verb in (*first, "install", "prepare", "run"):
         click.echo(f"  milabench {verb} --config {suite}")
     click.echo("  milabench report")
     click.echo(f"after a change of its requirements.in: milabench pin --config {suite}")

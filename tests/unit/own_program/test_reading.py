@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from milabench.own_program.reading import Found, FoundPause, Option, Reading, read_program
+from milabench.own_program.reading import FoundPause, Reading, read_program
+from milabench.own_program.script import Found
 from tests.commands import ROOT
 
 PROGRAMS = ROOT / "tests" / "programs" / "own"
@@ -24,7 +25,6 @@ def test_a_torch_script_has_loop_loader_loss_optimizer_and_validation_each_with_
     assert found.optimizer == Found(what="optim.Adam", line=74)
     validation = FoundPause(target="__main__.test", name="validation", found=Found(what="test", line=78))
     assert found.pauses == (validation,)
-    assert found.options[2] == Option(name="--epochs", default="14", line=64)
     assert found.work == Found(what="--epochs", line=64)
 
 

@@ -1,0 +1,154 @@
+"""Where the program of a new benchmark comes from: the current folder, another, a Git repository or a release."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from milabench.bench.api import Git, PyPI
+from milabench.errors import EnvironmentFailed, UsageError
+from milabench.own_program.program import Program
+
+_REPOSITORY: Final = re.compile(r"(?:(?:https?|ssh|git|file)://|git@)\S+|\S+\.git")
+_RELEASE: Final = re.compile(
+    r"pypi:(?P<project>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9.!+_-]+)(?::(?P<file>[^/:\s]+))?"
+)
+_USUAL_NAMES: Final = ("train.py", "main.py", "run.py")
+MAX_SHOWN: Final = 100  # programs in an error message
+# What a package is built from that is not Python alone: where it is unpacked, it cannot be imported.
+_COMPILED: Final = frozenset(
+    {".pyx", ".pxd", ".c", ".cc", ".cpp", ".cu", ".f90", ".so", "Cargo.toml", "CMakeLists.txt", "meson.build"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramOrigin:
+    """The folder of a program, and its name in messages.
+
+    `source` is what a benchfile fetches it from. None: the program is copied.
+    """
+
+    root: Path
+    name: str
+    source: Git | PyPI | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is the current folder, of which only the program and its own modules are copied."""
+        return self.source is None and self.root == Path.cwd()
+
+
+def origin_of(given: str, scratch: Path) -> ProgramOrigin:
+    """Return the origin that a command line names; what is fetched is unpacked into `scratch`.
+
+    Raises UsageError, and EnvironmentFailed for what cannot be fetched.
+    """
+    if given.startswith("pypi:"):
+        return _release(given, scratch)
+    if _REPOSITORY.fullmatch(given):
+        return _clone(given, scratch / "clone")
+    if Path(given).is_dir():
+        return ProgramOrigin(root=Path(given), name=given)
+    return ProgramOrigin(root=Path.cwd(), name=str(Path.cwd()))
+
+
+def _release(given: str, scratch: Path) -> ProgramOrigin:
+    from milabench.execute.sources import find_release, opened_release
+
+    match = _RELEASE.fullmatch(given)
+    if match is None:
+        raise UsageError(f"--from '{given}': give pypi:PROJECT==VERSION or pypi:PROJECT==VERSION:FILE")
+    source = find_release(match["project"], match["version"], match["file"], environ=os.environ)
+    content = opened_release(source, scratch / source.folder, os.environ)
+    return ProgramOrigin(root=content, name=source.file, source=source)
+
+
+def _clone(url: str, clone: Path) -> ProgramOrigin:
+    """Clone a repository, and return it at the commit of its default branch."""
+    commit = ""
+    for words in (("clone", "--quiet", "--depth", "1", "--", url, str(clone)), ("-C", str(clone), "rev-parse", "HEAD")):
+        environ = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+        ended = subprocess.run(["git", *words], capture_output=True, text=True, check=False, env=environ)
+        if ended.returncode:
+            last = (ended.stderr.strip().splitlines() or ["git failed"])[-1]
+            raise EnvironmentFailed(f"--from {url}: {last}")
+        commit = ended.stdout.strip()
+    return ProgramOrigin(root=clone, name=url, source=Git(url, commit))
+
+
+def chosen_program(origin: ProgramOrigin, script: str | None, module: str | None) -> Program:
+    """Return the program of a folder: the named one, else the usual or only one. Raises UsageError with those there are."""
+    if script and module:
+        raise UsageError("--script and --module both name the program; give one")
+    if module:
+        return Program(module=module)
+    programs = _programs_in(origin.root)
+    if script is None:
+        usual = [name for name in _USUAL_NAMES if name in programs]
+        if not usual and len(programs) != 1:
+            found = f"has {len(programs)} programs; choose one with --script or --module"
+            found = found if programs else "has no program that is recognised; name a file with --script"
+            raise UsageError(f"{origin.name}: {found}{_known(programs)}")
+        script = (usual or programs)[0]
+    parts = PurePosixPath(script)
+    if parts.is_absolute() or ".." in parts.parts or not (origin.root / script).is_file():
+        raise UsageError(f"--script {script}: no such file in {origin.name}{_known(programs)}")
+    return Program(script=script)
+
+
+def _programs_in(content: Path) -> list[str]:
+    """Return the files that are meant to be started, those of the upper folders first; tests are not."""
+    files = [path.relative_to(content) for path in content.rglob("*.py") if _is_program(path)]
+    shown = [path for path in files if not {"tests", "test", "docs"} & set(path.parts)]
+    return [path.as_posix() for path in sorted(shown, key=lambda path: (len(path.parts), path))]
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and (
+        path.name == "__main__.py"
+        or re.search(r"^if __name__ ==", path.read_text(errors="replace"), re.MULTILINE) is not None
+    )
+
+
+def _known(programs: list[str]) -> str:
+    if not programs:
+        return ""
+    more = f", and {len(programs) - MAX_SHOWN} more" if len(programs) > MAX_SHOWN else ""
+    return f": {', '.join(programs[:MAX_SHOWN])}{more}"
+
+
+def module_in(origin: ProgramOrigin, module: str) -> tuple[str, Path]:
+    """Return the folder of a module's packages, empty or `src`, and its file. Raises UsageError."""
+    for folder in ("", "src"):
+        path = origin.root.joinpath(folder, *module.split("."))
+        for file in (path.with_suffix(".py"), path / "__main__.py"):
+            if file.is_file():
+                return folder, file
+    hint = "" if origin.source else "; of a package: --from pypi:PROJECT==VERSION --module NAME"
+    raise UsageError(f"-m {module}: no such module in {origin.name}{hint}")
+
+
+def is_compiled(content: Path) -> bool:
+    """Return whether an unpacked release has parts that have to be built, or were built for one platform."""
+    return any({path.name, path.suffix} & _COMPILED for path in content.rglob("*"))
+
+
+def release_requirements(source: PyPI, content: Path, *, is_installed: bool) -> list[str]:
+    """Return what the program of a release needs installed, without what only extras of the release need.
+
+    A script finds the release's own packages only where they are installed, and so does a module of a release that has to be
+    built; another module is started from among them.
+    """
+    from email.parser import HeaderParser
+
+    if is_installed:
+        return [f"{source.project}=={source.version}"]
+    for path in (*content.glob("*.dist-info/METADATA"), content / "PKG-INFO"):
+        if path.is_file():
+            lines = HeaderParser().parsestr(path.read_text(errors="replace")).get_all("Requires-Dist") or []
+            return [" ".join(line.split()) for line in lines if not re.search(r"\bextra\s*==", line)]
+    return []
