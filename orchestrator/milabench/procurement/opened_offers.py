@@ -19,13 +19,14 @@ from milabench.errors import RecordError
 from milabench.events.values import as_mapping
 from milabench.events.wire import parse_object
 from milabench.procurement.expenses import metered_node_kw
-from milabench.procurement.offer import Offer, parse_offer
+from milabench.procurement.offer import Offer, OfferBenchmark, parse_offer
 from milabench.procurement.offer_check import OfferCheck, check_offer
 from milabench.procurement.power_levels import PowerLevel
 from milabench.procurement.run_expenses import metered_benches, with_expenses
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid, Verified
-from milabench.procurement.tender_suites import TenderSuites
+from milabench.procurement.tender_suites import Locks, TenderSuites
+from milabench.procurement.tiers import TierChange
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.workflow.report_inputs import ReportSource
 from milabench.workflow.summaries import recompute_summary, summary_of
@@ -73,9 +74,27 @@ def checked_offer(opened: OpenedOffer, tender: Tender, session: Session) -> Offe
         change
         for bench, systems in opened.runs.items()
         if (declared := opened.offer.benchmarks.get(bench)) is not None
-        for change in own.changes(systems, declared, opened.locks)
+        for change in (*own.changes(systems, declared, opened.locks), *_missing_locks(systems, declared, opened.locks))
     ]
     return check_offer(opened.offer, tender, opened.runs, changes, own.named, opened.levels, opened.metered_kw)
+
+
+def _missing_locks(systems: Sequence[System], declared: OfferBenchmark, locks: Locks) -> Iterator[TierChange]:
+    """Yield a change that no tier allows for each run without its lock file: nothing shows which packages ran."""
+    for session in (session for system in systems for session in system.sessions):
+        suite = as_mapping(session.manifest.get("suite"))
+        group = str(as_mapping(suite.get(declared.name)).get("install_group") or "")
+        if group in as_mapping(session.manifest.get("locks")) and (session.summary.run, group) not in locks:
+            yield TierChange(
+                bench=declared.name,
+                name="lock file",
+                asked=f"the lock file of {group}",
+                found=f"none of {session.summary.run}",
+                needs=None,
+                why="nothing shows which packages ran",
+                declared=declared.tier,
+                verdict="beyond the tier",
+            )
 
 
 def offer_bid(opened: OpenedOffer, verified: Verified) -> Bid:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from milabench.archives import verify_command as verify
-from milabench.archives.bundle_runs import bundle_runs
+from milabench.archives.bundle import create_bundle
+from milabench.archives.bundle_runs import bundle_parts, bundle_runs
 from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
+from milabench.events.rundir import open_run
 from milabench.procurement import offer_command as offer
 from milabench.procurement.run_meters import import_meter
 from tests.metered_runs import LAUNCHES, metered_run, wall_csv
@@ -360,6 +363,18 @@ def test_a_run_that_was_copied_out_of_its_base_is_not_packed_without_its_locks(t
     said = refused(RecordError, "create", "--tender", tender, "--offer", declared, "-o", tmp_path / "a.zip")
     assert "is gone: no lock file of it; an offer shows what ran by its locks: pack it in the base" in said
     assert not (tmp_path / "a.zip").exists()
+
+
+def test_an_archive_that_lacks_the_locks_of_its_runs_fails(offered: Offered, tmp_path: Path) -> None:
+    archive, tender = offered()
+    (manifest,) = (tmp_path / "vendor").glob("**/manifest.json")
+    with zipfile.ZipFile(archive) as file:
+        declared = {name: file.read(name) for name in ("offer.yaml", "offer.json")}
+    part = replace(bundle_parts(open_run(manifest.parent)), locks={})
+    create_bundle(tmp_path / "old.zip", [part], version="0.1.0", declared=declared)
+    found = verified(tmp_path / "old.zip", tender, code=7)
+    assert found["verdict"] == "FAIL"
+    assert "nothing shows which packages ran" in ran("verify", tmp_path / "old.zip", "--tender", tender).stdout
 
 
 def test_what_is_no_offer_is_refused(offered: Offered, tmp_path: Path) -> None:
