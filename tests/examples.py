@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ LEAST = 30
 ONLY_ALL = (pytest.mark.e2e, pytest.mark.long)
 """The marks of a case whose claim another case shows in `make test`: the whole of `make e2e` runs it, CI does not."""
 _Test = TypeVar("_Test", bound=Callable[..., Any])
+_Value = TypeVar("_Value")
 
 
 def examples(count: int) -> Callable[[_Test], _Test]:
@@ -34,10 +36,15 @@ def thinned(values: range, part: int = PART) -> range:
     return values if ALL else values[::part]
 
 
-def drawn(values: range) -> range:
-    """All values, or where not all examples run the one that this commit draws: another commit, another value."""
+def drawn(values: Sequence[_Value], count: int = 1) -> list[_Value]:
+    """All values, or where not all examples run the `count` that this commit draws: another commit, other values."""
     if ALL:
-        return values
+        return list(values)
+    place = _commit() % len(values)
+    return [*values[place:], *values[:place]][:count]
+
+
+@functools.cache
+def _commit() -> int:
     done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, check=False)
-    place = int(done.stdout or b"0", 16) % len(values)
-    return values[place : place + 1]
+    return int(done.stdout or b"0", 16)

@@ -98,11 +98,8 @@ echo:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Copy:
-    shutil.copytree(
-        ROOT / "orchestrator" / "milabench",
-        tmp_path / "orchestrator" / "milabench",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
+    # With its byte code, which is valid for files with their times: each start would compile all of it.
+    shutil.copytree(ROOT / "orchestrator" / "milabench", tmp_path / "orchestrator" / "milabench")
     (tmp_path / "config").mkdir()
     (tmp_path / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "checks_page.py", tmp_path / "docs")

@@ -25,6 +25,7 @@ from milabench.seams import (
 )
 from milabench.workflow.summaries import summary_of
 from tests.commands import ROOT
+from tests.examples import drawn
 from tests.serving_runs import serving_run
 
 # In one process: what blocks the packages of the features that the first argument names.
@@ -134,7 +135,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(run.path) for run in runs]
 
 
-@pytest.mark.parametrize("feature", sorted(FEATURES))
+@pytest.mark.parametrize("feature", drawn(sorted(FEATURES), 8))
 def test_the_core_works_without_a_feature_and_what_needs_it_says_so(
     feature: str, measured: list[str], tmp_path: Path
 ) -> None:
