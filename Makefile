@@ -34,10 +34,12 @@ help:
 
 # How many tests of processes run at once, beside those of units and of benchmate; more than there are cores, for they wait.
 AT_ONCE ?= 3
+# Of the tests of processes a third runs, another with every commit (tests/turns.py); `make test ALL=1` runs all.
+ALL ?=
 # The slow tests make their own load; the files share nothing. E2E="e2e and not long" leaves the slowest out, and the slow tests of
 # `make test` with all their examples.
 E2E_AT_ONCE ?= 2
-E2E ?= e2e or slow
+E2E ?= e2e or slow or turns
 # RETRY=1 runs up to three tests that failed once more, alone: real processes on a busy machine. What fails twice has failed.
 RETRY ?=
 # DURATIONS=build/durations.txt keeps the seconds of each file of tests.
@@ -83,7 +85,7 @@ demo-slurm: $(VENV)/.installed
 # Units in one process: each worker of xdist would collect all of them, and handing them out costs more than most of them take.
 test: $(VENV)/.dev
 	$(RUN_PARTS) --together benchmate "-q -n 2 --dist worksteal" . "-q -m 'not e2e' tests/unit" \
-		. "$(PARALLEL) -m 'not e2e' --ignore=tests/unit"
+		. "$(PARALLEL) $(if $(ALL),,--in-turn) -m 'not e2e' --ignore=tests/unit"
 
 # As root, for root becomes an ordinary user too. `python tests/everywhere.py --help` has more.
 ONLY ?=

@@ -24,7 +24,7 @@ for number in (signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, signal.SIG_DFL)
 
-pytest_plugins = ["tests.ceiling"]
+pytest_plugins = ["tests.ceiling", "tests.turns"]
 # A Python that gets SIGABRT at a test's ceiling writes the stacks of all its threads.
 os.environ["PYTHONFAULTHANDLER"] = "1"
 

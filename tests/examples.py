@@ -40,11 +40,12 @@ def drawn(values: Sequence[_Value], count: int = 1) -> list[_Value]:
     """All values, or where not all examples run the `count` that this commit draws: another commit, other values."""
     if ALL:
         return list(values)
-    place = _commit() % len(values)
+    place = commit() % len(values)
     return [*values[place:], *values[:place]][:count]
 
 
 @functools.cache
-def _commit() -> int:
+def commit() -> int:
+    """The commit that is checked out, as a number."""
     done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, check=False)
     return int(done.stdout or b"0", 16)

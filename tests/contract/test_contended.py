@@ -20,6 +20,8 @@ from milabench.events.model import Verdict
 from milabench.events.wire import decode
 from tests.contract.test_instruments_and_agent import run
 
+pytestmark = pytest.mark.turns(3)
+
 WINDOW_S = 4
 CONFIG = {"measure": {"warmup_steps": 3, "warmup_s": 0, "window_steps": 10, "window_s": WINDOW_S}}
 MONITOR = {"monitor": {"argv": [sys.executable, "-m", "benchmate.monitors", "--arch", "cpu"], "about": {}}}

@@ -13,6 +13,8 @@ import pytest
 from tests import fork_server
 from tests.pages import ROOT, Page, pages
 
+pytestmark = pytest.mark.turns(1)  # part of every `make test`
+
 RUN = [page for page in pages() if any(block.is_run for block in page.blocks)]
 SLOW = [page for page in RUN if any(block.is_slow for block in page.blocks)]
 QUICK = [page for page in RUN if page not in SLOW]

@@ -28,6 +28,8 @@ from tests.commands import ROOT
 from tests.examples import drawn
 from tests.serving_runs import serving_run
 
+pytestmark = pytest.mark.turns(1)  # part of every `make test`
+
 # In one process: what blocks the packages of the features that the first argument names.
 BLOCKED = """
 import contextlib, importlib.abc, io, os, sys

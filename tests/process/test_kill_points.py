@@ -9,6 +9,8 @@ import pytest
 from tests.examples import drawn
 from tests.process.kill_points import WATCHED, strike_of, strike_of_a_monitor, struck
 
+pytestmark = pytest.mark.turns(1)  # part of every `make test`
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [drawn(range(first, first + 20)) for first in (0, 20)], ids=str)

@@ -9,9 +9,12 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from tests.commands import ROOT
 from tests.structure import CONTROL_PLANE, import_graph, modules
 
+pytestmark = pytest.mark.turns(1)  # part of every `make test`
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 # Prints the modules of milabench in the order in which a function of each is first called, after its import.
 PROGRAM = """

@@ -12,6 +12,8 @@ from tests.commands import Said
 
 from .conftest import HERE
 
+pytestmark = pytest.mark.turns(1)  # part of every `make test`
+
 
 def only_line(said: Said) -> str:
     (line,) = [line for line in said.err.splitlines() if line.startswith("error: ")]

@@ -11,6 +11,8 @@ import yaml
 
 from tests.commands import ROOT, Said
 
+pytestmark = pytest.mark.turns(1)  # part of every `make test`
+
 Milabench = Callable[..., Said]
 QUICKSTART = ("--config", "config/quickstart.yaml")
 IMAGINARY = ("--config", "tests/suite/imaginary.yaml", "--system", "tests/suite/two_nodes_of_8.yaml")

@@ -21,6 +21,8 @@ from tests.processes import started, until
 
 from .written import suite
 
+pytestmark = pytest.mark.turns(1)  # part of every `make test`
+
 AT_ONCE = 2
 # What each verb prints on its standard output, if anything; `@suite` are the options that name a suite, `@config` its file.
 LINES = {

@@ -10,6 +10,8 @@ import pytest
 from tests.commands import Said
 from tests.recorded_run import Recorded, record
 
+pytestmark = pytest.mark.turns(1)  # part of every `make test`
+
 Milabench = Callable[..., Said]
 
 

@@ -13,6 +13,8 @@ from tests.commands import Said
 
 from .written import once
 
+pytestmark = pytest.mark.turns(1)  # part of every `make test`
+
 SUITE = r"""
 profile: quick
 _line: {plan: {method: njobs, n: 1}, shell: true, max_duration: 60, install_group: lines, weight: 1.0,

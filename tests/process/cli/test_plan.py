@@ -15,6 +15,8 @@ import pytest
 
 from tests.commands import ROOT, Said
 
+pytestmark = pytest.mark.turns(1)  # part of every `make test`
+
 SUITES = ROOT / "tests" / "suite"
 CLUSTER = ("--config", str(SUITES / "imaginary.yaml"), "--system", str(SUITES / "two_nodes_of_8.yaml"), "--repeat", "1")
 FEW = ("--select", "convnet,finetune-nodes,finetune-rack,chat,copy-speed")

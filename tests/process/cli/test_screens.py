@@ -13,6 +13,8 @@ import pytest
 
 from tests.screens import ABOUT_A_SUITE, NEXT_TO_SYSTEMS, screen, shown, write_systems
 
+pytestmark = pytest.mark.turns(1)  # part of every `make test`
+
 MOST_LINES = 40
 WIDTH = 120
 LIST_WIDTH = 100

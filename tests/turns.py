@@ -1,0 +1,55 @@
+"""Tests that take turns: of those in a file `make test` runs a third, which the hash of the commit chooses; `make e2e` runs all.
+
+Tests of real processes, machines and clusters take turns, by their folder. The mark `turns(N)` says otherwise: a file with
+`turns(1)` is part of every `make test`. Without `--in-turn`, as when pytest is given a file, all of them run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.examples import ALL, commit
+
+OPTION = "--in-turn"
+FOLDERS = ("fuzz", "process", "rehearsal", "slurm", "ssh")
+COUNT = 3
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(OPTION, action="store_true", help="of the tests that take turns, run those whose turn it is")
+
+
+class _Marks:
+    @pytest.hookimpl(tryfirst=True)  # before `-m` looks at marks
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            folder = item.path.relative_to(Path(__file__).parent).parts[0] if _is_ours(item) else ""
+            if folder in FOLDERS and item.get_closest_marker("turns") is None:
+                item.add_marker(pytest.mark.turns(COUNT))
+
+
+class _Turns:
+    @pytest.hookimpl(trylast=True)  # after `-m` has chosen: only what is left takes turns
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        places = Counter[Path]()
+        chosen, waiting = [], []
+        for item in items:
+            mark = item.get_closest_marker("turns")
+            count = 1 if mark is None else mark.args[0]
+            (waiting if (places[item.path] + commit()) % count else chosen).append(item)
+            places[item.path] += 1
+        config.hook.pytest_deselected(items=waiting)
+        items[:] = chosen
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_Marks())
+    if config.getoption(OPTION) and not ALL:
+        config.pluginmanager.register(_Turns())
+
+
+def _is_ours(item: pytest.Item) -> bool:
+    return item.path.is_relative_to(Path(__file__).parent)
