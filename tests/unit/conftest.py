@@ -21,6 +21,12 @@ class Said:
     err: str
 
 
+@pytest.fixture(autouse=True)
+def _devices_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What the machine measures meanwhile holds no device that a test asks for."""
+    monkeypatch.setenv("MILABENCH_LOCK_DIR", str(tmp_path_factory.getbasetemp() / "locks"))
+
+
 @pytest.fixture
 def milabench(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
