@@ -40,6 +40,7 @@ WORLD = 8
 SILENCE_S = 5.0
 TRIES = 10
 STARTED_S = 90.0
+MOST_ADDED_S = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,10 +162,12 @@ def table(made: Sequence[Injection]) -> str:
     by_fault: dict[str, list[Injection]] = defaultdict(list)
     for each in made:
         by_fault[each.fault].append(each)
-    rows = [f"{'class':<14}{'right':>10}{'median s':>10}{'most s':>10}"]
+    rows = [f"{'class':<14}{'right':>10}{'median s':>10}{'most s':>10}{'over 3 s':>10}"]
     for fault, those in [*by_fault.items(), ("all", list(made))]:
         right, seconds = sum(each.is_right for each in those), sorted(each.seconds for each in those)
-        rows.append(f"{fault:<14}{f'{right}/{len(those)}':>10}{seconds[len(seconds) // 2]:>10.2f}{seconds[-1]:>10.2f}")
+        late = sum(each > MOST_ADDED_S for each in seconds)
+        middle, most = seconds[len(seconds) // 2], seconds[-1]
+        rows.append(f"{fault:<14}{f'{right}/{len(those)}':>10}{middle:>10.2f}{most:>10.2f}{late:>10}")
     return "\n".join(rows)
 
 

@@ -87,7 +87,7 @@ class Rank:
         text = unknown if place is None else place.text
         more = _WAITS.get(process.wchan, "")
         if not more and place is not None and not place.collective and (process.cpu_s or 0) > BUSY_S:
-            holds_gil = any(thread.holds_gil for threads in process.samples[-1:] for thread in threads[:1])
+            holds_gil = any(thread.holds_gil for threads in process.samples for thread in threads[:1])
             more = "computes with the GIL held" if holds_gil else "computes"
         return f"{text} and {more}" if more else text
 

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 
+from ...execute.agent.evidence import WITHIN_S
 from ...execute.agent.host_facts import find_accelerators
 from ...execute.agent.procfs import environment_of, list_folder, processes, read_bytes, read_process, read_text
 from ...execute.agent.protocol import RUN_MARKER, STEP_MARKER
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
     from .python_stacks import Thread
 
-WITHIN_S = 1.9  # for all of it
+    Dumps = dict[int, tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]]
+    """The `py-spy dump` of each process that is still at work, its output and its errors."""
+
 APART_S = 1.0  # between the two looks at a process
 SPARE_S = 0.1  # to put all together
 STACKS_S = 0.8  # for the stacks of all processes, at each look
@@ -61,13 +64,12 @@ def answer(argv: list[str]) -> dict[str, Any]:
     reported = (map(int, words.split(":")) for words in options.get("ranks", "").split(",") if words)
     _name_ranks(looks, {pid: tuple(numbers) for pid, *numbers in reported})
     looks.sort(key=lambda look: (look["rank"] is None, look["pid"]))
-    watched = [look for look in looks[:MOST_PROCESSES] if _may_be_python(look)][:MOST_STACKS]
+    watched = [look["pid"] for look in looks[:MOST_PROCESSES] if _may_be_python(look)][:MOST_STACKS]
     devices, ras = _Aside(_devices), _Aside(ras_status, [look["pid"] for look in looks])
     absent: dict[str, None] = {}
-    first = _stacks(watched, min(began + STACKS_S, by - SPARE_S), absent)
-    recorders = last_collectives(looks) if "by" in options else {}
-    time.sleep(max(0.0, min(began + APART_S, by - SPARE_S) - time.monotonic()))
-    second = _stacks(watched, by - SPARE_S, absent) if by - time.monotonic() > STACKS_S / 2 + SPARE_S else {}
+    first, second = _two_looks(watched, began, by - SPARE_S, absent)
+    # After the stacks: a process may write its dump only when it gets the GIL.
+    recorders = last_collectives(looks, by) if "by" in options else {}
     found = []
     for look in looks[:MOST_PROCESSES]:
         pid = look["pid"]
@@ -78,7 +80,7 @@ def answer(argv: list[str]) -> dict[str, Any]:
         # One that reads much is in state D for moments.
         state = "X" if again is None else again["state"] if again["state"] != "D" or look["state"] == "D" else "R"
         kept = dict(look, cpu_s=used_s, state=state)
-        samples = [threads[:MOST_THREADS] for threads in (first.get(pid), second.get(pid)) if threads]
+        samples = [threads for threads in (first.get(pid), second.get(pid)) if threads]
         found.append({**kept, "samples": samples, "collective": recorders.get(pid)})
     if len(looks) > MOST_PROCESSES:
         absent["%d more processes" % (len(looks) - MOST_PROCESSES)] = None
@@ -91,6 +93,29 @@ def answer(argv: list[str]) -> dict[str, Any]:
         "absent": list(absent),
     }
     return _fitting(dict(evidence, took_s=round(time.monotonic() - began, 3)))
+
+
+def _two_looks(
+    pids: list[int], began: float, by: float, absent: dict[str, None]
+) -> tuple[dict[int, list[Thread]], dict[int, list[Thread]]]:
+    """Return the threads of each process at once, and after APART_S.
+
+    py-spy knows who holds the GIL, and takes a tenth of a second of CPU time for a process: it goes first, while there is nothing
+    else to do. The second time, processes that can write their stacks themselves do so.
+    """
+    dumps = _start_py_spy(pids)
+    first = _read_py_spy(dumps or {}, min(began + STACKS_S, by), absent)
+    left = [pid for pid in pids if pid not in first and pid not in (dumps or ())]
+    first.update(_by_signal(left, by))
+    if dumps is None and not first.keys() >= set(left):
+        absent["no py-spy on this node, which reads the stacks of any Python: pip install 'milabench[stacks]'"] = None
+    time.sleep(max(0.0, min(began + APART_S, by) - time.monotonic()))
+    second = _by_signal(pids, by)
+    left = [pid for pid in pids if pid not in second]
+    again = _start_py_spy(left) if dumps is not None and by - time.monotonic() > STACKS_S / 2 else None
+    second.update(_read_py_spy(again or {}, by, absent, is_last=True))
+    first.update(_read_py_spy(dumps or {}, by, absent, is_last=True))
+    return first, second
 
 
 def _members(pids: set[int], marker: str, step: str) -> list[int]:
@@ -153,37 +178,37 @@ def _may_be_python(look: dict[str, Any]) -> bool:
     return look["rank"] is not None or program.startswith("python")
 
 
-def _stacks(looks: list[dict[str, Any]], by: float, absent: dict[str, None]) -> dict[int, list[Thread]]:
-    """Return the threads of each process, by py-spy where it may look, else as the process itself writes them."""
-    pids = [look["pid"] for look in looks]
+def _start_py_spy(pids: list[int]) -> Dumps | None:
+    """Start `py-spy dump` for each process; return them, None where there is no py-spy."""
     # An agent of the control plane's own machine runs on its Python, which has the extra's programs beside it.
     folders = [os.path.dirname(sys.executable), *os.get_exec_path()]
     program = shutil.which("py-spy", path=os.pathsep.join(folders))
-    found = _by_py_spy(program, pids, by - SIGNALLED_S, absent) if program else {}
-    left = [pid for pid in pids if pid not in found]
-    by_themselves = _by_signal(left, by)
-    if not program and len(by_themselves) < len(left):
-        absent["no py-spy on this node, which reads the stacks of any Python: pip install 'milabench[stacks]'"] = None
-    return {**by_themselves, **found}
-
-
-def _by_py_spy(program: str, pids: list[int], by: float, absent: dict[str, None]) -> dict[int, list[Thread]]:
-    found = {}
-    running: list[tuple[int, subprocess.Popen[bytes], IO[bytes], IO[bytes]]] = []
+    if program is None:
+        return None
+    dumps: Dumps = {}
     for pid in pids:
         # Into files: a pipe holds no long dump, and nobody reads it meanwhile.
-        files: tuple[IO[bytes], IO[bytes]] = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        output, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         words = [program, "dump", "--json", "--nonblocking", "--pid", str(pid)]
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=files[0], stderr=files[1])
-        running.append((pid, process, *files))
-    for pid, process, output, errors in running:
+        dumps[pid] = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=errors), output, errors
+    return dumps
+
+
+def _read_py_spy(
+    dumps: Dumps, until: float, absent: dict[str, None], *, is_last: bool = False
+) -> dict[int, list[Thread]]:
+    """Take the dumps that are there by then, and return their threads; those that are late end if it `is_last`."""
+    found = {}
+    for pid, (process, output, errors) in list(dumps.items()):
         try:
-            code = process.wait(max(0.0, by - time.monotonic()))
+            code = process.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            absent["py-spy did not answer in time"] = None
+            if is_last:
+                process.kill()
+                process.wait()
+                absent["py-spy did not answer in time"] = None
             continue
+        del dumps[pid]
         output.seek(0)
         errors.seek(0)
         threads = read_py_spy(output.read(), pid) if code == 0 else []
@@ -305,16 +330,18 @@ def _devices() -> list[dict[str, Any]]:
 
 
 def _fitting(evidence: dict[str, Any]) -> dict[str, Any]:
-    """Return the evidence in MOST_BYTES: without what tells the least, where it has more."""
-    reductions: list[Callable[[dict[str, Any]], dict[str, Any]]] = [
-        lambda process: dict(process, samples=[threads[:1] for threads in process["samples"]]),
-        lambda process: dict(process, samples=process["samples"][-1:]),
-        lambda process: dict(process, samples=[], kernel=[]) if process["rank"] is None else process,
-    ]
-    for reduce in reductions:
-        if len(json.dumps(evidence)) <= MOST_BYTES:
-            return evidence
-        evidence = dict(evidence, processes=list(map(reduce, evidence["processes"])), ras=evidence["ras"][:4096])
-    while len(json.dumps(evidence)) > MOST_BYTES and evidence["processes"]:
-        evidence = dict(evidence, processes=evidence["processes"][: len(evidence["processes"]) // 2])
-    return evidence
+    """Return the evidence in MOST_BYTES: of each process with as many threads as fit, the main one first."""
+    fitted = evidence
+    for most_threads in (MOST_THREADS, 4, 1, 0):
+        processes = [
+            dict(
+                process,
+                samples=[threads[:most_threads] for threads in process["samples"]],
+                kernel=process["kernel"] if most_threads else [],
+            )
+            for process in evidence["processes"]
+        ]
+        fitted = dict(evidence, processes=processes)
+        if len(json.dumps(fitted)) <= MOST_BYTES:
+            break
+    return fitted

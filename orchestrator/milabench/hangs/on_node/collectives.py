@@ -32,8 +32,8 @@ class _Plain(pickle.Unpickler):
         raise pickle.UnpicklingError("%s.%s in a flight recorder's dump" % (module, name))
 
 
-def last_collectives(looks: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    """Ask the flight recorders that are on for their dumps; return the last collective of each process that wrote one."""
+def last_collectives(looks: list[dict[str, Any]], by: float) -> dict[int, dict[str, Any]]:
+    """Ask the flight recorders that are on for their dumps; return the last collective of each process that wrote one by then."""
     asked = {}
     began = time.time()
     for look in looks:
@@ -42,7 +42,7 @@ def last_collectives(looks: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
         file = next((variables[name] for name in _FILES if name in variables), _DEFAULT_FILE)
         if pipe is not None and _write("%s%d.pipe" % (pipe, look["rank"])):
             asked[look["pid"]] = "%s%d" % (file, look["rank"])
-    until = time.monotonic() + DUMP_S
+    until = min(by, time.monotonic() + DUMP_S)
     found: dict[int, dict[str, Any]] = {}
     while len(found) < len(asked) and time.monotonic() < until:
         time.sleep(0.02)
