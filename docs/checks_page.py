@@ -14,6 +14,9 @@ A check is a fold over the events of one step. Its verdict is `pass`, `warn` or 
 code: they mark a number as suspect, with a reason word. A failure always does; the last column says of warnings whether they do,
 and why not. `milabench run --validations all|none|NAME,...` chooses checks; `validation.NAME: false` in a suite leaves one out.
 
+Two more verdicts are about all processes of a benchmark: `answers` ([Right answers](../explanation/right-answers.md)) and
+`stragglers` ([Explain a hang](../how-to/explain-a-hang.md#a-slow-rank)).
+
 | check | looks at | verdict | reason word | a warning marks the number | what to do |
 |---|---|---|---|---|---|
 """

@@ -111,6 +111,7 @@ HANDLERS = {
     "curves: test case": "sweeps.tables:case_of_curve",
     "criteria on curves": "sweeps.curve_numbers:curve_number",
     "hangs": "hangs.judgement:hang_sentence",
+    "stragglers": "hangs.stragglers:with_stragglers",
 }
 # name of a format of reports -> the module that writes it: a `Renderer` of report/registry.py
 FORMATS = {"html": "pages", "junit": "ci.junit"}

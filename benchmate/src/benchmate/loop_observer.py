@@ -320,6 +320,8 @@ class Observer:
         }
         rank = {"rank": self._session.rank} if self._session.world_size > 1 else {}
         self._session.record("data", {"task": self.task, **rank, "window": window})
+        if rank and self.stopping:
+            self._session.record_collectives(self.task, self._writer.ends_since(start_ns), offset)
         wanted = self._measure.window_steps
         progress = [observed, max(observed, wanted) if why == "complete" else wanted]
         self._session.record("data", {"task": self.task, "progress": progress})

@@ -210,6 +210,13 @@ class ObservationWriter:
             t0_ns = ring.end_ns(last - 1)
         return t0_ns, ring.end_ns(last) - t0_ns
 
+    def ends_since(self, start_ns: int) -> list[int]:
+        """Return this time, and when the entries after it ended that the ring still holds."""
+        ring = self.ring
+        numbers = range(max(0, ring.head - ring.capacity + 1), ring.head)
+        ends = (ring.end_ns(number) for number in numbers if not ring.words[ring.slot(number) + FLAGS] & PARTS)
+        return [start_ns, *(end_ns for end_ns in ends if end_ns > start_ns)]
+
     def least_work_ns(self) -> float:
         """Return the least time that any of the last entries had its batch, a step; 0 without one whose wait is known."""
         ring, works = self.ring, []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from benchmate.configuration import Config
@@ -84,6 +84,9 @@ class Recording(Protocol):
 
     def wait_for_go(self) -> None:
         """Wait at the start barrier."""
+
+    def record_collectives(self, task: str, ends_ns: Sequence[int], unix_minus_mono_ns: int) -> None:
+        """Record when this rank entered the collectives of its last steps."""
 
     def begin_window(self) -> None:
         """Count memory from here, at the first window of the process."""

@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -169,6 +169,15 @@ class Session:
 
             self.program_rates[task] = ProgramRates(self, task)
         self.program_rates[task].take(data)
+
+    def record_collectives(self, task: str, ends_ns: Sequence[int], unix_minus_mono_ns: int) -> None:
+        """Record when this rank entered the collectives of its last steps, as far as torch knows."""
+        from benchmate.collectives import last_collectives
+
+        # Of another release of torch the recorder may be another.
+        with contextlib.suppress(RuntimeError, TypeError, ValueError, LookupError):
+            for columns in last_collectives(ends_ns, unix_minus_mono_ns):
+                self.record("data", {"task": task, "rank": self.rank, "collectives": columns})
 
     def record_parts(self, task: str) -> None:
         """Record the parts of a task's steps, from now on or as soon as it has an observer."""

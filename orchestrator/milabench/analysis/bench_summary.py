@@ -71,7 +71,7 @@ class RunConditions:
 def bench_summary(name: str, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
     """Return the summary of one benchmark, from its steps."""
     judged, answers = _judged_by_answers(results)
-    results = with_shared_energy(judged, conditions.clocks)
+    results = with_shared_energy(_with_stragglers(judged, conditions.clocks), conditions.clocks)
     serving, everything = _swept(results, tuple(_processes(results)), conditions)
     processes = undisturbed(everything, conditions.most_others)
     passed = [result for result in results if result.outcome == "passed"]
@@ -338,6 +338,14 @@ def _judged_by_answers(results: Sequence[StepResult]) -> tuple[Sequence[StepResu
     if not seams.takes_part("answers") or not any(result.measured.answers for result in results):
         return results, ()
     judged: tuple[Sequence[StepResult], tuple[KeptAnswers, ...]] = seams.handler("answers")(results)
+    return judged
+
+
+def _with_stragglers(results: Sequence[StepResult], clocks: SharedClocks) -> Sequence[StepResult]:
+    """Return the steps, with a verdict on the ranks that the others wait for."""
+    if not seams.takes_part("stragglers") or not any(result.measured.collectives for result in results):
+        return results
+    judged: Sequence[StepResult] = seams.handler("stragglers")(results, clocks)
     return judged
 
 

@@ -127,7 +127,7 @@ class Measurement:
     devices of a server or a client, None of any other step: they may be many. `train_rates` are all rates of the task train,
     where milabench 1.3 recorded nothing else of its steps. `inconsistencies` are sentences that make the number invalid.
     `energy_by_device` are joules in the `counted_spans` (unix s), else in the window, by the id of a device: it may have been in
-    use by other steps, too.
+    use by other steps, too. `collectives` are what each rank recorded of its last collective operations, not checked.
     """
 
     step: str
@@ -151,6 +151,7 @@ class Measurement:
     inconsistencies: tuple[str, ...] = ()
     energy_by_device: Mapping[str, float] = field(default_factory=dict)
     counted_spans: tuple[Span, ...] = ()
+    collectives: tuple[Mapping[str, Any], ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     start: Mapping[str, Any] = field(default_factory=dict)
@@ -367,6 +368,7 @@ class MeasurementFold:
         self.losses = Losses()
         self.answers: list[RankAnswers] = []
         self.pauses: list[Pause] = []
+        self.collectives: list[Mapping[str, Any]] = []
         self.end: End | None = None
         self.is_stopped = False
         self.errors: list[Error] = []
@@ -435,6 +437,8 @@ class MeasurementFold:
             self.answers.append(
                 _rank_answers(data["answers"], data.get("rank"), as_mapping(self.config.get("answers")))
             )
+        if isinstance(data.get("collectives"), Mapping):
+            self.collectives.append({**data["collectives"], "rank": data.get("rank")})
         if isinstance(data.get("pause"), Mapping):
             self._pause(data["pause"], whole(data.get("rank"), -1))
         if isinstance(data.get("window"), Mapping):
@@ -645,6 +649,7 @@ class MeasurementFold:
             inconsistencies=inconsistencies,
             energy_by_device=joules,
             counted_spans=counted,
+            collectives=tuple(self.collectives),
             config=self.config,
             meta=self.meta,
             start=self.start,

@@ -1,1 +1,1 @@
-"""What hung: the state of a step's processes before a silent step is ended, and the rank that the others wait for."""
+"""Which rank the others wait for: the one that hangs, seen before a silent step is ended, and the one that is slow."""

@@ -1,6 +1,7 @@
 """Small trainings, one for each way in which people write a loop; each stamps its steps with its own clock."""
 
 import os
+import time
 
 from own_clock import OwnClock
 
@@ -295,18 +296,28 @@ def sklearn():
     )
 
 
-def two_ranks(wrap_loader=lambda loader: loader):
+def two_ranks(wrap_loader=lambda loader: loader, before_forward=lambda *_: None):
     """Gradients exchanged by gloo; each rank has its own clock and its own half of the samples."""
     import torch.distributed
     from torch.nn.parallel import DistributedDataParallel
     from torch.utils.data import DataLoader
 
+    def wrap(model, optimizer, loader):
+        model.register_forward_pre_hook(before_forward)
+        return DistributedDataParallel(model), optimizer, wrap_loader(loader)
+
     torch.distributed.init_process_group("gloo")
-    train(
-        DataLoader(samples(40 * BATCH), batch_size=BATCH),
-        wrap=lambda model, optimizer, loader: (DistributedDataParallel(model), optimizer, wrap_loader(loader)),
-    )
+    train(DataLoader(samples(40 * BATCH), batch_size=BATCH), wrap=wrap)
     torch.distributed.destroy_process_group()
+
+
+def four_ranks():
+    two_ranks()
+
+
+def four_ranks_one_slow():
+    """Each step of rank 2 takes 20 ms more, in which it does nothing."""
+    two_ranks(before_forward=lambda *_: time.sleep(0.02 * (os.environ["RANK"] == "2")))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ def instrument_program(ov):
         "declared",
         "accelerated",
         "two_ranks",
+        "four_ranks",
+        "four_ranks_one_slow",
     ):
         probes.dataloader(ov, units="samples/s")
     if name == "declared":
