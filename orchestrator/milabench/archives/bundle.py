@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from milabench.analysis.json_codec import JsonKey, from_json_value, to_json_value
 from milabench.archives.archive import ArchiveMember, add_file, create_archive
 from milabench.archives.signing import sign
 from milabench.errors import RecordError
 from milabench.events.rundir import Run
-from milabench.events.shapes import BUNDLE_SHAPE, require_shape
 from milabench.events.wire import parse_object
 
 NAME = "bundle.json"
@@ -94,35 +94,6 @@ def _entries(part: RunParts) -> Iterable[tuple[str, bytes | Path]]:
             yield f"{COMPUTED}/{name}/{file}", json.dumps(manifest[key], indent=1, sort_keys=True).encode() + b"\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """What a bundle holds; `chain` is the last link, which stands for everything."""
-
-    version: str
-    runs: tuple[str, ...]
-    files: tuple[ArchiveMember, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def chain(self) -> str:
-        """The last link of the chain."""
-        return chain_links(self.files)[-1] if self.files else _SEED
-
-    def to_bytes(self) -> bytes:
-        """Return the manifest's file; the same content gives the same bytes."""
-        chained = zip(self.files, chain_links(self.files), strict=True)
-        value = {
-            "schema": SCHEMA,
-            "kind": "milabench-bundle",
-            "version": self.version,
-            "runs": list(self.runs),
-            "notes": list(self.notes),
-            "files": [{**asdict(file), "chain": link} for file, link in chained],
-            "chain": self.chain,
-        }
-        return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"
-
-
 def chain_links(files: Iterable[ArchiveMember]) -> list[str]:
     """Return each file's link: the SHA-256 of the previous link, its own hash, its size and its path."""
     chain, last = [], _SEED
@@ -133,29 +104,47 @@ def chain_links(files: Iterable[ArchiveMember]) -> list[str]:
     return chain
 
 
+def _chained(files: Sequence[ArchiveMember]) -> list[dict[str, Any]]:
+    return [{**asdict(file), "chain": link} for file, link in zip(files, chain_links(files), strict=True)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a bundle holds; `chain` is the last link, which stands for everything."""
+
+    version: str = ""
+    runs: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    files: tuple[ArchiveMember, ...] = field(metadata={"json": JsonKey(write=_chained, followed_by=("chain",))})
+
+    @property
+    def chain(self) -> str:
+        """The last link of the chain."""
+        return chain_links(self.files)[-1] if self.files else _SEED
+
+    def to_bytes(self) -> bytes:
+        """Return the manifest's file; the same content gives the same bytes."""
+        value = {"schema": SCHEMA, "kind": "milabench-bundle", **to_json_value(self)}
+        return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
 def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
     """Return the manifest and its contradictions. Raises RecordError when it cannot be read as one."""
     try:
         value = parse_object(content)
-        require_shape(value, BUNDLE_SHAPE)
-        files = tuple(
-            ArchiveMember(**{key: file[key] for key in ("path", "size", "sha256")}) for file in value["files"]
-        )
-        links = chain_links(files)
-    except ValueError as error:
+        manifest = from_json_value(Manifest, value)
+    except (KeyError, ValueError) as error:
         raise RecordError(f"{where}: {NAME}: cannot be read as a bundle manifest: {error}") from None
     if value.get("schema") != SCHEMA:
         raise RecordError(
             f"{where}: has schema {value.get('schema')!r}, but this version reads {SCHEMA}; use the version that wrote it"
         )
-    notes = tuple(value.get("notes") or ())
-    manifest = Manifest(version=value.get("version") or "", runs=tuple(value["runs"]), files=files, notes=notes)
     wrong = [
         f"{NAME}: the chain breaks at {file.path}"
-        for file, listed, link in zip(files, value["files"], links, strict=True)
-        if listed["chain"] != link
+        for file, listed, link in zip(manifest.files, value["files"], chain_links(manifest.files), strict=True)
+        if listed.get("chain") != link
     ][:1]
-    if not wrong and value["chain"] != manifest.chain:
+    if not wrong and value.get("chain") != manifest.chain:
         wrong.append(f"{NAME}: its last link does not match the chain")
     return manifest, wrong
 

@@ -129,14 +129,6 @@ RESULT_ROW_SHAPE: Shape = {
     **dict.fromkeys(("created", "host", "device", "units", "direction", "validity", "outcome"), str),
     **dict.fromkeys(("low", "high"), float),
 }
-# What lists the contents of a bundle.
-BUNDLE_SHAPE: Shape = {
-    "version": str,
-    "runs": Required([str]),
-    "notes": [str],
-    "files": Required([{**dict.fromkeys(("path", "sha256", "chain"), Required(str)), "size": Required(int)}]),
-    "chain": Required(str),
-}
 # The metric that a launch's throughput is written as.
 RATE_SHAPE: Shape = {
     "value": Required(ABOVE_ZERO),
