@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from milabench.analysis.ab_run import ab_of
-from milabench.analysis.json_codec import from_json_value
+from milabench.analysis.json_codec import from_json_value, picked
 from milabench.analysis.summary_model import SCHEMA, BenchSummary, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
@@ -82,26 +82,13 @@ def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
         "step": process.steps[0],
         "steps": list(process.steps),
         "metric": "rate",
-        "value": rate.value,
-        "units": rate.units,
-        "direction": rate.direction,
-        "basis": rate.basis,
+        **picked(rate, "value", "units", "direction", "basis"),
         "place": process.slot,
         "repeat": process.repeat,
-        "observations": rate.observations,
-        "steps_rate": rate.steps_rate,
-        "between_steps": rate.between_steps,
-        "pauses": dict(rate.pauses),
-        "warm_up_steps": rate.warm_up_steps,
-        "all_steps": rate.all_steps,
-        "period": rate.period,
-        **({} if rate.long_step is None else {"long_step": asdict(rate.long_step)}),
-        "spread_within": rate.spread_within,
-        "lag1": rate.lag1,
-        "doubts": list(rate.doubts),
-        **({"left_out": rate.left_out} if rate.left_out else {}),
-        "latency": dict(rate.latency),
-        "totals": [asdict(total) for total in rate.totals],
+        **picked(rate, "observations", "steps_rate", "between_steps", "pauses"),
+        **picked(rate, "warm_up_steps", "all_steps", "period", *(("long_step",) if rate.long_step else ())),
+        **picked(rate, "spread_within", "lag1", "doubts", *(("left_out",) if rate.left_out else ())),
+        **picked(rate, "latency", "totals"),
     }
     if rate.warmup_left is not None:
         encoded["warmup_left"] = rate.warmup_left
