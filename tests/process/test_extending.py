@@ -365,7 +365,7 @@ def test_a_quantile_of_a_served_model_is_a_number_in_one_file(copy: Copy) -> Non
     assert "tpot_p95_ms: 50" in copy.milabench("config", "show", "--config", suite)
 
 
-def test_a_metric_of_a_served_model_is_an_entry_and_its_number(copy: Copy) -> None:
+def test_a_metric_of_a_served_model_is_an_entry_its_number_and_a_column(copy: Copy) -> None:
     copy.insert(
         "analysis/serving_model.py",
         '    "request_rate": ServingMetric(label="requests", units="requests/s", direction="higher"),',
@@ -376,9 +376,14 @@ def test_a_metric_of_a_served_model_is_an_entry_and_its_number(copy: Copy) -> No
         '            values["request_rate"] = answered / window',
         '            values["per_minute"] = 60 * answered / window',
     )
-    assert copy.edited == ["analysis/serving_model.py", "sweeps/fold.py"]
+    copy.insert(
+        "sweeps/tables.py",
+        '        _Column(heading="requests/s", cell=_number("request_rate"), rank=5),',
+        '        _Column(heading="requests/min", cell=_number("per_minute"), rank=5),',
+    )
+    assert copy.edited == ["analysis/serving_model.py", "sweeps/fold.py", "sweeps/tables.py"]
     path = str(serving_run(copy.root).path)
-    assert "requests of a minute" in copy.milabench("report", path, "--full")
+    assert "requests/min" in copy.milabench("report", path, "--full")
     [bench] = json.loads(copy.milabench("report", path, "--json"))["benchmarks"]
     values = bench["serving"]["points"][0]["values"]
     assert values["per_minute"]["value"] == pytest.approx(60 * values["request_rate"]["value"])
