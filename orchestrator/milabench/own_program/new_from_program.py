@@ -130,7 +130,7 @@ def _copy(code: ProgramSource, located: Path, into: Path, origin: ProgramOrigin,
         if size > _LARGEST_FOLDER:
             raise UsageError(f"{root}: has {size >> 20} MiB; give its script instead, with its data elsewhere")
         # The new benchmark itself may lie in the folder.
-        copy_tree(root, into, shutil.ignore_patterns(*_LEFT_OUT, into.parent.name))
+        copy_tree(root, into, shutil.ignore_patterns(*_LEFT_OUT, into.parent.parent.name))
         return
     base = root if program.module else located.parent
     files = {located, *code.files.values()}

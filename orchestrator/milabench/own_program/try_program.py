@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -65,6 +66,8 @@ def read_program_at_hand(words: Sequence[str], environ: Mapping[str, str]) -> Pr
     """Return the program that a command line starts. Raises UsageError and EnvironmentFailed."""
     program = parse_program(words)
     if program.command:
+        if Path(words[0]).exists() and shutil.which(words[0], path=environ.get("PATH")) is None:
+            raise UsageError(f"{words[0]}: is no program; name a script (.py), `python -m MODULE` or a command")
         require_program(program.command[0], Path.cwd(), environ)
         return ProgramAtHand(program=program)
     if "--help" in program.arguments:

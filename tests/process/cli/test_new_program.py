@@ -128,6 +128,13 @@ def test_a_folder_is_copied_and_its_program_chosen(new: New, here: Path) -> None
     assert load_benchfile(mine).script == "program/b.py"
 
 
+def test_the_current_folder_is_copied_without_the_new_benchmark(new: New, here: Path) -> None:
+    said = new(".", "--script", "train.py")
+    assert said.code == 0, said.err
+    copied = [path.name for path in (here / "benchmarks" / "mine" / "program").rglob("*") if path.is_file()]
+    assert sorted(copied) == ["net.py", "other.py", "train.py"]
+
+
 def test_a_git_repository_is_named_by_its_commit_and_not_copied(new: New, here: Path, tmp_path: Path) -> None:
     repository = tmp_path / "repository"
     repository.mkdir()

@@ -69,11 +69,15 @@ def test_a_program_that_ends_before_its_steps_are_measured_is_timed_as_a_whole(t
         (["torchrun"], 2, "torchrun: expected a script (.py), or -m and a module"),
         (["needs.py"], 4, "needs.py imports no_such_package (line 2), not installed for "),
         (["broken.py"], 2, "broken.py:1: is no Python: "),
+        (["need.py"], 2, "need.py: no such file in "),
+        (["notes.md"], 2, "notes.md: is no program; name a script (.py), "),
+        (["needs.py", "--help"], 2, "--help is an option of needs.py; `milabench try --help` shows ours"),
     ],
 )
 def test_what_cannot_be_started_is_one_line(tried: Try, here: Path, words: list[str], code: int, text: str) -> None:
     (here / "needs.py").write_text("import json\nimport no_such_package\n")
     (here / "broken.py").write_text("x = = 1\n")
+    (here / "notes.md").write_text("# Notes\n")
     said = tried(*words)
     assert (said.code, said.out) == (code, "")
     assert said.err.startswith(f"error: {text}")
