@@ -356,6 +356,7 @@ THREADS = {
     "many": "for _ in range(4): threading.Thread(target=work).start()\nfor thread in threading.enumerate()[1:]: thread.join()",
     "an executor": "with futures.ThreadPoolExecutor(2) as pool: list(pool.map(lambda _: work(), range(2)))",
     "an executor that is left open": "pool = futures.ThreadPoolExecutor(2)\npool.submit(work)",
+    "beside threads that begin": "threading.Thread(target=work).start()\nwhile True: threading.Thread(target=int).start()",
 }
 
 

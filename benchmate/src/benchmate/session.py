@@ -21,6 +21,8 @@ from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Ring, take_entries, take
 from benchmate.sink import AgentSink, Sink, open_sink
 
 if TYPE_CHECKING:
+    from signal import Signals
+
     from benchmate.loop_observer import Observer
     from benchmate.loss_recorder import LossRecorder
     from benchmate.program_rates import ProgramRates
@@ -62,8 +64,9 @@ class Session:
             # What it does is not the work that its parent measures, as in a forked child.
             sink, stop_exception = Sink(), None
         self.sink: Sink = sink if sink is not None else open_sink(environ, hello)
-        self.stop_exception = stop_exception
+        self.stop_exception: type[BaseException] | None = None
         """The exception that ends the program when the window is complete; None in a script of its own, where none is raised."""
+        self._stop_signal: Signals | None = None
         self.relay = find_relay(environ) if isinstance(self.sink, AgentSink) else None
         """The pipe of the relay that started the program, which ends it with the window of the program's own rates."""
         self.stopped_because: str | None = None
@@ -71,7 +74,6 @@ class Session:
         self.observers: dict[str, Observer] = {}
         self.losses: dict[str, LossRecorder] = {}
         self.program_rates: dict[str, ProgramRates] = {}
-        self.answers: FirstSteps | None = self._wanted_answers()
         self.is_forked_child = False
         self._pid = os.getpid()
         self._sent_messages: set[str] = set()
@@ -92,6 +94,9 @@ class Session:
         self._lock = threading.RLock()
         """Held while an observer is made, while another thread raises in the main one, and while the session finishes."""
         self._when_replaced: list[Callable[[], None]] = []
+        if stop_exception is not None:
+            self.end_program_with(stop_exception)
+        self.answers: FirstSteps | None = self._wanted_answers()
 
     def _is_of_a_child(self, environ: Mapping[str, str]) -> bool:
         """Whether a process that has measured has spawned or executed this one, which is no rank of its job."""
@@ -333,8 +338,40 @@ class Session:
         with self._lock:
             if is_due and not self._has_program_ended:
                 self._injected_ns = now_ns
-                _raise_in_main_thread(self.stop_exception)
+                self._raise_in_main_thread()
         return True
+
+    def end_program_with(self, stop_exception: type[BaseException]) -> None:
+        """Raise this exception in the main thread when the window is complete. To be called in the main thread."""
+        import signal
+
+        self.stop_exception = stop_exception
+        # Python runs handlers in the main thread alone. Elsewhere, and without real-time signals, there is only the second best.
+        if hasattr(signal, "SIGRTMAX") and threading.current_thread() is threading.main_thread():
+            self._stop_signal = signal.SIGRTMAX
+            signal.signal(self._stop_signal, self._raise_stop)
+
+    def _raise_stop(self, *_: object) -> None:
+        if self.stop_exception is not None and not self._has_program_ended:
+            raise self.stop_exception(self.stopped_because)
+
+    def _raise_in_main_thread(self) -> None:
+        """End the program where the loop runs in another thread: what that raises would end only itself.
+
+        At the next byte code of the main thread: one that waits in C, in join() say, sees it when that returns.
+        """
+        if self._stop_signal is not None:
+            import _thread
+
+            _thread.interrupt_main(self._stop_signal)
+        else:
+            # Until a thread that the main one starts has begun, Python takes it for the main one: it dies of the exception, and
+            # the main thread waits for its begin for ever.
+            import ctypes
+
+            ident, exception = threading.main_thread().ident, ctypes.py_object(self.stop_exception)
+            if ident is not None:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), exception)
 
     def wait_for_threads(self) -> None:
         """Wait, as Python does before it ends, until the other threads of the program have ended, or one ends the program.
@@ -354,16 +391,17 @@ class Session:
     def program_ended(self) -> None:
         """Note that the program's main thread has ended; from here on no other thread raises in it.
 
-        Python raises in a thread at its next byte code: what another thread asked for just before is raised in here, or not at
-        all.
+        What another thread asked for just before is raised in here, or not at all.
         """
         if self.stop_exception is None:
             return
         while not self._has_program_ended:
             with contextlib.suppress(self.stop_exception), self._lock:
                 self._has_program_ended = True
-        with contextlib.suppress(self.stop_exception):
-            _raise_in_main_thread(None)
+        if self._stop_signal is None:
+            with contextlib.suppress(self.stop_exception):
+                for _ in range(2):  # a byte code at which it is raised
+                    pass
 
     def finish(self) -> None:
         """Send what is left: the end of each window, losses, peaks of memory, what the instruments cost. Once."""
@@ -493,14 +531,3 @@ def _number(text: str | None, default: int) -> int:
         return int(text or default)
     except ValueError:
         return default
-
-
-def _raise_in_main_thread(exception: type[BaseException] | None) -> None:
-    """Raise where it ends the program: the loop runs in a thread, and what it raises would end only that. None: take it back."""
-    import ctypes
-
-    # Raised at its next byte code: a main thread that waits in C, in join() say, sees it when that returns.
-    ident = threading.main_thread().ident
-    if ident is not None:
-        target = ctypes.py_object() if exception is None else ctypes.py_object(exception)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), target)

@@ -207,7 +207,7 @@ class TimedIterator:
         if self.early_stop is not None:
             measure_in_script(session, self.early_stop)
         if self.raise_stop_program and session.stop_exception is None:
-            session.stop_exception = StopProgram
+            session.end_program_with(StopProgram)
         # A runner ends the program, so that no later epoch or validation runs; without one the loop ends itself.
         stop = self.task == "train" and (self.early_stop is not None or has_sink(session))
         return session.observer(self.task, "items/s", stop)

@@ -139,7 +139,7 @@ class Relay:
             self._opened = Session(self._config)
             # In a script of its own the program decides how long it measures.
             if not isinstance(self._opened.sink, TableSink):
-                self._opened.stop_exception = _WindowComplete
+                self._opened.end_program_with(_WindowComplete)
         return self._opened
 
     def _close(self, session: Session, *, is_whole: bool) -> None:
