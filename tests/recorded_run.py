@@ -106,6 +106,7 @@ def record(
     manifest: Mapping[str, Any] | None = None,
     skipped: Iterable[Mapping[str, str]] = (),
     is_ended: bool = True,
+    verdict: str = "passed",
 ) -> rundir.Run:
     """Write the run below `base` and open it."""
     times = iter(float(second) for second in range(10_000))
@@ -123,7 +124,7 @@ def record(
     for step in steps:
         _record_step(writer, step)
     if is_ended:
-        writer.journal({"run": "ended", "verdict": "passed", "overhead": OVERHEAD})
+        writer.journal({"run": "ended", "verdict": verdict, "overhead": OVERHEAD})
     writer.close()
     return rundir.open_run(writer.path)
 

@@ -207,8 +207,8 @@ class BenchEvaluation:
 
     def _runs(self, bench: BenchSummary) -> CriterionResult:
         counts = bench.counts
-        outcomes = ", ".join(f"{counts[name]} {name}" for name in counts if counts[name] and name != "planned")
-        steps = f"of {counts['planned']} steps {outcomes}"
+        others = [f"{counts[name]} {name}" for name in counts if counts[name] and name not in ("planned", "passed")]
+        steps = ", ".join([f"{counts['passed']} of {counts['planned']} steps passed", *others])
         requirement = "to pass"
         if bench.outcome == "failed" and self.criteria.failure_rate is None:
             why = "; ".join(f"{failure.name}: {failure.why}" for failure in bench.failures[:3])

@@ -307,7 +307,7 @@ def _not_comparable(sample: Sample, expected: Expected | None, of_size: Sequence
     if expected.units != sample.units:
         return f"is in {sample.units or 'no units'}, the baseline in {expected.units or 'no units'}"
     if expected.n < LEAST_PLACES:
-        return f"the baseline has {expected.n} places, and {LEAST_PLACES} are needed"
+        return f"the baseline has {expected.n} nodes or devices; at least {LEAST_PLACES} are needed"
     return ""
 
 

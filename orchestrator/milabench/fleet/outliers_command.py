@@ -73,13 +73,14 @@ def outlier_text(findings: Findings, width: int | None = None, *, is_full: bool 
     """Return the number of outliers, their table, fitted to a width, and the warnings; `is_full`: also the rules."""
     from milabench.report.text_table import text_table
 
+    kind = "device" if all(outlier.location.device for outlier in findings.outliers) else "node"
     places = len({str(outlier.location) for outlier in findings.outliers})
     chance = f"about {findings.by_chance:.2g} would be reported by chance in a good fleet"
     lines = [
-        f"{counted(len(findings.outliers), 'outlier')} on {counted(places, 'place')}, {findings.judged} numbers checked; {chance}"
+        f"{counted(len(findings.outliers), 'outlier')} on {counted(places, kind)}, {findings.judged} numbers checked; {chance}"
     ]
     if findings.outliers:
-        headings = ["place", "finding", "benchmark", "metric", "value", "expected", "difference", "rule"]
+        headings = [kind, "finding", "benchmark", "metric", "value", "expected", "difference", "rule"]
         rows, is_text = (
             [_row(outlier) for outlier in findings.outliers],
             [True, True, True, True, False, False, False, True],

@@ -25,8 +25,8 @@ VERDICTS = {
     "accept": "FAIL: ",
     "offer-compare": "A A-1000 has the highest score of the admissible offers",
     "budget": "12,000,000 EUR, over 5 years pays for ",
-    "outliers": "2 outliers on 2 places",
-    "status": "new: passed; 60/60 steps done",
+    "outliers": "2 outliers on 2 devices",
+    "status": "new: failed; 60/60 steps done",
     "doctor": "a run is ",
     "plan-run": "run plan ",
 }

@@ -122,7 +122,7 @@ def test_a_machine_on_which_a_benchmark_failed_is_named_whatever_the_step_is_cal
 def test_too_few_places_and_other_units_are_not_judged(fleet: list[Summary], tmp_path: Path) -> None:
     few = outliers([node(tmp_path, "a", 100, 100)], baseline(fleet[:2]))
     assert (few.outliers, few.judged) == ((), 0)
-    assert few.unjudged == ("digits rate: the baseline has 4 places, and 5 are needed",)
+    assert few.unjudged == ("digits rate: the baseline has 4 nodes or devices; at least 5 are needed",)
 
 
 def test_a_suspect_number_counts_and_is_told(fleet: list[Summary], tmp_path: Path) -> None:
