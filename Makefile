@@ -17,7 +17,7 @@ help:
 	@echo "make demo-slurm   a Slurm cluster on this machine (slurmctld, slurmd), $(CONFIG) run on it in one allocation and as jobs"
 	@echo "make test         set up and run the tests"
 	@echo "make check        formatting, lint, types, English of the pages"
-	@echo "make fast         the loop of an edit: what needs no process and no half second"
+	@echo "make fast         the loop of an edit: the quick unit tests of the rooms that you changed, or ROOMS=\"report plan\""
 	@echo "make e2e          the slow tests: real suites in real environments; properties with all their examples"
 	@echo "make suite-health every benchmark of config/ci.yaml installed, prepared and run; SHARD=1/4 takes a fourth; exit 1 where one fails"
 	@echo "make test-everywhere the tests in fresh clones: as several users, in odd folders, on several Pythons; ONLY=user,py3.14 chooses"
@@ -94,8 +94,10 @@ test-everywhere:
 	$(PYTHON) tests/everywhere.py --only "$(ONLY)" --tests "$(TESTS)"
 
 # In one process: thousands of tests of milliseconds cost twice as much when they are handed out one by one.
+ROOMS ?=
 fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -m "not slow and not e2e" tests/unit
+	@tests=$$($(BIN)/python -m tests.changed $(ROOMS)) && echo "== unit tests of what was changed:" $$tests && \
+		$(BIN)/python -m pytest -q -m "not slow and not e2e" $$tests
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
