@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ WIDTH = 100
 """Characters of a line where no terminal says how many it fits."""
 _LEAST_ABOUT = 12
 _MIB = 2**20
+_CLAUSE = re.compile(r"[:;,.]\s|\s\(")
 
 
 @click.command("list")
@@ -105,11 +107,17 @@ def benchmarks_table(benches: Sequence[Mapping[str, object]], width: int | None 
 
 
 def _wrapped_row(row: Sequence[str], room: int) -> Iterator[list[str]]:
-    """Yield a row, and below it what its second cell has no room for."""
-    first, *more = textwrap.wrap(row[1], room) or [""]
+    """Yield a row. Of its second cell whole clauses are shown that fit; a first clause that does not is continued below."""
+    first, *more = textwrap.wrap(_first_clauses(row[1], room), room) or [""]
     yield [row[0], first, *row[2:]]
     for part in more:
         yield ["", part, *([""] * len(row[2:]))]
+
+
+def _first_clauses(text: str, room: int) -> str:
+    """Return as many clauses of a text, from its beginning, as fit a line; all of it where not even the first does."""
+    ends = [found.start() for found in _CLAUSE.finditer(text) if found.start() <= room]
+    return text if len(text) <= room or not ends else text[: ends[-1]]
 
 
 def gated_text(suite: Suite, options: SuiteOptions, width: int | None, *, as_json: bool) -> str:

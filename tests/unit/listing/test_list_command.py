@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from milabench.listing.list_command import WIDTH
 from tests.commands import Said
 
@@ -31,3 +33,11 @@ def test_every_column_is_shown_where_that_is_asked_for(milabench: Milabench, tmp
     listed = ("list", "--config", "suite.yaml", "--select", "a,b")
     assert table(milabench(*listed).out) == {"a": ["", "", "", "yes"], "b": ["", "", "", "no"]}
     assert table(milabench(*listed, "--wide").out)["a"][3:] == ["yes", "per_gpu", "3", "a", "x"]
+
+
+@pytest.mark.parametrize("suite", ["standard", "ci"])
+def test_each_benchmark_of_a_shipped_suite_has_one_line_that_no_other_shares(milabench: Milabench, suite: str) -> None:
+    lines = milabench("list", "--config", suite).out.partition("\n\n")[0].splitlines()[2:]
+    names, measures = zip(*((cell.strip() for cell in line.split(" | ")[:2]) for line in lines), strict=True)
+    assert all(names)
+    assert len(set(measures)) == len(measures)
