@@ -86,8 +86,11 @@ def _offer_table(table: OfferTable) -> Table:
     scores = score_table(table.scores).without((*_COLUMNS, "minimum", "met", "over the first", "its interval"))
     costs = cost_table(table).without(_COST_COLUMNS)
     verified = tuple(side.verdict for side in table.sides)
+    currencies = {side.costs.price.units for side in table.sides if side.costs.price is not None}
+    money = f" {currencies.pop()}" if len(currencies) == 1 else ""
+    priced = (f"{heading}{money}" if heading in ("price", "all years") else heading for heading in costs.headings)
     return Table(
-        headings=(*scores.headings, *costs.headings, "verified"),
+        headings=(*scores.headings, *priced, "verified"),
         is_text=(*scores.is_text, *costs.is_text, True),
         rows=tuple(
             (*of_score, *of_cost, verdict)
