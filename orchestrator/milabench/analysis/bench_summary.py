@@ -249,7 +249,10 @@ def _located(component: Component, processes: Sequence[ReplicateResult]) -> Comp
         "slow stretches": [0.0 if rate.profile is None else rate.profile.slowed for rate in rates],
         "stalls": stalls,
         "rare steps": stalls,
-        **{name: [rate.effects.get(name, 0.0) for rate in rates] for name in ("others", "gaps")},
+        **{
+            name: [rate.effects.get(name, 0.0) for rate in rates]
+            for name in ("others", "throttling", "power limit", "gaps")
+        },
     }
     most = max(shown.get(component.name, ()), default=0.0)
     if component.size is None or not most:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, cast, get_args
+from typing import ClassVar, Final, Protocol, cast, get_args
 
 from milabench.analysis.measure import Measurement, measure
 from milabench.analysis.windows import Window
@@ -117,7 +117,12 @@ class EventObserver(Protocol):
 
 
 class StepCheck(EventObserver, Protocol):
-    """The part of a check that is needed here: observes every event of a step, then has a verdict."""
+    """The part of a check that is needed here: observes every event of a step, then has a verdict.
+
+    `component` is that of the uncertainty whose size is the verdict's number `slowed`; empty where it has none.
+    """
+
+    component: ClassVar[str]
 
     def verdict(self) -> Verdict:
         """Return the verdict on the events observed so far."""
@@ -191,7 +196,7 @@ def step_result(
         outcome, why, detail = "failed", "invalid", f"none of its {measured.unusable} observations is a number"
     has_records = bool(measured.start or measured.end)
     verdicts = [(check, check.verdict()) for check in step_checks] if has_records else []
-    measured = _with_others(measured, (verdict for _, verdict in verdicts))
+    measured = _with_effects(measured, verdicts)
     return StepResult(
         step=planned,
         outcome=outcome,
@@ -209,12 +214,16 @@ def step_result(
     )
 
 
-def _with_others(measured: Measurement, verdicts: Iterable[Verdict]) -> Measurement:
-    """Return the measurement with what others may have cost its rate, by the checks."""
-    slowed = max((finite_number(verdict.numbers.get("slowed")) or 0.0 for verdict in verdicts), default=0.0)
+def _with_effects(measured: Measurement, verdicts: Iterable[tuple[StepCheck, Verdict]]) -> Measurement:
+    """Return the measurement with what its rate may have lost, by the checks."""
+    slowed = {
+        check.component: size
+        for check, verdict in verdicts
+        if check.component and (size := finite_number(verdict.numbers.get("slowed")))
+    }
     if measured.throughput is None or not slowed:
         return measured
-    effects = {**measured.throughput.effects, "others": slowed}
+    effects = {**measured.throughput.effects, **slowed}
     return replace(measured, throughput=replace(measured.throughput, effects=effects))
 
 

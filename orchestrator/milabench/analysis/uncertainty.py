@@ -35,6 +35,11 @@ _UNSEEN = 0.055  # over n: n launches may miss a mode of share 1 - 0.05 ** (1 / 
 _LEAST_FOR_UNSEEN = 5
 _UNSEEN_IN_RATIO = 0.035  # the same for a verdict, which has a margin of 1 % besides: 0.02 has 9 % false ones
 _ORDER = 0.05  # significance of a trend over launches, below which they are not taken as exchangeable
+_CAUSES = {
+    "others": "processor time that others used, or that we waited for: a bound",
+    "throttling": "clocks lowered for heat or by the supply, how long and how far: a bound",
+    "power limit": "clocks lowered by a limit below the default, how long and how far: a bound",
+}
 _LEAST_SIZE = 0.0005  # below which a component is not worth a line
 
 
@@ -255,8 +260,8 @@ def uncertainty_of(
 ) -> Uncertainty:
     """Return the uncertainty of the geometric mean of launches, `value`.
 
-    `effects` are sizes that are measured beside the windows: `others` (the share of the processors that others took or that we
-    waited for), `observing`, `gaps` and `clocks`. `confidence` is that of Student's t.
+    `effects` are sizes that are measured beside the windows: the shares of the rate that `others`, `throttling` and `power limit`
+    took at most, `observing`, `gaps` and `clocks`. `confidence` is that of Student's t.
     """
     n, effects = len(launches), effects or {}
     if n < LEAST_LAUNCHES:
@@ -270,10 +275,10 @@ def uncertainty_of(
     pattern, trend, slowing = _common(launches)
     shares = [share for launch in launches for profile in launch.profiles for share in profile.stalls]
     chance = 2 * _share_of_program(shares) * math.hypot(*shares) / n if shares else 0.0
-    others, gaps = -math.log1p(-min(0.9, effects.get("others", 0.0))), effects.get("gaps", 0.0)
-    observing, clocks = effects.get("observing", 0.0), effects.get("clocks", 0.0)
+    taken = {name: -math.log1p(-min(0.9, effects.get(name, 0.0))) for name in _CAUSES}
+    gaps, observing, clocks = effects.get("gaps", 0.0), effects.get("observing", 0.0), effects.get("clocks", 0.0)
     order, unseen = _order(rates), _UNSEEN / max(_LEAST_FOR_UNSEEN, n)
-    shift = _REACH * max(slowed + stalled, pattern + stalled, trend + stalled, others, gaps)
+    shift = _REACH * max(slowed + stalled, pattern + stalled, trend + stalled, sum(taken.values()), gaps)
     below = max(math.hypot(scatter, chance, clocks) + slowing + order, unseen)
     above = max(math.hypot(scatter, clocks) + shift + observing + order, unseen)
     sizes = {
@@ -284,7 +289,7 @@ def uncertainty_of(
         "pattern": (pattern, "parts slower than others in the windows of all launches alike"),
         "drift": (trend, "second half of the windows against the first"),
         "rare steps": (chance, "long steps that come by chance"),
-        "others": (others, "processor time that others used, or that we waited for: a bound"),
+        **{name: (taken[name], how) for name, how in _CAUSES.items()},
         "gaps": (gaps, "time between steps that no declared pause explains"),
         "observing": (observing, "time that recording took, measured"),
         "clocks": (clocks, "difference of the device's clock and the host's"),

@@ -35,7 +35,8 @@ class Check(ABC):
 
     `name` is what `--validations` calls it, `doc` what it looks at (a line of docs/reference/checks.md), `severities` what its
     verdict may be besides `pass`. `doubt` is the word with which it marks a number as suspect (protocol.md, section 5),
-    and `remedy` what to do then. `unmarked` says why a warning of it does not; empty: it does.
+    and `remedy` what to do then. `unmarked` says why a warning of it does not; empty: it does. `component` is that of the
+    number's uncertainty whose size is the verdict's number `slowed`, a share of the rate: with a size it marks nothing.
     """
 
     name: ClassVar[str]
@@ -44,6 +45,7 @@ class Check(ABC):
     doubt: ClassVar[str] = VALIDATION
     remedy: ClassVar[str] = "read the message under the table"
     unmarked: ClassVar[str] = ""
+    component: ClassVar[str] = ""
     needs_settings: ClassVar[bool] = False  # whether it is left out where the suite's `validation` has no entry for it
 
     def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
@@ -60,6 +62,8 @@ class Check(ABC):
 
     def doubt_for(self, verdict: Verdict) -> str | None:
         """Return why this check's verdict makes the step's number suspect, None when it does not."""
+        if "slowed" in verdict.numbers:
+            return None
         is_marked = verdict.verdict == "fail" or (verdict.verdict == "warn" and not self.unmarked)
         return self.doubt if is_marked else None
 

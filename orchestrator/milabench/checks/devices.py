@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
-from milabench.checks.check import Check, StepContext
-from milabench.events.model import Meta, StepEvent, Verdict
+from milabench.checks.check import Check
+from milabench.events.model import Verdict
 from milabench.events.readings import THROTTLED, energy_of, share_of
+from milabench.events.values import finite_number
 
 
 class UsageCheck(Check):
@@ -84,15 +84,17 @@ FEWEST_SLOWED = 2
 class ThrottleCheck(Check):
     """Fails when a device was slowed down in more than 1 % of the samples within the window, and in two at least.
 
-    Warns when no device reported whether it was.
+    Where its clocks say by how much, that is a component of the uncertainty. Warns when no device reported whether it was.
     """
 
     name = "throttle"
     doc = (
-        "`hw_slowdown sw_thermal hw_thermal power_brake` in more than 1 % of the window's samples, and in two at least"
+        "`hw_slowdown sw_thermal hw_thermal power_brake` in more than 1 % of the window's samples, and in two at least; "
+        "where clocks bound its effect, it is the component `throttling`"
     )
     severities = ("fail", "warn")
     doubt = "throttled"
+    component = "throttling"
     remedy = "look at the cooling and the power supply"
     unmarked = "that no device says why its clocks change is no sign that it was slowed down"
 
@@ -110,11 +112,13 @@ class ThrottleCheck(Check):
             by_device[key] = {"share": share, "samples": samples, **({"reasons": reasons} if reasons else {})}
             if share > MAX_SHARE and round(share * samples) >= FEWEST_SLOWED:
                 slowed.append(f"device {key} in {share:.1%} of the samples ({', '.join(reasons)})")
+        bound = readings.slowed(THROTTLED)
+        numbers = {"devices": by_device, **({} if bound is None else {"slowed": bound})}
         if slowed:
-            return self.failure(f"slowed down: {'; '.join(slowed)}", {"devices": by_device})
+            return self.failure(f"slowed down: {'; '.join(slowed)}", numbers)
         if not by_device and any(device.within(readings.window) for device in readings.devices.values()):
-            return self.warning("no device reported whether it was slowed down", {"devices": by_device})
-        return self.passed({"devices": by_device})
+            return self.warning("no device reported whether it was slowed down", numbers)
+        return self.passed(numbers)
 
 
 POWER_CAP = frozenset({"sw_power_cap"})
@@ -124,25 +128,14 @@ class PowerCheck(Check):
     """Warns when a board's power limit is set below its default; reports how often the limit was reached, which is normal."""
 
     name = "power"
-    doc = "a power limit below the default; the share of samples at the limit, which is normal"
+    doc = (
+        "a power limit below the default, which is the component `power limit` where clocks bound its effect; the share of "
+        "samples at the limit, which is normal"
+    )
     severities = ("warn",)
     doubt = "power-limited"
+    component = "power limit"
     remedy = "look at the power limit and the power supply"
-
-    def __init__(self, context: StepContext, settings: Mapping[str, object] | None = None) -> None:
-        super().__init__(context, settings)
-        self._limited: dict[str, dict[str, float]] = {}
-
-    def observe(self, event: StepEvent) -> None:
-        """Take the limits from the description of the machine."""
-        super().observe(event)
-        accelerators = event.data.get("accelerators") if isinstance(event, Meta) else None
-        for device in accelerators if isinstance(accelerators, list) else ():
-            if not isinstance(device, dict) or device.get("index") not in self.context.devices:
-                continue
-            limit, default = device.get("power_limit_w"), device.get("power_limit_default_w")
-            if isinstance(limit, int | float) and isinstance(default, int | float) and limit < default:
-                self._limited[str(device["index"])] = {"limit_W": limit, "default_W": default}
 
     def verdict(self) -> Verdict:
         """Warn or pass, with the share of the samples at the limit by device."""
@@ -152,9 +145,17 @@ class PowerCheck(Check):
             for key, device in readings.devices.items()
         }
         numbers: dict[str, Any] = {"at_limit": {key: share for key, share in shares.items() if share is not None}}
-        if self._limited:
-            numbers["limited"] = self._limited
-            limits = (f"device {key} to {w['limit_W']:g} of {w['default_W']:g} W" for key, w in self._limited.items())
+        limited: dict[str, dict[str, float]] = {}
+        for key in map(str, self.context.devices):
+            about = readings.described.get(key, {})
+            limit, default = (finite_number(about.get(name)) for name in ("power_limit_w", "power_limit_default_w"))
+            if limit is not None and default is not None and limit < default:
+                limited[key] = {"limit_W": limit, "default_W": default}
+        if limited:
+            numbers["limited"] = limited
+            if (bound := readings.slowed(POWER_CAP)) is not None:
+                numbers["slowed"] = bound
+            limits = (f"device {key} to {w['limit_W']:g} of {w['default_W']:g} W" for key, w in limited.items())
             return self.warning(f"power limit below its default: {', '.join(limits)}", numbers)
         return self.passed(numbers)
 

@@ -41,6 +41,7 @@ class ContendedCheck(Check):
     )
     severities = ("warn",)
     doubt = "sensor-lost"
+    component = "others"
     remedy = "leave the monitor on; give a short command more work"
     _is_command = False  # its number is the time of its launch, or in its lines: nothing else judges it
 
@@ -155,10 +156,6 @@ class ContendedCheck(Check):
     def _per_second(self, name: str, window: Span) -> float | None:
         grown = growth(self._time, self._counters[name], window)
         return None if grown is None else max(0.0, grown) / (window[1] - window[0])
-
-    def doubt_for(self, verdict: Verdict) -> str | None:
-        """Return `sensor-lost` where nothing is known of a part of the window; what others took has a size."""
-        return None if "slowed" in verdict.numbers else super().doubt_for(verdict)
 
 
 def _message(numbers: Mapping[str, Any]) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from milabench.events.model import Data, Event, StepEvent
-from milabench.events.values import as_mapping, finite_number
+from milabench.events.model import Data, Event, Meta, StepEvent
+from milabench.events.values import as_mapping, finite_number, mappings_in
 
 NAN = math.nan
 Span = tuple[float, float]
@@ -25,7 +25,7 @@ class DeviceReadings:
     """One device of a step, sample by sample; nan where a sample lacks a reading.
 
     `time` unix seconds, `load` 0 to 1, `used` and `total` MiB, `power` W, `energy` J since some point in the past,
-    `clock` that of the compute units in MHz, `temperature` in degrees Celsius,
+    `clock` that of the compute units in MHz, `memory_clock` that of the memory, `temperature` in degrees Celsius,
     `throttle` the reasons of each sample, None where they were not reported. `foreign` are processes that are not the group's,
     with the largest memory in MiB that each was seen to hold; `own` whether one of the group's was seen on the device.
     `ecc` are the first and the last count of memory errors, `corrected` and `uncorrected`.
@@ -41,6 +41,7 @@ class DeviceReadings:
     power: array[float] = field(default_factory=lambda: array("d"))
     energy: array[float] = field(default_factory=lambda: array("d"))
     clock: array[float] = field(default_factory=lambda: array("d"))
+    memory_clock: array[float] = field(default_factory=lambda: array("d"))
     temperature: array[float] = field(default_factory=lambda: array("d"))
     throttle: list[tuple[str, ...] | None] = field(default_factory=list)
     foreign: list[tuple[float, int, float]] = field(default_factory=list)
@@ -65,6 +66,7 @@ class DeviceReadings:
         self.power.append(_number(sample.get("power_W", sample.get("power"))))
         self.energy.append(_number(sample.get("energy_J")))
         self.clock.append(_number(sample.get("sm_clock_MHz")))
+        self.memory_clock.append(_number(sample.get("mem_clock_MHz")))
         self.temperature.append(_number(sample.get("temperature")))
         throttle = sample.get("throttle")
         self.throttle.append(tuple(map(str, throttle)) if isinstance(throttle, list) else None)
@@ -94,20 +96,46 @@ class DeviceReadings:
         last = next((index for index in range(len(self.time), 0, -1) if self.time[index - 1] <= stop), first)
         return range(first, max(first, last))
 
+    def held_back(self, window: Span | None, reasons: Set[str], most_mhz: float | None) -> dict[float, float] | None:
+        """Return by how much its clocks were below the highest at each time, 0 to 1, where a sample has one of some reasons.
+
+        It is 0 at other times. `most_mhz` is the highest clock that the device can have. None where that is not known and every
+        sample has a reason, and where a sample with a reason has no clock: nobody can say what it cost.
+        """
+        known = {
+            index: reasons & set(why) for index in self.within(window) if (why := self.throttle[index]) is not None
+        }
+        slowed = [index for index, why in known.items() if why]
+        is_all = bool(slowed) and len(slowed) == len(known)
+        if (is_all and not most_mhz) or not all(self.clock[index] > 0 for index in slowed):
+            return None
+        found = dict.fromkeys((self.time[index] for index in known), 0.0)
+        for clocks, most in ((self.clock, most_mhz), (self.memory_clock, None)):
+            highest = max([*(clock for clock in clocks if clock > 0), most or 0.0])
+            for index in slowed:
+                if 0 < clocks[index] < highest:
+                    found[self.time[index]] = max(found[self.time[index]], 1 - clocks[index] / highest)
+        return found
+
 
 @dataclass(slots=True)
 class Readings:
     """A fold over one step's events: its devices by number, and the window in which it measured.
 
-    May be shared by several folds: an event that it saw last is not taken twice.
+    `described` is what the machine's description says of its accelerators, by number. May be shared by several folds: an event
+    that it saw last is not taken twice.
     """
 
     devices: dict[str, DeviceReadings] = field(default_factory=dict)
+    described: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     windows: dict[str, tuple[float, float]] = field(default_factory=dict)
     _last: Event | None = None
 
     def observe(self, event: StepEvent) -> None:
-        """Take a sample or a window into account."""
+        """Take a sample, a window or a description of the machine into account."""
+        if isinstance(event, Meta):
+            devices = mappings_in(event.data.get("accelerators"))
+            self.described |= {str(device.get("index")): device for device in devices}
         if event is self._last or not isinstance(event, Data):
             return
         self._last = event
@@ -132,6 +160,20 @@ class Readings:
         """Unix seconds between which the step measured what it is known for: train, else inference, else the first."""
         tasks = ("train", "inference", *self.windows)
         return next((self.windows[task] for task in tasks if task in self.windows), None)
+
+    def slowed(self, reasons: Set[str]) -> float | None:
+        """Return a bound on the share of the rate that clocks cost which were lowered for some reasons; None where unknown.
+
+        A program is at most as much slower as its clocks; ranks wait for the slowest device, so that this one counts at a time.
+        """
+        worst: dict[float, float] = {}
+        for key, device in self.devices.items():
+            most = finite_number(self.described.get(key, {}).get("sm_clock_max_mhz"))
+            losses = device.held_back(self.window, reasons, most)
+            if losses is None:
+                return None
+            worst |= {time: max(loss, worst.get(time, 0.0)) for time, loss in losses.items()}
+        return math.fsum(worst.values()) / len(worst) if worst else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

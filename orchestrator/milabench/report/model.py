@@ -294,6 +294,8 @@ def without_ratio(summary: Summary) -> list[tuple[str, str]]:
 # What an imprecise number needs, by its largest component; more launches where nothing stands here.
 _AGAIN = {
     "others": "again, on an idle machine",
+    "throttling": "again, once cooling and power supply are enough",
+    "power limit": "again, with the default power limit",
     "stalls": "again, once what stopped the program is found",
     "order": "again, once the machine is as warm from the first launch on",
     **dict.fromkeys(("slow stretches", "pattern", "drift"), "again, without heat, other jobs or input that grows"),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from milabench.events.rundir import Run
 
 # Incremented whenever the same records would give another summary: stored ones are then computed again.
-ANALYSIS_VERSION = 11
+ANALYSIS_VERSION = 12
 _ENDINGS = (".data", ".stdout", ".stderr")
 _Logged = TypeVar("_Logged", "Failure", "SupersededAttempt")
 

@@ -65,6 +65,20 @@ def test_what_others_took_reaches_upwards_and_of_seconds_downwards() -> None:
     assert rate.components[0].name == "others"
 
 
+def test_lower_clocks_are_bounds_that_add_to_what_others_took() -> None:
+    launches = [MeasuredLaunch(rate=math.log(100.0))] * 3
+    found = uncertainty_of(100.0, launches, {"others": 0.02, "throttling": 0.1, "power limit": 0.04})
+    assert sizes(found) | {"unseen modes": None} == {
+        "throttling": pytest.approx(1 / 0.9 - 1),
+        "power limit": pytest.approx(1 / 0.96 - 1),
+        "others": pytest.approx(1 / 0.98 - 1),
+        "launches": 0.0,
+        "unseen modes": None,
+    }
+    assert found.components[0].name == "throttling" and found.low is not None and found.low > 98.8
+    assert found.high is not None and found.high >= 100 / (0.9 * 0.96 * 0.98)
+
+
 def test_launches_that_rise_one_after_another_are_not_exchangeable() -> None:
     rising = [MeasuredLaunch(rate=0.01 * index) for index in range(6)]
     shuffled = [rising[index] for index in (3, 0, 5, 1, 4, 2)]

@@ -94,6 +94,31 @@ def test_checks_see_the_records_and_are_told_step_by_step(tmp_path: Path) -> Non
     assert bench.to_json()["validations"][0]["step"]
 
 
+@pytest.mark.parametrize(
+    ("clocks", "validity", "doubts"),
+    [((2000, 1200), "imprecise", ()), ((2000, 1900), "valid", ()), ((1200, 1200), "suspect", ("throttled",))],
+)
+def test_throttling_is_a_component_where_clocks_bound_it(
+    tmp_path: Path, clocks: tuple[int, int], validity: str, doubts: tuple[str, ...]
+) -> None:
+    """A fifth of the window is hot: by two fifths of the clock that is 8 %; by a twentieth 1 %."""
+
+    def reading(number: int) -> Data:
+        is_hot = number % 5 == 0 or len(set(clocks)) == 1
+        read = {"sm_clock_MHz": clocks[is_hot], "throttle": ["hw_thermal"] if is_hot else []}
+        return Data(step="s", data={"gpudata": {"0": read}, "time": 5.0 + number / 10})
+
+    events = (*rates(*[5.0] * 9), *map(reading, range(10)))
+    run = record(
+        tmp_path, *(Recorded(repeat=k, events=events) for k in range(3)), manifest={"aim": {"precision": 0.03}}
+    )
+    (bench,) = summarise(run, lambda step: checks_for(StepContext(step=step), ["throttle"], {})).benchmarks
+    assert (bench.validity, bench.doubts) == (validity, doubts)
+    sizes = {part.name: part.size for part in bench.uncertainty.components} if bench.uncertainty else {}
+    lost = 0.2 * (1 - clocks[1] / clocks[0])
+    assert sizes.get("throttling", 0.0) == pytest.approx(1 / (1 - lost) - 1)
+
+
 def test_energy_is_that_of_the_window(tmp_path: Path) -> None:
     samples = [
         Data(step="s", data={"gpudata": {"0": {"energy_J": 100.0 * t}, "1": {"power_W": 50.0}}, "time": float(t)})
@@ -125,6 +150,8 @@ def test_every_replicate_on_the_same_nodes_is_no_doubt_for_doubt(tmp_path: Path)
 class OthersTook:
     """Stands for the check of the host, which has read what others took of the processors, as a share."""
 
+    component = "others"
+
     def __init__(self, step: str, share: float) -> None:
         self.step, self.share = step, share
 
@@ -133,7 +160,7 @@ class OthersTook:
 
     def verdict(self) -> Verdict:
         """Return what was read."""
-        return Verdict(step=self.step, check="host", verdict="warn", numbers={"slowed": self.share})
+        return Verdict(step=self.step, check="contended", verdict="warn", numbers={"slowed": self.share})
 
     def doubt_for(self, verdict: Verdict) -> str | None:
         """Return nothing: it has a size."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -106,6 +106,41 @@ def test_one_sample_of_a_short_window_is_let_pass() -> None:
     assert found("throttle", [*events, WINDOW]).verdict == "pass"
 
 
+def slowed_to(clocks: Sequence[float], reasons: Sequence[str], key: str = "0", memory: float = 2619) -> list[Event]:
+    """Ten samples in the window with these reasons for the clocks below the first one's, and none for the others."""
+    return [
+        sample(10.5 + n, key, sm_clock_MHz=clock, mem_clock_MHz=memory, throttle=reasons if clock < clocks[0] else [])
+        for n, clock in enumerate(clocks)
+    ]
+
+
+def test_what_lower_clocks_may_have_cost_is_their_share_of_the_time_and_how_much_lower_they_were() -> None:
+    half = [2000.0] * 8 + [1000.0] * 2
+    two = [*slowed_to(half, ["hw_thermal"]), *slowed_to([2000.0] * 7 + [1500.0] * 3, ["sw_thermal"], key="1")]
+    said = found("throttle", [*two, WINDOW], devices=(0, 1))
+    # At a time the slowest device counts: 0.25, 0.5 and 0.5 of ten samples.
+    assert (said.verdict, said.numbers["slowed"]) == ("fail", pytest.approx(0.125))
+    about = Meta(step="s", data={"accelerators": [{"index": 0, "sm_clock_max_mhz": 2500}]})
+    said = found("throttle", [about, *slowed_to(half, ["hw_slowdown"]), WINDOW])
+    assert said.numbers["slowed"] == pytest.approx(0.2 * 0.6)
+    slow_memory = [*slowed_to(half[:8], []), *slowed_to([2000.0, 1900.0], ["power_brake"], memory=1309.5)]
+    assert found("throttle", [*slow_memory, WINDOW]).numbers["slowed"] == pytest.approx(0.5 / 8)
+    assert found("throttle", [*slowed_to([2000.0] * 10, []), WINDOW]).numbers["slowed"] == 0
+
+
+def test_what_clocks_do_not_bound_stays_a_doubt() -> None:
+    hot = samples(throttle=["hw_thermal"], sm_clock_MHz=1200)
+    (check,) = checks_for(StepContext(step="s"), ["throttle"], {})
+    about = Meta(step="s", data={"accelerators": [{"index": 0, "sm_clock_max_mhz": 1600}]})
+    for events, slowed in (
+        ([*hot, WINDOW], None),  # no other clock was seen: the highest may be this one
+        ([*samples(throttle=["hw_thermal"]), *samples(throttle=[], sm_clock_MHz=1200), WINDOW], None),
+        ([about, *hot, WINDOW], pytest.approx(0.25)),
+    ):
+        said = found("throttle", events)
+        assert (said.numbers.get("slowed"), check.doubt_for(said)) == (slowed, "throttled" if slowed is None else None)
+
+
 def test_devices_that_do_not_say_whether_they_are_slowed_down_are_a_warning() -> None:
     said = found("throttle", [*samples(load=1.0), WINDOW])
     assert (said.verdict, said.message) == ("warn", "no device reported whether it was slowed down")
@@ -123,7 +158,10 @@ def test_a_power_limit_below_the_default_is_a_warning_for_the_steps_own_devices(
     meta = Meta(step="s", data={"accelerators": [limited]})
     said = found("power", [meta])
     assert (said.verdict, said.message) == ("warn", "power limit below its default: device 0 to 450 of 700 W")
+    assert "slowed" not in said.numbers  # nobody read the clocks
     assert found("power", [meta], devices=(1,)).verdict == "pass"
+    capped = found("power", [meta, *slowed_to([1800.0] * 5 + [1350.0] * 5, ["sw_power_cap"]), WINDOW])
+    assert (capped.verdict, capped.numbers["slowed"]) == ("warn", pytest.approx(0.125))
 
 
 def test_a_foreign_process_in_the_window_fails() -> None:
