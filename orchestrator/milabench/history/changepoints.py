@@ -1,8 +1,7 @@
 """Where the level of a history changes: every place at once, by optimal partitioning (Jackson et al. 2005).
 
 The segmentation that minimises the squared distances from the segments' means, over the noise's variance, plus a penalty for
-each change. The search is exact: PELT (Killick et al. 2012) finds the same and only leaves out more. `steady_state.change_point`
-answers another question: whether one window of thousands of steps has one change; a history is some dozens of runs with several.
+each change. The search is exact: PELT (Killick et al. 2012) finds the same and only leaves out more.
 """
 
 from __future__ import annotations
