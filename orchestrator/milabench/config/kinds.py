@@ -241,9 +241,12 @@ class Flag(Kind):
     expected = "true or false"
     schema: Mapping[str, Any] = {"anyOf": [{"type": "boolean"}, _INTERPOLATED]}
 
+    def __init__(self, hint: str = "") -> None:
+        self.hint = hint
+
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         node = _unformatted(node)
-        return node.value if isinstance(node.value, bool) else parser.expected(self.expected, node, path)
+        return node.value if isinstance(node.value, bool) else parser.expected(self.expected, node, path, self.hint)
 
 
 class Choice(Kind):

@@ -19,6 +19,7 @@ from milabench.config.kinds import (
     Capacity,
     Choice,
     Expression,
+    Flag,
     ListOf,
     Matching,
     Number,
@@ -210,9 +211,13 @@ class UsageKeys:
     extra: Mapping[str, Any] = extra_keys()
 
 
+_NO_DRIFT: Final = "`drift` was removed: it is a component of the uncertainty, which `precision` limits"
+
+
 class ValidationKeys:
     """The keys of `validation`; each check reads its own."""
 
+    rate: Annotated[bool, Flag(_NO_DRIFT)] = key("Whether observations are checked.", default=True)
     usage: Annotated[Mapping[str, Any], keys_of(UsageKeys)] = key("Use of the devices.", default=None)
     extra: Mapping[str, Any] = extra_keys()
 

@@ -314,16 +314,3 @@ def test_the_last_loss_must_lie_in_the_declared_band(band: dict[str, float], ver
 
 def test_a_band_without_a_loss_fails() -> None:
     assert found("loss", [WINDOW], {"max": 1.0}).verdict == "fail"
-
-
-def rates(*seconds: float) -> list[Event]:
-    return [Data(step="s", data={"task": "train", "rate": 1 / s, "n": 1, "elapsed": s}) for s in seconds]
-
-
-def test_a_rate_that_drifts_by_more_than_the_suite_allows_is_a_warning_with_how_far() -> None:
-    said = found("rate", rates(*[1.0] * 10, *[1.25] * 10), {"drift": 0.05})
-    assert (said.verdict, said.numbers["drift"]) == ("warn", pytest.approx(-0.2))
-    assert found("rate", rates(*[1.0] * 10, *[1.02] * 10), {"drift": 0.05}).verdict == "pass"
-    # The analysis judges drift over the window that the number is of.
-    assert found("rate", rates(*[1.0] * 10, *[1.25] * 10)).verdict == "pass"
-    assert found("rate", rates(*[1.0] * 10, *[1.25] * 10), {"drift": 0.3}).verdict == "pass"

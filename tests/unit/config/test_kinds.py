@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, get_args
 
 import pytest
 
-from milabench.config.kinds import INVALID, Number, ValueParser, extra_keys, key, record_of
+from milabench.config.kinds import INVALID, Number, ValueParser, extra_keys, key, keys_of, record_of
 from milabench.config.problems import Problems
-from milabench.config.schema import REDUCTIONS, Method, MetricConfig
+from milabench.config.schema import REDUCTIONS, Method, MetricConfig, ValidationKeys
 from milabench.config.source_map import SourceLocation
 from milabench.config.yaml_reader import parse_document
 
@@ -40,6 +40,15 @@ def test_a_declared_key_is_parsed_by_its_annotation_and_has_its_default() -> Non
         Oven(name="a", label="b", degrees=90, mode="fan", racks=(1,)),
         [],
     )
+
+
+def test_a_removed_setting_of_a_check_names_what_there_is_instead() -> None:
+    problems = Problems()
+    node = parse_document("{rate: {drift: 0.05}}", SourceLocation("oven.yaml", "")).root
+    keys_of(ValidationKeys).parse(node, "a.validation", ValueParser(problems, ""))
+    (problem,) = map(str, problems.all())
+    assert "a.validation.rate: expected true or false, got a mapping; `drift` was removed" in problem
+    assert "`precision`" in problem
 
 
 def test_the_key_itself_wins_over_its_alias() -> None:
