@@ -17,10 +17,12 @@ from milabench.analysis.comparison_words import why_no_interval
 from milabench.analysis.intervals import Interval
 from milabench.analysis.job_mix import JobMix
 from milabench.analysis.serving_model import POINT_METRICS
-from milabench.analysis.summary_model import Summary
+from milabench.analysis.summary_model import Summary, some_names
 from milabench.analysis.system_diff import Difference
+from milabench.report import model
 from milabench.report.document import Table, headed_table, words_table
 from milabench.report.labels import format_number
+from milabench.shown import by_text
 
 _TOO_FEW_REPEATS = 0.5
 """From this relative difference on, the smallest one that could be found says only that there are too few repeats."""
@@ -234,21 +236,25 @@ def _job_row(mix: JobMix) -> tuple[str, ...]:
 
 
 def failed_entries(comparison: Comparison) -> list[tuple[str, str]]:
-    """Return the failures, system by system."""
+    """Return the failures, system by system, those of one reason together."""
     return [
-        (f"{system.name}: {failure.name}", ": ".join(part for part in (failure.why, failure.detail) if part))
+        (f"{some_names(steps)} on {system.name}", text)
         for system in comparison.systems
-        for failure in system.failures
+        for text, steps in by_text((model.step_reason(failure), failure.name) for failure in system.failures).items()
     ]
 
 
 def suspects(comparison: Comparison) -> list[tuple[str, str]]:
-    """Return the marked numbers, grouped by reason."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for system in comparison.systems:
-        for bench, validity, reasons in system.suspects:
-            groups.setdefault((system.name, f"{validity} ({', '.join(reasons)})"), []).append(bench)
-    return [(f"{name}: {', '.join(benches)}", reason) for (name, reason), benches in groups.items()]
+    """Return the marked numbers, system by system, those of one reason together, in words."""
+    marked = [
+        ((system.name, f"{doubt}: {text}" if text else str(doubt)), run + bench.bench)
+        for system in comparison.systems
+        for run, bench in system.benches
+        if bench.validity in ("suspect", "invalid")
+        for doubt, text in model.warnings_of(bench).items()
+        if doubt in bench.doubts
+    ]
+    return [(f"{', '.join(names)} on {name}", text) for (name, text), names in by_text(marked).items()]
 
 
 def verdict_notes(comparison: Comparison) -> list[str]:

@@ -7,8 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from milabench.analysis.summary_model import some_names
-from milabench.report import comparison_text, document, model
+from milabench.report import comparison_text, document
 from milabench.report.curves import curve_blocks
 from milabench.report.document_renderer import WORST_FIRST
 from milabench.report.rerun import line_about_run, rerun_line
@@ -16,7 +15,7 @@ from milabench.shown import by_text
 
 if TYPE_CHECKING:
     from milabench.analysis.acceptance_model import Acceptance, CriterionResult
-    from milabench.analysis.comparison_model import Comparison, System
+    from milabench.analysis.comparison_model import Comparison
     from milabench.analysis.system_diff import Differences
 
 _NOT_SHOWN = ("launches", "sessions", "p (Holm)", "scaling")
@@ -28,7 +27,6 @@ def comparison_screen(comparison: Comparison, differences: Differences) -> docum
     table = comparison_text.ratio_table(comparison, is_compact=len(comparison.systems) > 2, is_plain=True).without(
         _NOT_SHOWN
     )
-    failed = [entry for system in comparison.systems for entry in _failures(system)]
     failing = {bench.bench for system in comparison.systems for _, bench in system.benches if bench.failures}
     excluded = [(bench, why) for bench, why in comparison.excluded if bench not in failing]
     differing = () if differences is None else (comparison_text.differences_table(comparison, differences),)
@@ -36,9 +34,9 @@ def comparison_screen(comparison: Comparison, differences: Differences) -> docum
         document.Statement(text=comparison.sentence),
         table,
         *curve_blocks(comparison),
-        *document.section("failures", failed),
+        *document.section("failures", comparison_text.failed_entries(comparison)),
         *document.section("not compared", excluded),
-        *document.section("suspect", [entry for system in comparison.systems for entry in _suspects(system)]),
+        *document.section("suspect", comparison_text.suspects(comparison)),
         *document.section("warnings", [("", line) for line in comparison.warnings]),
         *differing,
     )
@@ -61,22 +59,6 @@ def comparison_next(comparison: Comparison, again: str) -> str:
 
 _MOST_REPEATS = 50
 """More repeats than these are not proposed."""
-
-
-def _failures(system: System) -> list[tuple[str, str]]:
-    texts = by_text((model.step_reason(failure), failure.name) for failure in system.failures)
-    return [(f"{some_names(steps)} on {system.name}", text) for text, steps in texts.items()]
-
-
-def _suspects(system: System) -> list[tuple[str, str]]:
-    marked = [
-        (f"{doubt}: {text}" if text else str(doubt), run + bench.bench)
-        for run, bench in system.benches
-        if bench.validity in ("suspect", "invalid")
-        for doubt, text in model.warnings_of(bench).items()
-        if doubt in bench.doubts
-    ]
-    return [(f"{', '.join(names)} on {system.name}", text) for text, names in by_text(marked).items()]
 
 
 def acceptance_screen(acceptance: Acceptance) -> document.Document:
