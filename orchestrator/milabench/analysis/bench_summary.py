@@ -212,7 +212,6 @@ def with_rate(summary: BenchSummary, instances: int, confidence: float = CONFIDE
         spread=log_stdev(rates),
         spread_devices=log_stdev([geometric_mean(members) for members in by_slot]),
         spread_processes=pooled_log_stdev(by_slot),
-        spread_replicates=log_stdev(launches),
     )
 
 
@@ -259,8 +258,9 @@ def _located(component: Component, processes: Sequence[ReplicateResult]) -> Comp
         return component
     process = processes[shown[component.name].index(most)]
     stall = process.throughput.stall if component.name in ("stalls", "rare steps") else None
-    step, seconds = (None, None) if stall is None else stall
-    return replace(component, repeat=process.repeat, step=step, seconds=seconds)
+    if stall is None:
+        return replace(component, repeat=process.repeat)
+    return replace(component, repeat=process.repeat, step=stall.step, seconds=stall.seconds)
 
 
 def _grouped(processes: Iterable[ReplicateResult], key: Callable[[ReplicateResult], Any]) -> list[list[float]]:

@@ -23,11 +23,7 @@ from milabench.analysis.two_samples import (
     Judgement,
     LogMean,
     Verdict,
-    fieller,
-    hodges_lehmann,
-    least_p,
     log_mean_of,
-    mann_whitney_p,
 )
 from milabench.analysis.uncertainty import CONFIDENCE, NO_ALLOWANCE, Allowance, least_error, widening
 from milabench.events.values import as_mapping, mappings_in
@@ -138,8 +134,6 @@ class SystemResult:
     sessions: tuple[int, ...] = ()
     weight: float | None = None
     spread: float | None = None
-    spread_within: float | None = None
-    spread_devices: float | None = None
     instances: int = 0
     devices: int = 0
     nodes: int = 0
@@ -188,8 +182,7 @@ def log_level(
 class Evidence:
     """What a contrast stands on: both sides, and the difference of their logarithms.
 
-    Of a comparison of a hundred runs most formats show no other intervals and tests than Welch's: these are computed when asked
-    for. `together` is how many intervals hold together.
+    `together` is how many intervals hold together.
     """
 
     first: SystemResult
@@ -200,11 +193,6 @@ class Evidence:
     def interval(self, missed: float) -> Interval:
         """Return the interval that misses the ratio in such a share of cases, one or more of those that hold together."""
         return self.estimate.ratio_interval(1 - missed / self.together)
-
-    @property
-    def logs(self) -> tuple[list[float], list[float]]:
-        """The logarithms of the independent values of each side, above which more is better."""
-        return logs(self.first.replicates, self.first.direction), logs(self.other.replicates, self.first.direction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,43 +209,25 @@ class Contrast:
 
     system: str
     ratio: float
-    ci95: Interval | None = field(default=None, metadata={"json": JsonKey(followed_by=("ci90",))})
+    ci95: Interval | None = None
     freedom: float | None = field(
-        default=None, metadata={"json": JsonKey(followed_by=("p", "p_holm", "p_bh", "p_equal_holm", "verdict"))}
+        default=None, metadata={"json": JsonKey(followed_by=("p_holm", "p_equal_holm", "verdict"))}
     )
     needed: int | None = None
     needed_unit: Literal["launches", "sessions"] = field(
         default="launches", metadata={"json": JsonKey(followed_by=("detectable",))}
     )
     efficiency: float | None = None
-    ci95_devices: Interval | None = field(
-        default=None,
-        metadata={"json": JsonKey(followed_by=("cross_check", "shift", "rank_p", "least_rank_p"))},
-    )
+    ci95_devices: Interval | None = None
     is_suspect: bool = False
     note: str = ""
     evidence: Evidence | None = field(default=None, repr=False, metadata=_NOT_WRITTEN)
     judgement: Judgement | None = field(default=None, repr=False, metadata=_NOT_WRITTEN)
 
     @property
-    def ci90(self) -> Interval | None:
-        """The interval of the ratio at 90 %."""
-        return None if self.evidence is None else self.evidence.interval(0.10)
-
-    @property
-    def p(self) -> float | None:
-        """Of the difference being within the margin."""
-        return None if self.judgement is None else self.judgement.p
-
-    @property
     def p_holm(self) -> float | None:
-        """The same, corrected for all contrasts of the comparison."""
+        """Of the difference being within the margin, corrected for all contrasts of the comparison."""
         return None if self.judgement is None else self.judgement.p_holm
-
-    @property
-    def p_bh(self) -> float | None:
-        """The same for screening."""
-        return None if self.judgement is None else self.judgement.p_bh
 
     @property
     def p_equal_holm(self) -> float | None:
@@ -273,30 +243,6 @@ class Contrast:
     def detectable(self) -> float | None:
         """The relative difference that would be found in half of cases with such data."""
         return None if self.judgement is None else self.judgement.detectable
-
-    @property
-    def cross_check(self) -> Interval | None:
-        """The interval of the ratio of means after Fieller."""
-        if self.evidence is None:
-            return None
-        # On the numbers themselves: a method that shares no assumption with the logarithms and should agree.
-        a, b = ([math.exp(value) for value in side] for side in self.evidence.logs)
-        return fieller(a, b)
-
-    @property
-    def shift(self) -> float | None:
-        """The Hodges-Lehmann ratio."""
-        return None if self.evidence is None else math.exp(hodges_lehmann(*self.evidence.logs))
-
-    @property
-    def rank_p(self) -> float | None:
-        """The exact Mann-Whitney p-value."""
-        return None if self.evidence is None else mann_whitney_p(*self.evidence.logs)
-
-    @property
-    def least_rank_p(self) -> float | None:
-        """The lowest that `rank_p` can be at this size."""
-        return None if self.evidence is None else least_p(*map(len, self.evidence.logs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""Confidence intervals: Student's t, the interval of a geometric mean, the exact interval of a median; what a sample can show.
+"""Confidence intervals: Student's t, the interval of a geometric mean, the exact interval of a median.
 
-Variation is on two levels, within processes and between them (Kalibera and Jones 2013); docs/explanation/methodology.md, 1.0.
+docs/explanation/methodology.md, 1.0.
 """
 
 from __future__ import annotations
@@ -133,25 +133,6 @@ def normal_quantile(p: float) -> float:
     from statistics import NormalDist  # it imports fractions, decimal and random
 
     return NormalDist().inv_cdf(p)
-
-
-def share_of_processes(within: float, between: float, iterations: float) -> float:
-    """Return the intraclass correlation, 0 to 1, from standard deviations: of iterations in a process, and of processes' means.
-
-    T2^2 / (T2^2 + S1^2) with T2^2 = S2^2 - S1^2 / r: r iterations stand for a process (the harmonic mean of their numbers).
-    """
-    process = max(0.0, between**2 - within**2 / iterations)
-    return process / (process + within**2) if process or within else 0.0
-
-
-def least_difference(log_spread: float, n: int) -> float | None:
-    """Return the relative difference that n processes a side would find in 80 of 100 cases, at 5 %; None below two processes.
-
-    (t_{.975,2n-2} + t_{.80,2n-2}) s sqrt(2/n), with s the standard deviation of the logarithms.
-    """
-    if n < 2:
-        return None
-    return (t_quantile(0.975, 2 * n - 2) + t_quantile(0.80, 2 * n - 2)) * log_spread * math.sqrt(2 / n)
 
 
 def most_bounds(q: float, level: float = 0.95) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from milabench.analysis.sample_statistics import lag1, quantile, stdev, variation
+from milabench.analysis.sample_statistics import quantile, stdev, variation
 from milabench.analysis.search_limits import CHARACTER_S, LINE_S, LOG_S, SearchTooLong, search_watch
 from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER
 
@@ -70,11 +70,6 @@ class LogSeries:
     def spread(self) -> float | None:
         """Coefficient of variation of the numbers; None below two of them, or where one is not finite."""
         return variation(self.values) if all(map(math.isfinite, self.values)) else None
-
-    @property
-    def lag1(self) -> float | None:
-        """Their autocorrelation; None where it cannot be computed."""
-        return lag1(self.values) if all(map(math.isfinite, self.values)) else None
 
     @property
     def problem(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from milabench.analysis.conservation import broken_laws
 from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
 from milabench.analysis.milabench13 import RateSum
-from milabench.analysis.sample_statistics import geometric_mean, lag1, variation
+from milabench.analysis.sample_statistics import geometric_mean, variation
 from milabench.analysis.series import CompactSeries, Series, SeriesBuilder
 from milabench.analysis.serving_model import LaunchCurve
 from milabench.analysis.steady_state import agree
@@ -276,7 +276,6 @@ def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
         basis="compat",
         observations=sum(map(len, rates)),
         spread_within=variation(slowest),
-        lag1=lag1(slowest),
         doubts=(Doubt.PROGRAM_CLOCK if any(series.has_program_clock for series in ranks) else Doubt.COMPAT,),
     )
 
@@ -344,7 +343,6 @@ def _main_log_metric(logs: Sequence[LogSeries]) -> Throughput | None:
                 basis="metric",
                 observations=len(log.values),
                 spread_within=log.spread,
-                lag1=log.lag1,
             )
     return None
 

@@ -1,4 +1,4 @@
-"""Centres, spreads and dependence of a list of numbers."""
+"""Centres and spreads of a list of numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 _BLOCK = 1024
-_DECIMALS = 15  # of a correlation: what comes after them is left over from differences of rounded squares
 
 
 def mean(values: Sequence[float]) -> float:
@@ -71,58 +70,32 @@ def pooled_log_stdev(groups: Iterable[Sequence[float]]) -> float | None:
     return math.sqrt(squares / freedom) if freedom else None
 
 
-def lag1(values: Sequence[float], near: float | None = None) -> float | None:
-    """Return the autocorrelation of neighbours; None below three values or when they are all equal.
-
-    `near` is a number near their mean, where one is known.
-    """
-    if len(values) < 3:
-        return None
-    return variation_and_lag1(in_blocks(values), mean(values) if near is None else near)[1]
-
-
 def in_blocks(values: Sequence[float]) -> Iterator[Sequence[float]]:
     """Yield numbers some at a time: so few that they stay within the processor's caches."""
     for start in range(0, len(values), _BLOCK):
         yield values[start : start + _BLOCK]
 
 
-def variation_and_lag1(blocks: Iterable[Sequence[float]], near: float) -> tuple[float | None, float | None]:
-    """Return `variation` and `lag1` of numbers that come in blocks, in one pass; `near` is a number near their mean.
+def variation_of_blocks(blocks: Iterable[Sequence[float]], near: float) -> float | None:
+    """Return `variation` of numbers that come in blocks, in one pass; `near` is a number near their mean.
 
-    Sums are of differences from `near` and of neighbours, so that nothing cancels as in the naive sum of squares.
+    Sums are of differences from `near`, so that nothing cancels as in the naive sum of squares.
     """
     # One pass, because the rates of millions of observations are computed on the way and never kept. `dist` errs by a rounding
-    # and takes a quarter of the time of a loop; what the plain sum of a block errs by is squared below.
-    first = last = math.nan
+    # and takes a quarter of the time of a loop.
     count = 0
     totals: list[float] = []
     squares: list[float] = []
-    rises: list[float] = []
     for block in blocks:
         numbers = tuple(block)
-        first = first if count else numbers[0]
-        rises += [(numbers[0] - last) ** 2] if count else []
-        rises.append(math.dist(numbers[1:], numbers[:-1]) ** 2)
         squares.append(math.dist(numbers, (near,) * len(numbers)) ** 2)
         totals.append(sum(numbers) - len(numbers) * near)
-        count, last = count + len(numbers), numbers[-1]
+        count += len(numbers)
     if count < 2:
-        return None, None
-    if not any(rises):  # they are all equal, which rounded sums need not show
-        return 0.0 if first else None, None
-    total, square = math.fsum(totals), math.fsum(squares)
-    off = total / count
-    centred = square - count * off * off
-    centre = near + off
-    spread = math.sqrt(max(0.0, centred) / (count - 1)) / abs(centre) if centre else None
-    if count < 3 or centred <= 0:
-        return spread, None
-    # (a - b)^2 = a^2 + b^2 - 2ab, summed over neighbours
-    ends = first - near, last - near
-    products = square - (ends[0] * ends[0] + ends[1] * ends[1] + math.fsum(rises)) / 2
-    correlation = (products - off * (2 * total - sum(ends)) + (count - 1) * off * off) / centred
-    return spread, round(correlation, _DECIMALS) + 0.0  # never -0.0
+        return None
+    off = math.fsum(totals) / count
+    centred = max(0.0, math.fsum(squares) - count * off * off)
+    return math.sqrt(centred / (count - 1)) / abs(near + off) if near + off else None
 
 
 def quantile(values: Sequence[float], q: float) -> float:

@@ -101,8 +101,6 @@ def _measured_side(
         sessions=tuple(map(len, sessions)),
         weight=first.weight,
         spread=log_stdev(values),
-        spread_within=_known(mean, benches, "spread_within"),
-        spread_devices=_known(mean, benches, "spread_devices"),
         instances=first.instances,
         devices=first.ngpu or first.instances,
         nodes=first.nodes,

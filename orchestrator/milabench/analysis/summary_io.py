@@ -86,8 +86,8 @@ def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
         "place": process.slot,
         "repeat": process.repeat,
         **picked(rate, "observations", "steps_rate", "between_steps", "pauses"),
-        **picked(rate, "warm_up_steps", "all_steps", "period", *(("long_step",) if rate.long_step else ())),
-        **picked(rate, "spread_within", "lag1", "doubts", *(("left_out",) if rate.left_out else ())),
+        **picked(rate, "warm_up_steps", "all_steps", "period", *(("stall",) if rate.stall else ())),
+        **picked(rate, "spread_within", "doubts", *(("left_out",) if rate.left_out else ())),
         **picked(rate, "latency", "totals"),
     }
     if rate.warmup_left is not None:

@@ -5,12 +5,11 @@ Keys are written in the order of the fields: adding a field adds a key, and `Jso
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from milabench.analysis.intervals import LEAST_LAUNCHES, Interval, least_difference, share_of_processes
+from milabench.analysis.intervals import Interval
 from milabench.analysis.json_codec import JsonKey, to_json_value
 from milabench.analysis.lazy_list import LazyList
 from milabench.analysis.milabench13 import BenchFigures
@@ -214,7 +213,6 @@ class BenchSummary:
     spread_within: float | None = None
     spread_devices: float | None = None
     spread_processes: float | None = None
-    spread_replicates: float | None = field(default=None, metadata={"json": JsonKey(followed_by=("mde", "icc"))})
     memory_peak_mib: float | None = field(default=None, metadata={"json": JsonKey("memory_peak_MiB")})
     energy_j: float | None = field(default=None, metadata={"json": JsonKey("energy_J")})
     first_step_s: float | None = None
@@ -285,29 +283,6 @@ class BenchSummary:
     def confidence(self) -> float:
         """That of Student's t of its launches; see `Uncertainty`."""
         return CONFIDENCE if self.uncertainty is None else self.uncertainty.confidence
-
-    @property
-    def sem(self) -> float | None:
-        """Relative standard error of the mean over replicates; None below three of them.
-
-        The instances of one launch are no replicates: they share whatever that launch had.
-        """
-        n, spread = self.replicates, self.spread_replicates
-        return spread / math.sqrt(n) if spread is not None and n >= LEAST_LAUNCHES else None
-
-    @property
-    def mde(self) -> float | None:
-        """The relative difference that two such runs would find in 80 of 100 cases; None below three replicates."""
-        n, spread = self.replicates, self.spread_replicates
-        return least_difference(spread, n) if spread is not None and n >= LEAST_LAUNCHES else None
-
-    @property
-    def icc(self) -> float | None:
-        """The share of processes in the variation of single observations, 0 to 1; None where one of its parts is not known."""
-        counts = [process.throughput.observations for process in self.processes]
-        if self.spread is None or self.spread_within is None or not counts or not all(counts):
-            return None
-        return share_of_processes(self.spread_within, self.spread, len(counts) / math.fsum(1 / n for n in counts))
 
     def to_json(self) -> dict[str, Any]:
         """Return the benchmark as docs/reference/protocol.md, section 6, spells it."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from milabench.analysis.json_codec import JsonKey
-from milabench.analysis.sample_statistics import variation_and_lag1
+from milabench.analysis.sample_statistics import variation_of_blocks
 from milabench.analysis.series import Series
 from milabench.analysis.stalls import Stalls, stalls
 from milabench.analysis.steady_state import AGREEMENT, settled_at
@@ -34,7 +34,6 @@ MOST_BETWEEN_STEPS = 0.05
 """By how much the rate within steps may be above perf before the time between them counts as uncertain."""
 # A window holds what the profile asks for; where the records do not say what that was, what profile `default` does.
 LEAST_STEPS, LEAST_S = 60, 30.0
-_LONG_STEP = 0.02  # of a window; a longer step is worth naming
 
 
 class Pause(NamedTuple):
@@ -65,14 +64,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LongStep:
-    """The longest step of a window: when it began after the window did, and how long it was, in s."""
-
-    at_s: float
-    lasted_s: float
-
-
-class LongestStall(NamedTuple):
+class LongestStall:
     """The longest stall of a window: the number of its step in the launch, from 1 on, and its seconds beyond those of others."""
 
     step: int
@@ -85,15 +77,14 @@ class Throughput:
 
     `value` is items a second of the window. `steps_rate` is the same within the steps alone, `between_steps` the share of the
     window between them, `pauses` the share of each declared pause in the window with it. `spread_within` is the coefficient of
-    variation of the rates of single observations, `lag1` their autocorrelation, `latency` seconds a step: `min`, `max`, and the
+    variation of the rates of single observations, `latency` seconds a step: `min`, `max`, and the
     quantiles `p50`, `p90`, `p95`, `p99` (R7) as far as so many steps bound them; all on the slowest rank. `totals` is empty
     unless the basis is the ratio of totals. `warmup_left` are the first observations of the slowest rank's window that still
     were warm-up, and are not in the number; `left_out` are their items, in no total, but in the energy of the window.
     `warm_up_steps` of the `all_steps` of the slowest rank came before what counts. `period` is how many steps lie between regular
-    long ones, where the window was cut to whole periods of them; `long_step` the longest step where it holds more than 2 % of the
-    window.
+    long ones, where the window was cut to whole periods of them; `stall` the longest stall of the slowest rank.
     `begin_ns` is when the first step that counts began, monotonic, -1 where unknown; `profile` is that of the slowest rank's
-    window, `stall` its longest stall, and `effects` are sizes of what else may have moved the number: see `uncertainty_of`.
+    window, and `effects` are sizes of what else may have moved the number: see `uncertainty_of`.
     `doubts` are reasons to suspect the number.
     """
 
@@ -107,20 +98,16 @@ class Throughput:
     between_steps: float | None = None
     pauses: Mapping[str, float] = field(default_factory=dict)
     spread_within: float | None = None
-    lag1: float | None = None
     warmup_left: int | None = None
     latency: Mapping[str, float] = field(default_factory=dict)
     left_out: float = 0.0
     warm_up_steps: int = 0
     all_steps: int = 0
     period: float | None = None
-    long_step: LongStep | None = None
+    stall: LongestStall | None = None
     begin_ns: int = field(default=-1, compare=False, metadata={"json": JsonKey(is_read=False)})
     profile: WindowProfile | None = field(default=None, compare=False, metadata={"json": JsonKey(is_read=False)})
     effects: Mapping[str, float] = field(default_factory=dict, compare=False, metadata={"json": JsonKey(is_read=False)})
-    stall: LongestStall | None = field(
-        default=None, compare=False, metadata={"json": JsonKey(is_read=False, is_written=False)}
-    )
     doubts: tuple[str, ...] = ()
 
     @property
@@ -211,7 +198,7 @@ def _in_whole_periods(parts: Sequence[Part], slowest: Part, pauses: Sequence[Pau
     stall = None
     if cycles is not None and standing.events:
         longest = max(standing.events, key=lambda event: event.excess)
-        stall = LongestStall(slowest.step_at(cycles.begins_ns[longest.start]), longest.excess / 1e9)
+        stall = LongestStall(step=slowest.step_at(cycles.begins_ns[longest.start]), seconds=longest.excess / 1e9)
     whole = rhythm.whole_periods() if rhythm is not None and is_complete else None
     if whole is not None and cycles is not None:
         span = TimeSpan(*(cycles.begins_ns[number] for number in whole))
@@ -262,7 +249,6 @@ def _combined(parts: Sequence[Part], pauses: Sequence[Pause], basis: Basis) -> T
     step_s = max(total.step_seconds for total in totals)
     # Of one whose steps are nothing but pauses, only the time between them is left.
     own_s = slowest.step_seconds if slowest.step_seconds > 0 else slowest.seconds
-    spread, correlation = variation_and_lag1(part.rates(), slowest.items / own_s)
     return Throughput(
         value=items / slowest.seconds,
         units=part.series.units,
@@ -272,13 +258,11 @@ def _combined(parts: Sequence[Part], pauses: Sequence[Pause], basis: Basis) -> T
         steps_rate=items / step_s if wall.is_placed and step_s > 0 else None,
         between_steps=wall.between_s / slowest.seconds if wall.is_placed else None,
         pauses={name: seconds / (slowest.seconds + wall.paused_s) for name, seconds in wall.by_pause.items()},
-        spread_within=spread,
-        lag1=correlation,
+        spread_within=variation_of_blocks(part.rates(), slowest.items / own_s),
         latency=latency(part),
         warm_up_steps=part.steps_before(),
         all_steps=part.all_steps(),
         begin_ns=part.begin_ns(),
-        long_step=_long_step(part, pauses, slowest.seconds),
     )
 
 
@@ -324,21 +308,6 @@ def merged(pauses: Iterable[Pause | TimeSpan]) -> list[TimeSpan]:
         else:
             apart.append(TimeSpan(pause.start_ns, pause.stop_ns))
     return apart
-
-
-def _long_step(part: Part, pauses: Sequence[Pause], window_s: float) -> LongStep | None:
-    cycles = part.cycles(merged(pauses))
-    if cycles is None:
-        return None
-    begin_ns = cycles.begins_ns[0]
-    index = max(range(len(cycles.ns)), key=cycles.ns.__getitem__)
-    if cycles.size > 1:  # the longest of those in it: nearly all of its time, where there is a step worth naming
-        within = part.within(TimeSpan(cycles.begins_ns[index], cycles.begins_ns[index] + cycles.ns[index]))
-        cycles = within.cycles(merged(pauses)) or cycles
-        index = max(range(len(cycles.ns)), key=cycles.ns.__getitem__)
-    if cycles.ns[index] <= _LONG_STEP * window_s * 1e9:
-        return None
-    return LongStep(at_s=(cycles.begins_ns[index] - begin_ns) / 1e9, lasted_s=cycles.ns[index] / 1e9)
 
 
 def _is_complete(parts: Sequence[Part], window: Window | None, measure: Mapping[str, object]) -> bool:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from operator import mul
 from typing import Literal
 
 from milabench.analysis.intervals import Interval, normal_quantile, t_quantile, t_tail
-from milabench.analysis.sample_statistics import mean, median, stdev
+from milabench.analysis.sample_statistics import mean, stdev
 from milabench.analysis.uncertainty import NO_ALLOWANCE, Allowance
 
 Verdict = Literal["FASTER", "SLOWER", "EQUIVALENT", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE"]
@@ -157,81 +156,16 @@ def paired_difference(a: Sequence[float], b: Sequence[float]) -> Estimate:
     )
 
 
-def fieller(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Interval | None:
-    """Return the interval of mean(b) / mean(a) after Fieller (Kalibera and Jones 2013); None when a's mean may be zero.
-
-    Degrees of freedom are those of the smaller side, which makes it conservative.
-    """
-    t = t_quantile((1 + level) / 2, min(len(a), len(b)) - 1)
-    centre_a, centre_b = mean(a), mean(b)
-    half_a, half_b = (t * stdev(side) / math.sqrt(len(side)) for side in (a, b))
-    below = centre_a**2 - half_a**2
-    if below <= 0:
-        return None
-    product = centre_a * centre_b
-    root = math.sqrt(max(0.0, product**2 - below * (centre_b**2 - half_b**2)))
-    return (product - root) / below, (product + root) / below
-
-
-def mann_whitney_u(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return in how many of the pairs a's value is the larger one, ties counting half."""
-    return math.fsum((left > right) + (left == right) / 2 for left in a for right in b)
-
-
-def mann_whitney_p(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return the two-sided p-value of the Mann-Whitney test: exact without ties up to 50 a side, else corrected normal."""
-    n, m = len(a), len(b)
-    u = mann_whitney_u(a, b)
-    most = max(u, n * m - u)
-    values = [*a, *b]
-    has_ties = len(set(values)) < len(values)
-    # Exact counts take n m numbers; beyond 50 a side the normal approximation is off by less than anybody reads.
-    if not has_ties and max(n, m) <= 50:
-        counts = _u_counts(n, m)
-        return min(1.0, 2 * sum(counts[math.ceil(most) :]) / sum(counts))
-    groups = [values.count(value) for value in set(values)]
-    total = n + m
-    variance = n * m / 12 * (total + 1 - math.fsum(g**3 - g for g in groups) / (total * (total - 1)))
-    if variance <= 0:
-        return 1.0
-    return min(1.0, math.erfc((most - n * m / 2 - 0.5) / math.sqrt(variance) / math.sqrt(2)))
-
-
-def least_p(n: int, m: int) -> float:
-    """Return the lowest two-sided p-value that the Mann-Whitney test can give: 2 / C(n + m, n)."""
-    return min(1.0, 2 / math.comb(n + m, n))
-
-
-@lru_cache(maxsize=64)
-def _u_counts(n: int, m: int) -> tuple[int, ...]:
-    """Return how many of the C(n+m, n) orders give each U from 0 to n m."""
-    # The number of partitions of u into at most n parts of at most m: a Gaussian binomial, one factor at a time.
-    counts = [1] + [0] * (n * m)
-    for part in range(1, n + 1):
-        for u in range(n * m, m + part - 1, -1):
-            counts[u] -= counts[u - m - part]
-        for u in range(part, n * m + 1):
-            counts[u] += counts[u - part]
-    return tuple(counts)
-
-
-def hodges_lehmann(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return the median of all differences b - a: how far b is shifted, whatever the shape of the distributions."""
-    return median([after - before for before in a for after in b])
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """What one of a family of claims comes to.
 
-    `p` is that of the difference being within the margin, `p_holm` corrected for the family, `p_bh` for screening;
-    `p_equal_holm`, corrected too, is that of its being beyond the margin. `family` is how many claims are judged together.
+    `p_holm` is that of the difference being within the margin, `p_equal_holm` of its being beyond it, both corrected for the
+    family. `family` is how many claims are judged together.
     """
 
     verdict: Verdict
-    p: float
     p_holm: float
-    p_bh: float
     p_equal_holm: float
     estimate: Estimate
     margin: float
@@ -254,20 +188,18 @@ def judge_family(estimates: Sequence[Estimate | None], margins: Sequence[float])
     # and of the other tail, for equivalence, where the 90 % interval lies wholly within it.
     p_difference = [min(1.0, 2 * beyond) for beyond, _ in tails]
     p_equal = holm([within for _, within in tails])
-    corrected = zip(p_difference, holm(p_difference), benjamini_hochberg(p_difference), p_equal, strict=True)
+    corrected = zip(holm(p_difference), p_equal, strict=True)
     judged: list[Judgement | None] = []
     for e, margin in zip(estimates, margins, strict=True):
         if e is None:
             judged.append(None)
             continue
-        p, p_holm, p_bh, p_equal_holm = next(corrected)
+        p_holm, p_equal_holm = next(corrected)
         verdict = verdict_of(e.d, e.error, e.freedom, p_difference=p_holm, p_equivalence=p_equal_holm)
         judged.append(
             Judgement(
                 verdict=verdict,
-                p=p,
                 p_holm=p_holm,
-                p_bh=p_bh,
                 p_equal_holm=p_equal_holm,
                 estimate=e,
                 margin=margin,
@@ -320,14 +252,4 @@ def holm(p_values: Sequence[float]) -> list[float]:
     for rank, index in enumerate(order):
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
         corrected[index] = highest
-    return corrected
-
-
-def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """p-values for screening: of what is at or below 5 %, one in twenty is expected to be false (Benjamini, Hochberg 1995)."""
-    order = sorted(range(len(p_values)), key=p_values.__getitem__, reverse=True)
-    corrected, lowest = [0.0] * len(p_values), 1.0
-    for rank, index in enumerate(order):
-        lowest = min(lowest, p_values[index] * len(p_values) / (len(p_values) - rank))
-        corrected[index] = lowest
     return corrected

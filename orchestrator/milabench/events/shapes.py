@@ -175,7 +175,7 @@ _BENCH = {
     "tags": [str],
     **dict.fromkeys(("perf", "score"), ABOVE_ZERO),
     **dict.fromkeys(("weight", "spread", "spread_within", "spread_devices", "spread_processes"), NOT_NEGATIVE),
-    **dict.fromkeys(("spread_replicates", "overlap", "memory_peak_MiB", "energy_J", "first_step_s"), NOT_NEGATIVE),
+    **dict.fromkeys(("overlap", "memory_peak_MiB", "energy_J", "first_step_s"), NOT_NEGATIVE),
     "wall_s": NOT_NEGATIVE,
     "ci95": [ABOVE_ZERO],
     "validations": [{**dict.fromkeys(("step", "check", "verdict", "message"), Required(str)), "numbers": {}}],

@@ -103,7 +103,7 @@ _OF_VALIDITY = (
     CsvField("validity", 16),
     CsvField("reasons", 31, lambda bench: " ".join(bench.doubts)),
 )
-_OF_SPREAD = (CsvField("spread_processes", 10), CsvField("sem", 21), CsvField("spread", 22))
+_OF_SPREAD = (CsvField("spread_processes", 10), CsvField("spread", 22))
 
 BENCH = Column("bench", lambda b: b.bench, is_text=True, page=1, csv=(CsvField("bench", 1),))
 PERF = Column(
@@ -133,13 +133,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("95 % interval", interval_cell, is_on_page_only=True, page=6, csv=_OF_INTERVAL),
     Column("all instances", _of_all_instances, is_optional=True, spare=11, csv=(CsvField("score", 15),)),
     Column("std %", lambda b: percent_cell(b.spread), spare=6, csv=_OF_SPREAD),
-    Column(
-        "within %",
-        lambda b: percent_cell(b.spread_within),
-        spare=5,
-        csv=(CsvField("spread_within", 8), CsvField("icc", 24)),
-    ),
-    Column("mde %", lambda b: percent_cell(b.mde), is_optional=True, spare=8, csv=(CsvField("mde", 23),)),
+    Column("within %", lambda b: percent_cell(b.spread_within), spare=5, csv=(CsvField("spread_within", 8),)),
     Column(
         "peak memory MiB",
         lambda b: "" if b.memory_peak_mib is None else f"{b.memory_peak_mib:.0f}",
@@ -169,7 +163,6 @@ LEGEND = (
     " all instances: what those that ran concurrently reached, in units",
     "±: half of the 95 % interval that holds the undisturbed number; std %: over processes; within %: between the steps of a"
     " process",
-    "mde %: the difference that two runs like this one would find in 80 of 100 cases",
 )
 PAGE_LEGEND = (
     "devices %: between the means of devices; 95 % interval: holds the undisturbed perf, in units, from 3 launches on",

@@ -94,14 +94,11 @@ def _of_points(summary: Summary, bench: BenchSummary, curve: ServingCurve) -> It
             yield about
 
 
-_OF_CONTRAST = (
-    *("ratio", "p", "p_holm", "p_bh", "verdict", "needed", "efficiency", "shift", "rank_p", "is_suspect", "note"),
-    *("least_rank_p", "detectable"),
-)
+_OF_CONTRAST = (*("ratio", "p_holm", "verdict", "needed", "efficiency", "is_suspect", "note", "detectable"),)
 CRITERIA = ("verdict", "bench", "criterion", "asked", "found", "missing", "value", "where")
 COMPARED = (
     *("bench", "units", "direction", "weight", "first", "system", "first_value", "value", "first_n", "n"),
-    *("ci95_low", "ci95_high", *_OF_CONTRAST, "fieller_low", "fieller_high"),
+    *("ci95_low", "ci95_high", *_OF_CONTRAST),
     *("first_validity", "validity", "excluded", "first_sessions", "sessions", "weights_of"),
 )
 
@@ -154,7 +151,6 @@ def render_acceptance(acceptance: Acceptance) -> str:
 
 def _of_curve(bench: str, first: str, ratio: CurveRatio) -> dict[str, object]:
     low, high = ratio.contrast.ci95 or (None, None)
-    fieller = ratio.contrast.cross_check or (None, None)
     return {
         "bench": bench,
         "first": first,
@@ -165,8 +161,6 @@ def _of_curve(bench: str, first: str, ratio: CurveRatio) -> dict[str, object]:
         "sessions": ratio.sessions[1],
         "ci95_low": low,
         "ci95_high": high,
-        "fieller_low": fieller[0],
-        "fieller_high": fieller[1],
         "direction": POINT_METRICS[ratio.metric].direction if ratio.metric in POINT_METRICS else "higher",
         **{name: getattr(ratio, name) for name in ("system", "point", "metric", "units", "value")},
         **{name: getattr(ratio.contrast, name) for name in _OF_CONTRAST},
@@ -176,7 +170,6 @@ def _of_curve(bench: str, first: str, ratio: CurveRatio) -> dict[str, object]:
 def _compared(row: ComparisonRow, side: SystemResult, contrast: Contrast | None) -> dict[str, object]:
     first = row.sides[0]
     low, high = (contrast.ci95 if contrast is not None else None) or (None, None)
-    fieller = (contrast.cross_check if contrast is not None else None) or (None, None)
     return {
         **{name: getattr(row, name) for name in ("bench", "units", "direction", "weight")},
         "first": first.system,
@@ -188,8 +181,6 @@ def _compared(row: ComparisonRow, side: SystemResult, contrast: Contrast | None)
         "ci95_low": low,
         "ci95_high": high,
         **{name: getattr(contrast, name, None) for name in _OF_CONTRAST},
-        "fieller_low": fieller[0],
-        "fieller_high": fieller[1],
         "first_validity": first.validity,
         "validity": side.validity,
         "first_sessions": len(first.sessions),

@@ -17,6 +17,7 @@ from milabench.report.document import Table, headed_table
 from milabench.report.labels import format_number, percent_cell, percents
 from milabench.report.model import in_milliseconds, ordered
 
+_LONG_STALL = 0.02  # of a window; a longer one is worth naming
 _METRICS_ELSEWHERE = ("rate", "first_step", "steps_rate", "between_epochs", "pause")
 
 
@@ -156,7 +157,7 @@ def window_tables(summary: Summary) -> tuple[Table, ...]:
     """Return what is behind the numbers, of each benchmark the launch that has the most of it; empty where there is nothing."""
     cells = [(bench.bench, *_window_cells(bench.processes)) for bench in ordered(summary.benchmarks)]
     rows = [row for row in cells if any(row[1:])]
-    columns = "bench | warm-up | longest step | pauses, not in perf | rate within steps | between steps"
+    columns = "bench | warm-up | longest stall | pauses, not in perf | rate within steps | between steps"
     title = "windows: of each benchmark the launch that has the most of it"
     return (headed_table(title, columns, rows).without_empty()[0],) if rows else ()
 
@@ -164,34 +165,33 @@ def window_tables(summary: Summary) -> tuple[Table, ...]:
 def _window_cells(processes: Sequence[ReplicateResult]) -> tuple[str, ...]:
     rates = [process.throughput for process in processes]
     longer = [rate for rate in rates if rate.left_out > 0]
-    # Where a window has few steps, each holds much of it: one that is like the others is not worth naming.
-    long_steps = [
-        (step.lasted_s, step.at_s, process)
+    stalls = [
+        (stall.seconds, stall.step, process)
         for process in processes
-        if (step := process.throughput.long_step) is not None and step.lasted_s > 2 * _mean_step_s(process.throughput)
+        if (stall := process.throughput.stall) is not None
+        and stall.seconds > _LONG_STALL * _window_s(process.throughput)
     ]
     pauses: dict[str, float] = {}
     for rate in rates:
         pauses |= {name: max(share, pauses.get(name, 0.0)) for name, share in rate.pauses.items()}
     apart = [(rate.steps_rate / rate.value, rate) for rate in rates if rate.steps_rate is not None]
     apart = [(ratio, rate) for ratio, rate in apart if not agree(ratio, 1.0)]
-    warm_up = long_step = within = between = ""
+    warm_up = longest = within = between = ""
     if longer:
         most = max(longer, key=lambda rate: rate.left_out_share)
         warm_up = f"{most.warm_up_steps} of {most.all_steps} steps; {most.left_out_share:.1%} of the window"
-    if long_steps:
-        lasted_s, at_s, process = max(long_steps, key=lambda step: step[0])
-        long_step = f"{lasted_s:.3g} s, {at_s:.3g} s into the window of {launch_name(process)}"
+    if stalls:
+        seconds, step, process = max(stalls, key=lambda stall: stall[0])
+        longest = f"{seconds:.3g} s at step {step} of {launch_name(process)}"
     if apart:
         _, most = max(apart, key=lambda pair: pair[0])
         within = f"{format_number(most.steps_rate)} {most.units}"
         between = f"{most.between_steps:.1%} of the time" if most.between_steps else ""
-    return warm_up, long_step, ", ".join(f"{name} {share:.1%}" for name, share in pauses.items()), within, between
+    return warm_up, longest, ", ".join(f"{name} {share:.1%}" for name, share in pauses.items()), within, between
 
 
-def _mean_step_s(rate: Throughput) -> float:
-    slowest = max(rate.totals, key=lambda total: total.seconds)
-    return slowest.seconds / max(1, slowest.observations)
+def _window_s(rate: Throughput) -> float:
+    return max((total.seconds for total in rate.totals), default=0.0)
 
 
 def launch_name(process: ReplicateResult) -> str:

@@ -46,7 +46,7 @@ _ACCELERATOR = (
 _EMPTIED = ("messages", "validations", "flaky", "failures", "skipped")
 _METRIC = (
     *("metric", "value", "units", "direction", "case", "part", "repeat", "basis", "observations", "steps_rate"),
-    *("between_steps", "pauses", "warm_up_steps", "all_steps", "period", "long_step", "spread_within", "lag1"),
+    *("between_steps", "pauses", "warm_up_steps", "all_steps", "period", "stall", "spread_within"),
     *("doubts", "left_out", "latency", "totals", "warmup_left"),
 )
 _MANIFEST = ("profile", "version", "plan_hash", "locks", "programs", "validations")

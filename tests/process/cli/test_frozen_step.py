@@ -21,6 +21,6 @@ def test_a_launch_that_stood_still_within_its_window_is_not_valid(milabench: Cal
     (bench,) = json.loads(milabench("report", "--json").out)["benchmarks"]
     assert bench["uncertainty"]["expanded"] is None  # of one launch nothing is known
     (rate,) = [metric for metric in bench["metrics"] if metric["metric"] == "rate"]
-    assert rate["long_step"]["lasted_s"] == pytest.approx(3.0, rel=0.2)
+    assert rate["stall"]["seconds"] == pytest.approx(3.0, rel=0.2)
     # About 150 steps of two items before it stood still, and hardly any after it; the 3 s are in the number.
     assert rate["value"] < 0.7 * 2 / rate["latency"]["p50"]

@@ -4,7 +4,6 @@ import json
 import math
 import random
 from fractions import Fraction
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +83,6 @@ def test_nist_univariate_data_give_the_certified_values(known: Any, number: int)
     assert len(values) == certified["n"]
     assert sample_statistics.mean(values) == pytest.approx(certified["mean"], rel=1e-14)
     assert sample_statistics.stdev(values) == pytest.approx(certified["stdev_n-1"], rel=1e-7)
-    assert sample_statistics.lag1(values) == pytest.approx(certified["lag1"], abs=1e-6)
 
 
 DRAWN: dict[str, Any] = {
@@ -97,26 +95,22 @@ DRAWN: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", DRAWN)
 @pytest.mark.parametrize("n", [3, 1024, 1025, 5000])
-def test_spread_and_dependence_are_those_of_exact_arithmetic(kind: str, n: int) -> None:
+def test_the_spread_of_blocks_is_that_of_exact_arithmetic(kind: str, n: int) -> None:
     draw = random.Random(kind)
     values = [*(DRAWN[kind](draw) for _ in range(n - 1)), 2e6]
     near = sample_statistics.mean(values)
     exact = [Fraction(value) for value in values]
     centre = sum(exact) / n
     squares = sum((value - centre) ** 2 for value in exact)
-    products = sum((a - centre) * (b - centre) for a, b in pairwise(exact))
     blocks = sample_statistics.in_blocks(values)
-    spread, correlation = sample_statistics.variation_and_lag1(blocks, near)
+    spread = sample_statistics.variation_of_blocks(blocks, near)
     assert spread == pytest.approx(math.sqrt(squares / (n - 1)) / float(centre), rel=1e-13)
-    assert correlation == pytest.approx(float(products / squares), rel=1e-12, abs=1e-14)
-    assert correlation == sample_statistics.lag1(values)
 
 
 @pytest.mark.parametrize("value", [0.1, 1e6 / 3, 1_000_003])
-def test_equal_values_have_no_spread_and_no_dependence(value: float) -> None:
+def test_equal_values_have_no_spread(value: float) -> None:
     blocks = sample_statistics.in_blocks([value] * 5000)
-    assert sample_statistics.variation_and_lag1(blocks, value * (1 + 1e-12)) == (0.0, None)
-    assert sample_statistics.lag1([value] * 5000) is None
+    assert sample_statistics.variation_of_blocks(blocks, value * (1 + 1e-12)) == pytest.approx(0.0)
 
 
 def test_the_score_is_a_weighted_geometric_mean(known: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from milabench.analysis.measure import Measurement, measure
 from milabench.analysis.summary import summarise
-from milabench.analysis.throughput import Throughput
+from milabench.analysis.throughput import LongestStall, Throughput
 from milabench.events.model import Config, Data, Event
 from milabench.events.rundir import read_batches
 from tests.recorded_run import Recorded, complete_window, record
@@ -172,8 +172,7 @@ def test_a_frozen_step_is_a_stall_and_has_its_place_in_the_window() -> None:
     found = rate([*complete_window(), *events])
     assert found.profile is not None
     assert found.profile.stalls == (pytest.approx(8.0 / 38.0),)
-    assert found.long_step is not None
-    assert (found.long_step.at_s, found.long_step.lasted_s) == (pytest.approx(15.0), pytest.approx(8.5))
+    assert found.stall == LongestStall(step=31, seconds=pytest.approx(8.0))
 
 
 @pytest.mark.slow
@@ -185,8 +184,9 @@ def test_a_stall_among_very_many_steps_is_found_and_has_its_place() -> None:
     found = rate([*complete_window(), *events])
     assert found.profile is not None
     assert found.profile.stalls == (pytest.approx(5.0 / 55.0),)
-    assert found.long_step is not None
-    assert (found.long_step.at_s, found.long_step.lasted_s) == (pytest.approx(25.0), pytest.approx(5.001))
+    assert found.stall is not None
+    # Of so many steps five are one cycle.
+    assert found.stall.step == pytest.approx(frozen, abs=5) and found.stall.seconds == pytest.approx(5.0)
 
 
 def test_a_rhythm_is_measured_in_whole_periods() -> None:

@@ -158,7 +158,7 @@ def test_the_table_of_windows_says_what_is_behind_a_number(tmp_path: Path) -> No
     )
     assert "plain" not in found
     assert found["paused"]["pauses, not in perf"] == "validation 14.8%"
-    assert found["paused"]["longest step"] == "1.5 s, 10 s into the window of paused.D0"
+    assert found["paused"]["longest stall"] == "1.4 s at step 101 of paused.D0"
     assert found["apart"]["rate within steps"] == "80.00 items/s"
     assert found["apart"]["between steps"] == "33.3% of the time"
     assert found["slow"]["warm-up"] == "13 of 113 steps; 9.1% of the window"

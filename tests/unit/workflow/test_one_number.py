@@ -192,7 +192,7 @@ def test_a_window_of_two_steps_is_accepted_by_no_criterion(
     assert ("its number is suspect (short)" in said.out) == (confidence == "none")
 
 
-def test_one_launch_has_no_standard_error(milabench: Milabench, base: Path) -> None:
+def test_one_launch_has_no_uncertainty(milabench: Milabench, base: Path) -> None:
     run, other = ended_by_itself(base, "tiny"), ended_by_itself(base, "other")
     (bench,) = json.loads(milabench("report", str(run.path), "--format", "json").out)["benchmarks"]
     assert (bench["validity"], bench["reasons"], bench["perf"]) == ("suspect", ["short"], pytest.approx(80.0))
@@ -200,6 +200,6 @@ def test_one_launch_has_no_standard_error(milabench: Milabench, base: Path) -> N
     cells = dict(zip(map(str.strip, heading.split("|")), map(str.strip, row.split("|")), strict=True))
     assert (cells["perf"], cells["±"], cells["std %"]) == ("80.00", "± ?", "")
     (found,) = csv.DictReader(io.StringIO(milabench("report", str(run.path), "--format", "csv").out))
-    assert (found["sem"], found["ci95_low"], found["mde"]) == ("", "", "")
+    assert (found["uncertainty"], found["ci95_low"]) == ("", "")
     compared = milabench("compare", str(run.path), str(other.path)).out
     assert not re.search(r"\b0\.0+ ?%|±\d", compared), compared

@@ -115,7 +115,7 @@ def test_one_of_another_shape_with_a_digest_that_fits_is_computed_again(
         {"steps": [], "step": ""},
         {"totals": [{"rank": 0, "items": -1, "seconds": 1.0, "observations": 1, "steps": 1}]},
         {"totals": [{"items": 1, "seconds": 1.0}]},
-        {"long_step": {"at_s": 1.0}},
+        {"stall": {"seconds": 1.0}},
         {"warmup_left": "many"},
         {"pauses": {"validation": None}},
     ],
