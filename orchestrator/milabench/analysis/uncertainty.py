@@ -20,6 +20,7 @@ from milabench.analysis.intervals import LEAST_LAUNCHES, normal_quantile, t_quan
 from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import mean, stdev
 from milabench.analysis.stalls import Stalls
+from milabench.shown import counted
 
 CONFIDENCE = 0.95
 CONFIDENCE_OF_STOPPED = 0.975
@@ -265,7 +266,7 @@ def uncertainty_of(
     """
     n, effects = len(launches), effects or {}
     if n < LEAST_LAUNCHES:
-        how = f"{LEAST_LAUNCHES} launches are needed"
+        how = f"unknown with {counted(n, 'repeat')}, at least {LEAST_LAUNCHES} are needed"
         return Uncertainty(expanded=None, components=(Component(name="launches", size=None, how=how),))
     rates = [launch.rate for launch in launches]
     corrected = [launch.rate + launch.stalled + launch.slowed for launch in launches]
