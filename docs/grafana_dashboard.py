@@ -64,7 +64,7 @@ PANELS: tuple[tuple[str, str, tuple[int, int, int, int], str, str], ...] = (
         "$benchmark",
         "timeseries",
         (0, 19, 24, 8),
-        "Rate of one instance with its 95 % interval, by machine and unit. Invalid numbers are left out.",
+        "Rate of an instance with its 95 % interval, by machine and unit. Invalid numbers are left out.",
         "SELECT {time} AS time, runs.host || ', ' || runs.device || ', ' || results.units AS metric, "
         "results.perf AS perf, results.ci95_low AS low, results.ci95_high AS high " + OF_BENCHMARKS + " "
         "AND results.outcome = 'passed' AND results.perf IS NOT NULL AND COALESCE(results.validity, '') <> 'invalid' "

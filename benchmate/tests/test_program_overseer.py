@@ -62,7 +62,7 @@ def test_what_is_first_imported_in_a_thread_is_said(agent, tmp_path):
     """
     assert run(agent, tmp_path, script).code == 0
     assert [message["message"] for message in agent.records("message")] == [
-        "giving was first imported in a thread: what the program gives is not recorded; import it in the main thread"
+        "giving was first imported in a thread: its values are not recorded; import it in the main thread"
     ]
 
 
@@ -78,7 +78,7 @@ def test_what_is_first_imported_in_a_task_is_recorded_there(agent, tmp_path):
     assert (ran.code, ran.stderr) == (0, "")
     assert [data["loss"] for data in agent.records() if "loss" in data] == [2.0]
     (message,) = [message["message"] for message in agent.records("message")]
-    assert message.startswith("voir was first imported in a task: what the program gave outside it is not recorded")
+    assert message.startswith("voir was first imported in a task: values given outside the task are not recorded")
 
 
 @pytest.mark.parametrize("name", ["giving", "voir"])
@@ -164,7 +164,7 @@ def test_an_instrument_can_stop_the_program(agent, tmp_path):
 def test_an_instrument_that_yields_no_phase_fails_the_step(agent, tmp_path, yielded):
     ran = run(agent, tmp_path, "print('on')", f"def instrument_main(ov):\n    yield {yielded}")
     assert (ran.code, ran.stdout) == (1, "")
-    assert "expected one of ov.phases" in agent.controls("fail")[0]["detail"]
+    assert "expected a phase of ov.phases" in agent.controls("fail")[0]["detail"]
 
 
 def test_an_unknown_option_is_refused_as_before(agent, tmp_path):

@@ -198,7 +198,7 @@ if __name__ == "__main__":
 """
     ran = run(agent, tmp_path, HEAD + body, 'probes.value(ov, "//scaled > y", id)', config=LONG)
     assert ran.code == 1
-    assert "inside what torch.compile compiles" in agent.controls("fail")[0]["detail"], ran.stderr
+    assert "that torch.compile compiles" in agent.controls("fail")[0]["detail"], ran.stderr
 
 
 SPAWN = """

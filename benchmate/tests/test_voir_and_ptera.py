@@ -273,7 +273,7 @@ def test_an_override_of_a_closures_free_variable_is_an_error_of_the_probe(module
 def test_a_function_under_if_main_is_an_error_that_says_it_does_not_exist_yet(agent, tmp_path):
     script = "def f(): pass\nif __name__ == '__main__':\n    late = lambda: 1\n"
     run(agent, tmp_path, script, 'probes.value(ov, "//late() as x", print)')
-    assert "below the last def or class does not exist yet" in agent.controls("fail")[0]["detail"]
+    assert "below the last def or class do not exist yet" in agent.controls("fail")[0]["detail"]
 
 
 def test_an_unknown_method_is_an_error(module):

@@ -1,4 +1,4 @@
-"""The program `milabench`, and `python -m milabench`; imports nothing before it is ready to report an interrupt in one line."""
+"""The program `milabench`, and `python -m milabench`; imports nothing before it is ready to report an interrupt in a line."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from typing import NoReturn
 
 
 def run_program() -> NoReturn:
-    """Run the command line; report an interrupt while that is imported, as it reports later ones itself."""
+    """Run the command line. Report an interrupt while that is imported, as it reports later ones itself."""
     try:
         from milabench.cli import program  # most of a start
 

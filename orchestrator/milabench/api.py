@@ -1,4 +1,4 @@
-"""The Python interface: what the command line does, for programs and notebooks; `import milabench` offers it.
+"""The Python interface: the work of the command line, for programs and notebooks. `import milabench` offers it.
 
 Nothing here prints. Results print well (`print(milabench.compare(a, b))`), and a notebook shows them as HTML. Every function
 may be called while an event loop runs, as in a notebook: it then works in a thread of its own, and the caller waits for it.
@@ -56,7 +56,7 @@ class RunResult(_Rendered):
     """The results of a run.
 
     Attributes:
-        summary: Every number of the run: `summary.benchmarks` has one entry per benchmark, with `perf` (the geometric
+        summary: Every number of the run: `summary.benchmarks` has an entry per benchmark, with `perf` (the geometric
             mean rate, in `units`), `ci95`, `outcome` and `validity`; `summary.score` is the
             index over them where there is a reference.
         path: The run directory; None where only a JSON report is known.
@@ -74,7 +74,7 @@ class ComparisonResult(_Rendered):
     """A comparison of systems.
 
     Attributes:
-        comparison: `comparison.rows` has one entry per benchmark, with a contrast for each system after the first: ratio
+        comparison: `comparison.rows` has an entry per benchmark, with a contrast for each system after the first: ratio
             (> 1 means better), interval and verdict; `comparison.indices` compares the systems as a whole.
     """
 
@@ -100,10 +100,10 @@ class AcceptanceResult(_Rendered):
 
 @dataclass(frozen=True, repr=False)
 class PlanResult:
-    """What a run would execute, which prints as `milabench plan run` does.
+    """The plan of a run, which prints as `milabench plan run` does.
 
     Attributes:
-        plan: The steps with their commands, environments, devices and limits; `plan.to_json()` is what a manifest holds.
+        plan: The steps with their commands, environments, devices and limits; `plan.to_json()` is the manifest's form.
         estimate: How long it will take, by earlier runs: `seconds`, and `unknown`, the benchmarks without an earlier run.
     """
 
@@ -145,12 +145,12 @@ def compare(
     across: bool = False,
     reporter: Reporter | None = None,
 ) -> ComparisonResult:
-    """Compare two or more systems by their runs, with the first as the baseline; the method is that of `milabench compare`.
+    """Compare two or more systems by their runs, with the first as the baseline. The method equals `milabench compare`.
 
     Args:
         runs: Runs, as `load` takes them, or for each system a list of its runs: sessions, whose drift the intervals then hold.
         margin: Relative difference below which nothing is called faster or slower; 0.01 is 1 %.
-        per: `system` compares all instances of a benchmark together, `instance` one of them (a device, a job).
+        per: `system` compares all instances of a benchmark together, `instance` a single one (a device, a job).
         weights: Weights by benchmark instead of the suite's, or a YAML file of them.
         costs: A YAML file of costs instead of the system files'.
         base: As in `load`.
@@ -197,7 +197,7 @@ def accept(
 
     Args:
         run: A run directory, or the name of a run below the base.
-        criteria: A YAML file; docs/how-to/accept-a-system.md shows one.
+        criteria: A YAML file; see docs/how-to/accept-a-system.md.
         reference: The run, as `load` takes it, that `x reference` in the criteria means.
         across: Decide also on benchmarks whose arguments are not the reference's.
         base: As in `load`.
@@ -244,7 +244,7 @@ def plan_suite(
     Raises:
         ConfigError: The suite or the system file cannot be understood.
         NothingSelected: No benchmark is selected, or none can run here.
-        UsageError: The system file makes several runs of one command (`multirun`).
+        UsageError: The system file makes several runs of a command (`multirun`).
     """
     from milabench.workflow.estimate import apply_budget
     from milabench.workflow.planning import expand_requests, plan_request
@@ -256,7 +256,7 @@ def plan_suite(
     def work(session: Session) -> PlanResult:
         requests = expand_requests(options, extent, session, stamp="{time}")
         if len(requests) > 1:
-            raise UsageError(f"the multirun of the system file makes {len(requests)} runs; give one without")
+            raise UsageError(f"the multirun of the system file makes {len(requests)} runs; give a system file without")
         budgeted = apply_budget(plan_request(requests[0]))
         return PlanResult(budgeted.planned.plan, budgeted.estimate)
 
@@ -280,10 +280,10 @@ def run(
     max_retries: int = 0,
     reporter: Reporter | None = None,
 ) -> RunResult:
-    """Run a suite that is installed, record it below the base, and return its results; prepare first what takes seconds.
+    """Run a suite that is installed, record it below the base, and return its results.
 
-    A benchmark that fails is a result (`summary.verdict`), not an exception. In a notebook an interrupt of the kernel does
-    not end the run.
+    First prepare data that takes only seconds. A benchmark that fails is a result (`summary.verdict`), not an
+    exception. In a notebook an interrupt of the kernel does not end the run.
 
     Args:
         config: As in `plan_suite`, like all others that are not listed here.
@@ -297,6 +297,7 @@ def run(
         EnvironmentFailed: Something is not installed, or cannot be prepared in 60 s; the message has the command to give.
         Unreachable: A node does not answer, or another run holds the devices.
         RecordError: The records cannot be written.
+
     """
     from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
 
@@ -307,7 +308,9 @@ def run(
     def work(session: Session) -> RunResult:
         prepared = prepare_runs(options, extent, settings, session)
         if len(prepared.plans) > 1:
-            raise UsageError(f"the multirun of the system file makes {len(prepared.plans)} runs; give one without")
+            raise UsageError(
+                f"the multirun of the system file makes {len(prepared.plans)} runs; give a system file without"
+            )
         ((path, _),) = execute_runs(prepared, session)
         return load(path)
 
@@ -342,7 +345,7 @@ def _path(path: PathOrName | None) -> Path | None:
 
 
 def _outside_event_loop(work: Callable[[Session], T], reporter: Reporter | None) -> T:
-    """Call `work` with a new session; in a thread while an event loop runs in this one, which cannot run a second."""
+    """Call `work` with a new session. In a thread while an event loop runs in the current thread, which cannot run a second."""
 
     def call() -> T:
         session = Session(reporter or CollectingReporter())

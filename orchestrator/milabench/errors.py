@@ -16,13 +16,13 @@ VERDICT_CODES = {"PASS": DONE, "FAIL": 7, "INCONCLUSIVE": 8}
 
 
 MAX_PROBLEMS = 100
-"""How many problems of one suite are told; whoever has more corrects these first."""
+"""Maximum number of shown problems of a suite. They are corrected first."""
 MAX_SHOWN = 1_000
-"""How many characters of one problem are shown."""
+"""Maximum number of shown characters of a problem."""
 
 
 class MilabenchError(Exception):
-    """An error that is explained in one or a few lines: `str(error)`. The base class of all others."""
+    """An error that is explained in a few lines: `str(error)`. The base class of all others."""
 
     exit_code = 1
 
@@ -33,10 +33,10 @@ class MilabenchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with an input file.
+    """A problem of an input file.
 
-    `where` is `file:line:column`, or the name of an option; `path` the dotted key; `hint` what to do about it; `replaces`
-    where the value is set that this one replaced, if any.
+    `where` is `file:line:column`, or the name of an option. `path` the dotted key. `hint` the remedy. `replaces`
+    the place of the value that this value replaced, if any.
     """
 
     where: str
@@ -57,7 +57,7 @@ def _shortened(text: str) -> str:
 
 
 class ConfigError(MilabenchError):
-    """The suite, the system file, an override or an option cannot be understood; carries every problem found."""
+    """The suite, the system file, an override or an option cannot be understood. Carries every problem found."""
 
     exit_code = 2
 
@@ -71,7 +71,7 @@ class ConfigError(MilabenchError):
 
 
 class UsageError(MilabenchError):
-    """Options or arguments contradict one another, or ask for something that does not exist."""
+    """Options or arguments contradict each other, or ask for something that does not exist."""
 
     exit_code = 2
 
@@ -101,6 +101,6 @@ class RecordError(MilabenchError):
 
 
 def os_reason(error: OSError) -> str:
-    """Return what the system says is wrong, as a clause: lower case, without its number and the file."""
+    """Return the system's error text, as a clause: lower case, without its number and the file."""
     text = error.strerror or str(error)
     return text[:1].lower() + text[1:]

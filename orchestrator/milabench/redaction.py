@@ -1,7 +1,7 @@
-"""What is a secret, and its masking: the one place that decides. Standard library only, Python 3.8: the agent uses it too.
+"""Decides which values are secrets, and masks them, in a single place. Standard library only, Python 3.8: the agent uses it too.
 
-A secret is known by the name that it stands under (a variable, a key of a suite, an option), or as what a URL has before its
-host. The value of a known one is masked wherever it occurs, in the forms in which programs write it.
+A secret is known by its name (a variable, a key of a suite, an option), or as the part of a URL before its
+host. The value of a known secret is masked wherever it occurs, in the forms in which programs write it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MASK = "***"
 LEAST_CHARACTERS = 8
-"""Characters of a value that is looked for: a shorter one would hide much that has nothing to do with it."""
+"""Minimum number of characters of a searched value: a shorter one would hide unrelated text."""
 
 # --- by name --------------------------------------------------------------------------------------------------------
 
@@ -58,9 +58,9 @@ _NONE = {"pwd", "oldpwd", "sshkey", "google_application_credentials"}  # folders
 
 @lru_cache(maxsize=1 << 14)
 def is_secret_name(name: str) -> bool:
-    """Return whether what stands under this name is a secret: a variable, a key of a suite, an option.
+    """Return whether a value of this name is a secret: a variable, a key of a suite, an option.
 
-    Of a dotted one each key counts but the first, which is the name of a benchmark.
+    Of a dotted name each key counts but the first, which is the name of a benchmark.
     """
     _, *keys = name.split(".")
     if keys:
@@ -89,7 +89,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def secret_names(env: Mapping[str, object]) -> Tuple[str, ...]:
-    """Return the names among `env` that hold secrets, by what they are called."""
+    """Return the names of `env` that hold secrets, judging by their words."""
     return tuple(sorted(name for name in env if is_secret_name(name)))
 
 
@@ -115,18 +115,18 @@ _MAY_HOLD = tuple(
 
 
 def mask_urls(text: str) -> str:
-    """Return the text with what its URLs have before their hosts as `***`."""
+    """Return the text with the parts of its URLs before their hosts as `***`."""
     return _USERINFO.sub(f"://{MASK}@", text) if "@" in text and "://" in text else text
 
 
 def _may_hold(text: str) -> bool:
-    """Return whether there may be a secret in a text, which most do not have; quick."""
+    """Return whether there may be a secret in a text, which most do not have. quick."""
     lower = text.lower()
     return any(word in lower for word in _MAY_HOLD)
 
 
 def _assignments(text: str) -> Iterator[re.Match[str]]:
-    """Yield what assigns to a secret name, by its name, what is between, and the value."""
+    """Yield assignments to secret names: the name, the text between, and the value."""
     named = _NAMED.search(text)
     while named is not None:
         match = _ASSIGNED.match(text, named.start()) if is_secret_name(named[1]) else None
@@ -146,9 +146,9 @@ def _without(text: str, matches: Iterable[re.Match[str]]) -> str:
 
 
 def mask_assignments(text: str) -> Tuple[str, int]:
-    """Return the text with the values of what is assigned to secret names as `***`, and their number.
+    """Return the text with the values assigned to secret names as `***`, and their number.
 
-    After a colon only what is quoted counts: `"token": 5` is a number of a record.
+    After a colon only quoted values count: `"token": 5` is a number of a record.
     """
     if not _may_hold(text):
         return text, 0
@@ -159,7 +159,7 @@ def mask_assignments(text: str) -> Tuple[str, int]:
 def mask_argument(word: str) -> str:
     """Return an argument of a command line of ours without the values that it gives to secrets, however short.
 
-    `bench.env.HF_TOKEN=value`, by itself or behind `--override=`, loses all behind its `=`; a mapping what stands in it.
+    `bench.env.HF_TOKEN=value`, by itself or behind `--override=`, loses everything after its `=`. A mapping its values.
     """
     given = _GIVEN.match(word)
     if given is not None and is_secret_name(given[2].replace('"', "")):
@@ -188,7 +188,7 @@ def _values_in_text(text: str) -> Iterator[str]:
 
 
 def values_in(data: object, name: str = "") -> Iterator[str]:
-    """Yield the secrets in plain data: what stands under secret names, and what texts show by themselves."""
+    """Yield the secrets in plain data: values under secret names, and secrets that texts show by themselves."""
     if isinstance(data, str):
         if name and is_secret_name(name):
             yield data
@@ -204,12 +204,12 @@ def values_in(data: object, name: str = "") -> Iterator[str]:
 
 
 def _option(word: object) -> str:
-    """Return an option whose value is the next word; empty for anything else."""
+    """Return an option whose value is the next word. Empty for anything else."""
     return word if isinstance(word, str) and word.startswith("-") and "=" not in word else ""
 
 
 def values_in_environment(env: Mapping[str, str]) -> List[str]:
-    """Return the secrets among variables: those of secret names unless they are paths of what exists, those in URLs."""
+    """Return the secrets among variables: values of secret names unless they are existing paths, and secrets in URLs."""
     values = [value for name, value in env.items() if is_secret_name(name) and not _is_path(value)]
     urls = (value for value in env.values() if "://" in value)
     return [*values, *(value for url in urls for value in _values_in_text(url))]
@@ -226,7 +226,7 @@ _NUMBER = re.compile(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?\Z")
 
 
 def is_searchable(value: str) -> bool:
-    """Return whether a value is looked for in text: not when it is short, a number, or one short word of letters."""
+    """Return whether a value is looked for in text: not when it is short, a number, or a single short word of letters."""
     return len(value) >= LEAST_CHARACTERS and not _NUMBER.match(value) and not _ONE_WORD.match(value)
 
 
@@ -261,7 +261,7 @@ def _written(line: str) -> Iterator[str]:
 
 
 class Masker:
-    """Replaces known values in what is written."""
+    """Replaces known values in written text."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         forms = {form for value in set(values) for form in _forms(value)}
@@ -298,9 +298,9 @@ class Masker:
         return b"\\" in data or _USERINFO.search(data.decode("utf-8", "surrogatepass")) is not None
 
     def mask_data(self, value: Any, *, is_named: bool = False, name: str = "") -> Any:
-        """Return plain data without known values in any text of it; `is_named`: nor what stands under secret names.
+        """Return plain data without known values in any text of it. `is_named`: nor values under secret names.
 
-        `name` is what this value stands under.
+        `name` is the name of this value.
         """
         # Plans of thousands of steps pass here: what most values are comes first.
         kind = type(value)
@@ -315,7 +315,7 @@ class Masker:
         return value
 
     def _items(self, values: Iterable[object], is_named: bool) -> List[object]:
-        """Return the items of a list; of words, one behind an option stands under its name."""
+        """Return the items of a list. A word after an option has the option's name."""
         items, option = [], ""
         for item in values:
             items.append(self.mask_data(item, is_named=is_named, name=option))
@@ -332,7 +332,7 @@ class Masker:
 
 
 class _Known:
-    """The secrets that this process has met so far, and what masks them."""
+    """The secrets that this process has met so far, and their masker."""
 
     def __init__(self) -> None:
         self.values: Set[str] = set()
@@ -356,7 +356,7 @@ def forget() -> None:
 
 
 def mask(text: str) -> str:
-    """Return a text as it may be written; see `Masker.mask_text`."""
+    """Return a text as it may be written. See `Masker.mask_text`."""
     return _KNOWN.masker.mask_text(text)
 
 
@@ -371,20 +371,20 @@ def mask_data(value: object) -> Any:
 
 
 def mask_settings(value: object) -> Any:
-    """Return settings (of a suite, a command line) as they may be written: also without what stands under secret names.
+    """Return settings (of a suite, a command line) as they may be written: also without values under secret names.
 
-    However short that is; and not for other data, whose keys may be anything.
+    However short that is, and not for other data, whose keys may be anything.
     """
     return _KNOWN.masker.mask_data(value, is_named=True)
 
 
 def may_hold_secret(data: bytes) -> bool:
-    """Return whether known secrets, or credentials of URLs, may be in JSON; what stands under secret names is not looked for."""
+    """Return whether known secrets, or credentials of URLs, may be in JSON. Values under secret names are not searched."""
     return _KNOWN.masker.may_hold(data)
 
 
 def secrets_within(*data: Any) -> List[str]:
-    """Return the known secrets that occur in some data: what another machine has to know of them."""
+    """Return the known secrets that occur in some data, which another machine has to know."""
     texts = list(_texts(data))
     return sorted(
         value for value in _KNOWN.values if any(form in text for form in {value, *_forms(value)} for text in texts)

@@ -1,4 +1,4 @@
-"""The only module of the core that names features: what each of them adds, as references that are resolved when they are used.
+"""The only module of the core that names features: the additions of each, as references that are resolved when they are used.
 
 A reference is `module:name`, or a module, below `milabench`. Its first word is the feature: a package that can be left out.
 `MILABENCH_WITHOUT=site,history` leaves out the lines of two. Imports next to nothing, for `milabench --help` waits for it.
@@ -176,17 +176,17 @@ def handler(option: str) -> Any:
 
 
 def spellings() -> list[Any]:
-    """Return the modules that know what people type for other programs."""
+    """Return the modules that know spellings of other programs."""
     return [resolved(module) for module in SPELLINGS if takes_part(module)]
 
 
 def module_on_nodes(what: str) -> str:
-    """Return the module, below `milabench`, that agents run; empty where its feature is left out."""
+    """Return the module, below `milabench`, that agents run. Empty where its feature is left out."""
     return ON_NODES[what] if takes_part(ON_NODES[what]) else ""
 
 
 def resolved(reference: str) -> Any:
-    """Import what a reference names: something in a module, or a module."""
+    """Import the object of a reference: a name in a module, or a module."""
     import importlib
 
     module, _, name = reference.partition(":")

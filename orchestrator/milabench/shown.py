@@ -1,4 +1,4 @@
-"""Foreign text -> text that can be shown: what a terminal obeys, or what changes the order of letters, becomes visible instead.
+"""Foreign text -> text that can be shown: control characters, and characters that change the order of letters, become visible.
 
 Names, units, messages and output come from programs, records and other machines. All that reaches a terminal, a report or a
 table passes here.
@@ -30,24 +30,27 @@ _OF_A_WHEEL = re.compile(r"/(?:.*/)?milabench/shipped/config/([^/.]+)\.yaml")
 
 
 def visible(text: str) -> str:
-    """Return the text with a sign, of width one, for each character that is not one to be read; line breaks and tabs stay."""
+    """Return the text with a sign, of width one, for each unreadable character. Line breaks and tabs stay."""
     # Nothing that is printable needs a sign, and that is told several times as fast.
     return text if text.replace("\n", "").isprintable() else _UNSAFE.sub(_sign, text)
 
 
 def visible_line(text: str) -> str:
-    """Return the same on one line: line breaks and tabs are signs too."""
+    """Return the same on a single line: line breaks and tabs are signs too."""
     return text if text.isprintable() else _LINE_BREAK.sub(_sign, visible(text))
 
 
 def visible_output(text: str, *, colours: bool = True) -> str:
-    """Return output of a program as `visible`, with its colours or without; what would write over a line begins a new one."""
+    """Return output of a program as `visible`, with its colours or without.
+
+    Text that would overwrite a line begins a new line.
+    """
     pieces = _COLOUR.split(text.replace("\r\n", "\n").replace("\r", "\n"))
     return "".join(piece * colours if number % 2 else visible(piece) for number, piece in enumerate(pieces))
 
 
 def cut_text(text: str, longest: int, *, at_word: bool = True) -> str:
-    """Return a text with at most so many characters: as many of its words as there is room for, or also a part of one."""
+    """Return a text cut to a number of characters: as many of its words as fit, or also a part of a word."""
     if len(text) <= longest:
         return text
     kept = text[: longest - 1]
@@ -55,7 +58,7 @@ def cut_text(text: str, longest: int, *, at_word: bool = True) -> str:
 
 
 def wrapped(text: str, before: str = "", width: int = 120) -> list[str]:
-    """Return the lines of a text, the first after `before`, the others below its end; names and paths stay whole."""
+    """Return the lines of a text, the first after `before`, the others below its end. Names and paths stay whole."""
     import textwrap  # few commands wrap anything
 
     return textwrap.wrap(
@@ -97,13 +100,13 @@ def _sign(match: re.Match[str]) -> str:
 
 
 def suite_word(config: str) -> str:
-    """Return what to type for a suite: the name of one that a wheel brought, whose path is long, else its path as it is."""
+    """Return the word for a suite: the name of a suite from a wheel, whose path is long, else its path."""
     name = _OF_A_WHEEL.fullmatch(config)
     return name[1] if name else config
 
 
 def is_lock(file: object) -> bool:
-    """Return whether a file is a lock of packages by its name: `old.lock`, `requirements.cpu.txt`; else it is a suite."""
+    """Return whether a file is a lock of packages by its name: `old.lock`, `requirements.cpu.txt`. Else it is a suite."""
     return str(file).endswith((".lock", ".txt"))
 
 

@@ -1,3 +1,3 @@
-"""The version of milabench; the distribution reads it from here too."""
+"""The version of milabench. The distribution reads it from here too."""
 
 __version__ = "0.1.0"

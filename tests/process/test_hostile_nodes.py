@@ -213,7 +213,7 @@ def test_after_a_signal_a_node_that_says_nothing_more_is_left_to_cleanup(
 
     outcome = asyncio.run(work())
     assert outcome.name == "cancelled"
-    assert "`milabench gc processes` ends what is left" in outcome.detail
+    assert "`milabench gc processes` ends leftover processes" in outcome.detail
 
 
 def test_a_newline_in_a_text_of_a_node_makes_no_line(outcome_of: Callable[..., Outcome]) -> None:
@@ -284,7 +284,11 @@ def test_a_folder_is_sent_to_no_node_that_asks_for_what_is_not_there(tmp_path: P
             files.close()
             await machine.close()
 
-    for need, says in ((b"[[7, 0]]", "asks for what is not there"), (b"[[0, 9]]", "asks for what"), (b"[7]", "need")):
+    for need, says in (
+        (b"[[7, 0]]", "asks for a file that is not there"),
+        (b"[[0, 9]]", "asks for a file"),
+        (b"[7]", "need"),
+    ):
         with pytest.raises(Unreachable, match=says):
             asyncio.run(work(need))
 
@@ -319,7 +323,9 @@ def test_two_nodes_that_are_one_machine_do_not_wait_for_each_other(tmp_path: Pat
             await asyncio.gather(*(node.close() for node in nodes))
             await asyncio.gather(*(machine.close() for machine in machines))
 
-    with pytest.raises(Unreachable, match=r"^h1: device cpu-x is held for h0 by this run: two nodes are one machine"):
+    with pytest.raises(
+        Unreachable, match=r"^h1: device cpu-x is held for h0 by this run: both nodes are the same machine"
+    ):
         asyncio.run(work())
 
 

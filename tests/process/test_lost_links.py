@@ -89,7 +89,7 @@ def test_an_agent_that_says_nothing_is_given_up_and_ended(tmp_path: Path, monkey
 
     outcome = asyncio.run(work())
     assert (outcome.name, outcome.why) == ("failed", "lost-node")
-    assert "it said nothing within" in outcome.detail
+    assert "no answer within" in outcome.detail
     until(lambda: is_gone(int(silent.read_text())))
 
 

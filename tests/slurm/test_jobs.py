@@ -313,7 +313,7 @@ def test_a_job_that_is_refused_takes_those_before_it_with_it(gated: Login, slurm
     said = gated.submit("--max-jobs", "1", select="gated,quick", PATH=path)
     assert said.code == 2
     assert "Job violates policy" in said.err
-    assert "cancelled what was submitted before: job " in said.err
+    assert "cancelled the jobs submitted before: job " in said.err
     until(no_jobs(slurm), "nothing is left")
     gated.gate.touch()
     # What is known of them stays, and can be gone on with.

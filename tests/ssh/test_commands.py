@@ -184,7 +184,7 @@ def changed(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[dict[
     ("change", "what"),
     [
         (lambda nodes: nodes[1].update(name="h0"), "two nodes are named 'h0'"),
-        (lambda nodes: nodes[1].update(ip=nodes[0]["ip"], port=nodes[0]["port"]), "'h1' and 'h0' are one machine"),
+        (lambda nodes: nodes[1].update(ip=nodes[0]["ip"], port=nodes[0]["port"]), "'h1' and 'h0' are the same machine"),
         (lambda nodes: [node.update(main=True) for node in nodes], "2 nodes are main"),
         (lambda nodes: nodes[1].pop("ip"), "the key 'ip' is missing"),
     ],

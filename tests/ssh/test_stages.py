@@ -34,7 +34,7 @@ SAYS = {
     "garbage": "its shell came to no command; does it wait for input at login?",
     "no unpacking": "it did not take and unpack the agent's files",
     "no newline": "its shell never stops printing at login",
-    "no hello": "it said nothing",
+    "no hello": "the agent did not start",
 }
 
 

@@ -1,6 +1,6 @@
 """The instruments of milabench: times, watches and validates unmodified training scripts.
 
-Importing this package imports neither torch nor numpy nor voir; each function imports what it needs when it is first called.
+Importing this package imports neither torch nor numpy nor voir. Each function imports its needs at its first call.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def steps(*, units: str = "items/s", task: str = "train", stop: bool | None = No
 
 
 def pause(name: str) -> AbstractContextManager[None]:
-    """Leave what is done inside the `with` out of what is measured, under a name that the report shows with its share.
+    """Leave the work inside the `with` out of the measurement, under a name that the report shows with its share.
 
-    Pauses inside one another, and of several threads at once, are one pause, with the name of the first.
+    Pauses inside one another, and of several threads at once, are a single pause, with the name of the first.
     """
     return _session().pause(name)
 
@@ -98,14 +98,14 @@ def observe_loss(value: object, task: str = "train") -> None:
 
 
 def metric(name: str, value: float, units: str = "", direction: str = "none", **more: object) -> None:
-    """Record a single measurement; `direction` says which way is better: higher, lower or none."""
+    """Record a single measurement. `direction` says which way is better: higher, lower or none."""
     if direction not in ("higher", "lower", "none"):
         raise ValueError(f"metric {name}: direction={direction!r}: expected higher, lower or none")
     _session().metric(name, value, units, direction, **more)
 
 
 def message(text: str) -> None:
-    """Send one line for the reader of the run."""
+    """Send a line for the reader of the run."""
     _session().message(text)
 
 
@@ -115,19 +115,19 @@ def fail(why: str, detail: str) -> None:
 
 
 def config() -> Mapping[str, Any]:
-    """Return the resolved configuration of the benchmark; empty without one."""
+    """Return the resolved configuration of the benchmark. Empty without it."""
     return _session().config.values
 
 
 def option(name: str, default: Any = None) -> Any:
-    """Return one of the benchmark's own options, as the suite gave it."""
+    """Return an option of the benchmark's own, as the suite gave it."""
     return _session().config.options.get(name, default)
 
 
 def prepare_folder(folder: Path, recipe: Mapping[str, object], make: Callable[[Path], object]) -> None:
-    """Make a folder unless it is there with the same recipe: `make` fills an empty one, which then appears, complete.
+    """Make a folder unless it is there with the same recipe: `make` fills an empty folder, which then appears, complete.
 
-    The recipe says what the contents follow from, and is kept in the folder as recipe.json. One line says what was done.
+    The recipe names the inputs of the contents, and is kept in the folder as recipe.json. A line reports the work.
     """
     from benchmate.prepared_data import make_folder
 
@@ -135,7 +135,7 @@ def prepare_folder(folder: Path, recipe: Mapping[str, object], make: Callable[[P
 
 
 def prepare_file(file: Path, recipe: Mapping[str, object], make: Callable[[Path], object]) -> None:
-    """Make a file unless it is there with the same recipe, as prepare_folder does; the recipe is a hidden file beside it."""
+    """Make a file unless it is there with the same recipe, as prepare_folder does. The recipe is a hidden file next to it."""
     from benchmate.prepared_data import make_file
 
     make_file(file, recipe, make)

@@ -9,7 +9,7 @@ USAGE = "usage: python -m benchmate demo [STEPS | SCRIPT.py [ARGUMENTS...]]"
 
 
 def main(argv: list[str]) -> int:
-    """Run the demo; returns the exit code."""
+    """Run the demo. Returns the exit code."""
     if not argv or argv[0] != "demo":
         print(USAGE, file=sys.stderr)
         return 2

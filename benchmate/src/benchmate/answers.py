@@ -1,11 +1,11 @@
 """The answers of a program: its first steps, made once more after the window from the same state, and the bits of their losses.
 
-Devices of one model that run the same program must give the same bits; a device that repeats itself gives the first ones again.
+Devices of the same model that run the same program must give the same bits. A device that repeats the steps gives the same again.
 The first steps are part of the warm-up: their batches, random states, parameters and settings of the optimizers are kept in host
 memory. After the window the program's own loop gets the same batches, and its parameters are set back. Buffers of modules,
 which change no loss of a training step, stay as they are.
 
-The batches are those of a loop over an observed loader (`keep`, `again`), or what a function returns that the program calls for
+The batches come from a loop over an observed loader (`keep`, `again`), or from a function that the program calls for
 each of them (`fed`).
 """
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_STEPS = 64
-"""Losses in host memory are all looked at for so many steps; benchmate.loss_recorder."""
+"""Number of steps for which all losses in host memory are read. benchmate.loss_recorder."""
 _OVER = object()
 """Comes after the last batch: a batch may be anything, None too."""
 
 
 class Wanted(NamedTuple):
-    """What the suite asks for: how many steps, the seed set before the program begins, and whether gradients are looked at."""
+    """The suite's request: how many steps, the seed set before the program begins, and whether gradients are compared."""
 
     steps: int
     seed: int
@@ -75,7 +75,7 @@ class _OptimizerState:
         self.again = 0
 
     def restore_settings(self) -> None:
-        """Set the settings to those of the same step the first time."""
+        """Restore the settings that the same step had the first time."""
         if self.again < len(self.settings):
             for group, kept in zip(self.optimizer.param_groups, self.settings[self.again], strict=True):
                 group.update(copy.deepcopy(kept))
@@ -83,7 +83,7 @@ class _OptimizerState:
 
 
 class Answers:
-    """Keeps the first steps of a program and makes them again; `is_due` from when they are complete until they are made again."""
+    """Keeps the first steps of a program and makes them again. `is_due` from when they are complete until they are made again."""
 
     def __init__(self, session: Recording, wanted: Wanted) -> None:
         self._session, self.wanted = session, wanted
@@ -98,7 +98,7 @@ class Answers:
         self.is_again = False
         self.is_due = False
         self.is_fed = False
-        """Whether the batches are those of a function."""
+        """Whether the batches come from a function."""
         self._fed: Iterator[Any] | None = None
         self._losses: tuple[list[object], list[object]] = ([], [])
         """Of the first time and of the second."""
@@ -132,7 +132,7 @@ class Answers:
                 return
 
     def _take(self, batch: Any) -> None:
-        """Keep one of the first batches; the next one after them ends the first time."""
+        """Keep a batch of the first steps. The next batch after them ends the first time."""
         # What a function returns at once may be the batches of several steps.
         if max(len(self._batches), len(self._losses[0]) if self.is_fed else 0) >= self.steps:
             self._end_first()
@@ -146,7 +146,7 @@ class Answers:
             self._watch_optimizers()
 
     def fed(self, fetch: Callable[[], T], loop: AnsweringLoop | None) -> T:
-        """Return what `fetch` gives to a loop that is not over an observed loader, or a batch of the first steps, made again."""
+        """Return the result of `fetch` for a loop that is not over an observed loader, or a batch of the repeated first steps."""
         if loop is not None and loop.is_answering:
             self._fed = self._fed or self.again()
             if (kept := next(self._fed, _OVER)) is not _OVER:
@@ -191,7 +191,7 @@ class Answers:
             self._norms[self.is_again].append(_gradient_norm(optimizer))
 
     def takes(self, loss: object) -> bool:
-        """Take a loss of the steps in question; return whether it is one of those that are made again."""
+        """Take a loss of the steps in question. Return whether it belongs to the repeated steps."""
         if self._is_first and self._batches:
             self._losses[0].append(_kept_value(loss))
         elif self.is_again:
@@ -273,7 +273,7 @@ class Answers:
 
 
 def wanted_answers(values: Mapping[str, Any]) -> Wanted | None:
-    """Return what a benchmark's resolved configuration asks for; None where it asks for no answers."""
+    """Return the request of a benchmark's resolved configuration. None without `answers`."""
     given = values.get("answers") or {}
     steps = int(given.get("steps") or 0)
     return Wanted(steps, int(given.get("seed", 1)), bool(given.get("gradients"))) if steps > 0 else None
@@ -294,7 +294,7 @@ def _random_states() -> list[tuple[Callable[[Any], object], Any]]:
 
 
 def _device_name() -> str:
-    """Return the model of the device that the program uses; of the processor where it uses no other."""
+    """Return the model of the device that the program uses. Of the processor where it uses no other."""
     for module in initialized_devices("cuda", "xpu"):
         name: str = module.get_device_name()
         return name
@@ -335,7 +335,7 @@ def _unparked(batch: Any) -> Any:
 
 
 def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Return a batch whose tensors have been replaced, in its lists, tuples and mappings; other objects are the same."""
+    """Return a batch whose tensors have been replaced, in its lists, tuples and mappings. Other objects are the same."""
     if isinstance(value, _Parked) or (type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach")):
         return function(value)
     if isinstance(value, tuple):
@@ -352,13 +352,13 @@ def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def _kept_value(loss: Any) -> object:
-    """Return a loss that the program cannot change any more; one on a device is not waited for."""
+    """Return a loss that the program cannot change any more. A loss on a device is not waited for."""
     detach = getattr(loss, "detach", None)
     return loss if detach is None else detach().clone()
 
 
 def _gradient_norm(optimizer: Any) -> object:
-    """Return the norm of all gradients of an optimizer, as a tensor that is not waited for; None without any."""
+    """Return the norm of all gradients of an optimizer, as a tensor that is not waited for. None without any."""
     torch: Any = sys.modules["torch"]
     gradients = [
         parameter.grad.detach()
@@ -372,6 +372,6 @@ def _gradient_norm(optimizer: Any) -> object:
 
 
 def _bits(value: object) -> str:
-    """Return a number as text that has all of its bits; empty where it is no number."""
+    """Return a number as text that has all of its bits. Empty where it is no number."""
     number = as_number(value)
     return "" if number is None else float(number).hex()

@@ -15,7 +15,7 @@ BatchSize = int | float | str | Callable[[Any], object] | None
 LOOKED_AT = 64
 """Things of a list that are looked at."""
 MOST_CHANNELS, MOST_COLUMNS = 4, 3
-"""Of an image that begins with its channels; of arrays of one shape that are inputs, masks and targets."""
+"""Maximum channels of an image that begins with them, and number of arrays of equal shape: inputs, masks and targets."""
 
 _HINT = "give batch_size=: a number, a key of the batch, or a function of the batch"
 
@@ -25,7 +25,7 @@ def size_function(
 ) -> tuple[Size | None, int | float]:
     """Return (function, 0), which computes the size of each batch, or (None, size) when all batches have the same.
 
-    `loader` is what yields the batches, which may know their size; `message` takes a line where its word is taken.
+    `loader` yields the batches, and may know their size. `message` gets a line where its size is used.
     """
     if isinstance(batch_size, bool):
         raise BatchSizeError(f"batch_size={batch_size!r}: {_HINT}")
@@ -84,7 +84,7 @@ class BatchSizeGuess:
         return self._first(batch)
 
     def _first(self, batch: Any) -> int:
-        """Find out what to go by."""
+        """Find the array that gives the size."""
         loader, self._loader = self._loader, None
         known, samples = (0, 0) if loader is None else _told_by(loader)
         sizes = list(_sizes(batch, (), 4) if known else islice(_sizes(batch, (), 4), 1))
@@ -110,7 +110,7 @@ class BatchSizeGuess:
         is_taken = best is None or known > 1
         self._message(
             f"batch_size: the loader says {known}, of its first batch {guess}; taken is "
-            f"{'what the loader says' if is_taken else 'the tensor'}, unless batch_size= in the voirfile says otherwise"
+            f"{'the loader' if is_taken else 'the tensor'}, unless the voirfile sets batch_size="
         )
         if is_taken:
             self._size, self._samples = known, samples
@@ -167,7 +167,7 @@ def _sizes(value: Any, path: tuple[object, ...] | None, depth: int) -> Iterator[
 
 
 def _sizes_of_list(value: Sequence[Any], path: tuple[object, ...] | None, depth: int) -> Iterator[_Size]:
-    """Yield the sizes of a list, of columns (inputs and targets), or of samples: then it is a batch of so many."""
+    """Yield the sizes of a list, of columns (inputs and targets), or of samples: then it is a batch of that number."""
     shapes = [shape for item in value[:LOOKED_AT] if (shape := _shape(item))]
     whole = _Size(len(value), path, is_list=True)
     inner = [
@@ -191,9 +191,9 @@ def _sizes_of_list(value: Sequence[Any], path: tuple[object, ...] | None, depth:
 
 
 def _are_columns(shapes: Sequence[tuple[int, ...]]) -> bool:
-    """Return whether arrays that are together in a batch have one item in each row, as inputs and targets have.
+    """Return whether arrays that are together in a batch have an item in each row, as inputs and targets have.
 
-    Arrays of one length may also be images, with their channels first, or many samples of one shape.
+    Arrays of equal length may also be images, with their channels first, or many samples of one shape.
     """
     has_images = len(shapes) > 1 and all(len(shape) == 3 and shape[0] <= MOST_CHANNELS for shape in shapes)
     are_alike = len(shapes) > MOST_COLUMNS and len(set(shapes)) == 1
@@ -201,7 +201,7 @@ def _are_columns(shapes: Sequence[tuple[int, ...]]) -> bool:
 
 
 def _shape(value: object) -> tuple[int, ...] | None:
-    """Return the shape of an array, () where it has no first dimension; None for anything else."""
+    """Return the shape of an array, () where it has no first dimension. None for anything else."""
     shape: Any = getattr(value, "shape", None)
     if shape is None or callable(shape):
         return None
@@ -234,7 +234,10 @@ def _by_function(function: Callable[[Any], object]) -> Size:
 
 
 def plain_count(value: object, what: str) -> int | float:
-    """Return a count as a plain number; refuse one that is still on a device, because reading it would wait for the device."""
+    """Return a count as a plain number.
+
+    Refuse a count that is still on a device, because reading it would wait for the device.
+    """
     if isinstance(value, (int, float)):
         return value
     kind = getattr(getattr(value, "device", None), "type", "cpu")

@@ -1,6 +1,6 @@
-"""Clocks: the host's, and the accelerator's where the program uses a framework that has one.
+"""Clocks: the host's, and the accelerator's where the program's framework has it.
 
-The host's is time.perf_counter_ns, the clock of every `t0_ns`: on Linux it, time.monotonic and CLOCK_MONOTONIC are one.
+The host's is time.perf_counter_ns, the clock of every `t0_ns`: on Linux it equals time.monotonic and CLOCK_MONOTONIC.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SMALL_BYTES = 1 << 20
 
 
 def process_start_ns() -> int | None:
-    """Return when this process began, on the monotonic clock, to 10 ms; None where /proc does not have it."""
+    """Return when this process began, on the monotonic clock, to 10 ms. None where /proc does not have it."""
     try:
         # The command in brackets may hold spaces and brackets; what follows the last one does not.
         ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
@@ -38,7 +38,7 @@ def process_start_ns() -> int | None:
 
 
 class DeviceEvent(Protocol):
-    """What torch.cuda.Event (CUDA and ROCm), torch.xpu.Event and torch.hpu.Event have in common."""
+    """The common interface of torch.cuda.Event (CUDA and ROCm), torch.xpu.Event and torch.hpu.Event."""
 
     def record(self, stream: object = None, /) -> None: ...
     def query(self) -> bool: ...
@@ -47,7 +47,7 @@ class DeviceEvent(Protocol):
 
 
 class DeviceClock:
-    """Events on the current stream of one accelerator: recorded in the loop, read later, from a pool that is reused.
+    """Events on the current stream of an accelerator: recorded in the loop, read later, from a pool that is reused.
 
     `current_stream` returns that stream, `is_capturing` whether the work queued to it goes into a graph instead of the device.
     """
@@ -63,7 +63,7 @@ class DeviceClock:
         self._created = 0
 
     def mark(self) -> DeviceEvent | None:
-        """Return an event recorded now on the current stream; None when too many are on their way, or the stream is captured."""
+        """Return an event recorded now on the current stream. None when too many are on their way, or the stream is captured."""
         # An event in a graph has no time: to read it is an error.
         if self._is_capturing():
             return None
@@ -79,11 +79,11 @@ class DeviceClock:
         return event
 
     def is_complete(self, event: DeviceEvent) -> bool:
-        """Return whether the device has passed the event; does not wait."""
+        """Return whether the device has passed the event. Does not wait."""
         return event.query()
 
     def elapsed_ns(self, begin: DeviceEvent, end: DeviceEvent) -> int:
-        """Return the nanoseconds on the device between two complete events; NO_DEVICE_CLOCK where they have none in common."""
+        """Return the nanoseconds on the device between two complete events. NO_DEVICE_CLOCK where they have none in common."""
         try:
             return max(0, round(begin.elapsed_time(end) * 1e6))
         except (RuntimeError, ValueError):  # on another stream, where the begin is still to come
@@ -99,14 +99,14 @@ class DeviceClock:
 
 
 def keep_for_ever(thing: object) -> None:
-    """Keep an object until the process is gone, beyond the end of the interpreter, which destroys what modules hold."""
+    """Keep an object until the process is gone, beyond the end of the interpreter, which destroys modules' objects."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 def device_clock() -> DeviceClock | None:
-    """Return the clock of the accelerator that this process already uses; None on the host.
+    """Return the clock of the accelerator that this process already uses. None on the host.
 
     A program that runs on the CPU of a machine with accelerators is timed on the host.
     """
@@ -150,7 +150,7 @@ def _live_arrays() -> list[JaxArray]:
 
 
 def bounded_lag() -> BoundedLag | None:
-    """Return the BoundedLag that keeps JAX close to the host's clock; None where the script does not use JAX."""
+    """Return the BoundedLag that keeps JAX close to the host's clock. None where the script does not use JAX."""
     return BoundedLag() if _live_arrays() else None
 
 
@@ -163,12 +163,12 @@ class BoundedLag:
     def __init__(self) -> None:
         self._marks: deque[object] = deque()
         self._are_donated = False
-        """Whether a result was gone when it was to be waited for: from then on a copy of one stands for the step."""
+        """Whether a result was gone when it was to be waited for: from then on a copy represents the step."""
         self.cost_ns = 0
-        """What making the marks took, without the waits: the device is busy in those."""
+        """The cost of making the marks, without the waits, in which the device is busy."""
 
     def add(self, result: object = None, depth: int = 2) -> None:
-        """Mark what has just been queued, and will give `result`; wait for the mark that is `depth` before it."""
+        """Mark the work just queued, which gives `result`. Wait for the mark that is `depth` before it."""
         # With a depth of one step the device would be idle while the host queues the next; each further one delays the end of
         # the window.
         begin_ns = perf_counter_ns()
@@ -193,9 +193,9 @@ class BoundedLag:
 
 
 def _newest_pending(candidates: int = 16) -> JaxArray | None:
-    """Return an array that the device has still to compute: the newest small one, since keeping it keeps its memory.
+    """Return an array that the device has still to compute: the newest small array, since keeping it keeps its memory.
 
-    None where the device has caught up. What the device already has, such as a batch, is no result of the last step.
+    None where the device has caught up. An existing array, such as a batch, is no result of the last step.
     """
     newest = [array for array in _live_arrays()[:candidates] if not array.is_deleted() and not array.is_ready()]
     return next((array for array in newest if array.nbytes <= SMALL_BYTES), newest[0] if newest else None)

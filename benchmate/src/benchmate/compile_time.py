@@ -14,14 +14,14 @@ _is_subscribed = False
 
 
 def listen_for_compilations() -> None:
-    """Add up what JAX reports from now on, also when it is imported later; to be called once in a process."""
+    """Add up the compile times that JAX reports from now on, also when it is imported later. To be called once in a process."""
     _subscribe()
     if not _is_subscribed:
         ImportWatcher(_subscribe).watch(("jax", "monitoring", ""))
 
 
 def compile_seconds() -> dict[str, float]:
-    """Return the seconds spent compiling in this process, by framework, over all threads and functions; omit zeros."""
+    """Return the seconds spent compiling in this process, by framework, over all threads and functions. Omit zeros."""
     seconds = {"torch": _torch_s(), "jax": _jax_s}
     return {framework: value for framework, value in seconds.items() if value > 0}
 

@@ -12,7 +12,7 @@ from benchmate.errors import BenchmateError
 
 # Named tuples, because every program starts with this module: importing dataclasses is a tenth of the runner's start.
 class Measure(NamedTuple):
-    """How much to observe; the defaults are those of the profile `quick` (protocol.md, 8).
+    """How much to observe. The defaults are the profile `quick`'s (protocol.md, 8).
 
     Warm-up ends when both its numbers are reached, the window when both of its are.
     """
@@ -45,7 +45,7 @@ class Config(NamedTuple):
 
 
 def read_config(path: str | None) -> Config:
-    """Read the JSON at `path`; no path means the defaults. Raise BenchmateError, with the path, when it cannot be read."""
+    """Read the JSON at `path`. No path means the defaults. Raise BenchmateError, with the path, when it cannot be read."""
     if not path:
         return Config({})
     try:
@@ -62,7 +62,7 @@ def read_config(path: str | None) -> Config:
 
 
 def parse_config(values: Mapping[str, Any], source: str = "configuration") -> Config:
-    """Return the measuring rules of a resolved configuration; `stop` and `skip` of the suite win over the profile."""
+    """Return the measuring rules of a resolved configuration. `stop` and `skip` of the suite win over the profile."""
     measure = values.get("measure") or {}
     options = (values.get("voir") or {}).get("options") or {}
     numbers: dict[str, Any] = {name: measure[name] for name in _NUMBERS if measure.get(name) is not None}

@@ -1,4 +1,4 @@
-"""Two small training loops as a demonstration: one with torch where it is installed, one in plain Python everywhere."""
+"""Two small training loops as a demonstration: with torch where it is installed, and in plain Python everywhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FEATURES = 16
 
 
 def run_demo(steps: int) -> None:
-    """Train for `steps` steps; the table of rates is printed on stderr when the process ends."""
+    """Train for `steps` steps. The table of rates is printed on stderr when the process ends."""
     # On a fast machine all the steps are done within the second that warm-up takes by default.
     use(Session(parse_config({"measure": {"warmup_s": 0}})))
     if importlib.util.find_spec("torch") is None:

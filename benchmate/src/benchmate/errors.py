@@ -2,7 +2,7 @@
 
 
 class BenchmateError(Exception):
-    """A mistake in how the instruments were used; the message says what, where and how to correct it."""
+    """A mistake in how the instruments were used. The message names it, its place and the correction."""
 
 
 class ProbeError(BenchmateError):

@@ -1,4 +1,4 @@
-"""What the program uses of torch and JAX; neither is ever imported, nor a device started, on its behalf."""
+"""The program's use of torch and JAX. Neither is ever imported, nor a device started, on its behalf."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import ModuleType
 
 
 def initialized_devices(*names: str) -> Iterator[ModuleType]:
-    """Yield those of torch's device modules (`cuda`, `xpu`, ...) that are in use."""
+    """Yield torch's device modules (`cuda`, `xpu`, ...) that are in use."""
     for name in names:
         module: ModuleType | None = getattr(sys.modules.get("torch"), name, None)
         if module is not None and hasattr(module, "is_initialized") and module.is_initialized():
@@ -16,7 +16,7 @@ def initialized_devices(*names: str) -> Iterator[ModuleType]:
 
 
 def known_devices(module: ModuleType) -> list[int]:
-    """Return the numbers of the devices of one of torch's modules whose memory can be asked for: the current one comes first.
+    """Return the numbers of the devices of a torch module whose memory can be asked for: the current one comes first.
 
     Only torch's own allocator answers for another device without starting it.
     """
@@ -32,14 +32,14 @@ def used_devices(module: ModuleType) -> list[int]:
 
 
 def jax_is_started() -> bool:
-    """Return whether JAX has started its backends; to ask JAX itself would start them."""
+    """Return whether JAX has started its backends. To ask JAX itself would start them."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     is_started = getattr(bridge, "backends_are_initialized", None)
     return is_started is not None and bool(is_started())
 
 
 def process_group() -> ModuleType | None:
-    """Return torch.distributed where the program has a process group; else None."""
+    """Return torch.distributed where the program has a process group. Else None."""
     distributed: ModuleType | None = getattr(sys.modules.get("torch"), "distributed", None)
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None

@@ -1,4 +1,4 @@
-"""What a program measured itself and gives in one mapping, as milabench 1.3 and voir have it."""
+"""A program's own measurements, given in a mapping, as in milabench 1.3 and voir."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from benchmate.records import as_number
 from benchmate.session import Session
 
 _ABOUT = OBSERVATION_KEYS | {"task", "units", "time", "batch_id", "schedule_time", "rate", "loss"}
-"""Keys that describe a measurement, or are recorded as what they are."""
+"""Keys that describe a measurement, or are recorded unchanged."""
 
 
 def record_given(session: Session, data: Mapping[str, object]) -> None:
-    """Record what a program gives in one mapping: a `rate`, a `loss`, and every other number as a metric of its name.
+    """Record the values that a program gives in a mapping: a `rate`, a `loss`, and every other number as a metric of its name.
 
-    What is no number (the state of devices, a progress) is recorded as it stands, and so is a metric that says its name.
+    Other values than numbers (the state of devices, a progress) are recorded unchanged, and so is a metric with its own name.
     """
     if "metric" in data and as_number(data.get("value")) is not None:
         session.record("data", data)

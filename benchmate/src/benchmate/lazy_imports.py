@@ -36,7 +36,7 @@ class _DeferredModule(types.ModuleType):
 
 @contextlib.contextmanager
 def deferred_imports(*names: str) -> Iterator[None]:
-    """Make importing one of these modules, inside the `with`, give a stand-in that imports the real one at first use."""
+    """Make imports of these modules inside the `with` give stand-ins that import the real modules at first use."""
     stand_ins = {name: _DeferredModule(name) for name in names if name not in sys.modules}
     sys.modules.update(stand_ins)
     try:

@@ -25,7 +25,7 @@ def observe_line(line: int, for_loop: Wrap, while_loop: Wrap) -> None:
 
 
 def place_line_loops(tree: ast.Module, namespace: dict[str, object]) -> ast.Module:
-    """Return the program with the loops that are to be observed; the names that they need are put into its namespace."""
+    """Return the program with the loops that are to be observed. The names that they need are put into its namespace."""
     if not _wraps:
         return tree
     placed: ast.Module = _LinePlacer(namespace).visit(tree)

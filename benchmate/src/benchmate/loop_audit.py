@@ -1,6 +1,6 @@
 """A second, independent count of a launch: the batches and samples of torch's loaders, and the steps of its optimizers.
 
-It knows nothing of the voirfile, and so says whether what that observes is what the program did.
+It is independent of the voirfile, and so shows whether the voirfile observes the program's real work.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from benchmate.session import Session
 
 METRIC, ITEMS_METRIC = "audit", "audit_items"
 AGREE, EDGES = 0.01, 2
-"""By how much two counts of one window may differ: this share, and so many steps, for both its borders."""
+"""Allowed difference of two counts of a window: this share, and this number of steps, for both its borders."""
 
 
 class Count(NamedTuple):
-    """What happened in a window: steps, and the items in them (None: not known)."""
+    """The work in a window: steps, and the items in them (None: not known)."""
 
     what: str
     steps: int
@@ -30,7 +30,7 @@ class Count(NamedTuple):
 
 
 class Audit:
-    """Counts what a program does with torch, beside the observers of its session."""
+    """Counts a program's work with torch, independently of the observers of its session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -67,7 +67,7 @@ class Audit:
         return register
 
     def report(self) -> None:
-        """Say, and record as a metric, what each observer counted in its window, and what was seen beside it."""
+        """Print, and record as a metric, each observer's count in its window, and the independent count."""
         for observer in self._session.observers.values():
             start_ns, stop_ns = (observer.ring.words[word] for word in (WINDOW_START, WINDOW_STOP))
             if observer.task == "validation" or not 0 < start_ns < stop_ns:
@@ -94,7 +94,7 @@ class Audit:
 
 
 def observed_count(observer: Observer, start_ns: int, stop_ns: int) -> Count:
-    """Return what an observer counted in its window."""
+    """Return an observer's count in its window."""
     ring, steps, items = observer.ring, 0, 0.0
     for number in range(max(0, ring.head - ring.capacity), ring.head):
         slot = ring.slot(number)
@@ -106,7 +106,7 @@ def observed_count(observer: Observer, start_ns: int, stop_ns: int) -> Count:
 
 
 def ratio_of(ours: Count, theirs: Count) -> float | None:
-    """Return our steps over theirs, 1 where both agree; None where they have none."""
+    """Return our steps over theirs, 1 where both agree. None where they have none."""
     if not theirs.steps:
         return None
     allowed = EDGES + AGREE * theirs.steps
@@ -114,7 +114,7 @@ def ratio_of(ours: Count, theirs: Count) -> float | None:
 
 
 def items_ratio(ours: Count, theirs: Count) -> float | None:
-    """Return our items over theirs, 1 where both agree; None where either is not known."""
+    """Return our items over theirs, 1 where both agree. None where either is not known."""
     if not theirs.steps or not theirs.items or ours.items is None:
         return None
     allowed = theirs.items * (EDGES / theirs.steps + AGREE)

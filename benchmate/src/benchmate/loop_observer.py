@@ -1,6 +1,6 @@
 """The observer of a loop: times each step, separates warm-up from window, and ends the program when the window is complete.
 
-What runs inside the measured loop is `Observer.record` and the generator that calls it: no system call, lock or thread, and
+Inside the measured loop run only `Observer.record` and the generator that calls it: no system call, lock or thread, and
 nothing that grows with the number of steps.
 """
 
@@ -48,11 +48,11 @@ CACHE_BYTES = 1 << 20
 PREPARED = 256
 """Slots of the ring that are prepared at a time for the steps to come."""
 WORKED, NOT_WORKED = 0.5, 0.1
-"""Of the least time that a step works on its batch: one in which a loop is left counts above the first, not below the second."""
+"""Shares of a step's minimum work time: the last step of a loop counts above the first, not below the second."""
 MOST_LEFT_FIRST = 10
 """Loops in a row that are left in their first step, before there is any other to compare it with."""
 MOST_UNCLEAR = 3, 0.01
-"""Steps left half way through: more than so many, and more than this share of all, make the number of items uncertain."""
+"""Steps left half way through: more than this number, and more than this share of all, make the number of items uncertain."""
 TASKS = ("train", "validation", "inference")
 
 T = TypeVar("T")
@@ -76,9 +76,9 @@ class Loop:
 
 
 class Observer:
-    """The observations of one task: any number of loops, one after the other, feed it.
+    """The observations of a task: any number of loops feed it in sequence.
 
-    `until` and `need` are what the loop compares each step with. `_advance` is called when both are reached, which is at each
+    `until` and `need` are the loop's limits for each step. `_advance` is called when both are reached, which is at each
     step of the warm-up and at the end of the window, and moves on from warm-up to window to the end.
     """
 
@@ -141,20 +141,20 @@ class Observer:
         self._first_end_ns = 0
         self._window_start_ns = 0
         self._loop: object | None = None
-        """The loop that began last, or what ended the last step without one."""
+        """The loop that began last, or the source that ended the last step without a loop."""
         self._superseded: WeakSet[object] = WeakSet()
-        """What ended steps before it, since a loop began."""
+        """The source of earlier steps' ends, since a loop began."""
         self.paused_ns = session.paused_ns
-        """When the pause began that is open, 0 without one: steps within it do not count."""
+        """Begin of the open pause, 0 without a pause: steps within it do not count."""
         self._left_first = self._unclear = 0
         self._is_looping = False
         self.begun: tuple[int, int, bool] | None = None
         """Of the loop whose iterator was made last: `count`, the time, and whether the device was marked, just before."""
         self._copied_to: object | None = None
-        """The loop whose local variables hold the state of this observer; None as soon as that has changed."""
+        """The loop whose local variables hold the state of this observer. None as soon as that has changed."""
         self._is_closed = False
         self._is_drained = True
-        """Whether the window began with nothing on its way to a device without events; then it ends so, too."""
+        """Whether the window began with nothing on its way to a device without events. Then it ends so, too."""
 
     @property
     def ring(self) -> Ring:
@@ -169,7 +169,7 @@ class Observer:
     # In the loop
 
     def record(self, t0_ns: int, end_ns: int, n: int | float, wait_ns: int, flags: int) -> None:
-        """Take one step: from `t0_ns` to `end_ns`, n items, `wait_ns` of it waiting for data (-1: unknown)."""
+        """Take a step: from `t0_ns` to `end_ns`, n items, `wait_ns` of it waiting for data (-1: unknown)."""
         self._copied_to = None
         if self.paused_ns and t0_ns >= self.paused_ns:
             return
@@ -185,7 +185,7 @@ class Observer:
             self._advance(end_ns)
 
     def record_parts(self) -> StepParts | None:
-        """Record the parts of each step from the next one on; return None when that is done already."""
+        """Record the parts of each step from the next one on. Return None when that is done already."""
         if self._writer.parts is not None:
             return None
         self._copied_to = None
@@ -237,7 +237,7 @@ class Observer:
         self._begin_window(self.count)
 
     def _begin_window(self, warm: int) -> None:
-        """Measure from here; the first `warm` steps were warm-up."""
+        """Measure from here. The first `warm` steps were warm-up."""
         self._warm = warm
         self._writer.settle()
         self._flags = 0
@@ -329,7 +329,7 @@ class Observer:
     # Around the loop
 
     def stop_again(self) -> bool:
-        """Return whether a loop should end before it begins; end a program once more that caught what was to end it."""
+        """Return whether a loop should end before it begins. End a program again that caught the exception to end it."""
         if not self.is_complete or not self.stopping:
             return False
         self._stop(0)
@@ -354,7 +354,7 @@ class Observer:
     def iterate(  # noqa: PLR0915  (the loop is written out, because each call in it costs)
         self, iterable: Iterable[T], batch_size: BatchSize = None
     ) -> Generator[T, None, None]:
-        """Yield what `iterable` yields, observing each step: from one request for a batch to the next.
+        """Yield the items of `iterable`, observing each step: from a request for a batch to the next.
 
         The step in which the loop is left counts, too, where it has worked on its batch. No step within a pause counts.
         """
@@ -448,9 +448,10 @@ class Observer:
         self._session.drain(self.ring)
 
     def _copies(self, me: object, n: int | float, t0_ns: int = 0) -> Copies:
-        """Return what the loop `me` needs at each step, for its local variables; valid as long as `_copied_to` is `me`.
+        """Return the values that the loop `me` needs at each step, for its local variables.
 
-        Where the next step, which begins at `t0_ns`, continues the last entry, slots are prepared for steps of `n` items.
+        Valid as long as `_copied_to` is `me`. Where the next step, which begins at `t0_ns`, continues the last entry,
+        slots are prepared for steps of `n` items.
         """
         self._copied_to = me
         writer = self._writer
@@ -493,14 +494,14 @@ class Observer:
         # Something else ended steps of this task inside this step: its time would count twice.
         other, self._loop = self._loop, me
         self._refuse(
-            f"{_name(other)} ends steps inside a step of {me}, so that both count the same time; observe one of the two: write "
+            f"{_name(other)} ends steps inside a step of {me}, so both count the same time; observe only one: write "
             "`when=lambda loader: ...` (true for it alone) in the probe, or `probes.pause` for a validation"
         )
 
     def _record_last(self, me: Loop, began_ns: int, n: int | float, arrived_ns: int, *, is_first: bool) -> None:
         """Take the step in which a loop is left, if it has worked on its batch.
 
-        One that is the first of its loop may only be a look at the data. What the step completes is found at the next one:
+        The first step of a loop may only be a look at the data. The window that the step completes is found at the next:
         nothing can be raised from here.
         """
         end_ns, writer = perf_counter_ns(), self._writer
@@ -522,15 +523,15 @@ class Observer:
         if self._left_first > MOST_LEFT_FIRST or (self._unclear > least and self._unclear > most * self.count):
             what = "in its first step" if self._left_first else "half way through a step"
             self._refuse(
-                f"{me} is left {what} again and again, so that it is not known which batches count; count steps where they "
+                f"{me} is left {what} repeatedly, so it is unknown which batches count; count steps where they "
                 'end: write `probes.calls(ov, "__main__.FUNCTION", units=..., items=...)` or `probes.optimizer_step(ov, ...)`',
                 can_raise=False,
             )
 
     def _refuse(self, why: str, *, can_raise: bool = True) -> None:
-        """Fail the step with one sentence, and end the program: here, or at the next step.
+        """Fail the step with a sentence, and end the program: here, or at the next step.
 
-        A validation is not what a benchmark stands for: there the sentence is a message. A script of its own is not ended.
+        A validation is not the benchmark's number: there the sentence is a message. A script of its own is not ended.
         """
         if self.task == "validation":
             self._session.message(f"{self.task}: {why}", once=True)
@@ -548,10 +549,10 @@ class Observer:
         self.is_over = self._session.stop(f"{self.task}: its steps cannot be counted")
 
     def fed_by(self, source: object) -> None:
-        """Take note that a step is ended by `source`, not by what ended the one before; two in turn would count items twice."""
+        """Take note that a step is ended by `source`, not by the previous step's source: two in turn would count items twice."""
         if source in self._superseded and not self._is_closed:
             self._refuse(
-                f"{_name(self._loop)} and {_name(source)} end steps in turn, so that items count twice; let one end them: write "
+                f"{_name(self._loop)} and {_name(source)} end steps in turn, so items count twice; let only one end them: write "
                 "`items=lambda optimizer: ...`, which is None for the other, or keep one probe for the task"
             )
         if self._loop is not None:
@@ -559,14 +560,14 @@ class Observer:
         self._loop = source
 
     def begin_step(self, source: object) -> int:
-        """Begin a step, for a loop that cannot be wrapped, whose steps `source` ends; return when it began."""
+        """Begin a step, for a loop that cannot be wrapped, whose steps `source` ends. Return when it began."""
         self._loop = source
         self._superseded.clear()
         self._writer.mark_begin()
         return perf_counter_ns()
 
     def end_step(self, last_ns: int | None, n: int | float, result: object, source: object) -> int | None:
-        """End a step that began at `last_ns` and gave `result`, for a loop that cannot be wrapped; return when it ended.
+        """End a step that began at `last_ns` and gave `result`, for a loop that cannot be wrapped. Return when it ended.
 
         `last_ns` is None where the begin is unknown: such a step is not recorded. Within a pause no step ends.
         """
@@ -604,7 +605,7 @@ class Observer:
     # After the program
 
     def close(self) -> None:
-        """Complete what is open: the program has ended."""
+        """Complete open entries: the program has ended."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -626,7 +627,7 @@ class Observer:
         self._is_closed = True
 
     def cost_s(self) -> float:
-        """Return the host seconds that observing took: the number of steps times the cost of one, measured now. Call it last."""
+        """Return the host seconds that observing took: the steps times the cost of a step, measured now. Call it last."""
         if self.count == 0:
             return 0.0
         steps, writer = self.count, self._writer
@@ -650,5 +651,5 @@ class Observer:
 
 
 def _name(source: object) -> str:
-    """Return what ends steps, in words."""
+    """Return the source of steps' ends, in words."""
     return str(source) if isinstance(source, Loop) else f"the {type(source).__name__}"

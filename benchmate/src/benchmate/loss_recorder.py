@@ -22,12 +22,12 @@ READ_EVERY_NS = 50_000_000
 
 
 class LossRecorder:
-    """Records the losses of one task: `count` have been observed, those up to number `until` need not be looked at.
+    """Records the losses of a task: `count` have been observed. Losses up to number `until` need not be read.
 
-    Those in host memory are written into the ring, the first 64 and then one about every 50 ms: reading a tensor costs as much
+    Losses in host memory are written into the ring, the first 64 and then one about every 50 ms: reading a tensor costs as much
     as a small operator. Floats are written as seldom, but every float is checked, so that none that is not finite is missed.
-    At most 512 tensors on a device are kept, detached: when there are more, every other one is dropped, and from then on only
-    every second one is kept. Whether a tensor is passed over is decided before it is touched.
+    At most 512 tensors on a device are kept, detached: when there are more, every other tensor is dropped, and from then on only
+    every second is kept. Whether a tensor is passed over is decided before it is touched.
     """
 
     # `count` and `until` are read at every loss: faster in __slots__ than in a dictionary.
@@ -67,17 +67,17 @@ class LossRecorder:
         self._address = 0
         """Where on its device the loss before is."""
         self._is_reused = False
-        """Whether each loss is written where the one before was."""
+        """Whether each loss is written at the same address as the previous."""
         self._has_failed = False
         self._is_on_host: bool | None = None
-        """Whether the losses are in host memory; None before the first that is no float."""
+        """Whether the losses are in host memory. None before the first that is no float."""
         self._read_ns = self._read_id = 0
 
     def _look_at_all(self) -> None:
         self.until = 0
 
     def take(self, batch_id: int, value: object) -> None:
-        """Take the loss of one step; never wait for a device, never keep a graph alive, never raise."""
+        """Take the loss of a step. Never wait for a device, never keep a graph alive, never raise."""
         if self._answers is not None and self._answers.takes(value):
             return
         if isinstance(value, (int, float)):
@@ -115,7 +115,7 @@ class LossRecorder:
         self._kept.append((batch_id, t_ns, value))
 
     def _read(self, batch_id: int, loss: float | None) -> None:
-        """Write a loss that is on the host, and choose the next: READ_EVERY_NS from here, at the pace since the last one."""
+        """Write a loss that is on the host, and choose the next: READ_EVERY_NS from here, at the pace since the last loss."""
         t_ns = perf_counter_ns()
         if loss is not None:
             self._write(batch_id, t_ns, loss)

@@ -1,4 +1,4 @@
-"""The machine and the program, as Google Benchmark's files carry them; what cannot be read is left out."""
+"""The machine and the program, as Google Benchmark's files carry them. Unreadable values are left out."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "": 1}
 
 
 def google_context(executable: str, remarks: Mapping[str, str]) -> dict[str, object]:
-    """Return Google Benchmark's `context`, schema version 1; sizes in bytes, `date` in ISO 8601.
+    """Return Google Benchmark's `context`, schema version 1. Sizes in bytes, `date` in ISO 8601.
 
-    Remarks are added; they do not replace what is known.
+    Remarks are added. They do not replace known values.
     """
     frequency = re.search(r"cpu MHz\s*:\s*([\d.]+)", read_text("/proc/cpuinfo") or "")
     governor = read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
@@ -45,7 +45,7 @@ def google_context(executable: str, remarks: Mapping[str, str]) -> dict[str, obj
 
 
 def host_caches() -> list[dict[str, Any]]:
-    """Return the caches that the first processor sees, as Google Benchmark describes them; sizes in bytes."""
+    """Return the caches that the first processor sees, as Google Benchmark describes them. Sizes in bytes."""
     caches: list[dict[str, Any]] = []
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         level, kind, size = (read_text(folder / name) for name in ("level", "type", "size"))
@@ -61,7 +61,7 @@ def host_caches() -> list[dict[str, Any]]:
 
 
 def read_text(path: str | Path) -> str | None:
-    """Return the text of a small file, such as those of /proc; None when it cannot be read."""
+    """Return the text of a small file, such as files of /proc. None when it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     return None

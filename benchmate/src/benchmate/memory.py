@@ -26,7 +26,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def host_peak_bytes() -> int | None:
-    """Return the process's peak resident memory (VmHWM); not ru_maxrss, which a child inherits from its parent at fork."""
+    """Return the process's peak resident memory (VmHWM). Not ru_maxrss, which a child inherits from its parent at fork."""
     with contextlib.suppress(OSError, ValueError):
         # Bytes: the name of the process, in the first line, may be in any encoding.
         for line in Path("/proc/self/status").read_bytes().splitlines():
@@ -36,7 +36,7 @@ def host_peak_bytes() -> int | None:
 
 
 def device_memory() -> ModuleType | None:
-    """Return torch's device module in use whose allocator keeps peaks; None without one."""
+    """Return torch's device module in use whose allocator keeps peaks. None without such a module."""
     return next(initialized_devices("cuda", "xpu"), None)
 
 
@@ -58,7 +58,7 @@ def allocator_peaks() -> dict[str, int]:
 
 
 def reset_allocator_peaks() -> None:
-    """Reset the peaks, so that what set-up took is not counted as the run's."""
+    """Reset the peaks, so that the memory of set-up is not counted as the run's."""
     module = device_memory()
     if module is not None:
         with contextlib.suppress(RuntimeError):

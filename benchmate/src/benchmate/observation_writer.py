@@ -1,4 +1,4 @@
-"""Writing the steps of one task into its ring: one entry per step, or one for several, with their times on the device."""
+"""Writes the steps of a task into its ring: an entry per step, or an entry for several, with their times on the device."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from benchmate.ring import (
 from benchmate.step_parts import PartSpan, StepParts
 
 AGGREGATE_AFTER = 100_000
-"""Entries after which several steps share one, so that a long run stays small."""
+"""Number of entries after which several steps share an entry, so that a long run stays small."""
 LEAST_LAGGING_NS = 5_000_000
-"""An entry of JAX's lasts at least so long: shorter steps share one, since each entry waits for the device."""
+"""Minimum time of an entry of JAX's: shorter steps share an entry, since each entry waits for the device."""
 LOOKED_AT = 16
 """Entries of which the time that a step works is known well enough."""
 RESERVE = 64
@@ -43,7 +43,7 @@ class PendingEntry(NamedTuple):
 
 
 class ObservationWriter:
-    """Writes the observations of one task.
+    """Writes the observations of a task.
 
     The measured loop writes into the ring itself as long as `ring.head < direct`, an entry for each step, and calls `gather`
     from there on.
@@ -62,12 +62,12 @@ class ObservationWriter:
         # Steps on their way into one entry.
         self._steps_per_entry = self._least_steps = 1
         self._trend = 0
-        """How many entries in a row were too short; less than 0 where they were too long."""
+        """How many entries in a row were too short. Less than 0 where they were too long."""
         self._sum_steps = self._sum_host_ns = self._sum_wait_ns = self._sum_flags = 0
         self._sum_n: int | float = 0
         self._sum_t0_ns = self._sum_batch_id = 0
         self.ahead = 0
-        """How many steps more than slots there are, so that one count is enough where each step is an entry."""
+        """The number of steps in excess of slots, so that a single count is enough where each step is an entry."""
         self._use_ring(ring)
 
     @property
@@ -81,7 +81,7 @@ class ObservationWriter:
         self._room = min(AGGREGATE_AFTER, ring.head + ring.capacity * 3 // 4)
         """The number of slots up to which none that is unread can be overwritten."""
         self.direct = self._room
-        """The number of slots up to which each step is an entry of its own; -1 where entries need more than the host's times."""
+        """The number of slots up to which each step is an entry of its own. -1 where entries need more than the host's times."""
 
     def detach(self) -> None:
         """Continue in a ring without a reader, on the host's clock alone."""
@@ -125,7 +125,7 @@ class ObservationWriter:
             self.flush(RESERVE)
 
     def flush(self, reserve: int = 0) -> None:
-        """Write the gathered steps as one entry if there is room beyond `reserve` slots; else gather on, so that none is lost."""
+        """Write the gathered steps as an entry if there is room beyond `reserve` slots. Else gather on, so that none is lost."""
         if self._sum_steps == 0:
             return
         if self.ring.head >= self._room and not self._make_room(reserve):
@@ -161,7 +161,7 @@ class ObservationWriter:
         self._sum_n = 0
 
     def _pace(self, entry_ns: int) -> None:
-        """Put more steps, or fewer, into an entry, given how long one of the present number lasts."""
+        """Put more steps, or fewer, into an entry, given how long an entry of the present number lasts."""
         trend = (entry_ns < LEAST_LAGGING_NS) - (entry_ns > 4 * LEAST_LAGGING_NS)
         self._trend = self._trend + trend if self._trend * trend > 0 else trend
         # Three in a row: a device that was idle lets one or two entries pass without a wait, another program stretches one.
@@ -170,11 +170,11 @@ class ObservationWriter:
             self._steps_per_entry, self._trend = max(self._least_steps, steps), 0
 
     def flush_at_loop_end(self) -> None:
-        """Write what is gathered; a ring that another process reads keeps its reserve."""
+        """Write the gathered steps. A ring that another process reads keeps its reserve."""
         self.flush(RESERVE if self.ring.path is not None else 0)
 
     def _make_room(self, reserve: int) -> bool:
-        """Check how far the reader is, and put more steps into an entry where it lags; return False when there is no room."""
+        """Check how far the reader is, and put more steps into an entry where it lags. Return False when there is no room."""
         head, capacity = self.ring.head, self.ring.capacity
         used = head - self.ring.words[TAIL]
         # Half full, or long enough as it is: twice as many steps in an entry from here on.
@@ -218,7 +218,7 @@ class ObservationWriter:
         return [start_ns, *(end_ns for end_ns in ends if end_ns > start_ns)]
 
     def least_work_ns(self) -> float:
-        """Return the least time that any of the last entries had its batch, a step; 0 without one whose wait is known."""
+        """Return the minimum time that any of the last entries had its batch, per step. 0 without an entry with a known wait."""
         ring, works = self.ring, []
         for number in range(max(0, ring.head - LOOKED_AT), ring.head):
             slot = ring.slot(number)
@@ -233,7 +233,7 @@ class ObservationWriter:
     # Parts of a step
 
     def record_parts(self) -> StepParts:
-        """Record the parts of each step from the next one on; the caller reports each border to what is returned."""
+        """Record the parts of each step from the next step on. The caller reports each border to the returned object."""
         self.flush()
         self.parts = StepParts()
         self.parts.device = self.device
@@ -242,7 +242,7 @@ class ObservationWriter:
         return self.parts
 
     def _write_parts(self, parts: StepParts, device_ns: int) -> list[PartSpan] | None:
-        """Write the parts of the entry into the slot before it; both are published together. Return their spans on the device."""
+        """Write the parts of the entry into the slot before it. Both are published together. Return their spans on the device."""
         ns, spans = parts.take()
         if device_ns != PENDING:
             spans = None
@@ -276,7 +276,7 @@ class ObservationWriter:
 
     @property
     def lag_cost_ns(self) -> int:
-        """What keeping a device without events close has cost."""
+        """The cost of keeping close to a device without events."""
         return 0 if self._lag is None else self._lag.cost_ns
 
     def look_for_device(self) -> None:
@@ -311,7 +311,7 @@ class ObservationWriter:
                 device.release(begin)
 
     def mark_end(self, result: object = None) -> None:
-        """Record on the device where a step ends; `result` is what it gave, where that is known."""
+        """Record on the device where a step ends. `result` is its result, where known."""
         if self.parts is not None:
             self.parts.end()
         if self._sum_steps + 1 < self._steps_per_entry:
@@ -322,14 +322,14 @@ class ObservationWriter:
             self._end = self.device.mark()
 
     def wait_for_step(self) -> bool:
-        """Wait until the device has done the step that was marked last; return False when there is no such mark."""
+        """Wait until the device has done the step that was marked last. Return False when there is no such mark."""
         if self.device is None or self._end is None:
             return False
         self.device.wait(self._end)
         return True
 
     def settle(self) -> None:
-        """Write what is gathered, wait for the device and fill in every pending time."""
+        """Write the gathered steps, wait for the device and fill in every pending time."""
         try:
             self.flush()
             if self.device is not None and self._pending:
@@ -340,7 +340,7 @@ class ObservationWriter:
             self.flush()
 
     def _fill_finished(self) -> None:
-        """Fill in the times of the entries that the device has finished; does not wait."""
+        """Fill in the times of the entries that the device has finished. Does not wait."""
         device, pending = self.device, self._pending
         assert device is not None
         while pending and device.is_complete(pending[0].end):

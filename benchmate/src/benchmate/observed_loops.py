@@ -1,4 +1,4 @@
-"""What a program loops over, or calls, so that an observer sees its steps: wrapped iterables, and `Steps`."""
+"""Iterables and calls through which an observer sees a program's steps: wrapped iterables, and `Steps`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmate.loop_observer import Observer
 
 
 class TransparentProxy:
-    """An object that passes everything on to the one that it wraps, but for what a subclass does itself."""
+    """An object that passes everything on to its wrapped object, except operations that a subclass defines."""
 
     def __init__(self, wrapped: object, **own: object) -> None:
         self.__dict__.update(_wrapped=wrapped, **own)
@@ -84,20 +84,20 @@ def observe_iterable(iterable: Iterable[object], observer: Observer, batch_size:
 
 
 class Steps:
-    """Observes steps where nothing can be wrapped: call it at the end of each; a step lasts from one call to the next."""
+    """Observes steps where nothing can be wrapped: call it at the end of each. A step lasts from a call to the next."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._last_ns: int | None = None
 
     def begin(self) -> None:
-        """Begin a step now: what came before is in none."""
+        """Begin a step now: earlier work is in no step."""
         self._last_ns = self._observer.begin_step(self)
 
     def __call__(self, n: int | float = 1, result: object = None, source: object = None) -> None:
         """End a step of n items, which gave `result`. Without `begin` the first call only begins.
 
-        `source` is what ended it, where that is another object from call to call: of two in turn each would count all items.
+        `source` is the object that ended it, where it differs from call to call: of two in turn each would count all items.
         """
         self._last_ns = self._observer.end_step(self._last_ns, n, result, self if source is None else source)
 

@@ -32,7 +32,7 @@ class Patch:
         self.is_applied = False
 
     def apply(self) -> bool:
-        """Replace the attribute if all that leads to it exists; return True once that has been done."""
+        """Replace the attribute if all that leads to it exists. Return True once that has been done."""
         if self.is_applied:
             return True
         owner, rest, _ = self._resolve()
@@ -53,7 +53,7 @@ class Patch:
         return True
 
     def _resolve(self) -> tuple[object | None, list[str], str]:
-        """Follow the path as far as it exists, up to the owner of its last name; a submodule goes before an attribute.
+        """Follow the path as far as it exists, up to the owner of its last name. A submodule goes before an attribute.
 
         Return the module or class that was reached (None without any module), the names that are left, and the path to it.
         """
@@ -77,7 +77,7 @@ class Patch:
         return nearest
 
     def why_not(self) -> str:
-        """Explain why it could not be applied, and what the author may have meant."""
+        """Explain why it could not be applied, and guess the author's intention."""
         owner, (name, *_), path = self._resolve()
         if owner is None:
             return f"no module {self.path[0]} was ever imported"
@@ -95,7 +95,7 @@ class Patch:
 
 
 class ImportWatcher:
-    """Calls back when a watched module has been imported; is first on sys.meta_path and finds no module itself."""
+    """Calls back when a watched module has been imported. Is first on sys.meta_path and finds no module itself."""
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self._callback = callback
@@ -168,7 +168,7 @@ _watcher = ImportWatcher(apply_waiting)
 
 
 def names_hint(name: str, names: Iterable[str]) -> str:
-    """Return `; did you mean 'x' or 'y'?`, or the first names when none is similar; empty when there are none."""
+    """Return `; did you mean 'x' or 'y'?`, or the first names when none is similar. Empty when there are none."""
     names = [other for other in names if name.startswith("__") or not other.startswith("__")]
     import difflib  # late: only who misspells a name needs it
 

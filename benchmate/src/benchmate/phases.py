@@ -1,4 +1,4 @@
-"""The phases of a program, and instruments that wait for their ends: those of voir, without importing it."""
+"""The phases of a program, and instruments that wait for their ends: voir's, without importing it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 
 class StopProgram(BaseException):
-    """Ends the program early; not an error, and no Exception, so that the program does not catch it by accident."""
+    """Ends the program early. Not an error, and no Exception, so that the program does not catch it by accident."""
 
 
 class ProgramAborted(BaseException):
@@ -18,7 +18,7 @@ class ProgramAborted(BaseException):
 
 
 class Phase:
-    """One phase of a program; an instrument yields it to wait until it has ended."""
+    """A phase of a program. An instrument yields it to wait until it has ended."""
 
     def __init__(self, name: str, status: str = "pending") -> None:
         self.name = name
@@ -43,7 +43,7 @@ class Phase:
         return self.status == "done"
 
     def __call__(self, priority: int = 0) -> PhaseWithPriority:
-        """Return the phase with a priority; instruments with a higher one continue first."""
+        """Return the phase with a priority. Instruments with a higher one continue first."""
         return PhaseWithPriority(self, priority)
 
 
@@ -56,7 +56,7 @@ class PhaseWithPriority:
 
 
 class Phases:
-    """The phases of a program, in their order; IMMEDIATE is one that ended before all of them."""
+    """The phases of a program, in their order. IMMEDIATE is a phase that ended before all of them."""
 
     def __init__(self) -> None:
         self.start = Phase("start", status="done")
@@ -72,7 +72,7 @@ class Phases:
 
 
 class InstrumentHost(Protocol):
-    """What an instrument may use of its `ov` without importing voir."""
+    """The part of `ov` that an instrument may use without importing voir."""
 
     phases: Phases
 
@@ -86,25 +86,25 @@ class InstrumentHost(Protocol):
 
 Instrument = Callable[[InstrumentHost], object]
 _Waiting = tuple[int, int, Generator[object, object, object]]
-"""Priority, the smaller the earlier; number of the instrument; what is to continue."""
+"""Priority, the smaller the earlier. Number of the instrument. The generator to continue."""
 
 
 class Instruments:
-    """The instruments of one program: each is called once, and continues after every phase that it yields.
+    """The instruments of a program: each is called once, and continues after every phase that it yields.
 
-    `host` is what they are called with. What one raises goes to `on_error`, and the others continue.
+    `host` is their argument. An exception goes to `on_error`, and the others continue.
     """
 
     def __init__(self, host: InstrumentHost, phases: Phases, on_error: Callable[[BaseException], None]) -> None:
         self.required: set[Instrument] = set()
         self._host, self._phases, self._on_error = host, phases, on_error
         self._before_start: list[Instrument] | None = []
-        """Instruments to be called at the start; None once that has been."""
+        """Instruments to be called at the start. None once that has been."""
         self._waiting: dict[Phase, list[_Waiting]] = {phase: [] for phase in phases}
         self._numbers = count()
 
     def require(self, instrument: Instrument) -> object:
-        """Call an instrument, once; return its `__state__` where it has one, else itself, or None when it fails."""
+        """Call an instrument, once. Return its `__state__` if it has any, else itself, or None when it fails."""
         state: object = getattr(instrument, "__state__", instrument)
         if self._before_start is not None:
             self._before_start.append(instrument)
@@ -123,13 +123,13 @@ class Instruments:
         return state
 
     def start(self) -> None:
-        """Call what has been required so far; from here on an instrument is called when it is required."""
+        """Call the instruments required so far. From here on an instrument is called when it is required."""
         instruments, self._before_start = self._before_start or [], None
         for instrument in instruments:
             self.require(instrument)
 
     def end(self, phase: Phase, error: BaseException | None) -> None:
-        """End a phase, in which the program raised `error`: what waits for it continues, then the error is raised."""
+        """End a phase, in which the program raised `error`: waiting instruments continue, then the error is raised."""
         phase.status = "running"
         phase.exception = error
         waiting = self._waiting[phase]
@@ -166,7 +166,7 @@ class Instruments:
                 return
 
     def _resume(self, generator: Generator[Any, object, object], phase: Phase) -> PhaseWithPriority | None:
-        """Return what an instrument waits for next; None when it has ended."""
+        """Return the next phase that an instrument waits for. None when it has ended."""
         try:
             awaited = generator.send(phase.value) if phase.exception is None else generator.throw(phase.exception)
         except StopIteration:
@@ -182,5 +182,5 @@ class Instruments:
             awaited = awaited()
         if isinstance(awaited, PhaseWithPriority) and awaited.phase in self._waiting:
             return awaited
-        self._on_error(TypeError(f"an instrument yielded {awaited!r}: expected one of ov.phases"))
+        self._on_error(TypeError(f"an instrument yielded {awaited!r}: expected a phase of ov.phases"))
         return None

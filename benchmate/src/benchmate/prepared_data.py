@@ -1,6 +1,6 @@
 """Data that a prepare.py makes: made once for each recipe, and complete or not there at all.
 
-Who comes while they are made waits, and finds them there. What a maker that was killed leaves is hidden, and removed by the next.
+Others wait while they are made. Leftovers of a killed maker are hidden, and removed by the next.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _make_unless_there(path: Path, marker: Path, recipe: str, put: Callable[[Pat
 
 
 def require_ours(path: Path, marker: Path, recipe: str) -> None:
-    """Exit where something that was not made here is in the way; an empty folder is nothing."""
+    """Exit where something that was not made here is in the way. An empty folder is nothing."""
     is_empty = path.is_dir() and not path.is_symlink() and not any(path.iterdir())
     if os.path.lexists(path) and not marker.is_file() and not is_empty:
         use = f"echo {shlex.quote(recipe)} > {shlex.quote(str(marker))}"
@@ -86,7 +86,7 @@ def _is_made_by(marker: Path, recipe: str) -> bool:
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Wait while another process makes `path`, and remove what a killed one of this machine has left."""
+    """Wait while another process makes `path`, and remove leftovers of a killed process of this machine."""
     with path.with_name(f".{path.name}.lock").open("a") as lock:
         # Where a file system has no locks two may make the same at once, which costs time only.
         with contextlib.suppress(OSError):
@@ -99,7 +99,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hidden_folder(path: Path) -> Iterator[Path]:
-    """Make a folder beside `path` to make it in, for the time of the context; `exclusive` removes one that a kill left."""
+    """Make a working folder next to `path`, for the time of the context. `exclusive` removes leftovers of a kill."""
     work = Path(tempfile.mkdtemp(prefix=_prefix(path), dir=path.parent))
     try:
         yield work

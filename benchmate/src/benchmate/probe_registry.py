@@ -1,4 +1,4 @@
-"""The probes that a voirfile asked for: which have fired, and what to report of those that have not.
+"""The probes that a voirfile asked for: which have fired, and the report on those that have not.
 
 Outside the package `probes`, so that a program without a voirfile does not import that.
 """
@@ -18,7 +18,7 @@ D = TypeVar("D")
 
 
 class Probe:
-    """One probe: what it is, whether it fired, and why it may not have."""
+    """A probe: its kind, whether it fired, and why it may not have."""
 
     def __init__(
         self, text: str, *, required: bool = True, why_not: Callable[[], str] = lambda: "it was never reached"
@@ -33,7 +33,7 @@ class Probe:
         self.fired = True
 
     def guarded(self, function: Callable[P, R], default: D) -> Callable[P, R | D]:
-        """Return the function with its exceptions failing the step instead of the script; they give `default`."""
+        """Return the function with its exceptions failing the step instead of the script. They give `default`."""
 
         def call(*args: P.args, **kwargs: P.kwargs) -> R | D:
             try:

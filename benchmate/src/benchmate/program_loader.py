@@ -22,7 +22,7 @@ _FUTURE_FLAGS = sum(getattr(__future__, name).compiler_flag for name in __future
 
 
 class Command(NamedTuple):
-    """What a command line names: a script, or a module as `python -m` finds it, and its own arguments."""
+    """The target of a command line: a script, or a module as `python -m` finds it, and its own arguments."""
 
     script: str | None
     module: str | None
@@ -30,9 +30,9 @@ class Command(NamedTuple):
 
 
 class Program:
-    """The script or module of a command; `paths` are searched for what it imports.
+    """The script or module of a command. `paths` are searched for its imports.
 
-    Raise BenchmateError when there is no such program. What the program itself raises passes through, and its own part of the
+    Raise BenchmateError when there is no such program. The program's own exceptions pass through, and its own part of the
     traceback is kept in `traceback`.
     """
 
@@ -77,7 +77,7 @@ class Program:
         self._execute(definitions)
 
     def run(self) -> None:
-        """Run what follows the last definition."""
+        """Run the part after the last definition."""
         self._execute(self._rest)
 
     def _execute(self, code: CodeType) -> None:
@@ -90,7 +90,7 @@ class Program:
 
     @staticmethod
     def _set_path(folders: list[str]) -> None:
-        """Put the folders where `python -m benchmate.run` put the current one, which the program would not have seen."""
+        """Put the folders where `python -m benchmate.run` put the current folder, which the program would not have seen."""
         if not getattr(sys.flags, "safe_path", False):
             # Under `python -P` (safe_path) there is none to take away.
             del sys.path[0]
@@ -100,7 +100,7 @@ class Program:
 def split_after_definitions(source: bytes, file: str, namespace: dict[str, object]) -> tuple[CodeType, CodeType]:
     """Compile everything up to the last top-level function or class, and the rest, under the file's own `__future__` imports.
 
-    `namespace` is that of the program, for what its observed loops need.
+    `namespace` is the program's, for its observed loops.
     """
     tree = place_line_loops(ast.parse(source, file), namespace)
     definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -1,4 +1,4 @@
-"""Runs a program under instruments, phase by phase, as voir's Overseer does; voir is imported only when something asks for it."""
+"""Runs a program under instruments, phase by phase, as voir's Overseer does. Voir is imported only when something asks for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchmate.voir_overseer import VoirOverseer
 
 _OF_VOIR = ("giving", "ptera", "voir")
-"""Packages that a program gives its data to, or a voirfile uses; the first is part of both others."""
+"""Packages that a program gives its data to, or a voirfile uses. The first is part of both others."""
 
 
 class InstrumentFailed(BaseException):
@@ -30,8 +30,8 @@ class InstrumentFailed(BaseException):
 class ProgramOverseer:
     """Runs a program under instruments, and is their `ov`.
 
-    It has the phases itself. Streams of what is given and logged, options and selectors are those of a `VoirOverseer`, which
-    takes part from when an instrument uses one of these, or somebody imports voir or what it is built on.
+    It has the phases itself. Streams of given and logged values, options and selectors belong to a `VoirOverseer`, which
+    takes part once an instrument uses any of these, or voir or its base is imported.
     """
 
     def __init__(self, session: Session, option_blocks: Mapping[str, Any]) -> None:
@@ -59,7 +59,7 @@ class ProgramOverseer:
         return self._instruments.required
 
     def require(self, *instruments: Instrument) -> object:
-        """Run further instruments; return the state of the one, or of each."""
+        """Run further instruments. Return the state of a single one, or of each."""
         states = [self._instruments.require(instrument) for instrument in instruments]
         return states[0] if len(states) == 1 else states
 
@@ -80,7 +80,7 @@ class ProgramOverseer:
     # For the runner
 
     def run_command(self, argv: Sequence[str], paths: Sequence[str]) -> None:
-        """Run what the command line names; return also when it was stopped early, pass on what the program raised."""
+        """Run the target of the command line. Return also after an early stop, pass on the program's exceptions."""
         try:
             self.status = "running"
             self._instruments.start()
@@ -167,14 +167,14 @@ class ProgramOverseer:
     # voir
 
     def _on_import(self, name: str) -> None:
-        """Let voir take part, as soon as all of it that is being imported is complete."""
+        """Let voir take part, as soon as its running imports are complete."""
         self._imported.add(name)
         if self._is_attaching or not self._imported.issuperset(sys.modules.keys() & _OF_VOIR):
             return
         if threading.current_thread() is not threading.main_thread():
             # Its streams belong to the thread that opens them.
             self._session.message(
-                f"{name} was first imported in a thread: what the program gives is not recorded; import it in the main thread",
+                f"{name} was first imported in a thread: its values are not recorded; import it in the main thread",
                 once=True,
             )
             return
@@ -182,7 +182,9 @@ class ProgramOverseer:
             self._attach_voir()
         except ImportError as error:
             # A module of the program itself may have the name, and nothing is given by that.
-            self._session.message(f"{name} was imported, but voir cannot be: {error}; what is given is not recorded")
+            self._session.message(
+                f"{name} was imported, but voir cannot be: {error}; the program's values are not recorded"
+            )
 
     def _attach_voir(self) -> VoirOverseer:
         """Return voir's part, which from here on, and once the phases are that far, is as if it had been there from the start."""

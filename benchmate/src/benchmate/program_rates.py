@@ -10,7 +10,7 @@ from benchmate.records import as_number
 from benchmate.relay_pipe import ask_to_end
 
 CLOCK = "program"
-"""What a record says its clock is: such a rate has neither items nor seconds, and only the program knows what it timed."""
+"""The clock named in a record: such a rate has neither items nor seconds, and only the program knows the timed part."""
 
 OBSERVATION_KEYS = frozenset({"n", "elapsed", "t0_ns", "host_ns"})
 
@@ -19,10 +19,10 @@ PROGRESS_NS = 1_000_000_000
 
 
 class ProgramRates:
-    """The rates of one task that its program measured itself.
+    """The rates of a task that its program measured itself.
 
-    They are recorded as they are. Those of the warm-up are marked, and `window` says when the window began and ended, as for an
-    observed loop; the program is ended when the window is complete, by its runner or by the relay that started it, unless ranks
+    They are recorded unchanged. Rates of the warm-up are marked, and `window` says when the window began and ended, as for an
+    observed loop. The program is ended when the window is complete, by its runner or by the relay that started it, unless ranks
     work together, of which others would wait.
     """
 
@@ -42,9 +42,9 @@ class ProgramRates:
         self.is_complete = False
 
     def take(self, data: Mapping[str, object]) -> None:
-        """Take one rate: `rate`, in `units`; `time` is the unix time at which it was measured, now where it is not given.
+        """Take a rate: `rate`, in `units`. `time` is the unix time at which it was measured, now where it is not given.
 
-        One that was measured with our own clock has the keys of an observation, too: n, elapsed, t0_ns and host_ns.
+        A rate measured with our own clock has the keys of an observation, too: n, elapsed, t0_ns and host_ns.
         """
         if self.is_complete and self.stopping:
             # The program has not ended: it caught what was to end it, or waits outside of Python.
@@ -120,7 +120,7 @@ class ProgramRates:
         self._session.record("data", {"task": self._task, "window": window, "clock": CLOCK})
 
     def close(self) -> None:
-        """Complete what is open: the program has ended."""
+        """Complete open entries: the program has ended."""
         if self._is_warm_up:
             self._session.message(
                 f"{self._task}: ended during warm-up, after {self._count} rates: nothing was measured"

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 LAST_STEP_TIMEOUT_S = 10
 """How long a rank waits for the others, which are at most a step behind."""
 MAX_LEAD = 256
-"""Steps by which one rank can be ahead of another in lock-step. A rank that is further ahead stops where it is."""
+"""Steps by which a rank can be ahead of another in lock-step. A rank that is further ahead stops at once."""
 LOOK_AGAIN_S = 0.001
-"""Between two looks at what rank 0 decided."""
+"""Seconds between two reads of rank 0's decision."""
 
 
 class Store(Protocol):
@@ -95,7 +95,7 @@ class RankConsensus:
         return f"{self._prefix}/agreed/{self._last_step}/{rank}"
 
     def meet(self) -> None:
-        """Wait until every rank has stopped: one that leaves while another is in their last collective makes gloo abort it."""
+        """Wait until every rank has stopped: a rank that leaves while another is in their last collective makes gloo abort it."""
         from datetime import timedelta
 
         store = _store()
@@ -110,7 +110,7 @@ class RankConsensus:
 
 
 def _store() -> Store | None:
-    """Return the store behind the process group of this program; None when it has none."""
+    """Return the store behind the process group of this program. None when it has none."""
     distributed = process_group()
     if distributed is None:
         return None

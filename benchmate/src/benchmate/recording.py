@@ -1,4 +1,4 @@
-"""What observers and loss recorders need of a session: `session` knows them, they know only this."""
+"""The interface of a session for observers and loss recorders: `session` knows them, they know only this."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AnsweringLoop(Protocol):
 
 
 class FirstSteps(Protocol):
-    """The first steps of a program, which are made again after its window; `answers.Answers` is the real one."""
+    """The first steps of a program, which are made again after its window. Implemented by `answers.Answers`."""
 
     steps: int
     is_due: bool
@@ -35,17 +35,17 @@ class FirstSteps(Protocol):
         """Yield the first batches again."""
 
     def fed(self, fetch: Callable[[], T], loop: AnsweringLoop | None) -> T:
-        """Return the next batch of a loop that is not over an observed loader: what `fetch` gives, or one of the first again."""
+        """Return the next batch of an unobserved loop: the result of `fetch`, or a batch of the first steps again."""
 
     def takes(self, loss: object) -> bool:
-        """Take a loss, and return whether it is one of the steps that are made again."""
+        """Take a loss, and return whether it belongs to the repeated steps."""
 
     def close(self) -> None:
         """Say why they were not made again, where they were not."""
 
 
 class Recording(Protocol):
-    """A destination for records, and the decisions that concern the whole process; `session.Session` is the real one."""
+    """A destination for records, and the decisions that concern the whole process. Implemented by `session.Session`."""
 
     config: Config
     rank: int
@@ -62,25 +62,25 @@ class Recording(Protocol):
         """Whether a task that is to end the program lacks its window."""
 
     def record(self, event: str, data: Mapping[str, object]) -> None:
-        """Send one record."""
+        """Send a record."""
 
     def message(self, text: str, *, once: bool = False) -> None:
-        """Send one line for the reader of the run."""
+        """Send a line for the reader of the run."""
 
     def fail(self, why: str, detail: str) -> None:
         """Fail the step, whatever the program's exit code will be."""
 
     def refuse(self, why: str) -> None:
-        """Fail the step, for its loop cannot be counted right; `stop` then ends the program."""
+        """Fail the step, for its loop cannot be counted right. `stop` then ends the program."""
 
     def open_ring(self, task: str, units: str, kind: str, capacity: int = ...) -> Ring:
         """Open a ring and announce it to its reader."""
 
     def drain(self, ring: Ring) -> None:
-        """Send what is in a ring that no other process reads."""
+        """Send the entries of a ring that no other process reads."""
 
     def first_step(self, end_ns: int) -> None:
-        """Record the end of the first step of the process; later calls do nothing."""
+        """Record the end of the first step of the process. Later calls do nothing."""
 
     def wait_for_go(self) -> None:
         """Wait at the start barrier."""

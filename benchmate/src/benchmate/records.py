@@ -17,7 +17,7 @@ _encode = json.JSONEncoder(allow_nan=False).encode
 def observation(
     entry: RingEntry, meta: Mapping[str, object], unix_minus_mono_ns: int, world_size: int = 1
 ) -> dict[str, object]:
-    """Return the `data` of one observation; its time is the unix time at which the step ended."""
+    """Return the `data` of an observation. Its time is the unix time at which the step ended."""
     on_device = entry.device_ns >= 0
     elapsed_ns = entry.device_ns if on_device else entry.host_ns
     data: dict[str, object] = {
@@ -48,10 +48,10 @@ def observation(
 
 
 def encode(value: Mapping[str, object]) -> bytes:
-    """Return one line of strict JSON without its newline.
+    """Return a line of strict JSON without its newline.
 
-    NaN and infinities become null and are listed under `nonfinite`, beside them; numbers of array libraries become plain
-    numbers; anything else that JSON does not know becomes its text.
+    NaN and infinities become null and are listed under `nonfinite`, next to them. Numbers of array libraries become plain
+    numbers. Anything else that JSON does not know becomes its text.
     """
     try:
         text = _encode(value)
@@ -86,7 +86,7 @@ def _is_nonfinite(value: object) -> bool:
 
 
 def as_number(value: object) -> float | int | None:
-    """Return the plain number that a Python, numpy, torch or JAX scalar holds; None when it is none of them."""
+    """Return the plain number that a Python, numpy, torch or JAX scalar holds. None when it is none of them."""
     if isinstance(value, (int, float)):
         return value
     if isinstance(value, str):

@@ -15,12 +15,12 @@ RELAY = "MILABENCH_RELAY"
 
 
 def variables(pipe: int) -> dict[str, str]:
-    """Return what a relay tells its program of the pipe that it reads from."""
+    """Return a relay's variables for its program about the pipe that it reads from."""
     return {RELAY: f"{os.fstat(pipe).st_ino}:/proc/{os.getpid()}/fd/{pipe}"}
 
 
 def find_relay(environ: Mapping[str, str]) -> str | None:
-    """Return the path of the relay's pipe; None without a relay, or where it cannot be reached (in a container, say)."""
+    """Return the path of the relay's pipe. None without a relay, or where it cannot be reached (in a container, say)."""
     inode, _, path = environ.get(RELAY, "").partition(":")
     # The number of a process, or of a descriptor, may belong to another one by now.
     with contextlib.suppress(OSError, ValueError):
@@ -31,7 +31,7 @@ def find_relay(environ: Mapping[str, str]) -> str | None:
 
 
 def ask_to_end(path: str, reason: str) -> bool:
-    """Ask the relay to end the program, which has all that it wanted; return whether it was asked."""
+    """Ask the relay to end the program, which has all that it wanted. Return whether it was asked."""
     line = encode({"$event": "stop", "$data": reason}) + b"\n"
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)

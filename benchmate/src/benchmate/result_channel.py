@@ -1,6 +1,6 @@
-"""The child's side of a supervised process: it dies with its supervisor and sends one result over a private pipe.
+"""The child's side of a supervised process: it dies with its supervisor and sends a single result over a private pipe.
 
-Imports the standard library only, and little of it: what a measured process imports is part of its start.
+Imports the standard library only, and little of it: a measured process's imports are part of its start.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import signal
 from collections.abc import Mapping
 
 CHANNEL_CLOSED = 113
-"""Exit code, one that programs do not use, of a child whose work closed the pipe: the waiting supervisor sees nothing else."""
+"""Exit code, unused by programs, of a child whose work closed the pipe: the waiting supervisor sees nothing else."""
 
 SUPERVISOR_PID = "BENCHMATE_CASES_PARENT"
 """The environment variable that tells a child who supervises it."""
@@ -32,7 +32,7 @@ class ResultChannel:
         os.set_inheritable(descriptor, False)
 
     def send(self, result: Mapping[str, object]) -> bool:
-        """Write the result as one line of JSON; return False when the pipe is closed or the supervisor is gone."""
+        """Write the result as a line of JSON. Return False when the pipe is closed or the supervisor is gone."""
         from benchmate.records import encode  # only now, when nothing is measured any more
 
         try:
@@ -47,7 +47,7 @@ class ResultChannel:
 
 
 def die_with_parent(parent: int) -> None:
-    """Kill this process when its parent ends, however that happens; at once if it has ended already."""
+    """Kill this process when its parent ends, however that happens. At once if it has ended already."""
     # Not inherited by a fork, and lost at exec of a set-user-id program: each process asks for itself.
     prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
     # It may have ended between our start and the call above, which then never fires.
@@ -56,7 +56,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def die_with_supervisor() -> None:
-    """Kill this process when its supervisor ends; do nothing in a process without one."""
+    """Kill this process when its supervisor ends. Do nothing in a process without a supervisor."""
     if SUPERVISOR_PID in os.environ:
         die_with_parent(int(os.environ[SUPERVISOR_PID]))
 

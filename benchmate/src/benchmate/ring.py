@@ -1,6 +1,7 @@
 """The ring of observations: a memory-mapped file that the measured loop writes and that outlives the process.
 
-The layout is a contract with the agent (little-endian, 64-byte slots behind a header of 4096 bytes); one writer, one reader.
+The layout is a contract with the agent (little-endian, 64-byte slots behind a header of 4096 bytes). A single writer, a
+single reader.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _kept_until_exit: list[mmap.mmap] = []
 
 
 class RingEntry(NamedTuple):
-    """One observation as the reader sees it, in the order of a slot's words; times are monotonic nanoseconds."""
+    """An observation as the reader sees it, in the order of a slot's words. Times are monotonic nanoseconds."""
 
     batch_id: int
     t0_ns: int
@@ -63,11 +64,11 @@ class RingEntry(NamedTuple):
     flags: int
     wait_ns: int
     parts_ns: tuple[int, int, int] | None = None
-    """Forward, backward, optimizer, -1 where there was none; read from the slot before this one."""
+    """Forward, backward, optimizer, -1 where there was none. Read from the previous slot."""
 
     @property
     def items(self) -> float:
-        """Items in the entry; `n` holds thousandths of one when MILLI is set."""
+        """Items in the entry. `n` holds thousandths of an item when MILLI is set."""
         return self.n / 1000 if self.flags & MILLI else self.n
 
 
@@ -99,13 +100,13 @@ class Ring:
         # Read once: a clock that NTP corrects during the run must not tear the steps apart.
         self.words[UNIX_MINUS_MONO] = time.time_ns() - time.perf_counter_ns()
         self.meta = meta
-        """What the entries are: task, units, rank, clock, kind."""
+        """The description of the entries: task, units, rank, clock, kind."""
         self.describe()
         # Last: a reader that sees it sees a complete header.
         self.memory[: len(MAGIC)] = MAGIC
 
     def describe(self) -> None:
-        """Write what the entries are into the header; the length is published last."""
+        """Write the description of the entries into the header. The length is published last."""
         text = json.JSONEncoder().encode(self.meta).encode()  # not json.dumps, which a script may have patched
         if len(text) > META_BYTES:
             raise ValueError(f"ring: the description takes {len(text)} bytes, at most {META_BYTES} fit")
@@ -140,7 +141,7 @@ class Ring:
     def write(
         self, batch_id: int, t0_ns: int, host_ns: int, n: float, device_ns: int, steps: int, flags: int, wait_ns: int
     ) -> None:
-        """Append one observation. The caller makes sure that there is room: nothing is checked in the measured loop."""
+        """Append an observation. The caller makes sure that there is room: nothing is checked in the measured loop."""
         words = self.words
         head = words[HEAD]
         slot = FIRST_SLOT + head % self.capacity * SLOT_WORDS
@@ -161,7 +162,7 @@ class Ring:
         words[HEAD] = head + 1
 
     def write_loss(self, batch_id: int, t_ns: int, loss: float) -> bool:
-        """Append one loss, its float64 bits in the third word; return False, and count it as lost, when the ring is full."""
+        """Append a loss, its float64 bits in the third word. Return False, and count it as lost, when the ring is full."""
         if self.free <= 0:
             self.words[LOST] += 1
             return False
@@ -210,7 +211,7 @@ def take_losses(memory: mmap.mmap) -> Iterator[tuple[int, int, float]]:
 
 
 def _offset(words: memoryview[int], further: int) -> int:
-    """Return where in memory the next slot to be taken begins, or one `further` behind it."""
+    """Return the offset of the next free slot, or of a slot `further` behind it."""
     return HEADER_BYTES + (words[TAIL] + further) % words[CAPACITY] * SLOT_BYTES
 
 

@@ -25,7 +25,7 @@ THREADS_GRACE_S = 5.0
 
 
 def parse_arguments(argv: Sequence[str]) -> tuple[dict[str, str], list[str], list[str]]:
-    """Take the runner's options off the front; return them, the paths, and what is the instruments' and the program's."""
+    """Take the runner's options off the front; return them, the paths, and the words for the instruments and the program."""
     options: dict[str, str] = {}
     paths: list[str] = []
     rest = list(argv)
@@ -46,7 +46,7 @@ def parse_arguments(argv: Sequence[str]) -> tuple[dict[str, str], list[str], lis
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a program under its instruments; return the exit code of a usage error, else exit with the program's."""
+    """Run a program under its instruments. Return the exit code of a usage error, else exit with the program's."""
     try:
         options, paths, rest = parse_arguments(sys.argv[1:] if argv is None else argv)
         config = read_config(options.get("--config") or os.environ.get("MILABENCH_BENCH_CONFIG"))
@@ -111,12 +111,12 @@ def _spawned_processes_hint() -> str:
         return ""
     return (
         "; the processes that it spawned are not under the instruments: start them with torchrun or accelerate launch, "
-        "or call benchmate.observed in what they run"
+        "or call benchmate.observed in those processes"
     )
 
 
 def _silence_handlers() -> None:
-    """Replace the signal handlers of the ended program: they may raise (that of a DataLoader whose worker died does)."""
+    """Replace the signal handlers of the ended program: they may raise (a DataLoader's does after its worker died)."""
     for number in signal.valid_signals() - {signal.SIGINT, signal.SIGTERM}:
         for _ in range(2):  # a handler that was due just before raises here
             try:
@@ -128,13 +128,13 @@ def _silence_handlers() -> None:
 
 
 def check_probes(session: Session) -> None:
-    """Fail the step for every probe that never fired; a program that ended with success has reached all it ever will."""
+    """Fail the step for every probe that never fired. A program that ended with success has reached all it ever will."""
     from benchmate.probe_registry import silent_probes
 
     if _has_broken_graph():
         text = (
-            "a probe rewrote a function inside what torch.compile compiles, and broke its graph; "
-            "probe a function that calls the compiled one, or use probes.calls on that"
+            "a probe rewrote a function that torch.compile compiles, and broke its graph; "
+            "probe a function that calls the compiled function, or use probes.calls there"
         )
         _fail_probe(session, text)
     for probe in silent_probes():
@@ -151,7 +151,7 @@ def _fail_probe(session: Session, text: str) -> None:
 
 
 def _report_exception(session: Session, overseer: ProgramOverseer, error: BaseException) -> int:
-    """Record what ended the program, show it as Python would, and return its exit code."""
+    """Record the exception that ended the program, show it as Python would, and return its exit code."""
     from benchmate.memory import is_out_of_memory
     from benchmate.program_loader import show_exception
 

@@ -1,4 +1,4 @@
-"""The session: one process's configuration, sink and observers, on which the functions of the package act."""
+"""The session: a process's configuration, sink and observers, on which the functions of the package act."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from benchmate.recording import FirstSteps
 
 MEASURED_BY = "MILABENCH_MEASURED_BY"
-"""The variable with the id of the process that measures: what it starts inherits it, and measures nothing beside it."""
+"""The variable with the id of the measuring process: its children inherit it, and measure nothing."""
 MAX_SWALLOWED_STOPS = 100
 MAIN_THREAD_GRACE_NS = 5_000_000_000
-"""In which the main thread should see that another one has the window."""
+"""Seconds in which the main thread should see that another thread has the window."""
 INJECTIONS_APART_NS = 100_000_000
-"""The main thread that sees one exception of another thread reaches `program_ended` before the next."""
+"""Seconds in which the main thread, after an exception of another thread, reaches `program_ended` before the next."""
 _JOIN_S = 0.05  # in which a thread that waits for another one sees that it is to end
 BARRIER_TIMEOUT_S = 86_400.0
-"""The agent's own limit is shorter; this one is for an agent that hangs."""
+"""The agent's own limit is shorter. This limit is for an agent that hangs."""
 
 
 class Session:
-    """Everything that one process measures. Created by the runner, or at the first use in a script of its own."""
+    """Everything that a process measures. Created by the runner, or at the first use in a script of its own."""
 
     def __init__(
         self, config: Config, sink: Sink | None = None, *, stop_exception: type[BaseException] | None = None
@@ -65,7 +65,7 @@ class Session:
             sink, stop_exception = Sink(), None
         self.sink: Sink = sink if sink is not None else open_sink(environ, hello)
         self.stop_exception: type[BaseException] | None = None
-        """The exception that ends the program when the window is complete; None in a script of its own, where none is raised."""
+        """The exception that ends the program when the window is complete. None in a script of its own, where none is raised."""
         self._stop_signal: Signals | None = None
         self.relay = find_relay(environ) if isinstance(self.sink, AgentSink) else None
         """The pipe of the relay that started the program, which ends it with the window of the program's own rates."""
@@ -81,30 +81,30 @@ class Session:
         self._setup_peaks: dict[str, int] | None = None
         self._tasks_with_parts: set[str] = set()
         self.passed_barrier = False
-        """Whether the start barrier, where there is one, has been passed."""
+        """Whether the start barrier, if there is any, has been passed."""
         self.satisfied: set[str] = set()
         """Tasks that have all their observations, and run on only so that others of their group measure under their load."""
         self._open_pauses = 0
         self._pause_name = ""
         self.paused_ns = 0
-        """When the pause began that is open; 0 without one."""
+        """Begin of the open pause. 0 without a pause."""
         self._is_refused = False
         self._swallowed = self._first_stop_ns = self._injected_ns = 0
         self._has_program_ended = self._is_finished = False
         self._lock = threading.RLock()
-        """Held while an observer is made, while another thread raises in the main one, and while the session finishes."""
+        """Held while an observer is made, while another thread raises in the main thread, and while the session finishes."""
         self._when_replaced: list[Callable[[], None]] = []
         if stop_exception is not None:
             self.end_program_with(stop_exception)
         self.answers: FirstSteps | None = self._wanted_answers()
 
     def _is_of_a_child(self, environ: Mapping[str, str]) -> bool:
-        """Whether a process that has measured has spawned or executed this one, which is no rank of its job."""
+        """Whether a process that has measured has spawned or executed this process, which is no rank of its job."""
         pid = str(os.getpid())
         return self.world_size == 1 and "RANK" not in environ and environ.get(MEASURED_BY, pid) != pid
 
     def _wanted_answers(self) -> FirstSteps | None:
-        """Return what makes the first steps again after the window, where the suite asks for it."""
+        """Return the repeater of the first steps after the window, where the suite asks for it."""
         if self.stop_exception is None or not self.config.values.get("answers"):
             return None
         from benchmate.answers import Answers, wanted_answers
@@ -115,11 +115,11 @@ class Session:
     # Records
 
     def record(self, event: str, data: Mapping[str, object]) -> None:
-        """Send one record to the sink."""
+        """Send a record to the sink."""
         self.sink.record(event, data)
 
     def message(self, text: str, *, once: bool = False) -> None:
-        """Send one line for the reader of the run, with `once` only the first time."""
+        """Send a line for the reader of the run, with `once` only the first time."""
         if once:
             if text in self._sent_messages:
                 return
@@ -139,7 +139,7 @@ class Session:
             self.sink.control({"fail": {"why": why, "detail": line}})
 
     def refuse(self, why: str) -> None:
-        """Fail the step, for its loop cannot be counted right; `stop` then ends the program."""
+        """Fail the step, for its loop cannot be counted right. `stop` then ends the program."""
         self.fail("probe", why)
         self._is_refused = self.stop_exception is not None
 
@@ -150,7 +150,7 @@ class Session:
     # Observers
 
     def observer(self, task: str, units: str, stop: bool | None = None) -> Observer:
-        """Return the one observer of a task, created when it is new: several loops over the same task share it."""
+        """Return the only observer of a task, created when it is new: several loops over the same task share it."""
         known = self.observers.get(task)
         if known is None:
             from benchmate.loop_observer import Observer
@@ -164,7 +164,7 @@ class Session:
         return known
 
     def program_rate(self, data: Mapping[str, object]) -> None:
-        """Take a rate that the program measured itself (`ProgramRates.take`); a loop that is observed goes before it."""
+        """Take a rate that the program measured itself (`ProgramRates.take`). A loop that is observed goes before it."""
         task = str(data.get("task") or "train")
         if task in self.observers:
             self.message(f"{task}: rates that the program measured are left out: its loop is observed", once=True)
@@ -202,7 +202,7 @@ class Session:
         return known
 
     def open_ring(self, task: str, units: str, kind: str, capacity: int = 32768) -> Ring:
-        """Open a ring and announce it to the agent; without an agent, one that this process reads itself."""
+        """Open a ring and announce it to the agent. Without an agent, a ring that this process reads itself."""
         meta: dict[str, object] = {"task": task, "units": units, "rank": self.rank, "clock": "host", "kind": kind}
         folder = self.sink.ring_folder
         if folder is not None:
@@ -216,7 +216,7 @@ class Session:
         return Ring(meta, capacity=capacity)
 
     def drain(self, ring: Ring) -> None:
-        """Send what is in a ring that no other process reads."""
+        """Send the entries of a ring that no other process reads."""
         if ring.path is not None:
             return
         offset, meta = ring.words[UNIX_MINUS_MONO], ring.meta
@@ -254,7 +254,7 @@ class Session:
 
     @contextlib.contextmanager
     def pause(self, name: str) -> Iterator[None]:
-        """Declare the time inside the `with` as not part of what is measured; windows last as much longer."""
+        """Declare the time inside the `with` as not measured. Windows last as much longer."""
         if self._open_pauses == 0:
             # What the devices still have to do is part of what came before.
             wait_for_devices()
@@ -289,7 +289,7 @@ class Session:
     def runs_on(self, task: str, ring: Ring) -> bool:
         """Return whether a task that has its observations runs on, because another instance of the group has not.
 
-        Tell the agent once; its answer is a word in the ring, so that looking at it costs no system call.
+        Tell the agent once. Its answer is a word in the ring, so that looking at it costs no system call.
         """
         if not self.passed_barrier or ring.path is None or ring.words[STOP]:
             return False
@@ -310,7 +310,7 @@ class Session:
     def stop(self, reason: str) -> bool:
         """End the program once every task that was to end it has its window.
 
-        Raise the runner's StopProgram, again at each call, because a script may swallow it; one that keeps swallowing it is
+        Raise the runner's StopProgram, again at each call, because a script may swallow it. A script that keeps swallowing it is
         ended with everything recorded. Return True where there is no runner: the loop itself should end.
         """
         if self.is_measuring:
@@ -374,9 +374,9 @@ class Session:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), exception)
 
     def wait_for_threads(self) -> None:
-        """Wait, as Python does before it ends, until the other threads of the program have ended, or one ends the program.
+        """Wait, as Python does before it ends, until the other threads of the program have ended, or any ends the program.
 
-        Executors let their threads end first, by what they have registered for that.
+        Executors let their threads end first, by their registered exit functions.
         """
         threads = [
             thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()
@@ -389,7 +389,7 @@ class Session:
                 thread.join(_JOIN_S)
 
     def program_ended(self) -> None:
-        """Note that the program's main thread has ended; from here on no other thread raises in it.
+        """Note that the program's main thread has ended. From here on no other thread raises in it.
 
         What another thread asked for just before is raised in here, or not at all.
         """
@@ -404,7 +404,7 @@ class Session:
                     pass
 
     def finish(self) -> None:
-        """Send what is left: the end of each window, losses, peaks of memory, what the instruments cost. Once."""
+        """Send the rest: the end of each window, losses, peaks of memory, the cost of the instruments. Once."""
         with self._lock:
             # A child whose fork Python did not see must not send what its parent has measured.
             if self._is_finished or self._pid != os.getpid():
@@ -435,7 +435,7 @@ class Session:
         sink.close()
 
     def when_replaced(self, function: Callable[[], None]) -> None:
-        """Call `function` when this session is no longer that of the process: what it keeps of the session must be dropped."""
+        """Call `function` when this session is no longer the process's: it must drop its references to the session."""
         self._when_replaced.append(function)
 
     def replaced(self) -> None:
@@ -452,7 +452,7 @@ class Session:
                 self.metric(f"memory_{kind}_peak", value, "B", "lower", part=part)
 
     def forked(self) -> None:
-        """Reset in a forked child: what the parent measures stays with the parent."""
+        """Reset in a forked child: the parent's measurements stay with the parent."""
         self.is_forked_child = True
         self._pid = os.getpid()
         self._has_program_ended = self._is_finished = False
@@ -487,14 +487,14 @@ _current: Session | None = None
 
 
 def current() -> Session:
-    """Return the session of this process; a script without the runner gets one at its first use."""
+    """Return the session of this process. A script without the runner gets it at its first use."""
     if _current is None:
         return use(Session(read_config(os.environ.get("MILABENCH_BENCH_CONFIG"))))
     return _current
 
 
 def use(session: Session) -> Session:
-    """Make `session` that of this process; it sends what is left when the process ends."""
+    """Make `session` this process's. It sends the rest when the process ends."""
     global _current  # noqa: PLW0603  (one process has one session, as it has one stderr)
     if _current is None:
         os.register_at_fork(after_in_child=_after_fork)

@@ -23,21 +23,21 @@ FileId = tuple[int, int]
 
 
 class Sink:
-    """A destination for records; by itself, one that drops them all."""
+    """A destination for records. The base class drops them all."""
 
     def __init__(self) -> None:
         self.dropped = self.records = self.bytes = 0
 
     @property
     def ring_folder(self) -> Path | None:
-        """The folder where another process reads rings; None when this process must read its rings itself."""
+        """The folder where another process reads rings. None when this process must read its rings itself."""
         return None
 
     def record(self, event: str, data: Mapping[str, object]) -> None:
-        """Send one record."""
+        """Send a record."""
 
     def control(self, line: Mapping[str, object]) -> None:
-        """Send one line to the agent itself; without one, a failure is a record like others."""
+        """Send a line to the agent itself. Without an agent, a failure is a record like others."""
         failure = line.get("fail")
         if isinstance(failure, Mapping):
             self.record("fail", failure)
@@ -50,11 +50,11 @@ class Sink:
         """Forget the connection if it belongs to the parent process alone."""
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the rest."""
 
 
 class AgentSink(Sink):
-    """A stream socket to the agent; one connection per process, opened again when the script has closed it."""
+    """A stream socket to the agent. A connection per process, opened again when the script has closed it."""
 
     def __init__(self, path: str, hello: Mapping[str, object]) -> None:
         super().__init__()
@@ -198,7 +198,7 @@ class TableSink(Sink):
         self.table.add(event, data)
 
     def forked(self) -> None:
-        """Start new totals: those of the parent are the parent's to print."""
+        """Start new totals: the parent prints its own."""
         # Imported late: under an agent no process needs it.
         from benchmate.summary_table import SummaryTable
 

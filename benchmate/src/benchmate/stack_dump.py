@@ -1,4 +1,4 @@
-"""Lets an agent ask a process for the stacks of its threads, also one whose main thread never comes back from C.
+"""Lets an agent ask a process for the stacks of its threads, also if its main thread never comes back from C.
 
 Python's faulthandler writes them in the signal handler: without the GIL, and without the permission to trace a process.
 """
@@ -15,7 +15,7 @@ DUMP_SIGNAL = 59
 
 
 def dump_stacks_on_signal(folder: Path | None) -> None:
-    """Write all stacks to a file of the folder at each DUMP_SIGNAL; a forked child writes to a file of its own.
+    """Write all stacks to a file of the folder at each DUMP_SIGNAL. A forked child writes to a file of its own.
 
     Without a folder, or where the program handles that signal itself, do nothing.
     """

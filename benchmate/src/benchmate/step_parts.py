@@ -20,10 +20,10 @@ R = TypeVar("R")
 
 
 class StepParts:
-    """Times the parts of the steps that share one entry of the ring.
+    """Times the parts of the steps that share an entry of the ring.
 
-    Forward is what runs from the batch's arrival, or the last backward, to the next backward; in a step without backward all of
-    it. What follows the last backward and is not the optimizer's (clipping, logging) belongs to no part. Several backwards
+    Forward runs from the batch's arrival, or the last backward, to the next backward. In a step without backward it is
+    everything. Work after the last backward outside the optimizer (clipping, logging) belongs to no part. Several backwards
     (accumulation, several losses) add up.
     """
 
@@ -47,7 +47,7 @@ class StepParts:
         self._open(FORWARD)
 
     def enter(self, part: int) -> None:
-        """Begin backward or the optimizer; inside one another, the outer one counts."""
+        """Begin backward or the optimizer. Of nested ones the outer counts."""
         # Activation checkpointing calls backward inside backward, LBFGS backward inside step.
         self._depth += 1
         if self._depth > 1:
@@ -119,7 +119,7 @@ _is_patched = False
 
 
 def watch(parts: StepParts) -> None:
-    """Report each border to `parts` from here on; torch's entry points are patched once, when it is imported."""
+    """Report each border to `parts` from here on. Torch's entry points are patched once, when it is imported."""
     global _is_patched  # noqa: PLW0603  (torch's functions exist once in a process)
     _watched.append(parts)
     if not _is_patched:

@@ -13,7 +13,7 @@ MAX_DURATIONS = 4096
 
 
 class TaskTotals:
-    """Totals of the observations of one task; warm-up is counted, not summed."""
+    """Totals of the observations of a task. Warm-up is counted, not summed."""
 
     def __init__(self) -> None:
         self.units = ""
@@ -26,7 +26,7 @@ class TaskTotals:
         self.stride = 1
 
     def add(self, data: Mapping[str, Any]) -> None:
-        """Take one observation."""
+        """Take an observation."""
         self.units = data["units"]
         steps = data.get("steps", 1)
         self.stop_ns = data["t0_ns"] + data["host_ns"]
@@ -46,7 +46,7 @@ class TaskTotals:
                 self.stride *= 2
 
     def row(self, task: str, pauses: Sequence[tuple[int, int]] = ()) -> tuple[str, ...]:
-        """Return the cells of the table; the rate is items over the seconds of the window, without its pauses."""
+        """Return the cells of the table. The rate is items over the seconds of the window, without its pauses."""
         paused_ns = sum(max(0, min(stop, self.stop_ns) - max(start, self.start_ns)) for start, stop in pauses)
         seconds = (self.stop_ns - self.start_ns - paused_ns) / 1e9 if self.steps else 0.0
         counts = (str(self.steps), str(self.warmup), f"{seconds:.3f}")
@@ -56,7 +56,7 @@ class TaskTotals:
 
 
 class SummaryTable:
-    """Folds records into one line per task, and lists the other measurements below."""
+    """Folds records into a line per task, and lists the other measurements below."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, TaskTotals] = {}
@@ -67,7 +67,7 @@ class SummaryTable:
         self._others: list[str] = []
 
     def add(self, event: str, data: Mapping[str, Any]) -> None:
-        """Take one record; leave out those that mean nothing to a person."""
+        """Take a record. Records without meaning for a person are left out."""
         if event == "message":
             self._others.append(f"note: {data.get('message')}")
         elif event == "error":
@@ -95,7 +95,7 @@ class SummaryTable:
             self._others.append(f"{data['metric']}{part}: {_value(data['value'], data.get('units', ''))}")
 
     def text(self) -> str:
-        """Return the table; empty when nothing was measured."""
+        """Return the table. Empty when nothing was measured."""
         rows: list[tuple[str, ...]] = [("task", "steps", "warm-up", "seconds", "rate", "units", "step (median)")]
         pauses = [pause for named in self._pauses.values() for pause in named]
         rows += [totals.row(task, pauses) for task, totals in self._tasks.items()]

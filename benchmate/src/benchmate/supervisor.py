@@ -1,4 +1,4 @@
-"""Fresh processes, supervised from start to last descendant: result, output, time limit, exit code. Unaware of what they run."""
+"""Fresh processes, supervised from start to last descendant: result, output, time limit, exit code. Unaware of their programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmate.result_channel import SUPERVISOR_PID, prctl
 
 FORWARDED_BYTES = 1 << 20
-"""How much of a process's output is shown; of the rest only the tail is kept."""
+"""How much of a process's output is shown. Of the rest only the tail is kept."""
 TAIL_BYTES = 4096
 RESULT_BYTES = 16 << 20
 
@@ -34,7 +34,7 @@ class SupervisedProcess:
     ended: int
     """A descriptor that becomes readable once the leader has ended."""
     close: Callable[[], int | None]
-    """Kill the group and what has left it, reap the leader; return its exit code as of subprocess, None when unknown."""
+    """Kill the group and processes that left it, reap the leader. Return its exit code as of subprocess, None when unknown."""
 
 
 Start = Callable[[int, int], SupervisedProcess]
@@ -45,8 +45,8 @@ Start = Callable[[int, int], SupervisedProcess]
 class ProcessExit:
     """How a supervised process ended.
 
-    `result` is the line that it sent, empty when it sent no whole line; `code` the exit code as of subprocess, None when
-    unknown; `is_late` tells that it was terminated at its limit; `was_oom` that the kernel killed it for memory; `seconds` is
+    `result` is the line that it sent, empty when it sent no whole line. `code` the exit code as of subprocess, None when
+    unknown. `is_late` tells that it was terminated at its limit. `was_oom` that the kernel killed it for memory. `seconds` is
     from its start to its end, `tail` the end of its output.
     """
 
@@ -69,9 +69,9 @@ class ProcessExit:
 def supervise(
     start: Start, show: Callable[[bytes], object], *, timeout_s: float = math.inf, leaving_s: float = _LEAVING_S
 ) -> ProcessExit:
-    """Start a process and watch it until nothing of it is left; `show` gets the beginning of its output as it comes.
+    """Start a process and watch it until all its processes have ended. `show` gets the beginning of its output as it comes.
 
-    At `timeout_s` without a result, or `leaving_s` after it, the group gets TERM and then KILL. Passes on what `start` raises.
+    At `timeout_s` without a result, or `leaving_s` after it, the group gets TERM and then KILL. Passes on the errors of `start`.
     """
     oom_kills_before, began = oom_kill_count(), time.monotonic()
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
@@ -117,7 +117,7 @@ class _Watch:
             os.set_blocking(descriptor, False)
 
     def wait(self, deadline: float, leaving_s: float) -> bool:
-        """Wait until the leader has ended; return True when it had to be terminated."""
+        """Wait until the leader has ended. Return True when it had to be terminated."""
         with selectors.DefaultSelector() as selector:
             for descriptor in (self._process.ended, *self._pipes):
                 selector.register(descriptor, selectors.EVENT_READ)
@@ -136,7 +136,7 @@ class _Watch:
         return True
 
     def _turn(self, selector: selectors.BaseSelector, deadline: float) -> bool:
-        """Read what comes next before the deadline; return True when the leader has ended."""
+        """Read the next data before the deadline. Return True when the leader has ended."""
         left_s = deadline - time.monotonic()
         for key, _ in selector.select(None if left_s == math.inf else max(0.0, left_s)):
             if key.fd == self._process.ended:
@@ -146,7 +146,7 @@ class _Watch:
         return False
 
     def drain(self) -> None:
-        """Read what is still in the pipes, without waiting for whoever holds their other ends."""
+        """Read the rest of the pipes, without waiting for whoever holds their other ends."""
         for descriptor in self._pipes:
             while self._read(descriptor):
                 pass
@@ -177,7 +177,7 @@ class _Watch:
 def spawn(
     argv: Sequence[str], *, output: int | None = None, pass_fds: Sequence[int] = (), env: Mapping[str, str] = os.environ
 ) -> SupervisedProcess:
-    """Start a program in a session of its own, without input; without `output` it writes where this process does.
+    """Start a program in a session of its own, without input. Without `output` it writes where this process does.
 
     Raises OSError when it cannot be started.
     """
@@ -207,7 +207,7 @@ def spawn(
 
 
 def end_descriptor(pid: int) -> int:
-    """Return a descriptor that becomes readable when a child ends; the child is not reaped."""
+    """Return a descriptor that becomes readable when a child ends. The child is not reaped."""
     # Linux before 5.3, and some sandboxes, have no pidfd: a thread waits instead, without taking the exit code away.
     with contextlib.suppress(OSError, AttributeError):
         return os.pidfd_open(pid)
@@ -238,7 +238,7 @@ def child_pids() -> set[int]:
 
 
 def _child_pids_by_parent() -> set[int]:
-    """Return the same from what all processes of the machine say of their parents."""
+    """Return the same from the parents of all processes of the machine."""
     pids = set()
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -251,9 +251,9 @@ def _child_pids_by_parent() -> set[int]:
 
 
 def kill_strays(known: set[int]) -> None:
-    """Kill all children but the known ones, and what they in turn abandon.
+    """Kill all children but the known ones, and their own abandoned children.
 
-    One that a driver holds in the kernel may not end; after a while it is left.
+    A child that a driver holds in the kernel may not end. After a while it is left.
     """
     deadline = time.monotonic() + _LEAVING_S
     # Again and again: each one that dies hands its own children to us.
@@ -266,7 +266,7 @@ def kill_strays(known: set[int]) -> None:
 
 
 def signal_group(leader: int, number: int = signal.SIGKILL) -> None:
-    """Signal a process group; one that is gone, or may not be signalled, is left alone."""
+    """Signal a process group. A group that is gone, or may not be signalled, is left alone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
 

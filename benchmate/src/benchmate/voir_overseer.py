@@ -1,4 +1,4 @@
-"""voir's Overseer as a part of ours: streams of what is given and logged, options and selectors, with our phases and records."""
+"""voir's Overseer as a part of ours: streams of given and logged values, options and selectors, with our phases and records."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ voir.instruments.gpu_monitor = voir.instruments.monitor_all = _watch_nothing
 
 
 class VoirOverseer(Overseer):  # type: ignore[misc]  # voir has no types
-    """What voir's Overseer has beyond phases, for the instruments of `host`."""
+    """The parts of voir's Overseer beyond phases, for the instruments of `host`."""
 
     def __init__(self, host: InstrumentHost, session: Session, option_blocks: Mapping[str, Any]) -> None:
         super().__init__([])
         self._session = session
         self._option_blocks = option_blocks
         self._taken: dict[int, object] = {}
-        """Rates of other threads that are recorded already, by their id; kept, so that no other object has that."""
+        """Rates of other threads that are recorded already, by their id. Kept, so that no other object has that."""
         self.phases, self.handlers, self.require = host.phases, host.handlers, host.require
         self.log = LogStream()
         self.log >> self._forward
@@ -77,7 +77,7 @@ class VoirOverseer(Overseer):  # type: ignore[misc]  # voir has no types
         return self.require(_Activation(open_stream(selector, probe, env=env, **options)))
 
     def queue(self, **data: Any) -> None:
-        """Take a rate that another thread gives at once, and leave what is given to the main thread, as voir does."""
+        """Take a rate that another thread gives at once, and leave other given values to the main thread, as voir does."""
         if "rate" in data:
             self._taken[id(data["rate"])] = data["rate"]
             self._session.program_rate(data)
@@ -86,7 +86,7 @@ class VoirOverseer(Overseer):  # type: ignore[misc]  # voir has no types
     # For the overseer that it is a part of
 
     def parse(self, argv: Sequence[str]) -> Command:
-        """Return what the command line names, with the options of instruments read from it."""
+        """Return the target of the command line, with the options of instruments read from it."""
         self.options = options = self.argparser.parse_args(argv)
         del self.argparser
         if options.SCRIPT is not None:
@@ -103,19 +103,19 @@ class VoirOverseer(Overseer):  # type: ignore[misc]  # voir has no types
         del self.argparser
 
     def record_unattended(self) -> None:
-        """Record the rates and losses that a program gives, where there is no instrument to say what is recorded."""
+        """Record the rates and losses that a program gives, where no instrument chooses the recorded values."""
         if not self.handlers:
             self.given >> self._record_rate_or_loss
 
     def end_streams(self) -> None:
-        """Take what other threads have given, and end the streams."""
+        """Take the values from other threads, and end the streams."""
         self._dump_queue()
         try:
             self.given.__exit__(None, None, None)
         except ValueError:
             # The streams belong to the context that they were opened in.
             self._session.message(
-                "voir was first imported in a task: what the program gave outside it is not recorded; import it before"
+                "voir was first imported in a task: values given outside the task are not recorded; import it before"
             )
 
     def leave(self) -> None:

@@ -57,7 +57,7 @@ class HiddenDataDecoder:
         return _HIDDEN.sub(take, data), b"".join(hidden)
 
     def rest(self) -> bytes:
-        """Return, at the end of the stream, what has been held back: it is output."""
+        """Return, at the end of the stream, the held-back text: it is output."""
         rest = bytes(self._begun)
         self._begun.clear()
         return rest
@@ -68,7 +68,7 @@ class RecordDecoder:
 
     def __init__(self) -> None:
         self._line = bytearray()
-        """What has come of the line that is not complete yet."""
+        """The received part of the incomplete line."""
 
     def feed(self, data: bytes) -> Iterator[Record]:
         """Yield the records of the lines that `data` completes."""
@@ -82,16 +82,16 @@ class RecordDecoder:
             yield from parse_line(line)
 
     def rest(self) -> Iterator[Record]:
-        """Yield, at the end of the stream, what a last line without its end holds."""
+        """Yield, at the end of the stream, the content of a last line without its end."""
         line = bytes(self._line)
         self._line.clear()
         yield from parse_line(line)
 
 
 def parse_line(line: bytes) -> Iterator[Record]:
-    """Yield the records of one line: usually one; several when processes that share a pipe wrote at the same time.
+    """Yield the records of a line: usually one. Several when processes that share a pipe wrote at the same time.
 
-    What cannot be read becomes a record, too: `binary` when it is not UTF-8, else `format_error`.
+    An unreadable line becomes a record, too: `binary` when it is not UTF-8, else `format_error`.
     """
     try:
         text = line.decode().strip()

@@ -83,7 +83,7 @@ def test_how_long_a_lock_is_waited_for(text: str, lock: str, wait_s: float | Non
         (["-t", "soon"], "'soon': expected seconds"),
         (["-d", "nan"], "'nan': expected seconds"),
         (["-T", "xml"], "invalid choice: 'xml'"),
-        (["-T", "csv", "--benchmark_format=json"], "both say what goes to standard output"),
+        (["-T", "csv", "--benchmark_format=json"], "both choose the format of standard output"),
         (["--benchmark_min_time=0x"], "'0x': expected seconds or iterations"),
         (["--benchmark_repetitions=0"], "'0': expected a whole number of at least 1"),
         (["--benchmark_dry_run=perhaps"], "'perhaps': expected true or false"),

@@ -313,12 +313,12 @@ def test_results_that_cannot_be_written_are_a_line_and_a_code(program: Make) -> 
         (
             ["-s", "fd:999", "-r", "RoBERTa/CoLA/16"],
             2,
-            "error: fd:999: this descriptor is not open; only the runner can give one",
+            "error: fd:999: this descriptor is not open; only the runner can open it",
         ),
         (
             ["--preload", "json"],
             2,
-            "error: --preload is for --isolation fork; a fresh interpreter imports what it needs",
+            "error: --preload is for --isolation fork; a fresh interpreter imports its own modules",
         ),
     ],
 )

@@ -122,7 +122,7 @@ def test_a_parameter_may_be_a_slot() -> None:
         ("A/{batch}", of_a_state, {"batch": [1]}, "they have to agree"),
         ("A", of_a_batch, {}, "missing a required argument: 'batch'"),
         ("A/{run}", Anything, {"run": [1]}, "class Anything has an attribute run already"),
-        ("A/{batch}", Clashing, {"batch": [1]}, "name the parameter differently"),
+        ("A/{batch}", Clashing, {"batch": [1]}, "rename the parameter"),
         ("A", Unfinished, {}, "class Unfinished has no method run"),
         ("A", Empty, {}, "class Empty has no method run"),
         ("A", Demanding, {}, "missing a required argument: 'model'"),

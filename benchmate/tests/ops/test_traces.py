@@ -124,7 +124,7 @@ def whole():
         (b'{"schema": "9.9.9", "nodes": []}', "unknown schema '9.9.9'"),
         (
             b'{"schema": "1.1.1-chakra.0.0.4", "nodes": [{"id": 7}]}',
-            "node 7 is not one of schema 1.1.1-chakra.0.0.4: no 'attrs'",
+            "node 7 does not fit schema 1.1.1-chakra.0.0.4: no 'attrs'",
         ),
         (b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "no operator in it"),
     ],
@@ -399,7 +399,7 @@ def test_kernels_without_a_schema_are_counted_as_not_carried_out(tmp_path, capsy
     )
     found = summarise_trace(read_trace(str(path)))
     why = "a compiled kernel whose code is not in the trace"
-    whole = "compiled: what it ran besides operators is not in the trace"
+    whole = "compiled: work outside operators is not in the trace"
     assert (found["operators"], found["calls"], found["skipped"]) == (10, 5, {why: 2, whole: 1})
     assert cli.main(["to-config", str(path), "-o", str(tmp_path / "c.json")]) == 0
     assert f"left out: 2 x {why}" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Criteria of a file, checked against runs: PASS, FAIL or INCONCLUSIVE; `milabench accept`.
+"""Criteria of a file, checked against runs: PASS, FAIL or INCONCLUSIVE. `milabench accept`.
 
 Builds on: suite_check.
 """

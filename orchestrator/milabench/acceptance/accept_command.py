@@ -52,7 +52,7 @@ _LOOKS = "use `milabench accept looks`"
 
 
 def parsed_share(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Return `90 %` or 0.9 as a number. Raises BadParameter for what is not above 0 and at most 1."""
+    """Return `90 %` or 0.9 as a number. Raises BadParameter for a number not above 0 and at most 1."""
     if value is None:
         return None
     try:

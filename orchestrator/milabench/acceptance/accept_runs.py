@@ -22,7 +22,7 @@ def accept_run(
 ) -> Acceptance:
     """Return the verdict on a run, by default on the latest.
 
-    `reference` is the run, or JSON report of one, that `x reference` in the criteria means; what did other work there is decided
+    `reference` is the run, or its JSON report, of `x reference` in the criteria. Benchmarks with other work there are decided
     only `across`. Raises ConfigError for bad criteria, UsageError for a missing reference, NothingSelected and RecordError.
     """
     criteria = read_criteria(criteria_file, reference)

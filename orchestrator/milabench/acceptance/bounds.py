@@ -14,12 +14,12 @@ from milabench.analysis.serving_model import PointValue
 from milabench.analysis.two_samples import ROUNDING, Estimate, welch
 from milabench.analysis.uncertainty import CONFIDENCE, NO_ALLOWANCE, Allowance, launches_for, widening
 
-_ALIKE = ", all launches alike: too few digits to see a spread"
+_ALIKE = ", all repeats equal: too few digits to show a spread"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveNumber:
-    """One number of a curve in `units`, with its launches' `values`; or why it is `missing`, and what was `measured` instead.
+    """A number of a curve in `units`, with its launches' `values`, or why it is `missing`, and the `measured` text instead.
 
     `quantile` is the number with its bounds, where it is a quantile of requests.
     """
@@ -36,8 +36,8 @@ class CurveNumber:
 class BoundTarget:
     """A number to reach (`is_minimum`) or to stay below.
 
-    `confidence` is that with which it must be kept, None when the measured value decides; `to_fail` that for a FAIL. `allowance`
-    is what the number's uncertainty has besides the scatter of launches, `of_launches` the confidence that this was taken at.
+    `confidence` is that with which it must be kept, None when the measured value decides. `to_fail` that for a FAIL. `allowance`
+    is the number's uncertainty without the scatter of launches, `of_launches` the confidence of this scatter.
     """
 
     value: float
@@ -48,7 +48,7 @@ class BoundTarget:
     of_launches: float = CONFIDENCE
 
     def is_kept_by(self, value: float) -> bool:
-        """Return whether one number keeps the bound; the last bits of logarithms and back decide nothing."""
+        """Return whether a single number keeps the bound. Rounding of logarithms is ignored."""
         if math.isclose(value, self.value, rel_tol=1e-12):
             return True
         return (value > self.value) == self.is_minimum
@@ -56,9 +56,9 @@ class BoundTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundDecision:
-    """`value` is what was measured, or its ratio to the reference; `sure` says in words what the verdict stands on.
+    """`value` is the measurement, or its ratio to the reference. `sure` is the basis of the verdict in words.
 
-    `bounds` are the one-sided bounds that a PASS and a FAIL stand on; `missing` is what an undecided one lacks.
+    `bounds` are the one-sided bounds that a PASS and a FAIL stand on. `missing` is the evidence that an undecided one lacks.
     """
 
     verdict: Verdict
@@ -69,9 +69,9 @@ class BoundDecision:
 
 
 def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTarget) -> BoundDecision:
-    """Check replicates' numbers, or their ratio to those of a reference (`base`, else empty), against a bound.
+    """Check replicates' numbers, or their ratio to a reference's numbers (`base`, else empty), against a bound.
 
-    All numbers are above zero, and there is one at least.
+    All numbers are above zero, and there is at least one.
     """
     centre = geometric_mean(values) / (geometric_mean(base) if base else 1.0)
     if wanted.confidence is None:
@@ -101,9 +101,9 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
 
 
 def decide_quantile(number: PointValue, base: PointValue | None, wanted: BoundTarget) -> BoundDecision:
-    """Check a quantile of requests, or its ratio to that of a reference, against a bound, by its one-sided bounds.
+    """Check a quantile of requests, or its ratio to a reference's, against a bound, by its one-sided bounds.
 
-    The bounds of a ratio are those of Zou and Donner (2008), on logarithms.
+    The bounds of a ratio are after Zou and Donner (2008), on logarithms.
     """
     centre = number.value / (base.value if base is not None else 1.0)
     if wanted.confidence is None:
@@ -120,7 +120,7 @@ def decide_quantile(number: PointValue, base: PointValue | None, wanted: BoundTa
         value=centre,
         sure="" if bound is None else f"{word} {bound:.4g} at {confidence:.3g} confidence, by order statistics",
         bounds=None if kept is None or missed is None else (kept, missed),
-        missing="few-requests: more requests at this point, or launches" if verdict == "INCONCLUSIVE" else "",
+        missing="few-requests: more requests at this point, or repeats" if verdict == "INCONCLUSIVE" else "",
     )
 
 
@@ -142,7 +142,7 @@ def _more(values: Sequence[float], base: Sequence[float], away: float, wanted: B
     allowed = shifted.below if away > 0 else shifted.above
     precision, level = math.expm1(abs(away) - allowed), 2 * (wanted.confidence or 0.0) - 1
     if precision <= 0 < allowed:
-        return "a calmer run: what disturbances may have cost reaches over the bound"
+        return "a calmer run: the possible cost of disturbances exceeds the bound"
     if precision <= 0:
         return "nothing that replicates could give: it is exactly the bound"
     if base:
@@ -164,5 +164,5 @@ def _estimate(values: Sequence[float], base: Sequence[float]) -> Estimate:
 
 
 def _reach(estimate: Estimate, confidence: float) -> float:
-    """Return how far a one-sided bound lies from the estimate."""
+    """Return the distance of a one-sided bound from the estimate."""
     return t_quantile(confidence, estimate.freedom) * estimate.error if estimate.error else 0.0

@@ -1,6 +1,6 @@
-"""A criteria file (docs/reference/criteria.md) -> values; all mistakes in it are reported together, each with its location.
+"""A criteria file (docs/reference/criteria.md) -> values. All mistakes in it are reported together, each with its location.
 
-Its keys are declared as those of a suite are (config/kinds.py): the parser and the JSON Schema come from the declarations.
+Its keys are declared like a suite's (config/kinds.py): the parser and the JSON Schema come from the declarations.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REFERENCE = re.compile(r"(?:x|\*|×)\s*reference\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """A number to reach or to stay below: in `units`, or times what the reference run did; `where` it is written."""
+    """A number to reach or to stay below: in `units`, or times the reference run's number. `where` it is written."""
 
     value: float
     units: str = ""
@@ -49,7 +49,10 @@ class Bound:
 
 
 class _BoundText(Kind):
-    """A number and its unit, or times the reference; `units` are the only ones, where what is bound has some of its own."""
+    """A number and its unit, or times the reference.
+
+    `units` are the only allowed ones, where the bounded quantity has its own.
+    """
 
     schema: Mapping[str, Any] = {"type": "string", "pattern": r"^[-+]?[0-9.eE+-]+ *((x|\*|×) *reference|[^0-9].*)?$"}
 
@@ -102,7 +105,7 @@ class _Confidence(Kind):
 
 
 class _Names(Kind):
-    """A list of names; no lone one, no empty one, and no `append`, for nothing is merged."""
+    """A list of names. No lone one, no empty one, and no `append`, for nothing is merged."""
 
     expected = "a list"
     schema: Mapping[str, Any] = {"type": "array", "items": {"type": "string"}}
@@ -120,7 +123,7 @@ def _is_number(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingCriterion:
-    """The bounds of one number of a curve: of `metric` at a point of the sweep, or of the whole curve without a `point`."""
+    """The bounds of a number of a curve: of `metric` at a point of the sweep, or of the whole curve without a `point`."""
 
     point: str
     metric: str
@@ -129,7 +132,7 @@ class ServingCriterion:
 
 
 class _Curve(Kind):
-    """What is required of a sweep: bounds by point and metric, and of the whole curve."""
+    """The requirements on a sweep: bounds by point and metric, and of the whole curve."""
 
     expected = "a mapping of points such as 'concurrency=8' to metrics"
 
@@ -184,7 +187,7 @@ def _bounds(point: str, metric: str, units: str, node: Located, path: str, parse
 def _bound_keys(units: str) -> Record:
     """Return the keys `minimum` and `maximum` for numbers in these units."""
     kind = _BoundText(units)
-    keys = {name: Key(name, name, kind, f"{name} of it", None) for name in ("minimum", "maximum")}
+    keys = {name: Key(name, name, kind, f"its {name}", None) for name in ("minimum", "maximum")}
     return Record(keys, None)
 
 
@@ -197,18 +200,19 @@ _NameList = Annotated[tuple[str, ...], _Names()]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchCriteria:
-    """The requirements for one benchmark; None where nothing is required.
+    """The requirements for a benchmark. None where nothing is required.
 
-    `of` is what `minimum` and `maximum` apply to. `device_spread` and `failure_rate` are shares, 0 to 1, `wrong` counts steps.
-    `allow` are the reasons for doubt (docs/reference/protocol.md, section 5) in spite of which a number counts.
+    `of` is the quantity that `minimum` and `maximum` limit. `device_spread` and `failure_rate` are shares, 0 to 1,
+    `wrong` counts steps. `allow` are the warnings (docs/reference/protocol.md, section 5) in spite of which a number
+    counts.
     """
 
     name: str
     where: str = ""
     is_required: bool = key("whether it must be in the run; default true", default=True, name="required")
-    of: Quantity = key("what minimum and maximum speak of; default rate", default="rate")
+    of: Quantity = key("quantity that minimum and maximum limit; default rate", default="rate")
     minimum: _Bounded = key("'800 items/s' or '1.2 x reference'", default=None)
-    maximum: _Bounded = key("the same, for what should be small", default=None)
+    maximum: _Bounded = key("the same, for quantities that should be small", default=None)
     device_spread: _OptionalShare = key("most spread between devices or nodes, relative", default=None)
     failure_rate: _OptionalShare = key("most of its steps that may fail", default=None)
     wrong: Annotated[int, Whole(at_least=0)] = key(
@@ -218,9 +222,9 @@ class BenchCriteria:
         "bounds of a curve, by point and metric, and of slo_concurrency, slo_rate and area", default=()
     )
     energy: _Bounded = key("most energy for an item: '0.4 J/image' or '0.9 x reference'", default=None)
-    allow: _NameList = key("reasons for doubt that are accepted", default=())
+    allow: _NameList = key("warnings that are accepted", default=())
     confidence: Annotated[float | None, _Confidence()] = key(
-        "how sure a bound must be kept, one-sided; none: what was measured decides; default 0.95", default=0.95
+        "one-sided confidence that a bound is kept; none: the measured value decides; default 0.95", default=0.95
     )
 
     @property
@@ -231,7 +235,7 @@ class BenchCriteria:
 
 
 class _BenchKeys(Record):
-    """The keys of one benchmark; null asks for no more than `defaults` do."""
+    """The keys of a benchmark. Null requires only the `defaults`."""
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         return {} if node.value is None else super().parse(node, path, parser)
@@ -240,14 +244,14 @@ class _BenchKeys(Record):
 class FileKeys:
     """The keys of a criteria file."""
 
-    title: str = key("what the report is headed with", default="")
+    title: str = key("heading of the report", default="")
     defaults: Annotated[Mapping[str, Any], keys_of(BenchCriteria)] = key(
-        "what every benchmark below starts from", default={}
+        "criteria that every benchmark below inherits", default={}
     )
     required: _NameList = key("benchmarks that must pass", default=())
     failure_rate: _OptionalShare = key("most of all steps of the run that may fail", default=None)
     benchmarks: Annotated[Mapping[str, Any], MapOf(item=_BenchKeys(keys_of(BenchCriteria).keys, None))] = key(
-        "what is required of each benchmark", default={}
+        "criteria of each benchmark", default={}
     )
 
 
@@ -293,5 +297,5 @@ def parse_criteria(content: bytes, name: str) -> Criteria:
 
 
 def _children(root: Located, name: str, otherwise: object) -> Any:
-    """Return what a key of the file holds, as it is written."""
+    """Return the value of a key of the file, as it is written."""
     return (root.value[name].value if name in root.value else None) or otherwise

@@ -1,8 +1,9 @@
-"""Criteria and a run's summary -> PASS, FAIL or INCONCLUSIVE, criterion by criterion, with what is missing (criteria.md).
+"""Criteria and a run's summary -> PASS, FAIL or INCONCLUSIVE, criterion by criterion, with missing evidence (criteria.md).
 
-A run is accepted when every criterion is shown to hold at its confidence: a system that misses one of them passes no more often
-than 1 - confidence, however many there are (intersection-union test, Berger 1982). Failing one is claimed at the confidence
-corrected for the number of claims, so that a good system is not rejected because there are many criteria.
+A run is accepted when every criterion is shown to hold at its confidence: a system that misses any criterion passes no
+more often than 1 - confidence, however many there are (intersection-union test, Berger 1982). Failure of a criterion is
+claimed at the confidence corrected for the number of claims, so that a good system is not rejected because there are
+many criteria.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from milabench.analysis.uncertainty import NO_ALLOWANCE, Allowance
 from milabench.seams import handler
 
 OtherWork = Mapping[str, tuple[str, str]]
-"""What of a benchmark's work is other than in the reference, by its name: for its rate, and for the points of its sweep."""
+"""Differences of a benchmark's work from the reference, by its name: for its rate, and for the points of its sweep."""
 Decide = Callable[[Sequence[float], Sequence[float], BoundTarget], BoundDecision]
-"""What judges the numbers of launches, in their order, and those of a reference (else none), as `decide_bound` does."""
+"""Decides on the numbers of launches, in their order, and a reference's (else none), as `decide_bound` does."""
 
 
 SAME_WORK = ("", "")
@@ -38,7 +39,7 @@ _THE_SAME_WORK = "the same work as the reference (--across decides all the same)
 
 
 def other_work(run: System, reference: System) -> OtherWork:
-    """Return what of the work of a run's benchmarks differs from the reference's, or whose arguments are not recorded."""
+    """Return the differences of benchmarks' work from the reference's, or that arguments are not recorded."""
     found: dict[str, tuple[str, str]] = {}
     for name, bench in run.by_name.items():
         other, both = reference.by_name.get(name), [reference, run]
@@ -64,7 +65,7 @@ def decided_across(acceptance: Acceptance, unlike: OtherWork) -> Acceptance:
 def evaluate_criteria(
     criteria: Criteria, run: Summary, reference: Summary | None = None, unlike: OtherWork | None = None
 ) -> Acceptance:
-    """Check a run against criteria; `reference` is what `x reference` means, `unlike` what of the work is other there."""
+    """Check a run against criteria. `reference` is the run of `x reference`, `unlike` the differences of its work."""
     claims = sum(len(bench.bounds) for bench in criteria.benchmarks)
     measured = {bench.bench: bench for bench in run.benchmarks}
     expected = {bench.bench: bench for bench in reference.benchmarks} if reference is not None else {}
@@ -97,7 +98,7 @@ def unended(summary: Summary | None, whose: str) -> list[CriterionResult]:
 
 
 def _furthest_apart(bench: BenchSummary) -> str:
-    """Return which of the devices or nodes of a benchmark has the least rate and which the greatest: one of them is to blame."""
+    """Return the devices or nodes of a benchmark with the lowest and the highest rate: one of them is the cause."""
     by_slot: dict[str, list[float]] = {}
     for rate in bench.rates:
         by_slot.setdefault(rate.slot.removeprefix("local/"), []).append(rate.value)
@@ -148,7 +149,7 @@ def units_of(bench: BenchSummary, quantity: Quantity) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A bound as it is reported: the name of its criterion, and `of` what it is where that is not the name."""
+    """A bound as it is reported: the name of its criterion, and its quantity (`of`) where that is not the name."""
 
     name: str
     bound: Bound
@@ -162,9 +163,9 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class BenchEvaluation:
-    """One benchmark's criteria, and what the run and the reference have of it.
+    """A benchmark's criteria, and its numbers in the run and the reference.
 
-    `claims` bounds are judged in all, the launches of each by `decide`. `work` is what is other than in the reference, for
+    `claims` is the number of all bounds, each decided by `decide`. `work` are the differences from the reference, for
     the rate and for the points of a sweep.
     """
 
@@ -218,11 +219,11 @@ class BenchEvaluation:
         if not self.criteria.is_required and bench.outcome == "skipped":
             return self._check("runs", "PASS", "to pass if it is run", steps)
         skips = "; ".join(dict.fromkeys(skip.detail for skip in bench.skipped))
-        missing = f"a run of it{f' ({skips})' if skips else ''}"
+        missing = f"its run{f' ({skips})' if skips else ''}"
         return self._check("runs", "INCONCLUSIVE", requirement, steps, missing=missing)
 
     def _wrong(self, bench: BenchSummary) -> Iterable[CriterionResult]:
-        """Judge the steps of which a result was wrong, where there is one or some may be."""
+        """Check the steps with wrong results, where there are any or some may be."""
         wrong = [failure for failure in bench.failures if failure.why == "wrong"]
         if not wrong and not self.criteria.wrong:
             return
@@ -262,7 +263,7 @@ class BenchEvaluation:
                 return self._undecided(asked, measured, f"the same cases as the reference: {apart}")
             base = replicate_values(self.reference, quantity)
             if not base:
-                return self._undecided(asked, measured, "a number of it in the reference")
+                return self._undecided(asked, measured, "its number in the reference")
         elif units != bound.units:
             return self._undecided(asked, f"in {units or 'no units'}", f"the same units: {bound.units} is asked for")
         # There is one peak for all replicates, so no spread from which a confidence could follow.
@@ -277,7 +278,7 @@ class BenchEvaluation:
     def _of_curve(
         self, bench: BenchSummary, one: ServingCriterion, bound: Bound, *, is_minimum: bool
     ) -> CriterionResult:
-        """Judge a number of a curve; one without a unit is a share or a count, of which what was measured decides."""
+        """Check a number of a curve. A number without a unit is a share or a count, decided by its measured value."""
         asked = _Asked(name=f"{one.point} {one.metric}".strip(), bound=bound, is_minimum=is_minimum)
         found = _curve_number(bench.serving, one)
         if found.missing:
@@ -295,13 +296,13 @@ class BenchEvaluation:
                     asked, f"{found.value:.6g} {found.units}".rstrip(), f"{_THE_SAME_WORK}: {self.work[1]}"
                 )
             if base.missing or not base.value:
-                missing = f"a number of it in the reference ({base.missing or 'it is 0 there'})"
+                missing = f"its number in the reference ({base.missing or 'it is 0 there'})"
                 return self._undecided(asked, f"{found.value:.6g} {found.units}".rstrip(), missing)
         if found.units:
             values, reference_values = list(found.values), list(base.values)
             decide = self._decide_number(found, base, bound)
             if decide is None:
-                missing = "few-requests: enough requests in each launch, which are decided one by one"
+                missing = "few-requests: enough requests in each repeat; repeats are decided separately"
                 return self._undecided(asked, f"{found.value:.6g} {found.units}", missing)
             evaluation = replace(self, decide=decide)
             return evaluation._decided(bench, asked, values, reference_values, found.units, self.criteria.confidence)
@@ -313,7 +314,10 @@ class BenchEvaluation:
         return self.trusted_on_both(bench, check, is_relative=bound.is_relative)
 
     def _decide_number(self, found: CurveNumber, base: CurveNumber, bound: Bound) -> Decide | None:
-        """Return what judges a number of a curve; None for a quantile that a test of single launches has too few requests for."""
+        """Return the decision rule for a number of a curve.
+
+        None for a quantile with too few requests for a test of single launches.
+        """
         quantile, is_whole = found.quantile, self.decide is decide_bound
         if quantile is None or (is_whole and bound.is_relative and base.quantile is None):
             return self.decide
@@ -335,7 +339,7 @@ class BenchEvaluation:
         confidence: float | None,
         allowance: Allowance = NO_ALLOWANCE,
     ) -> CriterionResult:
-        """Judge the launches' numbers, or their ratio to those of the reference."""
+        """Check the launches' numbers, or their ratio to the reference's."""
         # Bonferroni's correction, for failing only: see the head of this module.
         to_fail = 1 - (1 - (confidence or 0.0)) / max(1, self.claims)
         wanted = BoundTarget(
@@ -367,14 +371,14 @@ class BenchEvaluation:
         return self._trusted(self.reference, check, "the reference's ")
 
     def _trusted(self, bench: BenchSummary, check: CriterionResult, whose: str = "") -> CriterionResult:
-        """Return the check, undecided when its number is in doubt for a reason that the criteria do not allow."""
+        """Return the check, undecided when its number has a warning that the criteria do not allow."""
         doubts = [doubt for doubt in bench.doubts if doubt not in self.criteria.allow]
         if check.verdict == "INCONCLUSIVE" or (bench.validity != "invalid" and not doubts):
             return check
-        why = ", ".join(doubts) or "no reason told"
+        why = ", ".join(doubts) or "no reason given"
         whole = f"{whose or 'its '}number is {bench.validity} ({why})"
         return replace(
-            check, verdict="INCONCLUSIVE", missing=f"a number without doubt: {whole}; `allow` accepts reasons"
+            check, verdict="INCONCLUSIVE", missing=f"a number without warnings: {whole}; `allow` accepts reasons"
         )
 
 
@@ -385,7 +389,7 @@ def _of_quantiles(
 
 
 def _failure_check(counts: Mapping[str, int], limit: float) -> CriterionResult:
-    """Judge the share of the steps that were to run and did not pass; one that never ended did not."""
+    """Check the share of planned steps that did not pass. A step that never ended did not."""
     planned = counts.get("planned", 0) - counts.get("skipped", 0)
     failed = sum(counts.get(name, 0) for name in ("failed", "cancelled", "missing"))
     undecided = CriterionResult(

@@ -14,7 +14,7 @@ from milabench.events.values import as_mapping, mappings_in
 
 
 def ab_of(manifest: Mapping[str, object], benches: Iterable[BenchSummary]) -> AB | None:
-    """Return the comparison that a run was made for; None for a run of one suite."""
+    """Return the comparison that a run was made for. None for a run of a single suite."""
     declared = as_mapping(manifest.get("ab"))
     if not declared:
         return None
@@ -34,7 +34,7 @@ def ab_of(manifest: Mapping[str, object], benches: Iterable[BenchSummary]) -> AB
 
 
 def _of_one_family(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
-    """Return the pairs with the verdicts that all of them together allow; those with a remark instead have none."""
+    """Return the pairs with the verdicts that all of them together allow. Those with a remark instead have none."""
     verdicts = iter(paired_verdicts([pair.result for pair in pairs if pair.result is not None and not pair.why]))
     return tuple(
         replace(pair, result=next(verdicts)) if pair.result is not None and not pair.why else pair for pair in pairs
@@ -56,7 +56,7 @@ def _pair(name: str, sides: Mapping[str, object], bench_of: Mapping[str, BenchSu
     result = paired_ratio(name, launches(a), launches(b), lower_is_better=a.direction == "lower")
     why = "" if result is not None else "no pair has a number on both sides"
     if result is not None and a.direction == "none":
-        result, why = replace(result, verdict="INCONCLUSIVE"), "neither more nor less of it is better"
+        result, why = replace(result, verdict="INCONCLUSIVE"), "neither higher nor lower is better"
     return replace(pair, result=result, why=why, units=a.units, doubts=tuple(sorted({*a.doubts, *b.doubts})))
 
 
@@ -73,7 +73,7 @@ def _nodes_of_launches(manifest: Mapping[str, object]) -> Mapping[tuple[str, int
 def _on_its_nodes(
     pair: Pair, bench_of: Mapping[str, BenchSummary], nodes: Mapping[tuple[str, int], frozenset[str]]
 ) -> Pair:
-    """Return the pair, in doubt where one side of a launch had other nodes than the other."""
+    """Return the pair, suspect where the sides of a launch had different nodes."""
     a, b = bench_of.get(pair.a), bench_of.get(pair.b)
     both = launches(a).keys() & launches(b).keys() if a is not None and b is not None else ()
     if all(nodes.get((pair.a, repeat)) == nodes.get((pair.b, repeat)) for repeat in both):
@@ -82,7 +82,7 @@ def _on_its_nodes(
 
 
 def launches(bench: BenchSummary) -> dict[int, float]:
-    """Return what the instances of each launch reached together, by replicate; a launch without all of them is left out."""
+    """Return the total rate of each launch's instances, by replicate. A launch without all of them is left out."""
     rates: dict[int, list[float]] = {}
     for rate in bench.rates:
         rates.setdefault(rate.repeat, []).append(rate.value)

@@ -12,10 +12,10 @@ Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriterionResult:
-    """One criterion: what is required, what was measured, the verdict; `missing` is what an INCONCLUSIVE one lacks.
+    """A criterion: the requirement, the measurement, the verdict. `missing` is the evidence that an INCONCLUSIVE one lacks.
 
-    `bench` is empty for what is required of the run as a whole. `value` is in the units that `requirement` names, or the ratio to
-    the reference; `bounds` are its one-sided bounds, the second at the corrected confidence. `where` is its line in the file.
+    `bench` is empty for requirements on the whole run. `value` is in the units that `requirement` names, or the ratio to
+    the reference. `bounds` are its one-sided bounds, the second at the corrected confidence. `where` is its line in the file.
     """
 
     bench: str = field(default="", metadata={"json": JsonKey(write=lambda bench: bench or None)})
@@ -29,14 +29,14 @@ class CriterionResult:
     where: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return one of `checks` as `accept --format json` has it."""
+        """Return an entry of `checks` as `accept --format json` has it."""
         encoded: dict[str, Any] = to_json_value(self)
         return encoded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """The verdict on a run, criterion by criterion; `notes` are sentences beside it that decide nothing.
+    """The verdict on a run, criterion by criterion. `notes` are further sentences, not used for the decision.
 
     `accepted_on` is when the run began that rechecks are counted from.
     """
@@ -58,5 +58,5 @@ class Acceptance:
         return "PASS"
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `accept --format json` prints."""
+        """Return the output of `accept --format json`."""
         return {"schema": 1, **to_json_value(self)}

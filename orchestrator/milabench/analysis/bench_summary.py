@@ -1,4 +1,4 @@
-"""The steps of one benchmark -> its summary.
+"""The steps of a benchmark -> its summary.
 
 A replicate is a fresh process: an instance of a `per_gpu` or `njobs` benchmark, or all the processes of a job that
 spans devices or nodes, each time it is repeated. Steps inside a process are sub-samples and never widen the sample.
@@ -48,13 +48,13 @@ _MAX_MESSAGES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConditions:
-    """What holds for all benchmarks of a run.
+    """The conditions that all benchmarks of a run share.
 
-    `is_short`: measured with the quick profile, so that its numbers are only indications. `is_mixed`: the run was resumed
-    although suite, system or environments had changed. `costs` are those of the system, as far as they are declared.
-    `is_of_milabench13`: the records are those of milabench 1.3. `precision` is the uncertainty asked for, relative, None where
-    none was; `confidence` that of `uncertainty_of`. `most_others`: launches of which others may have taken more than this share
-    are measured again, and are in no number.
+    `is_short`: measured with the quick profile, so that its numbers are only indications. `is_mixed`: the run was
+    resumed although suite, system or environments had changed. `costs` are the declared costs of the system.
+    `is_of_milabench13`: the records are those of milabench 1.3. `precision` is the requested relative uncertainty, None
+    where none was. `confidence` is passed to `uncertainty_of`. `most_others`: launches of which others may have taken
+    more than this share are measured again, and are in no number.
     """
 
     is_short: bool = False
@@ -69,7 +69,7 @@ class RunConditions:
 
 
 def bench_summary(name: str, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
-    """Return the summary of one benchmark, from its steps."""
+    """Return the summary of a benchmark, from its steps."""
     judged, answers = _judged_by_answers(results)
     results = with_shared_energy(_with_stragglers(judged, conditions.clocks), conditions.clocks)
     serving, everything = _swept(results, tuple(_processes(results)), conditions)
@@ -119,7 +119,7 @@ def _swept(
 
 
 def undisturbed(processes: Sequence[ReplicateResult], most_others: float | None) -> tuple[ReplicateResult, ...]:
-    """Return the replicates of launches of which others took no more than this share, where they are three; else all."""
+    """Return the replicates of launches of which others took no more than this share, where they are three. Else all."""
     disturbed = {
         each.repeat for each in processes if each.throughput.effects.get("others", 0.0) > (most_others or math.inf)
     }
@@ -136,7 +136,7 @@ def _disturbed(everything: Sequence[ReplicateResult], processes: Sequence[Replic
 
 
 def _wall_s(results: Iterable[StepResult]) -> float | None:
-    """Return the seconds of all launches, each as long as the longest of its steps; None where no step has a time."""
+    """Return the seconds of all launches, each as long as the longest of its steps. None where no step has a time."""
     launches: dict[int, float] = {}
     for result in results:
         if result.measured.end is not None and (wall_s := finite_number(result.measured.end.wall_s)) is not None:
@@ -145,7 +145,7 @@ def _wall_s(results: Iterable[StepResult]) -> float | None:
 
 
 def _figures_of_1_3(results: Iterable[StepResult]) -> BenchFigures:
-    """Return what milabench 1.3 made of these steps; one that never began or never ended it does not count at all."""
+    """Return milabench 1.3's figures for these steps. It does not count steps that never began or never ended."""
     return BenchFigures.of(
         StepFigures(
             is_success=result.outcome == "passed",
@@ -181,9 +181,9 @@ def skipped_bench(name: str, why: str, weight: float | None, tags: tuple[str, ..
 
 
 def with_rate(summary: BenchSummary, instances: int, confidence: float = CONFIDENCE) -> BenchSummary:
-    """Return the summary with perf, its interval and spreads on every level; docs/explanation/methodology.md, 1.0.
+    """Return the summary with perf, its interval and spreads on every level. docs/explanation/methodology.md, 1.0.
 
-    Replicates in different units have no common number. At most so many `instances` ran concurrently. `confidence` is that of
+    Replicates in different units have no common number. At most `instances` ran concurrently. `confidence` is the confidence of
     `uncertainty_of`.
     """
     if not summary.processes:
@@ -216,7 +216,7 @@ def with_rate(summary: BenchSummary, instances: int, confidence: float = CONFIDE
 
 
 def _uncertainty(processes: Sequence[ReplicateResult], confidence: float) -> Uncertainty:
-    """Return how far the mean of these replicates may be off; what was measured beside the windows is a mean over them."""
+    """Return the uncertainty of the mean of these replicates. Effects outside the windows are means over them."""
     members: dict[int, list[Throughput]] = {}
     for process in processes:
         members.setdefault(process.repeat, []).append(process.throughput)
@@ -239,7 +239,7 @@ def _uncertainty(processes: Sequence[ReplicateResult], confidence: float) -> Unc
 
 
 def _located(component: Component, processes: Sequence[ReplicateResult]) -> Component:
-    """Return a component with the launch, and the step of it, that shows most of it; as it is where it is about all of them."""
+    """Return a component with the launch and step that show most of it. Unchanged where it concerns all of them."""
     rates = [process.throughput for process in processes]
     mean_rate = geometric_mean([rate.value for rate in rates])
     stalls = [0.0 if rate.stall is None else rate.stall.seconds for rate in rates]
@@ -306,7 +306,7 @@ def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: Ru
 
 
 def _doubts(summary: BenchSummary, results: Sequence[StepResult]) -> set[str]:
-    """Return the doubts about how a benchmark was measured, whether it has a number or not."""
+    """Return the warnings about the measurement of a benchmark, whether it has a number or not."""
     processes = summary.processes
     doubts = {doubt for result in results if result.outcome == "passed" for doubt in result.doubts}
     doubts |= {doubt for process in processes for doubt in process.throughput.doubts}
@@ -324,7 +324,7 @@ def _doubts(summary: BenchSummary, results: Sequence[StepResult]) -> set[str]:
 def _launches_of_doubts(
     results: Iterable[StepResult], processes: Sequence[ReplicateResult]
 ) -> Mapping[str, tuple[int, ...]]:
-    """Return the launches that a doubt is about, where it is not about all of them."""
+    """Return the launches that a warning is about, where it is not about all of them."""
     launches: dict[str, set[int]] = {}
     for result in results:
         for doubt in (*result.doubts, *result.check_doubts):
@@ -381,7 +381,7 @@ def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
 
 
 def slot_of(step: PlannedStep) -> str:
-    """Return where an instance runs, `node/tag`; empty for a step of a job that spans devices."""
+    """Return where an instance runs, `node/tag`. Empty for a step of a job that spans devices."""
     return "" if step.one_job else f"{step.node}/{step.tag}"
 
 
@@ -395,7 +395,7 @@ def _are_on_different_nodes(results: Sequence[StepResult], processes: Sequence[R
 
 
 def job_throughput(members: Sequence[Measurement]) -> Throughput | None:
-    """Return the rate of a job: of one step its own; of several the items of all ranks over the seconds of the slowest."""
+    """Return the rate of a job: of a single step its own. Of several the items of all ranks over the seconds of the slowest."""
     throughputs = [member.throughput for member in members if member.throughput is not None]
     if len(throughputs) <= 1:
         return throughputs[0] if throughputs else None
@@ -427,10 +427,10 @@ def job_throughput(members: Sequence[Measurement]) -> Throughput | None:
 
 
 def _overlap(results: Sequence[StepResult], clocks: SharedClocks) -> float | None:
-    """Return the worst overlap among the replicates of a benchmark whose instances, or steps of one job, run concurrently.
+    """Return the worst overlap among the replicates of a benchmark whose instances, or steps of a job, run concurrently.
 
-    Those on several nodes, whose windows are those of unlike clocks, count together when they were released together. None
-    where one step is all there is.
+    Instances on several nodes, with windows of different clocks, count together when they were released together. None
+    for a single step.
     """
     groups: dict[tuple[int, str], list[Window | None]] = {}
     for result in results:
@@ -460,7 +460,7 @@ def _root_mean_square(spreads: Iterable[float | None]) -> float | None:
 
 
 def _total(values: Sequence[float | None]) -> float | None:
-    """Return the sum, None as soon as a part of it is not known."""
+    """Return the sum, None if any part is not known."""
     known = _known(values)
     return math.fsum(known) if known and len(known) == len(values) else None
 
@@ -502,9 +502,11 @@ def _metric_json(step: str, metric: Metric) -> dict[str, object]:
     return encoded
 
 
-_NO_RATE = "no observation after warm-up: there is no rate; `--profile quick`, or less in `voir.options.skip`, has a shorter one"
+_NO_RATE = (
+    "no observation after warm-up: no rate; shorten the warm-up with `--profile quick` or a smaller `voir.options.skip`"
+)
 _READY = "it is ready"
-"""What is said of a server while it runs, and no news of its numbers."""
+"""State messages of a server, without its numbers."""
 
 
 def _messages(results: Iterable[StepResult], serving: ServingCurve | None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Which cases a number stands for: a geometric mean over some of them says nothing beside one over others."""
+"""The cases of a number: geometric means over different cases cannot be compared."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _NAMED = 3  # cases that are listed by name
 
 
 def cases_of(metrics: Iterable[Mapping[str, object]], steps: Sequence[str] | None = None) -> frozenset[str]:
-    """Return the cases of the main metrics (name, case, part, parameters), from any rank; of all steps, or of these.
+    """Return the cases of the main metrics (name, case, part, parameters), from any rank. Of all steps, or of these.
 
-    Empty for a benchmark whose number is a rate. `metrics` are those of a summary.
+    Empty for a benchmark whose number is a rate. `metrics` are a summary's.
     """
     if not may_hold(metrics, "main"):
         return frozenset()
@@ -25,7 +25,7 @@ def cases_of(metrics: Iterable[Mapping[str, object]], steps: Sequence[str] | Non
 
 
 def differing(ours: frozenset[str], theirs: frozenset[str]) -> str:
-    """Describe the cases that only one of two numbers covers; empty where both cover the same, or one does not say."""
+    """Describe the cases that only one of two numbers covers. Empty where both cover the same, or either is unknown."""
     if not ours or not theirs or ours == theirs:
         return ""
     only = sorted(ours ^ theirs)

@@ -1,6 +1,6 @@
 """Systems compared: per benchmark a ratio with its interval and a verdict, over all of them an index.
 
-The first system is the one that the others are compared with. A ratio > 1 means better; for lower-is-better metrics it
+The others are compared with the first system. A ratio > 1 means better. For lower-is-better metrics it
 is inverted.
 """
 
@@ -40,14 +40,15 @@ def compare_systems(
     work: Mapping[str, float] | None = None,
     across: bool = False,
 ) -> Comparison:
-    """Compare systems with the first of them; ValueError below two.
+    """Compare systems with the first of them. ValueError below two.
 
-    `margin` is the relative difference below which nothing is called faster or slower. `weights` replaces the suites': what it
-    does not name weighs nothing, and `weights_of` is their name; without it, suites of unlike weights give an index each. `work`
-    declares the items of each benchmark in the job mix. `across` compares also what does other work.
+    `margin` is the relative difference below which nothing is called faster or slower. `weights` replaces the suites'
+    weights: benchmarks that it does not name weighs nothing, and `weights_of` is their name. Without it, suites of
+    unlike weights give an index each. `work` declares the items of each benchmark in the job mix. `across` also
+    compares benchmarks that do other work.
     """
     if len(systems) < 2:
-        raise ValueError("one system cannot be compared")
+        raise ValueError("a single system cannot be compared")
     names = sorted({bench.bench for system in systems for _, bench in system.benches})
     rows = with_verdicts(
         [_row(name, systems, sides_of(name, systems, per, across=across), margin, weights, per) for name in names]
@@ -111,9 +112,9 @@ def _entry(row: ComparisonRow, column: int, weight: float | None) -> ScoreEntry:
 
 
 def _indices(systems: Sequence[System], rows: Sequence[ComparisonRow], margin: float, given: str | None) -> list[Index]:
-    """Return the index of each system over the first one; several are one family of claims.
+    """Return the index of each system over the first. Several form a family of claims.
 
-    Where two suites' weights differ and none are given, one by each: neither side's are the right ones. `given` names those
+    Where two suites' weights differ and none are given, an index by each: neither side's are right. `given` names the weights
     that are.
     """
     indices, estimates = [], []
@@ -135,7 +136,7 @@ def _indices(systems: Sequence[System], rows: Sequence[ComparisonRow], margin: f
 def _weights(
     first: str, other: str, rows: Sequence[ComparisonRow], column: int, given: str | None
 ) -> list[tuple[str, list[float | None]]]:
-    """Return the weights of the rows, for an index; for two, by name, where those of the two suites are not in proportion."""
+    """Return the weights of the rows, for an index. For two, by name, where the weights of the suites are not in proportion."""
     pairs = [(row.sides[0].weight, row.sides[column + 1].weight) for row in rows]
     known = [(a, b) for a, b in pairs if a is not None and b is not None]
     total_a, total_b = math.fsum(a for a, _ in known), math.fsum(b for _, b in known)
@@ -194,7 +195,7 @@ def _holds(turn: float | None, counted: int) -> str:
 def _job_mixes(
     systems: Sequence[System], rows: Sequence[ComparisonRow], indices: Sequence[Index], work: Mapping[str, float] | None
 ) -> tuple[JobMix, ...]:
-    """Return what the same work takes everywhere: of the benchmarks that count on every system and have work."""
+    """Return the needs of the same work on each system, from the benchmarks that count on every system and have work."""
     is_weighted = any(row.weight for row in rows)
     common = [row for row in rows if row.contrasts and all(contrast is not None for contrast in row.contrasts)]
     mixes = []

@@ -1,4 +1,4 @@
-"""What a comparison holds: the systems with their sessions, per benchmark the sides and their contrasts, the indices."""
+"""The content of a comparison: the systems with their sessions, per benchmark the sides and their contrasts, the indices."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def logs(values: Iterable[float], direction: Direction) -> list[float]:
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """What is compared: a run under the `name` it is called by, its summary, what it costs, its manifest for what differs.
+    """A compared system: a run under its `name`, its summary, its costs, and its manifest for differences.
 
     `later` are further runs of the same system, each a session of its own. `is_checkable` is False for a report that an earlier
-    version wrote, which holds nothing of what its benchmarks were asked to do.
+    version wrote, which does not record the work of its benchmarks.
     """
 
     name: str
@@ -55,17 +55,17 @@ class System:
 
     @cached_property
     def sessions(self) -> tuple[System, ...]:
-        """Its runs, the first one included."""
+        """Its runs, including the first."""
         return (replace(self, later=()), *self.later) if self.later else (self,)
 
     @cached_property
     def by_name(self) -> Mapping[str, BenchSummary]:
-        """The benchmarks of its first run; of two of one name the first."""
+        """The benchmarks of its first run. Of two of the same name the first."""
         return {bench.bench: bench for bench in reversed(self.summary.benchmarks)}
 
     @property
     def benches(self) -> list[tuple[str, BenchSummary]]:
-        """The benchmarks of all sessions by name, each with what tells its session from the others (empty for one)."""
+        """The benchmarks of all sessions by name, each with the name of its session (empty for a single session)."""
         return [
             (f"{session.summary.run} " if self.later else "", bench)
             for session in self.sessions
@@ -112,16 +112,16 @@ class System:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemResult:
-    """What one system reached in one benchmark.
+    """The result of a system in a benchmark.
 
-    `values` has one number for each launch: the geometric mean of its instances, times the instances where whole systems
-    are compared, in `units`; `sessions` how many of these, in order, are of each run. `value` is the geometric mean of the
+    `values` has a number for each launch: the geometric mean of its instances, times the instances where whole systems
+    are compared, in `units`. `sessions` how many of these, in order, are of each run. `value` is the geometric mean of the
     sessions' geometric means with its `ci95` (None below three launches), `spread` the standard deviation of the launches'
-    logarithms. `weight` is that of its own suite. `devices` is how many devices (of a processor: instances) and `nodes` how many
-    machines one launch holds; `by_device` has what each accelerator reached, where instances run on one each.
-    `joules_per_item` is what an item of work took by board sensors. `log_mean` is the mean of its logarithms, above which
-    more is better; None below three launches. `counts` says whether the
-    number may stand in an index: it passed as planned and is not invalid; `why_not` says in words why it does not.
+    logarithms. `weight` is from its own suite. `devices` is how many devices (of a processor: instances) and `nodes` how many
+    machines a launch holds. `by_device` has the rate of each accelerator, where each has an instance.
+    `joules_per_item` is the energy of an item by board sensors. `log_mean` is the mean of its logarithms, above which
+    more is better. None below three launches. `counts` says whether the
+    number may stand in an index: it passed as planned and is not invalid. `why_not` says in words why it does not.
     """
 
     system: str
@@ -156,7 +156,7 @@ class SystemResult:
 
     @property
     def replicates(self) -> list[float]:
-        """The independent values: of several runs, the geometric mean of each; of one, its launches."""
+        """The independent values: of several runs, the geometric mean of each. Of a single run, its launches."""
         return list(map(geometric_mean, self.by_session)) if len(self.sessions) > 1 else list(self.values)
 
 
@@ -166,7 +166,7 @@ def log_level(
     allowance: Allowance = NO_ALLOWANCE,
     confidence: float = CONFIDENCE,
 ) -> LogMean | None:
-    """Return the `log_mean` of what the launches of each session reached; a scatter of nearly nothing is taken for luck."""
+    """Return the `log_mean` of the launches of each session. A scatter of nearly zero is treated as luck."""
     count = sum(map(len, sessions))
     if count < LEAST_LAUNCHES:
         return None
@@ -180,7 +180,7 @@ def log_level(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What a contrast stands on: both sides, and the difference of their logarithms.
+    """The evidence of a contrast: both sides, and the difference of their logarithms.
 
     `together` is how many intervals hold together.
     """
@@ -191,20 +191,20 @@ class Evidence:
     together: int = 1
 
     def interval(self, missed: float) -> Interval:
-        """Return the interval that misses the ratio in such a share of cases, one or more of those that hold together."""
+        """Return the interval that misses the ratio in this share of cases, for all intervals that hold together."""
         return self.estimate.ratio_interval(1 - missed / self.together)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """One system over the first one in one benchmark; above 1 it is better.
+    """A system over the first in a benchmark. Above 1 it is better.
 
-    `ci95` is of the ratio, after Welch on logarithms with `freedom` after Satterthwaite; None below three launches on a side, as
-    all that follows from the `evidence` and from its `judgement` is. `needed` is about how many launches on each side
-    (`needed_unit`: or sessions) would decide, when the verdict is INCONCLUSIVE and that can be said; else `note` says why not.
-    `efficiency` is the scaling efficiency where the sides differ in devices: the ratio of whole systems over that of devices.
-    `ci95_devices` is what the interval would be for other devices of these kinds: devices are the sample, and not launches on
-    these (None below three on a side). `is_suspect`: one of the numbers is.
+    `ci95` is of the ratio, after Welch on logarithms with `freedom` after Satterthwaite. None below three launches on a
+    side, as all that follows from the `evidence` and from its `judgement` is. `needed` is about how many launches on
+    each side (`needed_unit`: or sessions) would decide, when the verdict is INCONCLUSIVE and that can be said. Else
+    `note` says why not. `efficiency` is the scaling efficiency where the sides differ in devices: the ratio of whole
+    systems over the ratio of devices. `ci95_devices` is the interval for other devices of these kinds: devices are the
+    sample, and not launches on these (None below three on a side). `is_suspect`: any of the numbers is.
     """
 
     system: str
@@ -236,7 +236,7 @@ class Contrast:
 
     @property
     def verdict(self) -> Verdict:
-        """What the ratio comes to among all contrasts of the comparison."""
+        """The verdict on the ratio among all contrasts of the comparison."""
         return "INCONCLUSIVE" if self.judgement is None else self.judgement.verdict
 
     @property
@@ -247,9 +247,9 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow:
-    """One benchmark: `sides` in the order of the systems, `contrasts` for all but the first (None where there is no ratio).
+    """A benchmark: `sides` in the order of the systems, `contrasts` for all but the first (None where there is no ratio).
 
-    `weight` is that of the first system's suite, or of the weight profile; each side has that of its own. `margin` is the
+    `weight` is from the first system's suite, or from the weight profile. Each side has its own suite's. `margin` is the
     relative difference below which nothing is called faster or slower here: the comparison's, or the noise of an A/A run if that
     is more.
     """
@@ -265,11 +265,11 @@ class ComparisonRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """The weighted geometric mean of the ratios of one system over the first one, and how far it can be trusted.
+    """The weighted geometric mean of the ratios of a system over the first, and how far it can be trusted.
 
     `complete` (k, K): k of the K benchmarks that should count do, the same for both. `ci95` is conditional on this suite.
     `without` is the index when each benchmark in turn is left out. `weights_within` is the largest relative change of all
-    weights, each for itself, under which the system stays on its side of 1: 0.5 is "for all weights within 50 %"; 1 is
+    weights, each for itself, under which the system stays on its side of 1: 0.5 is "for all weights within 50 %". 1 is
     "whatever the weights". `holds` says in words how the ranking depends on weights. `margin` is the relative difference below
     which it is not called faster or slower: the weighted mean of its benchmarks' margins. `suspects` of its numbers are suspect.
     `weights_of` is the weight profile that was given, or the system whose suite's weights these are where the suites' differ.
@@ -293,10 +293,10 @@ class Index:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveRatio:
-    """A number of one point of a sweep, on one system over the first one; without a `point`, of the curve: its area.
+    """A number of a point of a sweep, on a system over the first. Without a `point`, the area of the curve.
 
     `metric` is a name of POINT_METRICS, or `area`. `first` and `value` are in `units`, `launches` and `sessions` how many are
-    behind each of the two. The intervals of the contrast hold together, for all points of one metric of one curve.
+    behind each of the two. The intervals of the contrast hold together, for all points of a metric of a curve.
     """
 
     system: str
@@ -320,9 +320,9 @@ class SystemCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveComparison:
-    """The curves of one benchmark; `ratios` by metric, then by point in the order of the sweep, then by system.
+    """The curves of a benchmark. `ratios` by metric, then by point in the order of the sweep, then by system.
 
-    `apart` says what has no ratio, and why: a point, the area, or a system.
+    `apart` lists points, areas and systems without a ratio, and why.
     """
 
     bench: str
@@ -334,12 +334,12 @@ class CurveComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Everything that a comparison says; reports only write it down.
+    """Everything that a comparison says. Reports only write it down.
 
-    `excluded` are benchmarks that are in no index: name and why. `warnings` are what a reader must know before the first
-    number (different suites, versions or profiles; a run still going), and `differs` names in one line what is not the same.
-    `has_work`: the work of the job mix was declared, not what the first system does in an hour for each unit of weight.
-    `sentence` is the summary in one sentence that may be quoted. `curves` are of the benchmarks that sweep over a server.
+    `excluded` are benchmarks that are in no index: name and why. `warnings` must be known before the first
+    number (different suites, versions or profiles; a run still going), and `differs` names the differences in a line.
+    `has_work`: the work of the job mix was declared, not derived from an hour of the first system for each unit of weight.
+    `sentence` is the summary in a sentence that may be quoted. `curves` are of the benchmarks that sweep over a server.
     """
 
     systems: tuple[System, ...]

@@ -1,4 +1,4 @@
-"""What is said of a comparison in words: the sentence to quote, what is excluded and why, what must be known first."""
+"""The words about a comparison: the sentence to quote, excluded benchmarks and why, warnings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def warnings_on(
 
 
 def one_session_note(names: Sequence[str]) -> str:
-    """Return the warning about systems that were measured in one session only."""
+    """Return the warning about systems that were measured in only one session."""
     return (
         f"{', '.join(names)}: one session{' each' * (len(names) > 1)}. The intervals do not include the drift between sessions."
         " Compare several runs a side (A1,A2,A3 B1,B2,B3), or alternate the two (`milabench run --ab`)"
@@ -61,7 +61,7 @@ def one_session_note(names: Sequence[str]) -> str:
 
 
 def _on_nodes(system: str, nodes: Sequence[str]) -> str:
-    """Return `old on n1`; only the node where the system has its name."""
+    """Return `old on n1`. Only the node where the system has its name."""
     return system if [*nodes] == [system] else f"{system} on {some_names(nodes)}"
 
 
@@ -98,7 +98,7 @@ def _unlike(what: str, systems: Sequence[System], of_run: Callable[[Summary], st
 
 
 def system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[str]:
-    """Yield the warnings about one system and its results, without its name."""
+    """Yield the warnings about a system and its results, without its name."""
     runs = [session.summary for session in system.sessions]
     if not all(summary.is_ended for summary in runs):
         yield "the run is incomplete or still active: its numbers are preliminary"
@@ -116,7 +116,7 @@ def system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[s
 
 
 def sentence_on(comparison: Comparison) -> str:
-    """Return the sentence to quote: with the interval, what was not decided, and what is missing."""
+    """Return the sentence to quote: with the interval, undecided benchmarks, and missing evidence."""
     first = comparison.systems[0].name
     claims = [_claim(index, first, comparison) for index in comparison.indices]
     return "; ".join([*claims, *_curve_claims(comparison)]) + "."

@@ -9,7 +9,7 @@ from milabench.analysis.throughput import Pause, merged
 from milabench.analysis.windows import Part, TimeSpan, Window, part_of
 
 TOLERANCE = 0.002
-"""Of a window: what clocks and the borders between steps may take."""
+"""Allowance of a window for clocks and the borders between steps."""
 
 
 def broken_laws(
@@ -22,7 +22,7 @@ def broken_laws(
     for series in ranks:
         ends = ends_ns.get(series.rank, ())
         if len(ends) > 1:
-            yield f"rank {series.rank}: steps of {len(ends)} processes; those of a rank come from 1"
+            yield f"rank {series.rank}: steps of {len(ends)} processes; a rank's steps come from 1"
         part = part_of(series, window)
         spans = part.spans()
         if spans is not None:
@@ -32,7 +32,7 @@ def broken_laws(
 
 
 def _left_over(rank: int, spans: Sequence[TimeSpan], ends_ns: Sequence[int]) -> Iterable[str]:
-    """Yield a sentence where steps, pauses and what is between them are not the whole window: it ends with a step."""
+    """Yield a sentence where steps, pauses and gaps do not add up to the whole window, which ends with a step."""
     seconds = (spans[-1].stop_ns - spans[0].start_ns) / 1e9
     left_s = (ends_ns[0] - spans[-1].stop_ns) / 1e9 if len(ends_ns) == 1 else 0.0
     if left_s > TOLERANCE * (seconds + left_s):

@@ -1,4 +1,4 @@
-"""Contrasts: one system over the first one, a ratio with its interval, and the verdicts on a family of them."""
+"""Contrasts: a system over the first, a ratio with its interval, and the verdicts on a family of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from milabench.analysis.two_samples import SIGNIFICANCE, Estimate, Judgement, di
 
 
 def contrast_of(first: SystemResult, other: SystemResult, per: Per = "system") -> Contrast | None:
-    """Return the ratio of two sides with its intervals; the verdict is given when all contrasts are known."""
+    """Return the ratio of two sides with its intervals. The verdict is given when all contrasts are known."""
     if not (first.counts and other.counts) or first.units != other.units or first.direction != other.direction:
         return None
     assert first.value is not None and other.value is not None
@@ -30,7 +30,7 @@ def contrast_of(first: SystemResult, other: SystemResult, per: Per = "system") -
     )
     fewest = min(len(first.values), len(other.values))
     if fewest < LEAST_LAUNCHES:
-        note = f"{fewest} on a side; there is no interval below {LEAST_LAUNCHES} launches on each"
+        note = f"{fewest} on a side; an interval needs {LEAST_LAUNCHES} repeats on each"
         return contrast(note=note, needed=LEAST_LAUNCHES)
     # Welch, never Student: with three to five launches nobody can tell that two spreads are equal.
     estimate = estimate_of(first, other)
@@ -40,13 +40,13 @@ def contrast_of(first: SystemResult, other: SystemResult, per: Per = "system") -
         ci95=evidence.interval(SIGNIFICANCE),
         ci95_devices=_for_other_devices(first, other, estimate.d),
         freedom=estimate.freedom,
-        note="every launch gave the same number: its digits are too few to see a spread" if is_constant else "",
+        note="every repeat gave the same number: it has too few digits to show a spread" if is_constant else "",
         evidence=evidence,
     )
 
 
 def _size(side: SystemResult, per: Per) -> float:
-    """Return the devices of what the values of a side are of: all of them, or those of one instance."""
+    """Return the devices behind the values of a side: all of them, or an instance's."""
     return side.devices if per == "system" else side.devices / max(1, side.instances)
 
 
@@ -68,14 +68,14 @@ def estimate_of(first: SystemResult, other: SystemResult) -> Estimate:
 
 
 def _rounding(values: Sequence[float]) -> float:
-    """Return the last digit of numbers that were printed with two, as a share of the least of them; 0 for more digits."""
+    """Return the last digit of numbers that were printed with two, as a share of the smallest. 0 for more digits."""
     steps = [10.0 ** (math.floor(math.log10(value)) - 1) for value in values]
     is_printed = all(math.isclose(value, step * round(value / step)) for value, step in zip(values, steps, strict=True))
     return max(step / value for value, step in zip(values, steps, strict=True)) if is_printed else 0.0
 
 
 def with_verdicts(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
-    """Return the rows with verdicts, all contrasts of all systems being one family."""
+    """Return the rows with verdicts, all contrasts of all systems forming a family."""
     estimates = [
         None if contrast is None or contrast.evidence is None else contrast.evidence.estimate
         for row in rows
@@ -104,7 +104,7 @@ def _judged(contrast: Contrast | None, judgement: Judgement | None) -> Contrast 
 def _what_would_decide(contrast: Contrast, judgement: Judgement) -> dict[str, Any]:
     """Return the number of launches, or sessions, a side that would decide, if difference and spread stayed as they are.
 
-    For the family's strictest test; half of such repetitions would still fall short, so it is an estimate.
+    For the family's strictest test. Half of such repetitions would still fall short, so it is an estimate.
     """
     assert contrast.evidence is not None
     sides = contrast.evidence.first, contrast.evidence.other

@@ -17,14 +17,14 @@ from milabench.events.values import as_mapping, mappings_in
 _NOT_THE_CONTENT = ("id", "stem", "hash", "bench", "repeat", "group", "monitor")
 
 STATED = "the suite"
-"""What tells how long a benchmark takes that has never run."""
+"""Seconds assumed for a benchmark that has never run."""
 
 Steps = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """One attempt at a group of steps that has ended: seconds from the first start to the last end, and whether all passed."""
+    """An ended attempt at a group of steps: seconds from the first start to the last end, and whether all passed."""
 
     steps: Steps
     seconds: float
@@ -32,7 +32,7 @@ class Span:
 
 
 def spans(run: Run) -> Iterator[Span]:
-    """Yield what each attempt at each group took, by the journal."""
+    """Yield the time of each attempt at each group, by the journal."""
     attempts_by_step = attempts(run.journal)
     for steps in groups_of(as_mapping(run.manifest.get("plan")).get("steps")):
         attempts_of = [
@@ -49,7 +49,7 @@ def spans(run: Run) -> Iterator[Span]:
 
 
 def groups_of(steps: object) -> list[Steps]:
-    """Return the steps of a plan's JSON that run together, group by group; none of what is no list of steps."""
+    """Return the steps of a plan's JSON that run together, group by group. None for other values than lists of steps."""
     groups: dict[str, list[Mapping[str, object]]] = {}
     for step in mappings_in(steps):
         groups.setdefault(str(step.get("group") or step.get("id")), []).append(step)
@@ -58,9 +58,9 @@ def groups_of(steps: object) -> list[Steps]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDuration:
-    """What a replicate of a benchmark took in a run: the median of `n`, in seconds; `is_same`: of exactly these steps.
+    """The time of a replicate of a benchmark in a run: the median of `n`, in seconds. `is_same`: of exactly these steps.
 
-    `n` is 0 where no run tells, and the suite states how long it takes; `run` is then STATED.
+    `n` is 0 where no run tells, and the suite states how long it takes. `run` is then STATED.
     """
 
     run: str
@@ -71,7 +71,7 @@ class KnownDuration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchEstimate:
-    """How often a benchmark is run, on how many devices, and what one replicate took before; None when it never passed."""
+    """How often a benchmark is run, on how many devices, and the earlier time of a replicate. None when it never passed."""
 
     bench: str
     replicates: int
@@ -81,7 +81,7 @@ class BenchEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEstimate:
-    """What a plan will take, as far as earlier runs tell."""
+    """The expected time of a plan, from earlier runs."""
 
     benches: tuple[BenchEstimate, ...]
 
@@ -92,7 +92,7 @@ class PlanEstimate:
 
     @property
     def seconds_each(self) -> dict[str, float]:
-        """Of one repeat, by benchmark, where that is known."""
+        """Seconds of a repeat, by benchmark, where known."""
         return {bench.bench: bench.known.seconds for bench in self.benches if bench.known is not None}
 
     @property
@@ -112,7 +112,7 @@ class PlanEstimate:
         return tuple(bench.bench for bench in self.benches if bench.known is None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return `estimate` of `milabench plan run --json`; docs/reference/protocol.md, section 6."""
+        """Return `estimate` of `milabench plan run --json`. docs/reference/protocol.md, section 6."""
         return {
             "seconds": self.seconds,
             "device_hours": self.device_hours,
@@ -134,9 +134,9 @@ class PlanEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBenchmark:
-    """A benchmark of a plan: how often it is run, and the steps of one replicate, as the plan's JSON has them.
+    """A benchmark of a plan: how often it is run, and the steps of a replicate, as in the plan's JSON.
 
-    `stated_s` is how long the suite says that one replicate takes, in seconds.
+    `stated_s` is the suite's stated time of a replicate, in seconds.
     """
 
     bench: str
@@ -148,8 +148,8 @@ class PlannedBenchmark:
 def estimate_durations(wanted: Sequence[PlannedBenchmark], runs: Iterable[Run]) -> PlanEstimate:
     """Estimate how long benchmarks will take from `runs`, the newest first, of which no more are read than needed.
 
-    The newest run in which exactly these steps passed tells; else the newest in which a benchmark of this name passed
-    with this profile; else the suite, where it states it.
+    The newest run in which exactly these steps passed tells. Else the newest in which a benchmark of this name passed
+    with this profile. Else the suite, where it states it.
     """
     known: dict[str, KnownDuration] = {}
     names = {_alike(planned.steps) for planned in wanted}
@@ -201,12 +201,12 @@ def _passed(
 
 
 def _content(steps: Steps) -> str:
-    """Return a digest of all that decides what the steps of a group do."""
+    """Return a digest of everything that decides the work of a group's steps."""
     kept = [{key: value for key, value in step.items() if key not in _NOT_THE_CONTENT} for step in steps]
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def _alike(steps: Steps) -> tuple[str, str]:
-    """Return the benchmark, without the side of an A/B run, and the profile: what takes about as long whatever else changed."""
+    """Return the benchmark, without the side of an A/B run, and the profile: equal values take about as long."""
     config = as_mapping(steps[0].get("config"))
     return str(config.get("name") or steps[0].get("bench")), str(as_mapping(config.get("measure")).get("profile"))

@@ -20,7 +20,7 @@ class StepEnergy(NamedTuple):
 
 
 def energies(bench: BenchSummary) -> dict[str, StepEnergy]:
-    """Return the energy of each step's devices, where reported; by board sensors, not at the wall."""
+    """Return the energy of each step's devices, where reported. By board sensors, not at the wall."""
     by_step: dict[str, StepEnergy] = {}
     if not may_hold(bench.metrics, "energy"):
         return by_step
@@ -34,10 +34,10 @@ def energies(bench: BenchSummary) -> dict[str, StepEnergy]:
 
 
 def joules_per_item(process: ReplicateResult, step_energies: Mapping[str, StepEnergy]) -> float | None:
-    """Return the energy that an item took a replicate, in J; `step_energies` is what `energies` returns.
+    """Return the energy that an item took a replicate, in J. `step_energies` is the result of `energies`.
 
-    Energy and items are those of the same seconds: the counted ones, or where only the energy of the whole window is known, of
-    that, what was warm-up still included. None unless every step reported its energy and the items are known; a process that
+    Energy and items are of the same seconds: the counted ones, or where only the energy of the whole window is known, of
+    the window, including warm-up. None unless every step reported its energy and the items are known. A process that
     never left its warm-up has no window.
     """
     rate = process.throughput
@@ -51,6 +51,6 @@ def joules_per_item(process: ReplicateResult, step_energies: Mapping[str, StepEn
 
 
 def item_of(units: str) -> str:
-    """Return what a rate counts, in the singular: `image` for `images/s`."""
+    """Return the item of a rate, in the singular: `image` for `images/s`."""
     item = units.removesuffix("/s")
     return item.removesuffix("s") if item.endswith("s") else item or "item"

@@ -1,4 +1,4 @@
-"""What others did on a machine when a run began, and whether its clock was ours."""
+"""Other load on a machine when a run began, and the difference of its clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CLOCKS_DIFFER_S = 1.0  # the journal may say a little later that a step has begu
 
 
 def busy_text(node: Mapping[str, object]) -> str:
-    """Return what others did on a node of a plan's system, as the agent found it; empty when they did nothing.
+    """Return the other load on a node of a plan's system, from the agent. Empty without any.
 
     Both must say so: the threads that were runnable at that moment, which may have been a blink, and the load of the last
     minute, in which an installation may just have ended.
@@ -27,7 +27,7 @@ def busy_text(node: Mapping[str, object]) -> str:
 
 
 def clock_text(node: Mapping[str, object]) -> str:
-    """Return by how much the clock of a node was ahead of that of the control plane, or behind it; empty when it was the same."""
+    """Return by how much the clock of a node was ahead of that of the control plane, or behind it. Empty when they were equal."""
     behind_s = finite_number(as_mapping(node.get("details")).get("behind_s")) or 0.0
     if abs(behind_s) < CLOCKS_DIFFER_S:
         return ""

@@ -13,7 +13,7 @@ from milabench.analysis.sample_statistics import mean, stdev
 
 Interval = tuple[float, float]
 LEAST_LAUNCHES = 3
-"""From which a spread is taken and an interval given: with two, one of them decides everything, and t is 12.7."""
+"""Minimum number for a spread and an interval: of two, a single one decides everything, and t is 12.7."""
 
 # Beyond these the normal distribution is nearer than the error of the exact computation, or much cheaper.
 _NORMAL_FREEDOM = 1e7
@@ -35,7 +35,7 @@ def log_t_interval(values: Sequence[float], level: float = 0.95) -> Interval | N
 
 
 def median_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
-    """Return the exact order-statistic interval of the median; None when there are too few values (5 or fewer at 95 %)."""
+    """Return the exact order-statistic interval of the median. None when there are too few values (5 or fewer at 95 %)."""
     ranks = median_ranks(len(values), level)
     if ranks is None:
         return None
@@ -64,7 +64,7 @@ def median_ranks(n: int, level: float = 0.95) -> tuple[int, int] | None:
 
 @lru_cache(maxsize=1024)
 def t_quantile(p: float, freedom: float) -> float:
-    """Return the p-quantile of Student's t with `freedom` degrees, which need not be whole; relative error below 1e-11.
+    """Return the p-quantile of Student's t with `freedom` degrees, which need not be whole. Relative error below 1e-11.
 
     Raises ValueError outside 0 < p < 1 and at no degree of freedom.
     """
@@ -88,7 +88,7 @@ def t_quantile(p: float, freedom: float) -> float:
 
 
 def t_tail(x: float, freedom: float) -> float:
-    """Return P(T > x) for x >= 0 under Student's t; with infinitely many degrees of freedom it is the normal one."""
+    """Return P(T > x) for x >= 0 under Student's t. With infinitely many degrees of freedom it is the normal tail."""
     if math.isinf(freedom):
         return math.erfc(x / math.sqrt(2)) / 2
     return incomplete_beta(freedom / (freedom + x * x), freedom / 2, 0.5) / 2

@@ -1,4 +1,4 @@
-"""The time, energy and money of a declared amount of work on a system; added up, never averaged (Hoefler and Belli 2015)."""
+"""The time, energy and money of a declared amount of work on a system. Added up, never averaged (Hoefler and Belli 2015)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ HOURS_PER_YEAR = 8766.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What a system costs: its `price` is written off over `years` of use; `electricity` is money for a kWh at the meter.
+    """Costs of a system: its `price` is written off over `years` of use. `electricity` is money for a kWh at the meter.
 
-    `power_w` is what the system draws at work, for where no energy was measured; `pue` is what the building draws for each
+    `power_w` is the system's power at work, used where no energy was measured. `pue` is the building's power for each
     watt of the system, 1 when it is not known.
     """
 
@@ -31,7 +31,7 @@ class Costs:
 
 
 def costs_of(declared: Mapping[str, object]) -> Costs:
-    """Return the costs in a manifest or a file of them; what is no number above zero is not known."""
+    """Return the costs in a manifest or a file of them. A value that is not a number above zero counts as unknown."""
 
     def above_zero(name: str) -> float | None:
         value = finite_number(declared.get(name))
@@ -49,7 +49,7 @@ def costs_of(declared: Mapping[str, object]) -> Costs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTask:
-    """One benchmark's part of a mix: items to do, the rate (items a second), its logarithm (`level`), J an item.
+    """A benchmark's part of a mix: items to do, the rate (items a second), its logarithm (`level`), J an item.
 
     `level` is None below three launches.
     """
@@ -62,12 +62,12 @@ class JobTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobMix:
-    """What the same declared amount of work takes on one system, over the benchmarks that count on all systems.
+    """The needs of the same declared work on a system, over the benchmarks that count on all systems.
 
-    `time_h` with `time_ci95` (delta method; None when a benchmark has fewer than three launches); `energy_kwh` as measured by
-    board sensors, else from the declared power (`energy_from`); `cost` in `currency`: the share of the price by time, and
-    the energy with PUE. `per_watt` and `per_money` are the index over the first system, per watt and per money; None where
-    what they need is not known, and `missing` names it.
+    `time_h` with `time_ci95` (delta method; None when a benchmark has fewer than three launches). `energy_kwh` as measured by
+    board sensors, else from the declared power (`energy_from`). `cost` in `currency`: the share of the price by time, and
+    the energy with PUE. `per_watt` and `per_money` are the index over the first system, per watt and per money. None where
+    their needs are not known, and `missing` names it.
     """
 
     system: str
@@ -83,7 +83,7 @@ class JobMix:
 
 
 def job_mix(system: str, tasks: Sequence[JobTask], costs: Costs) -> JobMix | None:
-    """Return time, energy and cost of some work; None without a task."""
+    """Return time, energy and cost of some work. None without a task."""
     if not tasks:
         return None
     hours = [task.work / task.rate / 3600 for task in tasks]

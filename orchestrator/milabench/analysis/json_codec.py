@@ -1,6 +1,6 @@
-"""Frozen dataclasses <-> JSON objects, both ways from one declaration: the fields, and `JsonKey` where the two differ.
+"""Frozen dataclasses <-> JSON objects, both ways from a single declaration: the fields, and `JsonKey` where the two differ.
 
-The format is what the fields say: keys in the order of the fields, unknown keys ignored, a missing key its field's default.
+The format follows from the fields: keys in the order of the fields, unknown keys ignored, a missing key its field's default.
 Nothing beyond the standard library, because these values are imported by commands that read no summary.
 """
 
@@ -37,10 +37,10 @@ _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 @dataclass(frozen=True, slots=True)
 class JsonKey:
-    """How a field's JSON differs from `field name: value`; it stands in the field's metadata, under `json`.
+    """How a field's JSON differs from `field name: value`. It stands in the field's metadata, under `json`.
 
-    `name` is the key. `fallback` stands for a missing value and for one that is none of a Literal's. `write` makes the JSON.
-    `is_read` false: the key is written and never read; `is_written` false: the field is in no JSON. `is_omitted` tells of the
+    `name` is the key. `fallback` replaces a missing value and a value outside a Literal. `write` makes the JSON.
+    `is_read` false: the key is written and never read. `is_written` false: the field is in no JSON. `is_omitted` tells of the
     whole object whether the key is left out.
     `followed_by` are properties that are written after the field and never read.
     """
@@ -86,7 +86,7 @@ def _keys(kind: Any) -> tuple[tuple[str, JsonKey], ...]:
 
 
 def schema_of_type(hint: object) -> dict[str, Any]:
-    """Return the JSON Schema of what `to_json_value` and `strict` make of a value of this type."""
+    """Return the JSON Schema of the result of `to_json_value` and `strict` for a value of this type."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return {"anyOf": [schema_of_type(part) for part in parts]}
@@ -112,7 +112,7 @@ def _object_schema(kind: object) -> dict[str, object]:
 
 
 def shape_of_type(hint: object) -> Shape:
-    """Return the shape (events/shapes.py) of what the readers of this type take; only words of a Literal are any text."""
+    """Return the shape (events/shapes.py) of the input of this type's readers. Only words of a Literal are any text."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return shape_of_type(next(part for part in parts if part is not type(None)))
@@ -151,9 +151,9 @@ def from_json_value(kind: type[T], value: object) -> T:
 
 
 def from_checked_value(kind: type[T], checked: object, **known: Any) -> T:
-    """Return the dataclass whose JSON has these attributes, None for what is missing; what is `known` is not read.
+    """Return the dataclass whose JSON has these attributes, None for missing values. `known` values are not read.
 
-    It is known to have the shape of its type, which has two fields or more, so that no number or text of it is looked at again.
+    It is known to have the shape of its type, which has two fields or more, so its numbers and texts are not checked again.
     """
     values_of, readers = _checked_readers(cast("Any", kind))
     for own, (attribute, read) in zip(values_of(checked), readers, strict=True):
@@ -172,7 +172,7 @@ def _checked_readers(
 
 
 def _is_plain(hint: object) -> bool:
-    """Return whether what has the shape of a type is its value."""
+    """Return whether a value with the shape of a type is its final value."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return all(_is_plain(part) for part in parts if part is not type(None))

@@ -9,7 +9,7 @@ from typing import Any
 class LazyList(Sequence[Any]):
     """A list that `decode` makes of `source` each time it is looked at: of many summaries, few lists are, and seldom twice.
 
-    `words` are those that were looked for in its JSON, and are a key or a text of it.
+    `words` are the words found in its JSON, as a key or a text.
     """
 
     __slots__ = ("_decode", "_source", "words")
@@ -33,5 +33,5 @@ class LazyList(Sequence[Any]):
 
 
 def may_hold(values: Iterable[object], word: str) -> bool:
-    """Return whether a list may have a key or text; of a lazy one by its `words`, so that it need not be decoded for nothing."""
+    """Return whether a list may have a key or text. Of a lazy list by its `words`, so that it need not be decoded in vain."""
     return not isinstance(values, LazyList) or word in values.words

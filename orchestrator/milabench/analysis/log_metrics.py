@@ -1,6 +1,6 @@
-"""Metrics that a program only prints: patterns over its lines of output -> series of numbers -> one number each.
+"""Metrics that a program only prints: patterns over its lines of output -> series of numbers -> a number each.
 
-Lines come one at a time and only numbers are kept, so that a log may be of any length.
+Lines come singly and only numbers are kept, so that a log may be of any length.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _EXACT_DIGITS = 1200  # enough for a sum of any floats, from the largest's first
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogMetric:
-    """A number to find: the first group of the pattern, all of it where there is none; `reduce` is a key of REDUCTIONS.
+    """A number to find: the first group of the pattern, or the whole match without groups. `reduce` is a key of REDUCTIONS.
 
-    What the reduction gives is multiplied by `scale`.
+    The result of the reduction is multiplied by `scale`.
     """
 
     name: str
@@ -48,9 +48,9 @@ class LogMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSeries:
-    """All numbers found for a metric, in order; `unread` matches held no number, or several.
+    """All numbers found for a metric, in order. `unread` matches held no number, or several.
 
-    `failure` says why the search was given up; empty when it was not.
+    `failure` says why the search was given up. Empty when it was not.
     """
 
     metric: LogMetric
@@ -60,7 +60,7 @@ class LogSeries:
 
     @property
     def value(self) -> float | None:
-        """The one number; None where nothing was found, or what was found makes no finite number."""
+        """The number. None where nothing was found, or the result is not finite."""
         if self.failure or (not self.values and self.metric.reduce != "count"):
             return None
         reduced = REDUCTIONS[self.metric.reduce](self.values) * self.metric.scale
@@ -68,12 +68,12 @@ class LogSeries:
 
     @property
     def spread(self) -> float | None:
-        """Coefficient of variation of the numbers; None below two of them, or where one is not finite."""
+        """Coefficient of variation of the numbers. None below two of them, or where any is not finite."""
         return variation(self.values) if all(map(math.isfinite, self.values)) else None
 
     @property
     def problem(self) -> str:
-        """What is wrong with it, in a line; empty when nothing is."""
+        """The problem with it, in a line. Empty when there is none."""
         name, pattern = self.metric.name, self.metric.pattern.pattern
         if self.failure:
             return f"metric {name}: {pattern!r} {self.failure}"
@@ -89,8 +89,8 @@ class LogSeries:
 def _sum(values: Sequence[float], among: int = 1) -> float:
     """Return the sum, divided by `among`, of the numbers as written: 829.012392 itself, not the nearest binary number.
 
-    It is rounded once, at the end: up to 15 digits the shortest text of a float is the one that it was read from. nan
-    where one of them is nan.
+    It is rounded once, at the end: up to 15 digits the shortest text of a float is its original text. nan
+    where any of them is nan.
     """
     from decimal import Context, Decimal, localcontext  # only needed where logs are read
 
@@ -101,7 +101,7 @@ def _sum(values: Sequence[float], among: int = 1) -> float:
 
 
 def _harmonic(values: Sequence[float]) -> float:
-    """Return n over the sum of the inverses: the rate of equal amounts of work; nan where a value cannot be inverted."""
+    """Return n over the sum of the inverses: the rate of equal amounts of work. nan where a value cannot be inverted."""
     if not all(SMALLEST_NUMBER <= value <= LARGEST_NUMBER for value in values):
         return math.nan
     return len(values) / math.fsum(1 / value for value in values)
@@ -112,7 +112,7 @@ def _deviation(values: Sequence[float]) -> float:
 
 
 def _ordered(reduce: Callable[[Sequence[float]], float], values: Sequence[float]) -> float:
-    """Return what a reduction by order gives; nan where one of the values is nan, which has no place in any order."""
+    """Return the result of a reduction by order. nan where any value is nan, which has no place in any order."""
     return math.nan if any(map(math.isnan, values)) else reduce(values)
 
 
@@ -129,14 +129,14 @@ REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     **{f"p{percent}": partial(_ordered, partial(quantile, q=percent / 100)) for percent in (50, 90, 95, 99)},
     "harmonic": _harmonic,
 }
-"""How several numbers become one; quantiles by linear interpolation (R7), the deviation that of a sample."""
+"""Reductions of several numbers to one. Quantiles by linear interpolation (R7), the deviation of a sample."""
 
 
 class LogFold:
     """Reads lines as they come.
 
-    A line that comes in pieces, because it was written in pieces, is put together again; of the updates of a progress bar
-    that overwrite each other the last one counts.
+    A line that comes in pieces, because it was written in pieces, is put together again. Of the updates of a progress bar
+    that overwrite each other the last counts.
 
     A pattern that takes too long (see `search_limits`) is given up, and the others go on; in the main thread, that is: in any
     other one nothing can end a match.
@@ -158,7 +158,7 @@ class LogFold:
         self._line_s = 0.0
 
     def observe(self, text: str, pipe: str | None = None) -> None:
-        """Take what came from a pipe: a line, or a piece of one when it does not end."""
+        """Take the data of a pipe: a line, or a piece of a line that does not end."""
         held = self._held.pop(pipe, "") if self._held else ""
         # After a carriage return the next piece overwrites what was held, as on a terminal.
         if held and not held.endswith("\r"):
@@ -172,7 +172,7 @@ class LogFold:
             self._held[pipe] = text
 
     def _look(self, line: str, pipe: str | None) -> None:
-        """Look for every metric in a line; each may be in it several times."""
+        """Look for every metric in a line. Each may be in it several times."""
         if len(line) > _LONGEST:
             for begin in range(0, len(line), _LONGEST):
                 self._look(line[begin : begin + _LONGEST], pipe)
@@ -206,7 +206,7 @@ class LogFold:
         """Search no more for the metric that was looked for."""
         self._sought = tuple(sought for sought in self._sought if sought[0] != self._at)
         where = f"line {self._ended[pipe] + 1}" + (f" of {pipe}" if pipe else "")
-        self._failures[self._at] = f"took {limit} {where}; write it without a repeat within or next to another one"
+        self._failures[self._at] = f"took {limit} {where}; write it without a repetition within or next to another"
 
     def on_tick(self, used_s: float) -> None:
         """Take the CPU time of the search into account. Raises SearchTooLong."""
@@ -220,7 +220,7 @@ class LogFold:
             raise SearchTooLong(f"more than {limit_s:.1f} s on the lines up to")
 
     def series(self) -> tuple[LogSeries, ...]:
-        """Return what was found, a series for each metric, in their order; a last line without an end counts from now on."""
+        """Return a series for each metric, in their order. A last line without an end counts from now on."""
         while self._held:
             pipe, text = self._held.popitem()
             self._look(text, pipe)
@@ -232,7 +232,7 @@ class LogFold:
 
 
 def number_in(text: str) -> float | None:
-    """Return the one number that a text holds: 1,234.5, 1_000, .5, -3.2e-05, nan, inf; None when it holds none or several."""
+    """Return the single number that a text holds: 1,234.5, 1_000, .5, -3.2e-05, nan, inf. None when it holds none or several."""
     numbers = _NUMBER.findall(text)
     return float(numbers[0].translate(_SEPARATORS)) if len(numbers) == 1 else None
 
@@ -262,7 +262,7 @@ def _matched(match: re.Match[str]) -> float | None:
 
 
 def metrics_of(config: Mapping[str, object]) -> tuple[LogMetric, ...]:
-    """Return the metrics that a benchmark's recorded configuration asks for; what cannot be read in it is passed over."""
+    """Return the metrics that a benchmark's recorded configuration asks for. Unreadable parts are passed over."""
     declared = config.get("metrics")
     metrics = []
     for name, about in declared.items() if isinstance(declared, Mapping) else ():

@@ -1,4 +1,4 @@
-"""One step's events -> what was measured in it: a rate, its spread within the process, memory, losses, other metrics.
+"""A step's events -> its measurements: a rate, its spread within the process, memory, losses, other metrics.
 
 The throughput is the ratio of totals over the window after warm-up: all items over all seconds, not the mean of rates.
 """
@@ -35,7 +35,7 @@ _BYTES = {"B": 1.0, "bytes": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**1
 _MEMORY = ("memory_reserved_peak", "memory_allocated_peak", "device_memory_peak", "host_memory_peak")
 
 _OF_A_SWEEP = frozenset({"request", "point", "serving"})
-"""The keys of what the client of a sweep records."""
+"""The keys that the client of a sweep records."""
 NEVER_NS = 1 << 62
 COUNTED = "counted"
 """The part of an energy that is of the seconds that the rate counts, and not of the whole window."""
@@ -49,9 +49,9 @@ _COMPAT_WARMUP_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A scalar that a process reported, or that was computed from its records; `rank` is None for a lone process.
+    """A scalar that a process reported, or that was computed from its records. `rank` is None for a lone process.
 
-    `doubts` are those of the process itself.
+    `doubts` are the process's own.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweptStep:
-    """What a client's step comes to that swept a server: its curve, the number of the launch, the points' numbers as metrics.
+    """The result of a client's step that swept a server: its curve, the number of the launch, the points' numbers as metrics.
 
     `unusable` counts the records of requests and points that could not be used.
     """
@@ -80,7 +80,7 @@ class SweptStep:
 
 
 class SweepRecords(Protocol):
-    """What has been recorded so far of a sweep; `has_lost` where a point had more requests than are recorded of it."""
+    """The records so far of a sweep. `has_lost` where a point had more requests than recorded."""
 
     def take(self, data: Mapping[str, object]) -> None: ...
 
@@ -102,9 +102,9 @@ class Losses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankAnswers:
-    """What a rank's first steps gave, the first time and again after the window: losses, and norms of gradients where asked for.
+    """The results of a rank's first steps, the first time and again after the window: losses, and gradient norms where requested.
 
-    Numbers are hexadecimal floats, with all of their bits; empty where there was none. `device` is its model, `software` the
+    Numbers are hexadecimal floats, with all of their bits. Empty where there was none. `device` is its model, `software` the
     releases that decide about bits.
     """
 
@@ -120,13 +120,13 @@ class RankAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What one step measured; `throughput` is None when there is no number to give.
+    """The measurements of a step. `throughput` is None when there is no number to give.
 
-    `unusable` counts the observations of all its tasks, and the requests of a sweep, that were not numbers. `is_stopped`: it had
-    all that it wanted and was ended early. `serving` is the curve of a step that swept a server. `readings` are those of the
-    devices of a server or a client, None of any other step: they may be many. `train_rates` are all rates of the task train,
-    where milabench 1.3 recorded nothing else of its steps. `inconsistencies` are sentences that make the number invalid.
-    `energy_by_device` are joules in the `counted_spans` (unix s), else in the window, by the id of a device: it may have been in
+    `unusable` counts the observations of all its tasks, and the requests of a sweep, that were not numbers.
+    `is_stopped`: it had all requested observations and was ended early. `serving` is the curve of a step that swept a
+    server. `readings` are those of the devices of a server or a client, None of any other step: they may be many.
+    `train_rates` are all rates of the task train, where milabench 1.3 recorded nothing else of its steps.
+    `inconsistencies` are sentences that make the number invalid. `energy_by_device` are joules in the `counted_spans`
     use by other steps, too. `collectives` are what each rank recorded of its last collective operations, not checked.
     """
 
@@ -172,7 +172,7 @@ class Measurement:
 
     @property
     def energy_j(self) -> float | None:
-        """Joules of the devices, summed over what was reported."""
+        """Joules of the devices, summed over the reports."""
         joules = [metric.value for metric in self.metrics if metric.name == "energy"]
         return math.fsum(joules) if joules else None
 
@@ -187,7 +187,7 @@ class Measurement:
 
 
 def measure(step: str, events: Iterable[StepEvent]) -> Measurement:
-    """Return all measurements of one step, in one pass over its events."""
+    """Return all measurements of a step, in a single pass over its events."""
     fold = MeasurementFold()
     for event in events:
         fold.observe(event)
@@ -195,7 +195,7 @@ def measure(step: str, events: Iterable[StepEvent]) -> Measurement:
 
 
 def _rank_answers(answers: Mapping[str, object], rank: object, asked: Mapping[str, object]) -> RankAnswers:
-    """Return what a rank recorded of its answers; what is no text is left out."""
+    """Return a rank's recorded answers, without values that are not texts."""
     gradients = as_mapping(answers.get("gradients"))
     series = [
         tuple(value for value in values if isinstance(value, str)) if isinstance(values, list) else ()
@@ -214,7 +214,7 @@ def _rank_answers(answers: Mapping[str, object], rank: object, asked: Mapping[st
 
 
 def main_task(tasks: Iterable[str]) -> str:
-    """Return the task whose rate is the step's: train, else inference, else the first seen; empty when there is none."""
+    """Return the task whose rate is the step's: train, else inference, else the first seen. Empty when there is none."""
     tasks = tuple(tasks)
     return next((task for task in ("train", "inference", *tasks) if task in tasks), "")
 
@@ -225,17 +225,17 @@ def step_throughput(
     pauses: Sequence[Pause] = (),
     measure: Mapping[str, object] | None = None,
 ) -> Throughput | None:
-    """Return the throughput of a launch from its ranks' observations; None when there is nothing to make it of."""
+    """Return the throughput of a launch from its ranks' observations. None when there is nothing to make it of."""
     if all(series.has_totals for series in ranks):
         return launch_throughput(ranks, window, pauses, measure)
     return _compat_rate(ranks)
 
 
 def about_the_loop(ranks: Sequence[Series], rate: Throughput) -> Iterable[Metric]:
-    """Return what a rate does not say of the slowest rank's loop, as metrics.
+    """Return further facts about the slowest rank's loop, as metrics.
 
-    `warm_up` is the time from the begin of the first step to that of the first one that counts, in s; `steps_rate` the rate
-    within steps, `between_epochs` the share of the window between them, where the two rates differ by more than 0.5 %;
+    `warm_up` is the time from the begin of the first step to the begin of the first counted step, in s. `steps_rate` the rate
+    within steps, `between_epochs` the share of the window between them, where the two rates differ by more than 0.5 %.
     `pause` the share of each declared pause in the window.
     """
     if rate.basis != "ratio-of-totals":
@@ -254,7 +254,7 @@ def about_the_loop(ranks: Sequence[Series], rate: Throughput) -> Iterable[Metric
 
 
 def _seconds(series: Series) -> float:
-    """Return the seconds of all observations, warm-up included; none of those of milabench 1.3, which do not say."""
+    """Return the seconds of all observations, including warm-up. None for milabench 1.3, which does not record them."""
     if isinstance(series, CompactSeries):
         return series.whole_ns / series.lasted_per_s
     return math.fsum(filterfalse(math.isnan, series.lasted))
@@ -263,7 +263,7 @@ def _seconds(series: Series) -> float:
 def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
     """Return the rate where nothing but rates is recorded, by milabench 1.3 or by the program itself.
 
-    Of each rank it is the harmonic mean after warm-up; the ranks are summed.
+    Of each rank it is the harmonic mean after warm-up. The ranks are summed.
     """
     rates = [kept for series in ranks if (kept := _compat_window(series))]
     if not rates:
@@ -296,7 +296,10 @@ def _compat_window(series: Series) -> list[float]:
 
 
 def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
-    """Return the metric flagged as main; of several (cases, ranks) the geometric mean of those in the first one's units."""
+    """Return the metric flagged as main.
+
+    Of several (cases, ranks) the geometric mean of the metrics in the first metric's units.
+    """
     main = [metric for metric in metrics if metric.is_main and metric.value >= SMALLEST_NUMBER]
     if not main:
         return None
@@ -312,7 +315,7 @@ def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
 
 
 def _doubts_of_program(data: Mapping[str, object]) -> tuple[str, ...]:
-    """Return why a process doubts its number; `converged: false` is from programs older than `reasons`."""
+    """Return a process's own warnings about its number. `converged: false` is from programs older than `reasons`."""
     given = data.get("reasons")
     doubts = (
         [one_line(reason)[:_LONGEST_DOUBT] for reason in given if isinstance(reason, str)]
@@ -323,7 +326,7 @@ def _doubts_of_program(data: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _wall_time(config: Mapping[str, object], end: End | None) -> Throughput | None:
-    """Return the seconds of the launch of a command that is timed; None for another program."""
+    """Return the seconds of the launch of a command that is timed. None for another program."""
     if config.get("timed") is not True or end is None:
         return None
     wall_s = finite_number(end.wall_s)
@@ -333,7 +336,7 @@ def _wall_time(config: Mapping[str, object], end: End | None) -> Throughput | No
 
 
 def _main_log_metric(logs: Sequence[LogSeries]) -> Throughput | None:
-    """Return the first number of the log for which one direction is better, with the spread of what it was made of."""
+    """Return the first number of the log with a better direction, with the spread of its values."""
     for log in logs:
         if log.metric.direction != "none" and log.value is not None:
             return Throughput(
@@ -354,7 +357,7 @@ def energy_metric(joules: Iterable[float], *, is_counted: bool) -> Metric:
 
 
 class MeasurementFold:
-    """What has been observed so far of a step."""
+    """The observations of a step so far."""
 
     def __init__(self) -> None:
         self.builders: dict[tuple[str, int], SeriesBuilder] = {}
@@ -520,7 +523,7 @@ class MeasurementFold:
             self.pauses.append(Pause(name, start_ns, stop_ns, rank if rank >= 0 else None))
 
     def _doubts(self, unusable: int) -> Iterable[str]:
-        """Yield reasons for doubt: observations that are no numbers, lost records."""
+        """Yield warnings: observations that are no numbers, lost records."""
         if unusable:
             yield Doubt.NONFINITE
         if self.dropped or (self.sweep is not None and self.sweep.has_lost):
@@ -538,7 +541,7 @@ class MeasurementFold:
         return min(0.9, self.cost_s / observed_s) if observed_s > 0 else 0.0
 
     def _counted_spans(self, throughput: Throughput | None, window: Window | None) -> list[Span]:
-        """Return the seconds that a rate counts, in unix time; empty where they have no place."""
+        """Return the seconds that a rate counts, in unix time. Empty where they have no place."""
         if throughput is None or window is None or window.start is None or not throughput.totals:
             return []
         slowest = max(throughput.totals, key=lambda total: total.seconds)
@@ -554,7 +557,7 @@ class MeasurementFold:
         return spans
 
     def _energy(self, counted: Sequence[Span]) -> tuple[dict[str, float], Metric | None]:
-        """Return the joules of each device in the counted seconds, and their sum; nothing where the program measured its own."""
+        """Return the joules of each device in the counted seconds, and their sum. Nothing where the program measured its own."""
         if any(metric.name == "energy" for metric in self.metrics.values()):
             return {}, None
         joules = device_joules(self.readings, counted or [self.readings.window])
@@ -565,11 +568,11 @@ class MeasurementFold:
         return tuple(series for builder in self.builders.values() if (series := builder.series) is not None)
 
     def window(self, task: str) -> Window | None:
-        """Return the window of a task, or the one that was declared for no task."""
+        """Return the window of a task, or the window that was declared without a task."""
         return self.windows.get(task) or self.windows.get("")
 
     def _derived_metrics(self, task: str, energy: Metric | None) -> Iterable[Metric]:
-        """Return what is computed from samples and observations, besides the rate."""
+        """Return the metrics computed from samples and observations, except the rate."""
         if self.device_memory:
             peak = max(self.device_memory.values())
             yield Metric(name="device_memory_peak", value=peak, units="MiB", direction="lower")
@@ -585,7 +588,7 @@ class MeasurementFold:
         )
 
     def result(self, step: str) -> Measurement:
-        """Return what was measured."""
+        """Return the measurements."""
         series = self.series()
         task = main_task(item.task for item in series)
         window, ranks = self.window(task), [item for item in series if item.task == task]

@@ -1,4 +1,4 @@
-"""The figures that milabench 1.3 gave of its own records, to stand beside ours: a mean of rates, a score, what had failed."""
+"""Milabench 1.3's figures of its own records, to show next to ours: a mean of rates, a score, failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LEAST_TRIMMED = 5  # rates, from which on the smallest and the largest are left
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateSum:
-    """Rates that can be pooled with those of other steps: how many, their sum, the smallest and the largest."""
+    """Rates that can be pooled with other steps' rates: how many, their sum, the smallest and the largest."""
 
     count: int
     total: float
@@ -20,13 +20,13 @@ class RateSum:
 
     @classmethod
     def of(cls, rates: Iterable[float]) -> RateSum | None:
-        """Return what these rates come to; None where there are none."""
+        """Return the sum of these rates. None without any."""
         known = list(rates)
         return cls(count=len(known), total=math.fsum(known), least=min(known), most=max(known)) if known else None
 
     @classmethod
     def pooled(cls, sums: Iterable[RateSum]) -> RateSum | None:
-        """Return the rates of several steps as one; None where there are none."""
+        """Return the pooled rates of several steps. None without any."""
         parts = list(sums)
         if not parts:
             return None
@@ -39,7 +39,7 @@ class RateSum:
 
     @property
     def trimmed_mean(self) -> float:
-        """The arithmetic mean; of 5 rates and more without the smallest and the largest, each once."""
+        """The arithmetic mean. Of 5 rates and more without the smallest and the largest, each once."""
         if self.count < _LEAST_TRIMMED:
             return self.total / self.count
         return math.fsum((self.total, -self.least, -self.most)) / (self.count - 2)
@@ -47,7 +47,7 @@ class RateSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFigures:
-    """One step as milabench 1.3 counts it; `device` is the one that it had to itself, None where it had `ngpu` of them."""
+    """A step as milabench 1.3 counts it. `device` is its own device, None where it had `ngpu` devices."""
 
     is_success: bool
     ngpu: int = 0

@@ -1,4 +1,4 @@
-"""The nodes of one run, each compared with the first: benchmarks that ran on several nodes, on each by itself."""
+"""The nodes of a run, each compared with the first: benchmarks that ran on several nodes, on each by itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from milabench.analysis.two_samples import DEFAULT_MARGIN
 
 
 def node_comparison(summary: Summary) -> tuple[ComparisonRow, ...]:
-    """Return a row for each benchmark with instances on several nodes: its nodes are the sides, and all verdicts one family."""
+    """Return a row for each benchmark with instances on several nodes: its nodes are the sides, all verdicts form a family."""
     rows = (_row(bench) for bench in summary.benchmarks)
     return tuple(with_verdicts([row for row in rows if row is not None]))
 

@@ -13,7 +13,7 @@ from operator import floordiv, pos
 from milabench.analysis.sample_statistics import median_absolute_deviation, quantile
 
 _SORTED = 50_000
-"""Up to so many values are sorted: sorting ten million takes seconds, and 40 bytes for each."""
+"""Maximum number of values that are sorted: sorting ten million takes seconds, and 40 bytes for each."""
 _SAMPLE, _FAR = 1_000, 5  # the most extreme values of the sample do not say how wide a bucket is
 _BUCKETS = 4_096  # over what lies between those; few, so that counting stays within the processor's caches
 _SLACK = 2  # the distance of a value lies within one bucket of that of its bucket: of two on either side of a rank, within two
@@ -21,7 +21,7 @@ _SLACK = 2  # the distance of a value lies within one bucket of that of its buck
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderStatistics:
-    """What numbers are in their order; `deviation` is the median distance from the median, `quantiles` are by R7."""
+    """Order statistics of numbers. `deviation` is the median distance from the median, `quantiles` are by R7."""
 
     least: float
     most: float
@@ -31,7 +31,7 @@ class OrderStatistics:
 
 
 def order_statistics(values: Sequence[float], qs: Iterable[float] = ()) -> OrderStatistics:
-    """Return the order statistics of finite numbers, of which there is one at least."""
+    """Return the order statistics of finite numbers, of which there is at least one."""
     if len(values) > _SORTED:
         return _Counted(values).order_statistics(tuple(qs))
     ordered = sorted(values)
@@ -62,7 +62,7 @@ class _RankBuckets:
 
 
 class _Counted:
-    """Values, and how many lie in each bucket: that of a value is the value divided by the width, rounded down."""
+    """Values, and the count of each bucket: the bucket is the value divided by the width, rounded down."""
 
     def __init__(self, values: Sequence[float]) -> None:
         # As narrow as suits most of them: what is far from all others has a bucket to itself.
@@ -81,7 +81,7 @@ class _Counted:
         return [_between(value_at, q, n) for q in qs]
 
     def order_statistics(self, qs: Sequence[float]) -> OrderStatistics:
-        """Return all order statistics, in one pass over the values."""
+        """Return all order statistics, in a single pass over the values."""
         n = len(self._values)
         middle = _ranks(0.5, n)
         located = self._locate([rank for q in (0.0, 0.5, 1.0, *qs) for rank in _ranks(q, n)])
@@ -102,7 +102,7 @@ class _Counted:
         )
 
     def _locate(self, ranks: Iterable[int], key: Callable[[float], float] = pos, slack: int = 0) -> _RankBuckets:
-        """Return where the ranks lie among values sorted by the keys of their buckets; a value is off by `slack` keys at most."""
+        """Return where the ranks lie among values sorted by the keys of their buckets. A value is off by `slack` keys at most."""
         counts = Counter[float]()
         for bucket, count in self._counts.items():
             counts[key(bucket)] += count
@@ -128,7 +128,7 @@ class _Counted:
             self._seen, self._kept = seen, [value for value in self._values if value // width in seen]
 
     def _values_at(self, located: _RankBuckets, value: Callable[[float], float] = pos) -> dict[int, float]:
-        """Return what would stand at the ranks if `value` of all were sorted."""
+        """Return the values at the ranks if `value` of all were sorted."""
         self._look_into(located.buckets)
         buckets, width = located.buckets, self._width
         kept = sorted(map(value, (each for each in self._kept if each // width in buckets)))

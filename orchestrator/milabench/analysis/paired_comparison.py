@@ -1,4 +1,4 @@
-"""Two sides measured in turn, in one run: their ratio, pair by pair, so that drift cancels."""
+"""Two sides measured in turn, in the same run: their ratio, pair by pair, so that drift cancels."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MOST_NAMED = 3  # pairs of a verdict that the sentence names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
-    """B over A of one benchmark: how many pairs, the geometric mean of their ratios, its 95 % interval, what that says.
+    """B over A of a benchmark: the number of pairs, the geometric mean of their ratios, its 95 % interval, its verdict.
 
-    > 1 means that B is better; for lower-is-better metrics the ratio is inverted. `ci95` and `estimate`, what it stands on,
+    > 1 means that B is better. For lower-is-better metrics the ratio is inverted. `ci95` and `estimate`, its basis,
     are None below three pairs.
-    `p_holm` and `p_equal_holm` are those of the difference being within the margin, and beyond it, corrected for all
-    benchmarks that are judged together.
+    `p_holm` and `p_equal_holm` are for a difference within the margin, and beyond it, corrected for all
+    benchmarks of the family.
     """
 
     bench: str
@@ -36,17 +36,17 @@ class Paired:
 
     @property
     def note(self) -> str:
-        """Why the interval has no width; empty where it has one."""
+        """Why the interval has no width. Empty where it has a width."""
         has_spread = self.estimate is None or self.estimate.error > ROUNDING
         return "" if has_spread else "every pair gave the same ratio: its numbers have too few digits to see a spread"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One benchmark on both sides.
+    """A benchmark on both sides.
 
     `a` and `b` are the benchmark's names on the two sides. `result` is None, and `why` says why, when no pair has a number
-    on both sides. `is_same`: both sides plan the same steps, so that what differs is noise. `reasons` are why a side is suspect.
+    on both sides. `is_same`: both sides plan the same steps, so that differences are noise. `reasons` are why a side is suspect.
     """
 
     bench: str
@@ -60,7 +60,7 @@ class Pair:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether B is faster or slower; INCONCLUSIVE without a number."""
+        """Whether B is faster or slower. INCONCLUSIVE without a number."""
         return self.result.verdict if self.result else "INCONCLUSIVE"
 
     @property
@@ -75,13 +75,13 @@ class Pair:
 
     @property
     def noise(self) -> float | None:
-        """Of an A/A pair: the smallest relative difference that counts as one; methodology.md, 1.0."""
+        """Of an A/A pair: the smallest relative difference that counts; methodology.md, 1.0."""
         if not self.is_same or self.result is None or self.result.ci95 is None:
             return None
         return max(DEFAULT_MARGIN, *(math.exp(abs(math.log(bound))) - 1 for bound in self.result.ci95))
 
     def to_json(self) -> dict[str, Any]:
-        """Return one entry of `ab.pairs`; docs/reference/protocol.md, section 6."""
+        """Return an entry of `ab.pairs`. docs/reference/protocol.md, section 6."""
         result = self.result
         return {
             "bench": self.bench,
@@ -100,7 +100,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AB:
-    """What an A/B run came to: the suite of each side, every benchmark that both have, and what `differs` between the sides."""
+    """The result of an A/B run: the suite of each side, every benchmark that both have, and the differences (`differs`)."""
 
     suites: tuple[str, ...]
     pairs: tuple[Pair, ...]
@@ -127,7 +127,7 @@ class AB:
         return "; ".join(clauses) or "INCONCLUSIVE: no benchmark is on both sides"
 
     def to_json(self) -> dict[str, Any]:
-        """Return `ab` of a summary; docs/reference/protocol.md, section 6."""
+        """Return `ab` of a summary. docs/reference/protocol.md, section 6."""
         return {
             "verdict": self.verdict,
             "suites": list(self.suites),
@@ -161,7 +161,7 @@ def paired_ratio(
 
 
 def paired_verdicts(family: Sequence[Paired]) -> list[Paired]:
-    """Return pairs with verdicts, all benchmarks of a run being one family."""
+    """Return pairs with verdicts, all benchmarks of a run forming a family."""
     judgements = judge_family([paired.estimate for paired in family], [DEFAULT_MARGIN] * len(family))
     return [
         paired if by is None else replace(paired, verdict=by.verdict, p_holm=by.p_holm, p_equal_holm=by.p_equal_holm)

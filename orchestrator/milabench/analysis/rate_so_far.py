@@ -47,7 +47,7 @@ class _Rank:
 class RateSoFar:
     """The items of a step's ranks over their longest wall, without pauses, as `launch_throughput` divides a window that is over.
 
-    Since the window began; before that since the first step. Takes the agent's sums over observations (protocol.md,
+    Since the window began. Before that since the first step. Takes the agent's sums over observations (protocol.md,
     section 11), and records as `sums_of` makes them the same.
     """
 
@@ -72,7 +72,7 @@ class RateSoFar:
             self._units[task] = str(sums.get("units") or "")
 
     def shown(self) -> dict[str, Any]:
-        """Return what a display shows: `{"task", "rate", "units", "is_warmup", "progress", "case"}`, as far as it is known."""
+        """Return the values for a display: `{"task", "rate", "units", "is_warmup", "progress", "case"}`, as far as known."""
         task = main_task(self._ranks)
         ranks = self._ranks.get(task, {}).values()
         counted = [rank.window for rank in ranks if rank.window.spans]
@@ -98,7 +98,7 @@ class RateSoFar:
 
 
 def sums_of(event: StepEvent) -> dict[str, object]:
-    """Return a record as the agent sums up observations for a display; empty when it says nothing of a rate or progress."""
+    """Return a record as the agent sums up observations for a display. Empty when it says nothing of a rate or progress."""
     match event:
         case ObservationBatch():
             spans: list[list[float]] = []

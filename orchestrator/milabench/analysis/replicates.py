@@ -1,4 +1,4 @@
-"""How many processes a precision takes, and what a time allows of them; docs/explanation/methodology.md, 1.0."""
+"""The number of processes for a precision, and within a time. docs/explanation/methodology.md, 1.0."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from milabench.analysis.intervals import normal_quantile, t_tail
 MOST_LAUNCHES = 10
 """Of a benchmark that is measured on until it is precise, where no budget says how long to go on."""
 PRECISIONS: Mapping[str, float | None] = {"quick": None, "default": 0.05, "rigorous": 0.02}
-"""The uncertainty that a profile asks of each number, relative; a first look asks nothing."""
+"""The uncertainty that a profile asks of each number, relative. A first look asks nothing."""
 MOST_REPLICATES = 10_000  # nobody runs so many; a spread that asks for more is a fault, not a spread
 
 
 def processes_for(log_spread: float, precision: float, *, level: float = 0.95) -> int:
-    """Return the least n >= 2 with t_{(1+level)/2, n-1} s / sqrt n <= ln(1 + e): the mean is known to within `precision`.
+    """Return the smallest n >= 2 with t_{(1+level)/2, n-1} s / sqrt n <= ln(1 + e): the mean is known to within `precision`.
 
     `log_spread` s is the standard deviation of the logarithms of the rates of processes, `precision` e relative, above 0.
     """
@@ -25,12 +25,12 @@ def processes_for(log_spread: float, precision: float, *, level: float = 0.95) -
 
 
 def processes_for_ratio(log_spread: float, precision: float, *, level: float = 0.95) -> int:
-    """Return the least n on each side for a ratio of two means that is known to within `precision`, both with this spread."""
+    """Return the smallest n on each side at which a ratio of two means is known to within `precision`, both with this spread."""
     return _least(log_spread, precision, level, means=2)
 
 
 def _least(log_spread: float, precision: float, level: float, means: Literal[1, 2]) -> int:
-    """Return the least n >= 2 with which so many means of n values are known to within `precision` together."""
+    """Return the smallest n >= 2 at which `means` means of n values are known to within `precision` together."""
     tail = (1 - level) / 2
     wanted = math.log1p(precision) / log_spread if log_spread else math.inf
     if wanted <= 0:
@@ -60,7 +60,7 @@ class PrecisionTarget:
     """The uncertainty that each number should have, relative, and the seconds for all launches.
 
     Benchmarks are measured on until they are precise: up to `budget_s`, else up to ten launches and `most_s`, the time that the
-    estimate gave beforehand. Without a precision the budget only trims what would be run anyway.
+    estimate gave beforehand. Without a precision the budget only trims the planned replicates.
     """
 
     precision: float | None = None
@@ -74,7 +74,7 @@ class PrecisionTarget:
 
     @property
     def limit_s(self) -> float | None:
-        """The seconds that all launches may take together; None without a limit."""
+        """The seconds that all launches may take together. None without a limit."""
         return self.most_s if self.budget_s is None else self.budget_s
 
     def to_json(self) -> dict[str, float | None]:
@@ -91,7 +91,7 @@ class Replicates:
 
     @property
     def is_capped(self) -> bool:
-        """Whether the budget does not reach for what is wanted."""
+        """Whether the budget is too small for the wanted replicates."""
         return self.wanted is not None and self.planned < self.wanted
 
     def to_json(self) -> dict[str, int | None]:
@@ -106,10 +106,10 @@ def next_block(
     spent_s: float,
     target: PrecisionTarget,
 ) -> dict[str, int]:
-    """Return the launches of each benchmark after one more block, the same where nothing more is to be measured.
+    """Return the launches of each benchmark after another block, unchanged where nothing more is to be measured.
 
-    `imprecise` has the uncertainty of each benchmark that is not as precise as asked, infinite where it is not known; `seconds`
-    what one launch takes, `spent_s` what all have taken. Where not all fit into the time, the least precise come first.
+    `imprecise` has the uncertainty of each benchmark that is not as precise as asked, infinite where it is not known. `seconds`
+    the seconds of a launch, `spent_s` of all so far. Where not all fit into the time, the most imprecise come first.
     """
     left = math.inf if target.limit_s is None else target.limit_s - spent_s
     planned = dict(launches)
@@ -123,9 +123,9 @@ def next_block(
 
 
 def within(wanted: Mapping[str, int], seconds: Mapping[str, float], budget_s: float) -> dict[str, int]:
-    """Return what a budget leaves of the replicates wanted; `seconds` is what one takes.
+    """Return the wanted replicates that fit a budget. `seconds` is the time of a replicate.
 
-    It is spent block by block, as the run will: a block in which every benchmark that still wants one has a replicate is
+    It is spent block by block, as the run will: a block in which every benchmark that still needs a replicate has it is
     either paid for as a whole, or is the first that is not run.
     """
     blocks, left = 0, budget_s

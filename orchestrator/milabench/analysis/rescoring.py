@@ -20,7 +20,7 @@ from milabench.seams import handler, takes_part
 
 
 def reweighted(summary: Summary, weights: Mapping[str, float], weights_of: str) -> Summary:
-    """Return the summary with these weights, else zero, and the score that follows; `weights_of` is their name."""
+    """Return the summary with these weights, else zero, and the score that follows. `weights_of` is their name."""
     benches = tuple(replace(bench, weight=weights.get(bench.bench, 0.0)) for bench in summary.benchmarks)
     return replace(summary, benchmarks=benches, score=replace(scored(benches), weights_of=weights_of))
 
@@ -28,8 +28,8 @@ def reweighted(summary: Summary, weights: Mapping[str, float], weights_of: str) 
 def relative_to(run: System, reference: System, *, is_strict: bool = False) -> Summary:
     """Return the run's summary with each benchmark's ratio to the reference's, and as its score their weighted geometric mean.
 
-    Weights are the run's own. The score is incomplete by what either of the two lacks. What did other work has no ratio;
-    `is_strict`: nor has that of which it is not known. Answers that differ from the reference's make a number invalid.
+    Weights are the run's own. The score is incomplete where either of the two lacks a benchmark. Other work has no ratio.
+    `is_strict`: nor has work that is not known. Answers that differ from the reference's make a number invalid.
     """
     run = replace(run, summary=with_answers_of(run, reference))
     summary = run.summary
@@ -58,7 +58,7 @@ def relative_to(run: System, reference: System, *, is_strict: bool = False) -> S
 
 
 def with_answers_of(run: System, reference: System) -> Summary:
-    """Return the run's summary, in which what has other answers than the reference on equal devices is wrong."""
+    """Return the run's summary, in which numbers with other answers than the reference's on equal devices are wrong."""
     if not seams.takes_part("answers of a reference") or not any(bench.answers for bench in run.summary.benchmarks):
         return run.summary
     compared: Summary = seams.handler("answers of a reference")(run, reference)
@@ -106,7 +106,7 @@ def _processor(node: Mapping[str, object]) -> str:
 
 
 def reference_name(reference: Summary) -> str:
-    """Return what a score is relative to: the run, its machine, when it was made, and by which version of the suite's program."""
+    """Return the name of a score's reference: the run, its machine, its date, and the version of the suite's program."""
     version = f"milabench {reference.version}" if reference.version else ""
     created = reference.created.partition("T")[0]
     profile = f"profile {reference.profile}" if reference.profile else ""
@@ -115,13 +115,13 @@ def reference_name(reference: Summary) -> str:
 
 
 def _within_steps(bench: BenchSummary) -> float:
-    """Return what milabench 1.3 called the rate: without the time between steps and epochs, where that is known."""
+    """Return milabench 1.3's rate: without the time between steps and epochs, where that is known."""
     rates = [process.throughput.steps_rate or process.throughput.value for process in bench.processes]
     return geometric_mean(rates)
 
 
 def milabench13_summary(summary: Summary) -> Summary:
-    """Return the summary with the score of milabench 1.3; see `compat_score`."""
+    """Return the summary with the score of milabench 1.3. See `compat_score`."""
     entries = []
     for bench in summary.benchmarks:
         if (figures := bench.milabench13) is not None:  # its own, to the last digit

@@ -1,4 +1,4 @@
-"""How far a run is, from its journal alone: what a list of runs needs without reading any records."""
+"""The progress of a run from its journal alone, for lists of runs, without reading records."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ OUTCOMES = ("passed", "failed", "skipped", "cancelled", "missing")
 class RunStatus:
     """How the steps of a run stand.
 
-    `steps` has the attempt that counts of each planned step, None for one that has not begun; `benches` are those of
-    the plan. `began` and `ended` are unix seconds; `verdict` is what the last orchestrator said at its end, or what follows
+    `steps` has the counted attempt of each planned step, None before it begins. `benches` are the benchmarks of
+    the plan. `began` and `ended` are unix seconds. `verdict` is the last orchestrator's verdict at its end, or follows
     from its jobs, empty while there is none.
     """
 
@@ -32,13 +32,13 @@ class RunStatus:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many steps ended how; those that began and did not end, or never began, are missing."""
+        """How many steps ended how. Those that began and did not end, or never began, are missing."""
         outcomes = [(attempt.outcome if attempt is not None else None) or "missing" for attempt in self.steps.values()]
         return {name: outcomes.count(name) for name in OUTCOMES if name in outcomes}
 
     @property
     def running(self) -> tuple[Attempt, ...]:
-        """What has begun and not ended; only while the orchestrator lives does that mean that it runs."""
+        """Steps that have begun and not ended. They run only while the orchestrator lives."""
         return tuple(attempt for attempt in self.steps.values() if attempt is not None and attempt.outcome is None)
 
 

@@ -16,7 +16,10 @@ def mean(values: Sequence[float]) -> float:
 
 
 def geometric_mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
-    """Return exp of the (weighted) mean of the logarithms; values are above zero, weights not all zero. Exact for one value."""
+    """Return exp of the (weighted) mean of the logarithms. Values are above zero, weights not all zero.
+
+    Exact for a single value.
+    """
     if len(values) == 1:
         return values[0]
     if weights is None:
@@ -26,7 +29,7 @@ def geometric_mean(values: Sequence[float], weights: Sequence[float] | None = No
 
 
 def means_without_each(values: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """Return `geometric_mean` of all values but one, for each of them in turn; there are two or more."""
+    """Return `geometric_mean` of all values except one, for each in turn. There are two or more."""
     if len(values) == 2:
         return [values[1], values[0]]
     terms = [weight * math.log(value) for value, weight in zip(values, weights, strict=True)]
@@ -44,7 +47,7 @@ def stdev(values: Sequence[float]) -> float:
 
 
 def variation(values: Sequence[float]) -> float | None:
-    """Return the coefficient of variation, stdev / |mean|; None below two values or around zero."""
+    """Return the coefficient of variation, stdev / |mean|. None below two values or around zero."""
     if len(values) < 2:
         return None
     centre = mean(values)
@@ -60,7 +63,7 @@ def log_stdev(values: Sequence[float]) -> float | None:
 
 
 def pooled_log_stdev(groups: Iterable[Sequence[float]]) -> float | None:
-    """Return the spread of logarithms within groups, pooled by degrees of freedom; None when no group has two values."""
+    """Return the spread of logarithms within groups, pooled by degrees of freedom. None when no group has two values."""
     squares, freedom = 0.0, 0
     for group in groups:
         if len(group) >= 2:
@@ -99,7 +102,7 @@ def variation_of_blocks(blocks: Iterable[Sequence[float]], near: float) -> float
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """Return the q-quantile by linear interpolation (R7, numpy's default); raises ValueError when there is no value."""
+    """Return the q-quantile by linear interpolation (R7, numpy's default). Raises ValueError when there is no value."""
     if not values:
         raise ValueError("a quantile of nothing")
     ordered = sorted(values)

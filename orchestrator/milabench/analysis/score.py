@@ -1,4 +1,4 @@
-"""One number for a suite: the weighted geometric mean of its benchmarks' scores, and how many of them it covers.
+"""A number for a suite: the weighted geometric mean of its benchmarks' scores, and how many of them it covers.
 
 Units of single benchmarks cancel in the ratio of two such numbers, whatever they are (Fleming & Wallace 1986).
 """
@@ -17,10 +17,10 @@ from milabench.analysis.two_samples import Estimate, LogMean, weighted_variances
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreEntry:
-    """What one benchmark brings to a score.
+    """A benchmark's part of a score.
 
     `value` is None when it has no number that may count: it did not pass, or is invalid. `weight` is None when not
-    known. `levels` are the logarithms of the sides that it is a ratio of; None where their variances are not known.
+    known. `levels` are the logarithms of the sides that it is a ratio of. None where their variances are not known.
     """
 
     value: float | None
@@ -31,11 +31,11 @@ class ScoreEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """The index of a suite; `complete` says how many of the benchmarks that should count do.
+    """The index of a suite. `complete` says how many of the benchmarks that should count do.
 
-    `reference` is the name and version of the run that the rates are relative to; without one there is no value but that of
+    `reference` is the name and version of the run that the rates are relative to. Without a reference there is no value except
     `is_compat`. `is_compat`: the score of milabench 1.3, see `compat_score`.
-    `suspects` of the benchmarks that count are suspect. `weights_of` is the weight profile; empty: the suite's own weights.
+    `suspects` of the benchmarks that count are suspect. `weights_of` is the weight profile. Empty: the suite's own weights.
     """
 
     value: float | None = None
@@ -79,7 +79,7 @@ def counted_entries(entries: Sequence[ScoreEntry]) -> tuple[list[tuple[ScoreEntr
 def log_index_estimate(counted: Sequence[tuple[ScoreEntry, float]]) -> Estimate | None:
     """Return the logarithm of the index with its error, after Satterthwaite (docs/explanation/methodology.md, 1.4).
 
-    Of single sessions V = sum w^2 (s_A^2/n_A + s_B^2/n_B) / (sum w)^2. What disturbances may have cost are deviations too. None
+    Of single sessions V = sum w^2 (s_A^2/n_A + s_B^2/n_B) / (sum w)^2. Possible costs of disturbances are deviations too. None
     unless there is a benchmark and the variances of all are known.
     """
     total = math.fsum(weight for _, weight in counted)
@@ -94,9 +94,9 @@ def log_index_estimate(counted: Sequence[tuple[ScoreEntry, float]]) -> Estimate 
 
 
 def weights_that_turn(logs: Sequence[float], weights: Sequence[float]) -> float | None:
-    """Return the relative change, up to 1, of each weight alone that just brings the index to 1; 1: no weights above zero do.
+    """Return the relative change, up to 1, of each weight alone that just brings the index to 1. 1: no weights above zero do.
 
-    The worst case raises the weights of one sign of the logarithms and lowers the others by the same share.
+    The worst case raises the weights of logarithms of one sign and lowers the others by the same share.
     """
     most = math.fsum(weight * abs(log) for log, weight in zip(logs, weights, strict=True))
     if not most:
@@ -107,9 +107,9 @@ def weights_that_turn(logs: Sequence[float], weights: Sequence[float]) -> float 
 def compat_score(entries: Sequence[tuple[float | None, float, float]]) -> float | None:
     """Return the score of milabench 1.3 from (rate of the system, weight, share of steps that passed) of each benchmark.
 
-    exp of the weighted mean of ln(rate x share + 1), what has no rate counting 0: it changes with the units of a benchmark and
-    hides failures, and is only for looking up old figures. The rates of our own records are those after warm-up, items over the
-    seconds within steps.
+    exp of the weighted mean of ln(rate x share + 1), a benchmark without a rate counting 0: it changes with the units
+    of a benchmark and hides failures, and is only for looking up old figures. The rates of our own records are those
+    after warm-up, items over the seconds within steps.
     """
     total = math.fsum(weight for _, weight, _ in entries)
     if not total:

@@ -1,7 +1,7 @@
 """How long a user's regular expression may search: a limit that holds in the midst of a match too.
 
 A pattern such as `(a+)+$` takes twice as long for every further character, and a deadline between two matches never comes.
-Python's engine looks for signals every 4096 steps of a match, in the main thread only: what the handler of a signal raises
+Python's engine looks for signals every 4096 steps of a match, in the main thread only: an exception from a signal handler
 there ends the match. In another thread there is no limit.
 """
 
@@ -22,18 +22,18 @@ CHARACTER_S = 5e-6
 
 
 class SearchTooLong(Exception):
-    """A search exceeded its limit; the text says by which: `more than 1 s on`."""
+    """A search exceeded its limit. The text says by which: `more than 1 s on`."""
 
 
 class Search(Protocol):
-    """What searches at the moment."""
+    """The current search."""
 
     def on_tick(self, used_s: float) -> None:
-        """Take the CPU seconds since the last call into account; what this raises ends the match."""
+        """Take the CPU seconds since the last call into account. An exception ends the match."""
 
 
 class SearchWatch:
-    """Ticks after every TICK_S of CPU time for what is `searching`; rests while nothing is."""
+    """Ticks after every TICK_S of CPU time for the `searching` object. Rests while there is none."""
 
     def __init__(self) -> None:
         self.searching: Search | None = None
@@ -48,7 +48,7 @@ class SearchWatch:
         signal.setitimer(signal.ITIMER_VIRTUAL, TICK_S, TICK_S)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handle a tick. The timer counts all threads' time, `used_s` only this one's."""
+        """Handle a tick. The timer counts all threads' time, `used_s` only this thread's."""
         before, self._used_s = self._used_s, time.thread_time()
         search, self.searching = self.searching, None  # from here on nothing is raised twice
         if search is None:

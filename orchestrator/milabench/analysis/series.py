@@ -1,7 +1,7 @@
 """The observations of a step, column by column, while they are read and after (a run may have millions).
 
-They are compact as long as they come in batches and in order: what repeats is kept once, what follows from another column
-not at all. Anything else is kept as general as it is large.
+They are compact as long as they come in batches and in order: repeated values are kept once, values that follow from
+another column not at all. Anything else is kept as general as it is large.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RECORDS_A_RUN = 16  # below so many a run, runs cost more than they save
 
 
 class RunLengths(Sequence[float]):
-    """Numbers that mostly repeat: runs of equal ones, or one by one where they do not."""
+    """Numbers that mostly repeat: runs of equal numbers, or single numbers where they do not."""
 
     def __init__(self) -> None:
         self._values: list[float] = []
@@ -31,7 +31,7 @@ class RunLengths(Sequence[float]):
         self._single: array[float] | None = None
 
     def extend(self, values: Sequence[float]) -> None:
-        """Append numbers; any that are exact as floats."""
+        """Append numbers. Any that are exact as floats."""
         if self._single is not None:
             self._single.extend(values)
             return
@@ -55,11 +55,11 @@ class RunLengths(Sequence[float]):
 
     @property
     def constant(self) -> float | None:
-        """The value that all of them have; None where they differ, or there is none."""
+        """The value that all of them have. None where they differ, or there is none."""
         return self._values[0] if len(self._values) == 1 else None
 
     def runs(self) -> Iterator[tuple[range, float]]:
-        """Yield the index range of each run with its number; single numbers are runs of length one."""
+        """Yield the index range of each run with its number. Single numbers are runs of length 1."""
         if self._single is not None:
             yield from ((range(index, index + 1), value) for index, value in enumerate(self._single))
             return
@@ -95,11 +95,11 @@ class RunLengths(Sequence[float]):
 
 @dataclass(slots=True)
 class CompactSeries:
-    """Plain observations of one task on one rank, each beginning no earlier than the one before it: 12 bytes each.
+    """Plain observations of a task on a rank, each beginning no earlier than the previous: 12 bytes each.
 
     `t0_ns` (begin) is monotonic on the host's clock. `lasted` is the duration in nanoseconds, on the device where it has a
-    clock of its own; only there is `host_ns`, another 4 bytes, what it was on the host. `whole_ns` is the sum of `lasted`. `n`
-    counts items, `steps` how many steps an entry stands for; `warmup` is 1 for warm-up, `epoch_end` 1 for the last of a loop.
+    clock of its own. Only there is `host_ns`, another 4 bytes, the duration on the host. `whole_ns` is the sum of `lasted`. `n`
+    counts items, `steps` the number of steps in an entry. `warmup` is 1 for warm-up, `epoch_end` 1 for the last of a loop.
     `offset` is unix time less monotonic time, in seconds.
     """
 
@@ -121,7 +121,7 @@ class CompactSeries:
     has_program_clock: ClassVar = False
 
     def is_continued_by(self, batch: ObservationBatch) -> bool:
-        """Return whether the batch keeps the order and the units; what is in order sorts at once."""
+        """Return whether the batch keeps the order and the units. Ordered values sort at once."""
         last = self.t0_ns[-1] if self.t0_ns else 0
         return self.units == batch.units and batch.t0_ns[0] >= last and sorted(batch.t0_ns) == batch.t0_ns
 
@@ -160,9 +160,9 @@ class CompactSeries:
 
 @dataclass(slots=True)
 class GeneralSeries:
-    """Observations of one task on one rank in any order, which may lack anything: as a CompactSeries, but `lasted` in seconds.
+    """Observations of a task on a rank in any order, which may lack any value: as a CompactSeries, but `lasted` in seconds.
 
-    `t0_ns` and `middles` are -1 where unknown, `ends` nan; in records of milabench 1.3 `lasted` and `n` are nan.
+    `t0_ns` and `middles` are -1 where unknown, `ends` nan. In records of milabench 1.3 `lasted` and `n` are nan.
     """
 
     task: str
@@ -184,7 +184,7 @@ class GeneralSeries:
     lasted_per_s: ClassVar = 1.0
 
     def add(self, data: Mapping[str, object]) -> bool:
-        """Append one observation; return False where it is none: a duration that is not above zero, items that are no number."""
+        """Append an observation. Return False where it is unusable: a duration not above zero, items that are no number."""
         rate, elapsed, n = finite_number(data.get("rate")), positive(data.get("elapsed")), finite_number(data.get("n"))
         if elapsed is None or n is None or (n and n < SMALLEST_NUMBER):
             if rate is None or (elapsed is None and "elapsed" in data) or (n is None and "n" in data):
@@ -210,7 +210,7 @@ class GeneralSeries:
         return True
 
     def extend(self, compact: CompactSeries) -> None:
-        """Append what was compact so far."""
+        """Append a compact series."""
         indices = range(len(compact.lasted))
         self.units = self.units or compact.units
         self.t0_ns.extend(iter(compact.t0_ns))
@@ -228,11 +228,11 @@ class GeneralSeries:
         return 2 * (self.middles[index] - self.t0_ns[index])
 
     def middle(self, index: int) -> int:
-        """Return the middle of an entry, monotonic nanoseconds; -1 where unknown."""
+        """Return the middle of an entry, monotonic nanoseconds. -1 where unknown."""
         return self.middles[index]
 
     def end(self, index: int) -> float:
-        """Return the end of an entry in unix seconds; nan where unknown."""
+        """Return the end of an entry in unix seconds. nan where unknown."""
         return self.ends[index]
 
     def rate(self, index: int) -> float:
@@ -244,10 +244,10 @@ Series = CompactSeries | GeneralSeries
 
 
 class SeriesBuilder:
-    """A series while it is read: compact as long as its observations come in batches and in order, else a general one.
+    """A series while it is read: compact as long as its observations come in batches and in order, else a general series.
 
-    `waited_s` is the time spent waiting for data after warm-up, `worked_s` that of the steps that reported it; `unusable` counts
-    observations that were not numbers.
+    `waited_s` is the time spent waiting for data after warm-up, `worked_s` the time of the steps that reported it.
+    `unusable` counts observations that were not numbers.
     """
 
     def __init__(self, task: str, rank: int) -> None:
@@ -278,7 +278,7 @@ class SeriesBuilder:
         return CompactSeries(task=self._task, rank=self._rank, units=batch.units, offset=offset)
 
     def add(self, data: Mapping[str, object]) -> None:
-        """Append one observation, whatever it lacks."""
+        """Append an observation, whatever it lacks."""
         if not self._expanded().add(data):
             self.unusable += 1
             return
@@ -298,5 +298,5 @@ class SeriesBuilder:
 
     @property
     def series(self) -> Series | None:
-        """What was read; None when nothing of it can be used."""
+        """The series. None when no observation can be used."""
         return self._series if self._series is not None and self._series.lasted else None

@@ -1,7 +1,7 @@
-"""What a sweep over a server came to, as frozen values: a curve of points, in a launch and over launches.
+"""The results of a sweep over a server as frozen values: a curve of points, in a launch and over launches.
 
 Words: TTFT is the time from sending a request to its first token, ITL the time between two tokens (that between two arrivals
-over the tokens of the second), TPOT the time from the first token to the last over the tokens after the first, of one request.
+over the tokens of the second), TPOT the time from the first token to the last over the tokens after the first, of a request.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from milabench.analysis.throughput import Direction
 from milabench.records.latencies import LATENCY_QUANTILES
 
 AREA, AREA_UNITS = "area", "(tokens/s)^2"
-"""The number of a whole curve: its name beside those of POINT_METRICS, and its units."""
+"""The number of a whole curve: its name in addition to POINT_METRICS, and its units."""
 PointState = Literal["measured", "failed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingMetric:
-    """A number of a point: what it is called where it is shown, its units, which direction is better."""
+    """A number of a point: its shown name, its units, its better direction."""
 
     label: str
     units: str
@@ -48,11 +48,11 @@ POINT_METRICS: Mapping[str, ServingMetric] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
-    """What a point is, and how it ended; in one launch, or over launches.
+    """A point and how it ended, in a launch or over launches.
 
-    Of `concurrency` (closed loop: so many requests are in flight) and `rate` (open loop: so many arrive in a second) one is
-    given; neither for a scenario of its own. `why` says why a point failed or was skipped, `notes` what a reader must know of
-    one that was measured.
+    Either `concurrency` (closed loop: requests in flight) or `rate` (open loop: arrivals in a second) is
+    given. Neither for a scenario of its own. `why` says why a point failed or was skipped, `notes` the remarks on
+    a measured point.
     """
 
     name: str
@@ -74,10 +74,10 @@ class SweepPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPoint(SweepPoint):
-    """One point of a sweep in one launch.
+    """A point of a sweep in a launch.
 
     `start` and `stop` are unix seconds. `values` are by the names of POINT_METRICS, as far as they are known. `samples` are
-    the times of its requests in order, ms, by `ttft`, `tpot`, `itl` and `e2e`; of ITL so many of all gaps, evenly.
+    the times of its requests in order, ms, by `ttft`, `tpot`, `itl` and `e2e`. Of ITL an even sample of all gaps.
     `has_single_tokens`: no request had two, so that nothing lies between them.
     """
 
@@ -90,7 +90,7 @@ class LaunchPoint(SweepPoint):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCurve:
-    """A sweep in one launch, its points in the order of the suite; `slo` are the limits by names of POINT_METRICS."""
+    """A sweep in a launch, its points in the order of the suite. `slo` are the limits by names of POINT_METRICS."""
 
     client: str = ""
     version: str = ""
@@ -100,16 +100,16 @@ class LaunchCurve:
 
     @property
     def is_measured(self) -> bool:
-        """Whether one of its points was."""
+        """Whether any of its points was."""
         return any(point.state == "measured" for point in self.points)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointValue:
-    """A number of a point over launches: one number for each that measured it, their mean and its interval.
+    """A number of a point over launches: a number for each that measured it, their mean and its interval.
 
-    The mean is geometric, but arithmetic where one of the numbers is zero; no interval below three launches. A quantile is
-    that of the requests of all launches; `lower` and `upper` are its one-sided bounds by confidence (`0.95`).
+    The mean is geometric, but arithmetic where any number is zero. No interval below three launches. A quantile is
+    over the requests of all launches. `lower` and `upper` are its one-sided bounds by confidence (`0.95`).
     """
 
     value: float
@@ -123,7 +123,7 @@ class PointValue:
     )
 
     def bound(self, confidence: float, *, is_upper: bool) -> float | None:
-        """Return a one-sided bound at this confidence at least, of those that are kept; None without one."""
+        """Return a stored one-sided bound at this confidence or more. None without any."""
         bounds = self.upper if is_upper else self.lower
         level = min((level for level in bounds if float(level) >= confidence), key=float, default=None)
         return None if level is None else bounds[level]
@@ -131,9 +131,9 @@ class PointValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint(SweepPoint):
-    """One point of a sweep over launches; it is measured if one launch measured it.
+    """A point of a sweep over launches. It is measured if any launch measured it.
 
-    `meets_slo` is whether it is shown at 95 % confidence to keep every limit, or to miss one; None where neither is shown, and
+    `meets_slo` is whether it is shown at 95 % confidence to keep every limit, or to miss any. None where neither is shown, and
     where its client did not keep its load in some launch. `few` are the quantiles for which it has too few requests.
     """
 
@@ -148,14 +148,14 @@ class CurvePoint(SweepPoint):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingCurve:
-    """The throughput of a server against what a user sees of it, and which point is the best within the SLO.
+    """The throughput of a server against its latency for a user, and the best point within the SLO.
 
     `area` is the area under the step function of `output_tps` over `user_tps` (its points without interpolation), in
-    (tokens/s)^2: what the curve dominates, of the launches that measured every point that any did. Points whose client did not
+    (tokens/s)^2: the area below the curve, of the launches that measured every point that any did. Points whose client did not
     keep the load count in none of what follows, nor in the area. `best` is the name of the
     point with the most output tokens/s of those that every launch measured and that meet the SLO, of all those where there is
-    none; empty where there is no such point. `slo_concurrency` and `slo_rate` are the largest load of such points, None without
-    an SLO and where no point meets it. `currency` is that of `cost_per_mtok`, where costs are declared.
+    none. Empty where there is no such point. `slo_concurrency` and `slo_rate` are the largest load of such points, None without
+    an SLO and where no point meets it. `currency` is for `cost_per_mtok`, where costs are declared.
     """
 
     client: str = ""

@@ -12,13 +12,13 @@ from milabench.events.readings import device_joules
 from milabench.events.values import as_mapping
 
 Joules = Mapping[tuple[str, str], float]
-"""Joules by node and device; empty where they are not known."""
+"""Joules by node and device. Empty where they are not known."""
 
 
 def with_shared_energy(results: Sequence[StepResult], clocks: SharedClocks) -> Sequence[StepResult]:
     """Return the results with the joules of each device counted once in a launch.
 
-    A server counts no items: what its devices use belongs to its client, in the seconds that the client counts. Steps that count
+    A server counts no items: its devices' energy belongs to its client, in the seconds that the client counts. Steps that count
     on a device at once, as instances do, have equal parts of its joules.
     """
     servers = {result.step.id: result for result in results if result.measured.config.get("role") == "server"}
@@ -51,7 +51,7 @@ def _with_server(client: StepResult, server: StepResult, clocks: SharedClocks) -
 
 
 def _with_energy(result: StepResult, used: Joules, users: Mapping[tuple[int, tuple[str, str]], int]) -> StepResult:
-    """Return the result with its part of the joules; a server whose client has them has 0 J."""
+    """Return the result with its part of the joules. A server whose client has them has 0 J."""
     measured = result.measured
     others = tuple(metric for metric in measured.metrics if metric.name != "energy")
     if len(others) < len(measured.metrics) and not measured.energy_by_device:

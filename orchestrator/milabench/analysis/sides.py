@@ -1,4 +1,4 @@
-"""What one system reached in one benchmark: the values of its sessions, and whether they count."""
+"""The result of a system in a benchmark: the values of its sessions, and whether they count."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WORST_VALIDITY: tuple[Validity | None, ...] = ("invalid", "suspect", None, "imp
 
 
 def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) -> list[SystemResult]:
-    """Return what each system reached in a benchmark; what cannot be compared with the first system's does not count.
+    """Return the result of each system in a benchmark. A result that cannot be compared with the first does not count.
 
     That is a mean over other cases, or, unless `across`, other work. Of a sweep over a server, that is requests and loads.
     """
@@ -51,14 +51,14 @@ def sides_of(name: str, systems: Sequence[System], per: Per, *, across: bool) ->
 
 
 def _other_work(first: System, other: System, name: str) -> str:
-    """Return what differs in the work of two systems; of a sweep over a server on both, in its requests and loads."""
+    """Return the differences in the work of two systems. Of a sweep over a server on both, in its requests and loads."""
     both = [session.by_name.get(name) for system in (first, other) for session in system.sessions]
     is_served = all(bench is not None and bench.serving is not None for bench in both)
     return differing_work([first, other], name, is_served=is_served)
 
 
 def noise_of(system: System, name: str) -> float:
-    """Return the smallest relative difference above the noise that an A/A run showed; 0 for any other run."""
+    """Return the smallest relative difference above the noise that an A/A run showed. 0 for any other run."""
     runs = [session.summary.ab for session in system.sessions if session.summary.ab is not None]
     return max(
         (pair.noise or 0.0 for ab in runs for pair in ab.pairs if name in (pair.bench, pair.a, pair.b)), default=0.0
@@ -70,7 +70,7 @@ def _cases(benches: Sequence[BenchSummary | None]) -> frozenset[str]:
 
 
 def _side(system: str, in_sessions: Sequence[BenchSummary | None], per: Per) -> SystemResult:
-    """Return what the sessions that have a benchmark reached; it counts only if it does in each of them."""
+    """Return the result of the sessions that have a benchmark. It counts only if it does in each of them."""
     benches = [bench for bench in in_sessions if bench is not None]
     if not benches:
         return SystemResult(system=system, outcome="absent", why_not="is not in this run")
@@ -85,7 +85,7 @@ def _measured_side(
     if len({(bench.units, bench.direction) for bench in benches}) > 1:
         why_not = why_not or "has other units in other sessions: " + ", ".join(bench.units for bench in benches)
     if not sessions:
-        why_not = why_not or "no launch has a number of each of its instances"
+        why_not = why_not or "no repeat has a number for each of its instances"
     values, direction = tuple(chain(*sessions)), first.direction
     means = values if len(sessions) == 1 else tuple(map(geometric_mean, sessions))
     value = geometric_mean(means) if means else None
@@ -118,7 +118,7 @@ def _measured_side(
 
 
 def _interval(value: float, level: LogMean, direction: Direction) -> Interval:
-    """Return the interval of a side's value; that of a lower-is-better metric has the same variance."""
+    """Return the interval of a side's value. A lower-is-better metric's has the same variance."""
     allowance = level.allowance if direction != "lower" else Allowance(*reversed(level.allowance))
     return Estimate.of_variances(math.log(value), [(level.variance, level.freedom)], allowance).ratio_interval()
 
@@ -129,7 +129,7 @@ def _mean_allowance(benches: Sequence[BenchSummary]) -> Allowance:
 
 
 def _known(combined: Callable[[list[float]], float], benches: Sequence[BenchSummary], name: str) -> float | None:
-    """Return what the known values of the sessions come to; None without any."""
+    """Return the mean of the sessions' known values. None without any."""
     known = [value for bench in benches if (value := getattr(bench, name)) is not None]
     return combined(known) if known else None
 
@@ -142,7 +142,7 @@ def _values(bench: BenchSummary, per: Per) -> tuple[float, ...]:
 
 
 def _by_device(benches: Sequence[BenchSummary]) -> tuple[float, ...]:
-    """Return what each accelerator reached; nothing where a job spans several, or slots share a processor."""
+    """Return the rate of each accelerator. Nothing where a job spans several, or slots share a processor."""
     by_slot: dict[str, list[float]] = {}
     if any(bench.perf is None or bench.ngpu == 0 for bench in benches):
         return ()
@@ -168,7 +168,7 @@ def _why_not(bench: BenchSummary) -> str:
         )
     if bench.validity == "invalid":
         return f"invalid: {', '.join(bench.doubts)}"
-    return "neither more nor less of it is better" if bench.direction == "none" else ""
+    return "neither higher nor lower is better" if bench.direction == "none" else ""
 
 
 def _joules(benches: Sequence[BenchSummary]) -> float | None:

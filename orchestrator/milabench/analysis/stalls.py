@@ -1,7 +1,7 @@
 """Where a loop stood still within its window: steps far longer than the others, told from a rhythm such as a checkpoint.
 
-A frozen process, a device that throttles for a second, a disk that does not answer: one step holds what sixty should, and the
-mean says nothing about it. What such steps cost is a component of the number's `uncertainty`.
+A frozen process, a device that throttles for a second, a disk that does not answer: a single step takes the time of
+sixty, and the mean does not show it. The cost of such steps is a component of the number's `uncertainty`.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ class Rhythm:
 
     @property
     def is_short(self) -> bool:
-        """Whether it is too short to be cut to whole periods: the ends of one or two epochs."""
+        """Whether it is too short to be cut to whole periods: the ends of at most two epochs."""
         return len(self.events) < _LEAST_RHYTHM
 
     @property
     def period(self) -> float:
-        """Steps from one to the next, on average."""
+        """Steps from a stall to the next, on average."""
         return (self.starts[-1] - self.starts[0]) / (len(self.starts) - 1)
 
     def whole_periods(self) -> tuple[int, int] | None:
-        """Return the steps from the first to the last, whole periods; None where a part of one changes nothing."""
+        """Return the steps from the first to the last, whole periods. None where a part of a period changes nothing."""
         return (self.starts[0], self.starts[-1]) if self.share > _PART_MATTERS and not self.is_short else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stalls:
-    """The stalls of a window in order, the rhythm beside them, and all long steps that are the program's."""
+    """The stalls of a window in order, its rhythm, and all long steps that belong to the program."""
 
     events: tuple[Stall, ...] = ()
     rhythm: Rhythm | None = None
@@ -77,10 +77,11 @@ def stalls(
     order: OrderStatistics | None = None,
     epochs: Sequence[int] = (),
 ) -> Stalls:
-    """Find the stalls of a window: `cycles` from the begin of each step to that of the next, `items` of each where they differ.
+    """Find the stalls of a window: `cycles` from the begin of each step to the next, `items` of each where they differ.
 
-    A step is long only when it is long for its items, too: a large batch is no stall. `order` is that of the cycles, where it is
-    known. `epochs` are the steps with which an epoch begins: where these are long, that is known rhythm, however unlike they are.
+    A step is long only when it is long for its items, too: a large batch is no stall. `order` is the order of the
+    cycles, where it is known. `epochs` are the steps with which an epoch begins: where these are long, that is known
+    rhythm, however unlike they are.
     """
     excess = _excess(cycles, order)
     if items is not None and excess:
@@ -113,7 +114,7 @@ def stalls(
 
 
 def _of_epochs(events: Sequence[Stall], epochs: Sequence[int], count: int) -> Sequence[Stall]:
-    """Return the stalls in which an epoch begins; none where most epochs of these steps begin without one, or last a few."""
+    """Return the stalls in which an epoch begins. None where most epochs of these steps begin without a stall, or last a few."""
     if len(epochs) * _LEAST_PERIOD > count:
         return []
     begins = set(epochs)
@@ -151,7 +152,7 @@ def _runs(indices: Mapping[int, float]) -> list[range]:
 
 
 def _regular(events: Sequence[Stall]) -> Sequence[Stall]:
-    """Return the longest stalls that are alike and come at regular steps, in order; none where there is no such rhythm."""
+    """Return the longest stalls that are alike and come at regular steps, in order. None where there is no such rhythm."""
     largest = sorted((event.excess for event in events), reverse=True)[:_LARGEST]
     for most in largest:
         alike = [event for event in events if most / _ALIKE <= event.excess <= most]

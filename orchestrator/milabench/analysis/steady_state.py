@@ -55,7 +55,7 @@ def _low_median(values: Sequence[float]) -> float:
 
 
 def _units(durations: Sequence[float], order: OrderStatistics | None) -> tuple[Sequence[float], Sequence[int]]:
-    """Return (what is judged, the index at which each of it begins): durations, means of neighbours, or of whole periods.
+    """Return (the tested values, the index at which each begins): durations, means of neighbours, or of whole periods.
 
     Where regular long steps hold a good part of the time, as at the end of each epoch, the steps between them say little.
     """

@@ -1,4 +1,4 @@
-"""The steps of a run as they were planned and as they ended; also those of milabench 1.3, which wrote no plan."""
+"""The steps of a run as they were planned and as they ended, also of milabench 1.3, which wrote no plan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SharedClocks = Mapping[str, tuple[str, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupersededAttempt:
-    """An attempt at a step that does not count, because a later one passed or was made: how it ended, and its log."""
+    """An attempt at a step that does not count, because a later attempt passed or was made: how it ended, and its log."""
 
     number: int
     outcome: OutcomeName
@@ -44,10 +44,10 @@ class SupersededAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStep:
-    """What the plan, or for a run of milabench 1.3 the names of its files and its records, says of a step.
+    """A step of the plan, or for a run of milabench 1.3 of the names of its files and its records.
 
-    `one_job`: the steps of a replicate give one measurement; else each is an instance that has its own. The steps of a `group`
-    run together.
+    `one_job`: the steps of a replicate give a single measurement. Else each is an instance that has its own. The steps
+    of a `group` run together.
     """
 
     id: str
@@ -66,10 +66,10 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """One step as it ended: the last attempt that passed, else the last one, without its single observations.
+    """A step as it ended: the last attempt that passed, else the last, without its single observations.
 
-    `verdicts` are those of our checks and `check_doubts` why they make the number suspect, `others` the attempts that do not
-    count. `node` is that of the attempt, empty where it was given to none; the step has the one that was planned.
+    `verdicts` are from our checks and `check_doubts` are why they make the number suspect, `others` the attempts that do not
+    count. `node` is the attempt's, empty where it was given to none. The step has the planned node.
     """
 
     step: PlannedStep
@@ -87,14 +87,14 @@ class StepResult:
 
     @property
     def is_flaky(self) -> bool:
-        """Whether it passed although another attempt at it failed, by what it did itself."""
+        """Whether it passed although another attempt at it failed, through its own fault."""
         return self.outcome == "passed" and any(
             attempt.outcome == "failed" and attempt.why not in _TAKEN_AWAY for attempt in self.others
         )
 
 
 def planned_steps(run: Run) -> tuple[PlannedStep, ...]:
-    """Return the steps that should have run: those of the plan, or those that left a file where there is no plan."""
+    """Return the steps that should have run: the steps of the plan, or without a plan the steps that left a file."""
     steps = as_mapping(run.manifest.get("plan")).get("steps")
     if isinstance(steps, list):
         return tuple(_planned(as_mapping(step)) for step in steps)
@@ -113,7 +113,7 @@ class EventObserver(Protocol):
     """An observer of the events of a step while they are analysed."""
 
     def observe(self, event: StepEvent) -> None:
-        """Take one event into account."""
+        """Take an event into account."""
 
 
 class StepCheck(EventObserver, Protocol):
@@ -143,7 +143,7 @@ def unchecked(_: str) -> Sequence[StepCheck]:
 def tee(events: Iterable[StepEvent], observers: Sequence[EventObserver]) -> Iterator[StepEvent]:
     """Yield the same events, each shown to the observers: a step's records are read once, whoever wants to see them.
 
-    Lines of output are not shown: there may be millions, and a check looks at what was measured.
+    Lines of output are not shown: there may be millions, and checks read only measurements.
     """
     for event in events:
         if not isinstance(event, Line):
@@ -170,7 +170,7 @@ def step_result(
     checks: ChecksOf = unchecked,
     course: CourseOf | None = None,
 ) -> StepResult:
-    """Return how a step ended, what it measured and what checks say of it. `attempts` is what the journal says of it.
+    """Return how a step ended, its measurements and its checks' findings. `attempts` are its attempts in the journal.
 
     Raises RecordError when its records cannot be read.
     """
@@ -228,7 +228,7 @@ def _with_effects(measured: Measurement, verdicts: Iterable[tuple[StepCheck, Ver
 
 
 def _check_doubts(verdicts: Iterable[tuple[StepCheck, Verdict]], measured: Measurement) -> tuple[str, ...]:
-    """Return the doubts of checks and of broken laws of conservation."""
+    """Return the warnings of checks and of broken laws of conservation."""
     of_checks = (doubt for check, verdict in verdicts if (doubt := check.doubt_for(verdict)))
     return (*of_checks, *((Doubt.INCONSISTENT,) if measured.inconsistencies else ()))
 
@@ -239,7 +239,7 @@ def _inconsistencies(measured: Measurement) -> Iterable[Verdict]:
 
 
 def _records(run: Run, step: str, number: int, entry: Mapping[str, object] | None) -> Iterable[StepEvent]:
-    """Return the events of an attempt; of one that was cancelled without its output, which nobody waits to have searched."""
+    """Return the events of an attempt. Of a cancelled attempt without its output, which need not be searched."""
     events = run.batches(step, number)
     if entry is None or entry.get("outcome") != "cancelled":
         return events
@@ -265,7 +265,7 @@ def _log(run: Run, step: str, attempt: int) -> str | None:
 def _ending(
     run: Run, entry: Mapping[str, object] | None, measured: Measurement
 ) -> tuple[OutcomeName, str, str, tuple[str, ...]]:
-    """Return outcome, why, detail, doubts: from the journal, else from the last record, else there was no end."""
+    """Return outcome, why, detail, warnings: from the journal, else from the last record, else there was no end."""
     if _is_of_1_3(run, measured):  # also when it was imported: an earlier version may have judged it by other rules
         return *_ending_of_1_3(measured), ()
     if entry is not None and entry.get("outcome") in _OUTCOMES:
@@ -282,15 +282,15 @@ def _not_ended(measured: Measurement) -> str:
 
 
 def _is_of_1_3(run: Run, measured: Measurement) -> bool:
-    """Return whether the records are those of milabench 1.3; ours, whose manifest may be lost, say how long a step took."""
+    """Return whether the records are those of milabench 1.3. Our own, whose manifest may be lost, have the time of a step."""
     return run.is_of_milabench13 and (measured.end is None or measured.end.wall_s is None)
 
 
 def _ending_of_1_3(measured: Measurement) -> tuple[OutcomeName, str, str]:
     """Return outcome, why and detail of a step by the rules of milabench 1.3.
 
-    What was stopped because it had all its observations has passed however it ended, and so has the part of a job on a node
-    that records nothing; else exit code 0, a rate of the task train and no loss that is no number are needed.
+    A step stopped because it had all its observations has passed however it ended, and so has the part of a job on a node
+    that records nothing. Else exit code 0, a rate of the task train and no loss that is no number are needed.
     """
     end = measured.end
     if end is None:
@@ -310,7 +310,7 @@ def _ending_of_1_3(measured: Measurement) -> tuple[OutcomeName, str, str]:
 
 
 def _overlooked_by_1_3(run: Run, outcome: OutcomeName, measured: Measurement) -> Iterable[str]:
-    """Yield what a step recorded that milabench 1.3 counts as a success in spite of it."""
+    """Yield recorded problems of a step that milabench 1.3 still counts as a success."""
     if outcome != "passed" or not _is_of_1_3(run, measured):
         return
     error, code = _first_error(measured.errors), measured.end and measured.end.return_code
@@ -360,7 +360,7 @@ def _planned(step: Mapping[str, object]) -> PlannedStep:
 
 
 def _with_config(planned: PlannedStep, config: Mapping[str, object]) -> PlannedStep:
-    """Return the step with what its benchmark's configuration says of it."""
+    """Return the step with the values of its benchmark's configuration."""
     weight, name = finite_number(config.get("weight")), config.get("name")
     operations, precision = finite_number(config.get("flops_per_item")), config.get("precision")
     return replace(
@@ -393,7 +393,7 @@ def _placed_by_1_3(planned: PlannedStep, config: Mapping[str, object]) -> Planne
 
 
 def overlap(windows: Sequence[Window | None]) -> float | None:
-    """Return the time in which all instances of a group measured over that in which any did, 0 to 1; None for unknown windows."""
+    """Return the time in which all instances of a group measured over that in which any did, 0 to 1. None for unknown windows."""
     starts = [window.start for window in windows if window is not None and window.start is not None]
     stops = [window.stop for window in windows if window is not None and window.stop is not None]
     if len(windows) < 2 or len(starts) < len(windows) or len(stops) < len(windows):

@@ -1,4 +1,4 @@
-"""A summary that was stored beside its run, with the long lists of its benchmarks undecoded until somebody looks at them.
+"""A summary that was stored next to its run, with the long lists of its benchmarks undecoded until they are used.
 
 Two thirds of such a file are verdicts of checks and metrics of single launches, of which a comparison of a hundred runs needs
 next to nothing. Imports msgspec: import this module where summaries are read, not at start-up.
@@ -25,13 +25,13 @@ from milabench.events.values import SMALLEST_NUMBER
 _LAST_KEY = b',"made_of":'
 _BENCH = SUMMARY_SHAPE["benchmarks"].shape[0]
 _WHOLE = ("counts", "serving")
-"""Objects of a benchmark that are read as they are, and not only what their shapes name of them."""
+"""Objects of a benchmark that are read whole, and not only the keys of their shapes."""
 _LISTS = ("validations", "metrics")
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class StoredSummary:
-    """What `read` returns: the bytes of `summary.json`. Raises msgspec's errors when they are no JSON object."""
+    """The result of `read`: the bytes of `summary.json`. Raises msgspec's errors when they are no JSON object."""
 
     def __init__(self, read: Callable[[], bytes]) -> None:
         self._read, self._content = read, read()
@@ -44,11 +44,11 @@ class StoredSummary:
         return {key: msgspec.json.decode(part) for key, part in self._parts.items()}
 
     def lazy_summary(self, manifest: Mapping[str, object], *, keep_lists: bool = True) -> Summary | None:
-        """Return the summary with the long lists undecoded; None where it may not have the shape of one.
+        """Return the summary with the long lists undecoded. None where it may not have the shape of a summary.
 
         Only of bytes as they were written. `manifest` as in `summary_from_json`. Unless `keep_lists`, the bytes of the lists,
         as large as all else together, do not stay in memory and are not checked: the file is read again when somebody looks at
-        one, which raises RecordError when it is another file by then, or they have another shape.
+        list, which raises RecordError when it is another file by then, or they have another shape.
         """
         checked = _shape_check(with_lists=False).checked(self._content)
         if checked is None or (keep_lists and not _have_lists_shape(self._content)):
@@ -60,14 +60,14 @@ class StoredSummary:
 
 
 def _digest_of(content: bytes) -> str:
-    """Return the digest of what was written before it was said what the summary is made of, which is the last key."""
+    """Return the digest of the text before the last key, which names the inputs of the summary."""
     digest = hashlib.sha256(memoryview(content)[: max(0, content.rfind(_LAST_KEY))])
     digest.update(b"}")
     return digest.hexdigest()
 
 
 class _ListReader:
-    """The long lists of a summary; where they are not `kept`, the file is read again when somebody first looks at one."""
+    """The long lists of a summary. Where they are not `kept`, the file is read again at their first use."""
 
     __slots__ = ("_digest", "_kept", "_read")
 
@@ -75,7 +75,7 @@ class _ListReader:
         self._kept, self._read, self._digest = kept, read, digest
 
     def of_bench(self, index: int) -> Any:
-        """Return what has the lists of a benchmark, as they are written. Raises RecordError."""
+        """Return the reader of a benchmark's lists, as they are written. Raises RecordError."""
         if self._kept is None:
             self._kept = self._read_again()
         return self._kept[index]
@@ -100,7 +100,7 @@ _Source = tuple[_ListReader, int]
 
 @cache
 def _shape_check(*, with_lists: bool) -> ShapeCheck:
-    """Return the check of everything that is read, also of what is read later, or of all but the long lists."""
+    """Return the check of everything that is read, including later reads, or of all but the long lists."""
     own = {name: _of_any_object(shape) for name, shape in shape_of_type(BenchSummary).items()}
     lists = {"metrics": [_metric_shape()]} if with_lists else dict.fromkeys(_LISTS, Required(UNREAD))
     bench = {**own, **_BENCH, **{name: own[name] for name in _WHOLE}, **lists}
@@ -115,14 +115,14 @@ def _metric_shape() -> dict[str, Shape]:
 
 @cache
 def _launch_check() -> ShapeCheck:
-    """Return the check of what is read of a benchmark's metrics at once."""
+    """Return the check of the part of a benchmark's metrics that is read at once."""
     metric = _metric_shape()
     read = {name: metric[name] for name in ("metric", "value", "units", "place", "repeat")}
     return ShapeCheck([{**read, "main": object}])
 
 
 def _have_lists_shape(content: bytes) -> bool:
-    """Return whether the long lists are known to have their shape. Raises ValueError for a launch that lacks what all have."""
+    """Return whether the long lists are known to have their shape. Raises ValueError for a launch that lacks the common keys."""
     checked = _shape_check(with_lists=True).checked(content)
     if checked is None:
         return False
@@ -137,7 +137,7 @@ def _require_rates(bench: str, are_whole: Iterable[bool]) -> None:
 
 
 def _of_any_object(shape: Shape) -> Shape:
-    """Return the shape with any object in place of one with known keys, or of a list of those; its reader checks it."""
+    """Return the shape with any object in place of an object with known keys, or of a list of those. Its reader checks it."""
     if isinstance(shape, list):
         return [_of_any_object(shape[0])]
     return {} if isinstance(shape, Mapping) and str not in shape else shape
@@ -165,18 +165,18 @@ def _bench(checked: Any, source: _Source) -> BenchSummary:
 
 
 def _words(metrics: Sequence[Any]) -> list[str]:
-    """Return what is looked for in metrics: a benchmark of cases has a `main` one, one on accelerators its `energy`."""
+    """Return the words to look for in metrics: a benchmark of cases has a `main` metric, a benchmark on accelerators `energy`."""
     words = ["main"] if any(metric.main is not None for metric in metrics) else []
     return [*words, "energy"] if any(metric.metric == "energy" for metric in metrics) else words
 
 
 def _rates(metrics: Iterable[Any]) -> list[Any]:
-    """Return those of checked metrics that launches are written as."""
+    """Return the checked metrics that launches are written as."""
     return [metric for metric in metrics if metric.metric == "rate" and metric.repeat is not None]
 
 
 def _is_whole(launch: Any) -> bool:
-    """Return whether a rate has what rates must have, and other metrics need not."""
+    """Return whether a rate has the keys that rates must have, and other metrics need not."""
     return launch.value >= SMALLEST_NUMBER and bool(launch.steps or launch.step)
 
 

@@ -1,4 +1,4 @@
-"""A run directory -> the summary of the run, benchmark by benchmark, and what it says of its machines and software."""
+"""A run directory -> the summary of the run, benchmark by benchmark, with its machines and software."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from milabench.seams import handler, missing
 
 
 def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = None) -> Summary:
-    """Return the summary of a run, from its records, wherever they stop; `checks` and `course` observe every step's records.
+    """Return the summary of a run, from its records, wherever they stop. `checks` and `course` observe every step's records.
 
     Raises RecordError when they cannot be read.
     """
@@ -90,7 +90,7 @@ def _with_compute_use(
 
 
 def _conditions(run: Run, profile: str, stopped_at: float | None) -> RunConditions:
-    """Return what holds for all benchmarks of a run; `stopped_at` is the precision until which they were measured on."""
+    """Return the conditions of all benchmarks of a run. `stopped_at` is the precision until which they were measured on."""
     usual = PRECISIONS.get(profile, PRECISIONS["default"])
     return RunConditions(
         precision=stopped_at or (usual and finite_number(run.manifest.get("precision"))) or usual,
@@ -107,7 +107,7 @@ def _conditions(run: Run, profile: str, stopped_at: float | None) -> RunConditio
 
 
 def _job_summary(share: Share) -> JobSummary:
-    """Return what the job of a share came to; its nodes as the scheduler names them, else as the job itself does."""
+    """Return the result of a share's job. Its nodes as the scheduler names them, else as the job itself does."""
     job = share.job
     if job is None:
         return JobSummary(share=share.name, steps=share.steps, unpassed=share.unpassed)
@@ -127,14 +127,14 @@ def _job_summary(share: Share) -> JobSummary:
 
 
 def _numbers(values: object) -> dict[str, float | None]:
-    """Return the numbers of a mapping, whole ones as such; what is none is not known."""
+    """Return the numbers of a mapping, whole numbers as such. Other values are left out."""
     return {
         str(name): value if finite_number(value) is not None else None for name, value in as_mapping(values).items()
     }
 
 
 def _overhead(ends: Iterable[Mapping[str, object]]) -> dict[str, float]:
-    """Return what the harness cost, all the times that the run was resumed together; a share cannot be added up."""
+    """Return the cost of the harness, over all resumptions of the run. A share cannot be added up."""
     total: dict[str, float] = {}
     for entry in ends:
         for name, cost in as_mapping(entry.get("overhead")).items():
@@ -163,7 +163,7 @@ def _shared_clocks(journal: Iterable[Mapping[str, object]]) -> dict[str, tuple[s
 
 
 def scored(benches: Iterable[BenchSummary]) -> Score:
-    """Return which of some benchmarks would count in a score, by their weights; it has no value without a reference."""
+    """Return which of some benchmarks would count in a score, by their weights. It has no value without a reference."""
     entries = [
         ScoreEntry(
             value=bench.score if bench.validity != "invalid" else None,
@@ -187,7 +187,7 @@ def _weight_in_suite(run: Run, bench: str) -> float | None:
 
 
 def _size_in_suite(run: Run, bench: str) -> str:
-    """Return the size that a benchmark had, from the resolved suite in the manifest; empty where it has none."""
+    """Return the size that a benchmark had, from the resolved suite in the manifest. Empty where it has none."""
     size = as_mapping(as_mapping(run.manifest.get("suite")).get(bench)).get("size")
     return size if isinstance(size, str) else ""
 
@@ -220,7 +220,7 @@ def versions(measured: Iterable[Measurement]) -> dict[str, str]:
 
 
 def recorded_accelerators(measured: Iterable[Measurement]) -> tuple[Mapping[str, object], ...]:
-    """Return what the meta records say of each accelerator (driver, firmware, clocks, power limit), by node and number."""
+    """Return the facts of each accelerator in the meta records (driver, firmware, clocks, power limit), by node and number."""
     by_device: dict[tuple[str, str], Mapping[str, object]] = {}
     for measurement in measured:
         accelerators = measurement.meta.get("accelerators")

@@ -17,9 +17,9 @@ from milabench.events.values import mappings_in
 
 
 def summary_from_json(value: Mapping[str, object], manifest: Mapping[str, object] | None = None) -> Summary:
-    """Return the summary whose `to_json` this is, also of one by an earlier version. Raises RecordError for anything else.
+    """Return the summary whose `to_json` this is, also of an earlier version. Raises RecordError for anything else.
 
-    `manifest` is that of its run, from which the pairs of an A/B run are found again.
+    `manifest` is its run's, from which the pairs of an A/B run are found again.
     """
     _require_summary(value)
     with _refusing_values():
@@ -58,7 +58,7 @@ def _refusing_values() -> Iterator[None]:
 
 
 def _with_processes(bench: BenchSummary) -> BenchSummary:
-    """Return the benchmark with its processes, which are written as its `rate` metrics, and with what follows from them."""
+    """Return the benchmark with its processes, which are written as its `rate` metrics, and with values derived from them."""
     processes = processes_from_json(bench.metrics)
     alike = (process for process in processes if process.throughput.units == processes[0].throughput.units)
     return replace(
@@ -76,7 +76,7 @@ def processes_from_json(metrics: Iterable[Mapping[str, object]]) -> tuple[Replic
 
 
 def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
-    """Return the `rate` entry of a benchmark's metrics: a replicate with its throughput, in one object."""
+    """Return the `rate` entry of a benchmark's metrics: a replicate with its throughput, in a single object."""
     rate = process.throughput
     encoded = {
         "step": process.steps[0],

@@ -1,4 +1,4 @@
-"""What a run came to, as frozen values; the JSON form is docs/reference/protocol.md, section 6, and follows from the fields.
+"""The results of a run as frozen values. The JSON form is docs/reference/protocol.md, section 6, and follows from the fields.
 
 Keys are written in the order of the fields: adding a field adds a key, and `JsonKey` says where the two differ.
 """
@@ -36,7 +36,7 @@ COUNTED_OUTCOMES = ("passed", "failed", "skipped", "missing", "cancelled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicateResult:
-    """One replicate that passed: its steps, where it ran (`node/tag`, empty for a job that spans devices), its rate."""
+    """A replicate that passed: its steps, where it ran (`node/tag`, empty for a job that spans devices), its rate."""
 
     steps: tuple[str, ...]
     slot: str
@@ -45,7 +45,7 @@ class ReplicateResult:
 
 
 class LaunchRate(NamedTuple):
-    """What a comparison needs of a replicate: its place (`ReplicateResult.slot`) and number, and its rate."""
+    """The part of a replicate that comparisons need: its place (`ReplicateResult.slot`) and number, and its rate."""
 
     slot: str
     repeat: int
@@ -76,10 +76,10 @@ class LazyReplicates(LazyList):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptAnswers:
-    """What the first steps of a model gave on the devices of one model, where they agree: losses, and norms of gradients.
+    """The results of a model's first steps on equal devices, where they agree: losses, and norms of gradients.
 
     Numbers are hexadecimal floats, with all of their bits. `software` names the releases that decide about bits. `rank` is None
-    of a program of one process. Within `tolerance`, a relative difference, numbers count as equal.
+    of a program of a single process. Within `tolerance`, a relative difference, numbers count as equal.
     """
 
     device: str
@@ -125,10 +125,10 @@ class Flaky:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSummary:
-    """What the last job of a share of the run came to, in the words of docs/reference/protocol.md, section 3.
+    """The result of the last job of a share, in the words of docs/reference/protocol.md, section 3.
 
     `job` is empty for a share that was not submitted. `failure` says why it left steps undone, empty where it did not.
-    `unpassed` are those of its `steps` that have not passed, whoever is to blame.
+    `unpassed` are the `steps` that have not passed, whoever is to blame.
     """
 
     share: str
@@ -146,10 +146,10 @@ class JobSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeUse:
-    """The operations that a benchmark does in a second on one device, without accelerators on one node.
+    """The operations that a benchmark does in a second on a device, without accelerators on a node.
 
-    `device` is the product name where all devices are alike. `peak` is what its maker publishes for dense products in this
-    precision, and `peak_source` where; `measured_peak` what the matrix products of the benchmark `measured_by` reached.
+    `device` is the product name where all devices are alike. `peak` is its maker's published figure for dense products in this
+    precision, and `peak_source` its source. `measured_peak` the rate of the matrix products of the benchmark `measured_by`.
     """
 
     precision: str
@@ -163,32 +163,32 @@ class ComputeUse:
 
     @property
     def mfu(self) -> float | None:
-        """The use of the device: achieved over the published peak, 0 to 1; None where that is not known."""
+        """The use of the device: achieved over the published peak, 0 to 1. None where that is not known."""
         return self.achieved / self.peak if self.peak else None
 
     @property
     def mfu_measured(self) -> float | None:
-        """Achieved over the measured peak; None where nothing measured it."""
+        """Achieved over the measured peak. None where nothing measured it."""
         return self.achieved / self.measured_peak if self.measured_peak else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchSummary:
-    """What one benchmark came to.
+    """The result of a benchmark.
 
-    `perf` is the rate of one instance, the geometric mean over `processes`: one device for `per_gpu`, one of the n for
+    `perf` is the rate of an instance, the geometric mean over `processes`: a device for `per_gpu`, one of the n for
     `njobs`, the whole job for `multigpu` and `multinode`. `score` is perf times the `instances` that ran concurrently:
-    what the system did; None unless everything planned passed. `counts` are steps. Spreads are relative: `within` a
+    the rate of the system. None unless everything planned passed. `counts` are steps. Spreads are relative: `within` a
     process (between its observations), between `devices` (the means of the slots), between `processes` on the same
-    slot; `spread` between all processes; `ci95` stands on `replicates` launches, the
-    instances of each averaged. `overlap` is the share of the time in which all
-    instances of a group measured, of that in which any did, 0 to 1. `validations` are the verdicts of checks, step by step.
-    `ratio` is to a reference run, where there is one: > 1 means better; `reference_validity` is that of the reference's number,
-    with its reasons, and `no_ratio` says why a number has none. `compute` is the use of the devices, where the operations of an
-    item are known; `serving` the curve of a server. `wall_s` is the time of its launches together, in seconds. `size` is
-    which of its sizes it is, empty where it has none. `tags` are those of the suite. `doubt_repeats` are the
-    launches that a doubt is about, where it is not about all. `about` is what the benchmark stands for, in
-    a sentence. `milabench13` are the figures of milabench 1.3, where the records are its own.
+    slot. `spread` between all processes. `ci95` stands on `replicates` launches, the instances of each averaged.
+    `overlap` is the share of the time in which all instances of a group measured, of that in which any did, 0 to 1.
+    `validations` are the verdicts of checks, step by step. `ratio` is to a reference run, if there is one: > 1 means
+    better. `reference_validity` is the validity of the reference's number, with its reasons, and `no_ratio` says why a
+    number has none. `compute` is the use of the devices, where the operations of an item are known. `serving` the curve
+    of a server. `wall_s` is the time of its launches together, in seconds. `size` is its size, empty where it has none.
+    `tags` are from the suite. `doubt_repeats` are the launches that a warning is about, where it is not about all.
+    `about` is the workload that the benchmark represents, in a sentence. `milabench13` are the figures of milabench
+    1.3, where the records are its own.
     """
 
     bench: str
@@ -262,7 +262,7 @@ class BenchSummary:
 
     @property
     def interval(self) -> Interval | None:
-        """The interval that holds its number at 95 %; of a summary by an earlier version that of the launches alone."""
+        """The interval that holds its number at 95 %. Of a summary by an earlier version the interval of the launches alone."""
         known = self.uncertainty
         if known is None:
             return self.ci95
@@ -270,18 +270,18 @@ class BenchSummary:
 
     @property
     def imprecision(self) -> Uncertainty | None:
-        """The uncertainty of a number that is only not as precise as was asked for; None for any other."""
+        """The uncertainty of a number that is only not as precise as was asked for. None for any other."""
         return self.uncertainty if self.validity == "imprecise" else None
 
     @property
     def allowance(self) -> Allowance:
-        """What the uncertainty of its number has besides the scatter of launches."""
+        """The uncertainty of its number in addition to the scatter of launches."""
         known, value = self.uncertainty, self.perf
         return NO_ALLOWANCE if known is None or value is None else known.beyond_launches(value)
 
     @property
     def confidence(self) -> float:
-        """That of Student's t of its launches; see `Uncertainty`."""
+        """Confidence of Student's t of its launches. See `Uncertainty`."""
         return CONFIDENCE if self.uncertainty is None else self.uncertainty.confidence
 
     def to_json(self) -> dict[str, Any]:
@@ -290,9 +290,9 @@ class BenchSummary:
 
 
 def validity_words(validity: Validity | None, doubts: Sequence[str], uncertainty: Uncertainty | None = None) -> str:
-    """Return whether a number is trustworthy, with every doubt: `suspect(short)`; empty without a number.
+    """Return whether a number is trustworthy, with every warning: `suspect(short)`; empty without a number.
 
-    Of an imprecise one it is how imprecise it is, by what, and what was asked for.
+    For an imprecise number it shows how imprecise, the cause, and the request.
     """
     if validity == "imprecise" and uncertainty is not None:
         return f"imprecise({uncertainty.words})"
@@ -300,18 +300,19 @@ def validity_words(validity: Validity | None, doubts: Sequence[str], uncertainty
 
 
 def some_names(names: Sequence[str]) -> str:
-    """Return names by commas; of many, how many there are and the first ones."""
+    """Return names by commas. Of many, how many there are and the first ones."""
     shown = ", ".join(names[:MOST_NAMES])
     return f"{len(names)}: {shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expense:
-    """What a benchmark's work takes: `quantity` for each `per`: an item such as `token`, `1M tokens`, `run`, `node year`, `year`.
+    """Expenses of a benchmark's work: `quantity` for each `per`: an item (`token`), `1M tokens`, `run`, `node year`, `year`.
 
-    `run` is what one launch took on the nodes that it had; `year` is of all `nodes` of the system: those that an offer has, else
+    `run` is for a launch on its nodes. `year` is of all `nodes` of the system: the nodes of an offer, else
     those that ran. `value` has the 95 % interval `ci95`, None where that is not known, and is made of `parts`.
-    `power` says how the power is known, `level` which level of power measurement that is, `source` by what.
+    `power` says how the power is known, `level` its level of power measurement, `source` its source.
+
     """
 
     bench: str
@@ -329,16 +330,17 @@ class Expense:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a run came to; everything that a report shows.
+    """The result of a run: everything that a report shows.
 
-    `capsule` is the digest of the capsule that its suite was installed from; `argv` is the command line that made the run,
-    `options` what its options came to, `software` versions by name, as far as recorded; `accelerators` what drivers said of
-    each device at the start. `verdict` is passed when every planned step passed or was skipped. `overhead` is what control
-    plane and agents cost: `control_cpu_s`, `agent_cpu_s`, and `wall_s` of the steps. `aim` and `replicates` are how precisely
-    was to be measured and how often that was decided to be (docs/explanation/methodology.md, 1.0); `ab` what an A/B run came
-    to, which has no score. `jobs` are those that carried out its shares, where it was submitted to a scheduler. `expenses` is
-    what its work takes by the terms of a tender; stored summaries have none. `manifest` is the part of its manifest that tells
-    whether another run did the same work; only what leaves the run's folder has it, such as a JSON report.
+    `capsule` is the digest of the capsule that its suite was installed from. `argv` is the command line that made the
+    run, `options` the values of its options, `software` versions by name, as far as recorded. `accelerators` the
+    drivers' facts about each device at the start. `verdict` is passed when every planned step passed or was skipped.
+    `overhead` is the cost of the control plane and the agents: `control_cpu_s`, `agent_cpu_s`, and `wall_s` of the
+    steps. `aim` and `replicates` are the requested precision and the number of repeats
+    (docs/explanation/methodology.md, 1.0). `ab` the result of an A/B run (without a score). `jobs` carried out its
+    shares, where it was submitted to a scheduler. `expenses` is the expenses of its work by the terms of a tender.
+    Stored summaries have none. `manifest` is the part of its manifest that tells whether another run did the same work.
+    Only exported summaries have it, such as a JSON report.
     """
 
     run: str = ""
@@ -374,7 +376,7 @@ class Summary:
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """The sizes that its benchmarks had; one, but for what was made of several runs. None where no benchmark has sizes."""
+        """The sizes that its benchmarks had. A single one, except for merged runs. None where no benchmark has sizes."""
         return tuple(dict.fromkeys(bench.size for bench in self.benchmarks if bench.size))
 
     @property
@@ -394,7 +396,7 @@ class Summary:
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        """The names of the nodes that were measured; none where this machine was the only one, which has no name."""
+        """The names of the nodes that were measured. None where only this machine was measured, which has no name."""
         of_jobs = dict.fromkeys(node for job in self.jobs for node in job.nodes)
         names = of_jobs or dict.fromkeys(str(node.get("name") or "") for node in self.nodes)
         return () if names.keys() <= {"", "local"} else tuple(names)
@@ -405,5 +407,5 @@ class Summary:
         return [device for node in self.nodes for device in mappings_in(node.get("devices"))]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the summary as docs/reference/protocol.md, section 6, spells it; strict JSON, whatever the records hold."""
+        """Return the summary as docs/reference/protocol.md, section 6, spells it. Strict JSON, whatever the records hold."""
         return {"schema": SCHEMA, **strict(to_json_value(self))}

@@ -1,4 +1,4 @@
-"""What is not the same on systems that are compared, from their manifests and records; the nearest to what changed first.
+"""Differences between compared systems, from their manifests and records, the most likely causes first.
 
 Nearness: a benchmark's own arguments, then its environment and its devices, then the machine, then how the run was made.
 """
@@ -83,7 +83,7 @@ _DIGESTS = ("lock file", "program")
 class Difference:
     """Something that is not the same on all systems: `values` in the order of the systems, None where it is not known.
 
-    `benches` are the benchmarks that it concerns; empty: all. `is_near`: one of those is not EQUIVALENT.
+    `benches` are the benchmarks that it concerns. Empty: all. `is_near`: any of those is not EQUIVALENT.
     """
 
     area: Area
@@ -94,7 +94,7 @@ class Difference:
 
 
 Differences = Sequence[Difference] | None
-"""The differences between systems; None where they were not asked for."""
+"""The differences between systems. None where they were not asked for."""
 
 
 def system_differences(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> tuple[Difference, ...]:
@@ -113,7 +113,7 @@ def system_differences(systems: Sequence[System], rows: Sequence[ComparisonRow])
 
 
 def _change(row: ComparisonRow) -> float:
-    """Return by how much a benchmark's speed changed at most, also where it is left out of the comparison; 0: it did not."""
+    """Return by how much a benchmark's speed changed at most, also where it is left out of the comparison. 0: it did not."""
     first, changes = row.sides[0], [0.0]
     for side, contrast in zip(row.sides[1:], row.contrasts, strict=True):
         if contrast is not None:
@@ -124,9 +124,9 @@ def _change(row: ComparisonRow) -> float:
 
 
 def differing_work(systems: Sequence[System], bench: str, *, is_served: bool = False) -> str:
-    """Name the arguments of a benchmark that differ, with their values; empty where they do not, or are not known.
+    """Name the arguments of a benchmark that differ, with their values. Empty where they do not, or are not known.
 
-    Where `is_served`, those of the sweep alone: the servers, whose arguments all others are, are what is compared.
+    Where `is_served`, of the sweep alone: the compared servers have all other arguments.
     """
     sizes = [size_of_bench(system, bench) for system in systems]
     # A size against a run that recorded none, of a suite without sizes: what it has in place of arguments counts too.
@@ -135,9 +135,9 @@ def differing_work(systems: Sequence[System], bench: str, *, is_served: bool = F
 
 
 def differing_requests(systems: Sequence[System], bench: str) -> str:
-    """Name what differs in what clients ask of the servers of a benchmark, as `differing_work` does.
+    """Name the differences in clients' requests to the servers of a benchmark, as `differing_work` does.
 
-    The servers are what is compared, and a point that both sweeps have is the same point whatever else they hold.
+    Servers are compared, and a point of both sweeps is the same point whatever else they contain.
     """
     return _differing_sizes([size_of_bench(system, bench) for system in systems]) or _named(
         (name, values)
@@ -166,9 +166,10 @@ def _unequal_work(
 
 
 def work_of(system: System, bench: str) -> Mapping[str, str]:
-    """Return what a benchmark of a suite does, as leaves by dotted name; empty where it was not recorded.
+    """Return the work of a benchmark of a suite, as leaves by dotted name. Empty where it was not recorded.
 
-    Its size, arguments, options and plan, the profile, the lock file and the program: what a digest of "the same suite" is of.
+    Its size, arguments, options and plan, the profile, the lock file and the program: the inputs of the digest of "the
+    same suite".
     """
     if not knows_work(system, bench):
         return {}
@@ -179,12 +180,12 @@ def work_of(system: System, bench: str) -> Mapping[str, str]:
 
 
 def different_values(tables: Sequence[Mapping[str, str]]) -> list[tuple[str, str]]:
-    """Return what is not the same in some tables: each name with its values, `6.0.1 / 6.0.2`."""
+    """Return the differences between some tables: each name with its values, `6.0.1 / 6.0.2`."""
     return [(name, _in_words(values)) for name, values in _unequal(tables)]
 
 
 def differing_suite(systems: Sequence[System], bench: str) -> str:
-    """Name in one line what of `work_of` differs, with its values; empty where nothing does, or it is not known."""
+    """Name in a line the differences of `work_of`, with their values. Empty without any, or where not known."""
     tables = [work_of(system, bench) for system in systems]
     named = [f"{name.removeprefix('argv.')} {_in_words(values)}" for name, values in _unequal(tables) if all(tables)]
     more = [f"{len(named) - _NAMED} more"] if len(named) > _NAMED else []
@@ -192,13 +193,16 @@ def differing_suite(systems: Sequence[System], bench: str) -> str:
 
 
 def size_of_bench(system: System, bench: str) -> str:
-    """Return the size of a benchmark that a system measured, those of its sessions by slashes; empty where none is recorded."""
+    """Return the size of a benchmark that a system measured, its sessions' sizes separated by slashes.
+
+    Empty where none is recorded.
+    """
     sizes = (str(_suite(session, bench).get("size") or "") for session in system.sessions)
     return "/".join(sorted({size for size in sizes if size}))
 
 
 def unknown_work(systems: Sequence[System], bench: str) -> str:
-    """Say in which of some systems the arguments of a benchmark are not recorded; empty where they can be compared.
+    """Say in which of some systems the arguments of a benchmark are not recorded. Empty where they can be compared.
 
     Also empty where none of them could have been: two runs of milabench 1.3, or of another program.
     """
@@ -210,13 +214,13 @@ def unknown_work(systems: Sequence[System], bench: str) -> str:
 
 
 def arguments_in(manifest: Mapping[str, object], bench: str) -> str:
-    """Return what a benchmark was asked to do by a manifest, as JSON text of its leaves; empty where it does not say."""
+    """Return the work of a benchmark in a manifest, as JSON text of its leaves. Empty where it is missing."""
     system = System(name="", summary=Summary(verdict="passed", benchmarks=(), score=Score()), manifest=manifest)
     return json.dumps(_work(system, bench, _WORK), sort_keys=True) if _suite(system, bench) else ""
 
 
 def own_arguments(asked: str, beside: Sequence[str]) -> str:
-    """Name the arguments of a benchmark that are not the same in all `beside` it, each as `arguments_in` returns it."""
+    """Name the arguments of a benchmark that differ in any of `beside`, each as `arguments_in` returns it."""
     if asked and all(beside):
         tables = [parse_object(text.encode()) for text in (asked, *beside)]
         return _named((name, values[:1]) for name, values in _unequal(tables))
@@ -229,7 +233,7 @@ def knows_work(system: System, bench: str) -> bool:
 
 
 def difference_line(systems: Sequence[System], benches: Sequence[str]) -> str:
-    """Return what differs in one line, the likeliest causes first."""
+    """Return the differences in a line, the likeliest causes first."""
     differences = all_differences(systems, benches)
     if any(difference.name == "profile" for difference in differences):  # which the measuring follows from
         differences = [d for d in differences if not d.name.startswith("measure.")]
@@ -260,7 +264,7 @@ def _in_words(values: Iterable[str | None]) -> str:
 
 
 def all_differences(systems: Sequence[System], benches: Sequence[str]) -> list[Difference]:
-    """Return everything known that differs, in the order of the records; none of it is judged near or far."""
+    """Return everything known that differs, in the order of the records, without ranking."""
     merged: dict[tuple[Area, str, tuple[str | None, ...]], list[str]] = {}
     of_benchmarks: Mapping[Area, Callable[..., Mapping[str, str]]]
     of_benchmarks = {"benchmark": _arguments, "environment": _environment}
@@ -298,10 +302,10 @@ def _unequal(tables: Sequence[Mapping[str, str]]) -> Iterable[tuple[str, tuple[s
 
 
 def sharing_records(systems: Sequence[System], bench: str) -> list[bool]:
-    """Return of each system whether it has one record of a benchmark in common with the first, so that nothing that is made of
+    """Return for each system whether it shares a record of a benchmark with the first, so that nothing that is made of
     it differs.
 
-    A comparison of many runs keeps what their manifests say alike once. Equal values are not enough: 1 and 1.0 are two words.
+    A comparison of many runs keeps equal parts of their manifests once. Equal values are not enough: 1 and 1.0 are two words.
     """
     if systems[0].later:
         return [False] * len(systems)
@@ -314,7 +318,7 @@ def _share_records(systems: Sequence[System], bench: str) -> bool:
 
 
 def _records(system: System, bench: str) -> tuple[list[object], tuple[str, ...]]:
-    """Return what `_work` and `_arguments` are made of: settings, and folders with variables."""
+    """Return the inputs of `_work` and `_arguments`: settings, and folders with variables."""
     steps = system.steps.get(bench, [])
     env = as_mapping(steps[0].get("env")) if steps else {}
     settings = [_suite(system, bench), *[step.get("config") for step in steps]]
@@ -327,7 +331,7 @@ def _are_the_same(one: tuple[list[object], tuple[str, ...]], other: tuple[list[o
 
 
 def _work(system: System, bench: str, parts: Sequence[str]) -> dict[str, str]:
-    """Return the arguments of a benchmark, and what else is asked for: as declared, a batch size by device as it came to."""
+    """Return the arguments and other requests of a benchmark: as declared, a batch size by device as applied."""
     suite = _suite(system, bench)
     declared = {part: value for part in parts if (value := suite.get(part))}
     flat = {name: _without_folder(value, bench) for name, value in _flat(declared).items()}
@@ -337,14 +341,14 @@ def _work(system: System, bench: str, parts: Sequence[str]) -> dict[str, str]:
 
 
 def _without_folder(text: str, bench: str) -> str:
-    """Return an argument without the folder that a benchmark writes to: where it writes is not what it does."""
+    """Return an argument without the folder that a benchmark writes to: the folder is not part of its work."""
     for folder in ("{milabench_extra}", f"{{base}}/extra/{bench}", "@{step_dir}"):
         text = text.replace(folder, "{step_dir}")
     return text
 
 
 def _arguments(system: System, bench: str) -> dict[str, str]:
-    """Return the resolved benchmark as the manifest has it, and what its steps were given."""
+    """Return the resolved benchmark as the manifest has it, and the values of its steps."""
     # Of keys that older runs lack, only what changes a measurement is a difference.
     suite = {key: value for key, value in _suite(system, bench).items() if key != "keep_step_dir" and value != ""}
     table = _neutral(system, bench, _flat(suite), "{", "auto(", "auto_batch(", "expr(")
@@ -362,7 +366,7 @@ def _suite(system: System, bench: str) -> Mapping[str, Any]:
 
 
 def _neutral(system: System, bench: str, table: Mapping[str, str], *templates: str) -> dict[str, str]:
-    """Return arguments without what tells machines apart; those with one of these marks as they came to in the steps."""
+    """Return arguments without parts that tell machines apart. Arguments with any of these marks as applied in the steps."""
 
     def is_template(text: str) -> bool:
         return any(mark in text for mark in templates)
@@ -378,14 +382,14 @@ def _neutral(system: System, bench: str, table: Mapping[str, str], *templates: s
 
 
 def _bases(system: System, steps: Sequence[Mapping[str, object]]) -> list[str]:
-    """Return the folders that a run, and the first of these steps, kept its data below; the longest first."""
+    """Return the folders that a run, and the first of these steps, kept its data below. The longest first."""
     bases = {str(as_mapping(system.manifest.get("options")).get("base") or "")}
     bases |= {posixpath.dirname(str(as_mapping(step.get("env")).get("MILABENCH_DIR_DATA") or "")) for step in steps[:1]}
     return sorted(bases - {"", "/"}, key=lambda base: (-len(base), base))
 
 
 def _came_to(steps: Iterable[Mapping[str, object]], option: str) -> str:
-    """Return the values that an option has in the steps' arguments; empty where it has none."""
+    """Return the values that an option has in the steps' arguments. Empty where it has none."""
     found = set()
     for step in steps:
         argv = as_mapping(step.get("config")).get("argv")
@@ -464,7 +468,7 @@ def _is_argument(path: str) -> bool:
 
 
 def _flat(value: Mapping[str, object], prefix: str = "") -> dict[str, str]:
-    """Return the leaves of nested mappings by dotted name, as short text; nothing that is empty or a place.
+    """Return the leaves of nested mappings by dotted name, as short text. Nothing that is empty or a place.
 
     The order of words matters in arguments only.
     """

@@ -1,7 +1,7 @@
-"""What a launch achieved: the items of all its ranks over the seconds of its window, on the host's clock.
+"""The rate of a launch: the items of all its ranks over the seconds of its window, on the host's clock.
 
-What lies between steps and between epochs counts, because the user waited for it; only declared pauses are left out. The rate
-within steps is a detail beside it, and where the two are far apart the number says so.
+Time between steps and between epochs counts, because the user waited for it. Only declared pauses are left out. The rate
+within steps is a detail. Where the two are far apart the number says so.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ LEAST_STEPS, LEAST_S = 60, 30.0
 
 
 class Pause(NamedTuple):
-    """Time that a benchmark declared as not part of what it measures, such as a validation; monotonic nanoseconds.
+    """Time that a benchmark declared as not measured, such as a validation. Monotonic nanoseconds.
 
-    `rank` is whose time it is, None for that of a lone process.
+    `rank` is whose time it is, None for a lone process's.
     """
 
     name: str
@@ -50,9 +50,9 @@ class Pause(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What one rank did within the window: `observations` entries that stand for `steps` steps.
+    """The work of a rank within the window: `observations` entries with `steps` steps.
 
-    `seconds` are those of the window without its pauses, `step_seconds` those within the steps.
+    `seconds` are of the window without its pauses, `step_seconds` are within the steps.
     """
 
     rank: int
@@ -65,7 +65,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongestStall:
-    """The longest stall of a window: the number of its step in the launch, from 1 on, and its seconds beyond those of others."""
+    """The longest stall of a window: the number of its step in the launch, from 1 on, and its seconds beyond other steps."""
 
     step: int
     seconds: float
@@ -73,19 +73,19 @@ class LongestStall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """The number that a launch stands for, and what it stands on.
+    """The number of a launch, and its basis.
 
-    `value` is items a second of the window. `steps_rate` is the same within the steps alone, `between_steps` the share of the
-    window between them, `pauses` the share of each declared pause in the window with it. `spread_within` is the coefficient of
+    `value` is items a second of the window. `steps_rate` is the same within the steps alone, `between_steps` the share
+    of the window between them, `pauses` the share of each declared pause in the window with it. `spread_within` is the
     variation of the rates of single observations, `latency` seconds a step: `min`, `max`, and the
-    quantiles `p50`, `p90`, `p95`, `p99` (R7) as far as so many steps bound them; all on the slowest rank. `totals` is empty
-    unless the basis is the ratio of totals. `warmup_left` are the first observations of the slowest rank's window that still
-    were warm-up, and are not in the number; `left_out` are their items, in no total, but in the energy of the window.
-    `warm_up_steps` of the `all_steps` of the slowest rank came before what counts. `period` is how many steps lie between regular
+    step: `min`, `max`, and the quantiles `p50`, `p90`, `p95`, `p99` (R7) as far as this number of steps bounds them.
+    All on the slowest rank. `totals` is empty unless the basis is the ratio of totals. `warmup_left` are the first
+    observations of the slowest rank's window that still were warm-up, and are not in the number. `left_out` are their
+    items, in no total, but in the energy of the window. `warm_up_steps` of the `all_steps` of the slowest rank came
     long ones, where the window was cut to whole periods of them; `stall` the longest stall of the slowest rank.
-    `begin_ns` is when the first step that counts began, monotonic, -1 where unknown; `profile` is that of the slowest rank's
+    the first step that counts began, monotonic, -1 where unknown. `profile` is of the slowest rank's window, `stall`
     window, and `effects` are sizes of what else may have moved the number: see `uncertainty_of`.
-    `doubts` are reasons to suspect the number.
+    reasons to suspect the number.
     """
 
     value: float
@@ -123,9 +123,9 @@ def launch_throughput(
     pauses: Sequence[Pause] = (),
     measure: Mapping[str, object] | None = None,
 ) -> Throughput | None:
-    """Return the throughput of a launch from its ranks' observations; None without an item.
+    """Return the throughput of a launch from its ranks' observations. None without an item.
 
-    `measure` is what its configuration asked of the window: `window_steps` and `window_s`. A launch that never left its warm-up
+    `measure` is its configuration's request for the window: `window_steps` and `window_s`. A launch that never left its warm-up
     has the rate of its later half, as a number that is not steady.
     """
     parts = [part for series in ranks if len(part := part_of(series, window))]
@@ -161,9 +161,9 @@ def launch_throughput(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Counted:
-    """What counts of each rank's window, and what was seen on the slowest one.
+    """The counted part of each rank's window, and the findings on the slowest rank.
 
-    `epoch_gaps` is the share of its time between epochs; `part_of_period` by how much one end of an epoch more or less would
+    `epoch_gaps` is the share of its time between epochs. `part_of_period` how much an end of an epoch more or less would
     change the rate, where the window holds too few to be cut to whole periods.
     """
 
@@ -177,7 +177,7 @@ class _Counted:
 
 
 def _counted(parts: Sequence[Part], pauses: Sequence[Pause], *, is_complete: bool) -> _Counted:
-    """Leave out of a complete window what is left of the warm-up, and what is more than whole periods of a rhythm."""
+    """Leave the rest of the warm-up, and parts of periods of a rhythm, out of a complete window."""
     slowest = max(parts, key=_span_s)
     # Seconds an item, so that a smaller last batch is not a faster one.
     durations = slowest.durations()
@@ -190,7 +190,7 @@ def _counted(parts: Sequence[Part], pauses: Sequence[Pause], *, is_complete: boo
 
 
 def _in_whole_periods(parts: Sequence[Part], slowest: Part, pauses: Sequence[Pause], *, is_complete: bool) -> _Counted:
-    """Leave out of a complete window what is more than whole periods of a rhythm."""
+    """Leave parts of periods of a rhythm out of a complete window."""
     cycles = slowest.cycles(merged(pauses))
     standing = Stalls() if cycles is None else stalls(cycles.ns, cycles.items, epochs=cycles.epochs)
     profile = None if cycles is None else window_profile(cycles.ns, cycles.items, standing)
@@ -228,7 +228,7 @@ def _with_doubts(throughput: Throughput | None, *doubts: Doubt) -> Throughput | 
 
 
 def _combined(parts: Sequence[Part], pauses: Sequence[Pause], basis: Basis) -> Throughput | None:
-    """Return the throughput of ranks that worked on one job: the items of all over the seconds of the slowest."""
+    """Return the throughput of ranks that worked on the same job: the items of all over the seconds of the slowest."""
     walls = [_wall(part, pauses) for part in parts]
     totals = [
         Totals(
@@ -300,7 +300,7 @@ def _common_ns(span: TimeSpan, pause: Pause | TimeSpan) -> int:
 
 
 def merged(pauses: Iterable[Pause | TimeSpan]) -> list[TimeSpan]:
-    """Return the times of pauses in order, none of which overlap: one inside another counts once."""
+    """Return the times of pauses in order, none of which overlap: a pause inside another counts once."""
     apart: list[TimeSpan] = []
     for pause in sorted(pauses, key=lambda pause: pause.start_ns):
         if apart and pause.start_ns <= apart[-1].stop_ns:
@@ -311,7 +311,7 @@ def merged(pauses: Iterable[Pause | TimeSpan]) -> list[TimeSpan]:
 
 
 def _is_complete(parts: Sequence[Part], window: Window | None, measure: Mapping[str, object]) -> bool:
-    """Return whether the window is known to hold what was asked for, on each rank; one of profile quick is a first look only."""
+    """Return whether the window is known to be complete, on each rank. A window of profile quick is a first look only."""
     if window is None or window.why != "complete" or measure.get("profile") == "quick":
         return False
     steps = finite_number(measure.get("window_steps", LEAST_STEPS))
@@ -328,7 +328,7 @@ def _span_s(part: Part) -> float:
 
 
 def _overlap(parts: Sequence[Part]) -> float:
-    """Return the time in which all ranks measured over that in which any did; 1 where it is not known."""
+    """Return the time in which all ranks measured over that in which any did. 1 where it is not known."""
     spans = [span for part in parts if (span := part.spans())]
     if len(spans) < max(2, len(parts)):
         return 1.0

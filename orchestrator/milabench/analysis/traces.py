@@ -1,6 +1,6 @@
-"""A run -> what its steps did over time, in few numbers: for drawing, never for computing.
+"""A run -> its steps over time, in few numbers: for drawing, never for computing.
 
-Every curve is cut into buckets, each with its least and its most, so that a spike survives however far a curve is thinned.
+Every curve is cut into buckets, each with its minimum and maximum, so that a spike survives however far a curve is thinned.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUANTILES = (0.0, 0.01, 0.025, *(twentieth / 20 for twentieth in range(1, 20)), 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """A quantity over time, bucket by bucket: when each bucket ends, its least and its most value.
+    """A quantity over time, bucket by bucket: when each bucket ends, its minimum and maximum.
 
     `time` is in seconds since the trace's `begin`, or counts entries where `is_timed` is false. `count` is how many
     readings it was made of.
@@ -44,9 +44,9 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankTrace:
-    """The observations of one rank: `rate` items a second, the first `warmup` of the curve's time being warm-up.
+    """The observations of a rank: `rate` items a second, the first `warmup` of the curve's time being warm-up.
 
-    `quantiles` are the rates inside the window at `QUANTILES`; empty where none lies in it.
+    `quantiles` are the rates inside the window at `QUANTILES`. Empty where none lies in it.
     """
 
     rank: int
@@ -67,10 +67,10 @@ class Throttled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTrace:
-    """One device over time: power in W, clock in MHz, temperature in degrees Celsius, load 0 to 1, memory in MiB.
+    """A device over time: power in W, clock in MHz, temperature in degrees Celsius, load 0 to 1, memory in MiB.
 
-    What was not read is not in `curves`. `throttle_samples` is how many samples reported their throttle reasons, `held_back` in
-    how many of them one was more than normal, `capped` in how many the power limit was met.
+    Unread quantities are not in `curves`. `throttle_samples` is how many samples reported their throttle reasons, `held_back` in
+    how many of them any was more than normal, `capped` in how many the power limit was met.
     """
 
     key: str
@@ -85,9 +85,9 @@ class DeviceTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """One step over time, in seconds since `begin` (unix time of its first reading; nan where none has a time).
+    """A step over time, in seconds since `begin` (unix time of its first reading; nan where none has a time).
 
-    `window` is what the step declared as measured. `host` are the load of the processors, 0 to 1, and the memory of the
+    `window` is the time that the step declared as measured. `host` are the load of the processors, 0 to 1, and the memory of the
     step's processes in MiB.
     """
 
@@ -105,7 +105,7 @@ RunTraces = Sequence[Sequence[Trace] | None] | None
 
 
 class Tracing:
-    """What the steps of runs did over time: from those who read the records anyway, or read here where nobody did."""
+    """The steps of runs over time: from readers of the records, or read here if nobody did."""
 
     def __init__(self) -> None:
         self._drawn: dict[Path, dict[str, Trace]] = {}
@@ -129,7 +129,7 @@ class Tracing:
 
 
 def trace(step: str, bench: str, events: Iterable[StepEvent]) -> Trace:
-    """Return the trace of one step, in one pass over its events."""
+    """Return the trace of a step, in a single pass over its events."""
     fold, measurement = _Fold(step, {}), MeasurementFold()
     for event in events:
         if not isinstance(event, Line):
@@ -140,7 +140,7 @@ def trace(step: str, bench: str, events: Iterable[StepEvent]) -> Trace:
 
 
 class _Fold:
-    """What has been seen so far of a step beside the observations, which are gathered elsewhere, column by column."""
+    """The facts so far of a step, without the observations, which are gathered elsewhere, column by column."""
 
     def __init__(self, step: str, drawn: dict[str, Trace]) -> None:
         self._step = step
@@ -191,7 +191,7 @@ class _Fold:
 
 
 def curve(time: Sequence[float], values: Sequence[float], begin: float, most: int = BUCKETS) -> Curve:
-    """Return readings in buckets of equal size; nan is not a reading."""
+    """Return readings in buckets of equal size. nan is not a reading."""
     # Buckets of equal count, not of equal time: a gap in the samples makes no empty bucket.
     kept = [index for index, value in enumerate(values) if not math.isnan(value)]
     buckets = [[kept[index] for index in bucket] for bucket in _buckets(len(kept), most)]
@@ -204,7 +204,7 @@ def curve(time: Sequence[float], values: Sequence[float], begin: float, most: in
 
 
 def _buckets(length: int, buckets: int) -> Iterable[range]:
-    """Split so many entries into at most so many ranges, whose lengths differ by one at most."""
+    """Split entries into a limited number of ranges, whose lengths differ by at most one."""
     count = min(length, buckets)
     for bucket in range(count):
         yield range(length * bucket // count, length * (bucket + 1) // count)
@@ -233,7 +233,7 @@ def _rank(series: Series, begin: float, window: Window | None) -> RankTrace:
 
 
 def _least_and_most(series: Series, indices: range) -> tuple[float, float]:
-    """Return the least and the most rate of some entries; of plain observations without looking at each of them."""
+    """Return the minimum and maximum rate of some entries. Plain observations are not visited singly."""
     if isinstance(series, CompactSeries) and series.n.constant is not None:
         lasted, scaled = series.lasted[indices.start : indices.stop], series.n.constant * 1e9
         # The slowest entry is the least rate; durations of plain observations are never zero.
@@ -243,7 +243,7 @@ def _least_and_most(series: Series, indices: range) -> tuple[float, float]:
 
 
 def _warmup(series: Series) -> int | None:
-    """Return the index of the last entry of the warm-up at the beginning; None where there is none."""
+    """Return the index of the last entry of the warm-up at the beginning. None where there is none."""
     first = next((index for index, is_warmup in enumerate(series.warmup) if not is_warmup), len(series.warmup))
     return first - 1 if first else None
 

@@ -1,6 +1,6 @@
 """Two sets of independent numbers: how far apart they are, how sure that is, and which of five verdicts it comes to.
 
-docs/explanation/methodology.md, 1.4; how many claims at once are allowed for.
+docs/explanation/methodology.md, 1.4. How many claims at once are allowed for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_LOG = 700.0  # its exponential is about the largest float
 class Estimate:
     """A difference with its standard error and the degrees of freedom that it stands on.
 
-    `allowance` is by how much it may be off besides: disturbances that one side shows and the other does not.
+    `allowance` is a further possible error: disturbances that only one side shows.
     """
 
     d: float
@@ -39,9 +39,9 @@ class Estimate:
     def of_variances(
         cls, d: float, parts: Sequence[tuple[float, float]], allowance: Allowance = NO_ALLOWANCE
     ) -> Estimate:
-        """Return a difference whose variance is the sum of these, each with its degrees of freedom; after Satterthwaite.
+        """Return a difference whose variance is the sum of these, each with its degrees of freedom. After Satterthwaite.
 
-        What is known without a sample has infinitely many.
+        A value known without a sample has infinitely many.
         """
         variance = math.fsum(part for part, _ in parts)
         spread = math.fsum(part**2 / degrees for part, degrees in parts)
@@ -54,23 +54,24 @@ class Estimate:
         return self.d - half - self.allowance.below, self.d + half + self.allowance.above
 
     def ratio_interval(self, level: float = 0.95) -> Interval:
-        """Return the interval of exp d: that of the ratio whose logarithm this is."""
+        """Return the interval of exp d, the ratio whose logarithm this is."""
         # Two sessions have one degree of freedom: of extreme numbers such an interval is wider than a float.
         low, high = (math.exp(max(-_MOST_LOG, min(_MOST_LOG, bound))) for bound in self.interval(level))
         return low, high
 
     def detectable(self, margin: float, level: float = 0.95) -> float:
-        """Return the relative difference beyond the margin by half of the interval: what half of such samples would find."""
+        """Return the relative difference beyond the margin by half of the interval: half of such samples would find it."""
         low, high = self.interval(level)
         return math.expm1(min(_MOST_LOG, math.log1p(margin) + (high - low) / 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogMean:
-    """The mean of the logarithms of one side, the variance of that mean, and the degrees of freedom that it stands on.
+    """The mean of the logarithms of a side, the variance of that mean, and the degrees of freedom that it stands on.
 
-    `by_session` are the means of its sessions, None of one without a launch. `within` is the variance by the launches alone, with
-    its degrees of freedom. `allowance` is by how much disturbances may have moved the mean besides.
+    `by_session` are the means of its sessions, None for a session without a launch. `within` is the variance by the
+    launches alone, with its degrees of freedom. `allowance` is by how much disturbances may have moved the mean
+    besides.
     """
 
     mean: float
@@ -82,16 +83,16 @@ class LogMean:
 
     @property
     def disturbed(self) -> float:
-        """The allowance as a deviation, for means over benchmarks: one that reaches it in 95 of 100 cases."""
+        """The allowance as a deviation, for means over benchmarks: it reaches the allowance in 95 of 100 cases."""
         return max(self.allowance) / normal_quantile(0.975)
 
 
 def log_mean_of(sessions: Sequence[Sequence[float]]) -> LogMean:
-    """Return the mean of the sessions' means, of the logarithms of launches; ValueError below two launches.
+    """Return the mean of the sessions' means, of the logarithms of launches. ValueError below two launches.
 
-    Of several sessions their means are the sample: what a session has in common shows in no launch's spread. Three sessions may
-    lie closer together by chance than their launches allow; then the launches are the sample, around the means of the sessions.
-    A session without a launch is none.
+    Of several sessions their means are the sample: the launches of a session do not show the spread between sessions.
+    Three sessions may lie closer together by chance than their launches allow. Then the launches are the sample, around
+    the means of the sessions. A session without a launch is none.
     """
     known = [session for session in sessions if session]
     by_session = tuple(mean(session) if session else None for session in sessions)
@@ -110,7 +111,7 @@ def log_mean_of(sessions: Sequence[Sequence[float]]) -> LogMean:
 def weighted_variances(levels: Sequence[LogMean], shares: Sequence[float]) -> list[tuple[float, float]]:
     """Return the variance of the weighted mean over a system's benchmarks, as independent parts with their degrees of freedom.
 
-    Launches of two benchmarks are independent. Sessions are not: what one has in common it may have with all benchmarks, so that
+    Launches of two benchmarks are independent. Sessions are not: a session may affect all benchmarks equally, so that
     the means of the sessions over the benchmarks are the sample. Where a session lacks a benchmark, the errors of the benchmarks
     add up as they are, which is the most that they can.
     """
@@ -158,7 +159,7 @@ def paired_difference(a: Sequence[float], b: Sequence[float]) -> Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What one of a family of claims comes to.
+    """The result of a claim in a family.
 
     `p_holm` is that of the difference being within the margin, `p_equal_holm` of its being beyond it, both corrected for the
     family. `family` is how many claims are judged together.
@@ -178,7 +179,7 @@ class Judgement:
 
 
 def judge_family(estimates: Sequence[Estimate | None], margins: Sequence[float]) -> list[Judgement | None]:
-    """Return the verdict on each logarithm of a ratio, all of them being one family of claims (Holm's correction).
+    """Return the verdict on each logarithm of a ratio, all of them forming a family of claims (Holm's correction).
 
     Where there is no estimate there is no claim: it has no verdict, and makes the others' no stricter.
     """
@@ -217,7 +218,7 @@ def _tails_beside(e: Estimate, margin: float) -> tuple[float, float]:
 
 
 def verdict_of(d: float, error: float, freedom: float, *, p_difference: float, p_equivalence: float) -> Verdict:
-    """Return the verdict on a log ratio `d` with its standard error; the p-values are already corrected for their family.
+    """Return the verdict on a log ratio `d` with its standard error. The p-values are already corrected for their family.
 
     FASTER and SLOWER: beyond the margin. EQUIVALENT: within it by two one-sided tests (Schuirmann 1987), and
     DIFFERENT-BUT-SMALL when the ordinary 95 % interval leaves out 0 as well.
@@ -231,12 +232,12 @@ def verdict_of(d: float, error: float, freedom: float, *, p_difference: float, p
 
 
 def tail(distance: float, error: float, freedom: float) -> float:
-    """P(T > distance / error) of logarithms; without any spread it is certain on which side of one a value lies."""
+    """P(T > distance / error) of logarithms. Without any spread the side of 1 is certain."""
     return tails_of(distance, error, freedom)[0]
 
 
 def tails_of(distance: float, error: float, freedom: float) -> tuple[float, float]:
-    """P(T > z) and P(T > -z) for z = distance / error, as `tail`; one evaluation is for both."""
+    """P(T > z) and P(T > -z) for z = distance / error, as `tail`, from a single evaluation."""
     if error <= ROUNDING:
         above = 0.0 if distance > ROUNDING else 0.5 if distance >= -ROUNDING else 1.0
         return above, 1 - above
@@ -246,7 +247,7 @@ def tails_of(distance: float, error: float, freedom: float) -> tuple[float, floa
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values such that claiming all those at or below 5 % makes one false claim or more in at most 5 % (Holm 1979)."""
+    """p-values such that claiming all those at or below 5 % makes any false claim in at most 5 % (Holm 1979)."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     corrected, highest = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(order):

@@ -1,9 +1,9 @@
 """How far a number may be off: the components of its uncertainty, and the interval that holds the undisturbed rate.
 
 After the Guide to the Expression of Uncertainty in Measurement (JCGM 100:2008): each cause of an error has a size, and together
-the sizes make one interval at 95 %. Launches scatter to both sides. Disturbances only slow a program down: what they may have
+the sizes make a single interval at 95 %. Launches scatter to both sides. Disturbances only slow a program down: the possible
 cost reaches upwards alone, and is added as it is, because its sign is known. The rules, with the reason of each constant:
-docs/explanation/methodology.md, 1.1. What the interval covers: `python tests/perf/verdicts.py`.
+docs/explanation/methodology.md, 1.1. Coverage of the interval: `python tests/perf/verdicts.py`.
 
 Sizes are differences of natural logarithms of rates until they are shown: small ones are shares, 0.01 is 1 %.
 """
@@ -46,7 +46,7 @@ _LEAST_SIZE = 0.0005  # below which a component is not worth a line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowProfile:
-    """What a window shows of disturbances: logarithms of the time an item took in each of its stretches, without long steps.
+    """The signs of disturbances in a window: logarithms of the time an item took in each of its stretches, without long steps.
 
     `stalls` are the shares of the window's time that single long steps took beyond the others: those that are no property of the
     program, as far as their number tells.
@@ -73,7 +73,7 @@ class WindowProfile:
 def window_profile(cycles: Sequence[float], items: Sequence[float] | None, standing: Stalls) -> WindowProfile | None:
     """Return the profile of a window from the times of its steps, the `items` of each where they differ, and its stalls.
 
-    None for a window that is too short to have one. A rhythm, such as a checkpoint, is the program's: its time is spread evenly.
+    None for a window that is too short. A rhythm, such as a checkpoint, is the program's: its time is spread evenly.
     """
     n, rest = len(cycles), list(map(float, cycles))
     if n < _LEAST_STEPS:
@@ -97,7 +97,7 @@ def window_profile(cycles: Sequence[float], items: Sequence[float] | None, stand
 
 
 def _share_of_program(excess: Sequence[float]) -> float:
-    """Return how far so many long steps are a property of the program, 0 to 1, by how many of equal length they amount to."""
+    """Return how far long steps are a property of the program, 0 to 1, from their number and equality."""
     squares = math.fsum(each * each for each in excess)
     effective = math.fsum(excess) ** 2 / squares if squares else _FEW
     return min(1.0, max(0.0, (effective - _FEW) / (_MANY - _FEW)))
@@ -118,7 +118,7 @@ def _above_fastest(stretches: Sequence[float], noise: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredLaunch:
-    """One launch: the logarithm of its rate, and the profiles of the windows of its instances, none where there are no steps."""
+    """A launch: the logarithm of its rate, and the profiles of the windows of its instances, none where there are no steps."""
 
     rate: float
     profiles: tuple[WindowProfile, ...] = ()
@@ -136,10 +136,10 @@ class MeasuredLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """One cause of uncertainty: its name, its size as a share of the number (None: not known), and how that was got.
+    """A cause of uncertainty: its name, its size as a share of the number (None: not known), and how it was obtained.
 
-    `repeat` is the launch that shows most of it, where it is about one; of a single long step, `step` is its number in the
-    launch, from 1 on, and `seconds` by how much it was longer than the others.
+    `repeat` is the launch that shows most of it, where it is about a single launch. Of a single long step, `step` is
+    its number in the launch, from 1 on, and `seconds` by how much it was longer than the others.
     """
 
     name: str
@@ -153,7 +153,7 @@ class Component:
 
     @property
     def where(self) -> str:
-        """`3 s at step 512 of repeat 2`, `most in repeat 2`; empty where it is about no single launch."""
+        """`3 s at step 512 of repeat 2`, `most in repeat 2`. Empty where it is about no single launch."""
         if self.step is not None and self.seconds is not None:
             return f"{self.seconds:.2g} s at step {self.step} of repeat {self.repeat}"
         if self.repeat is None:
@@ -168,7 +168,7 @@ class Allowance(NamedTuple):
     above: float = 0.0
 
     def over(self, base: Allowance) -> Allowance:
-        """Return that of the ratio of two numbers: what is on one side only for both, such as a slow beginning, cancels."""
+        """Return the component of the ratio of two numbers: one-sided parts of both, such as a slow beginning, cancel."""
         floor, base_floor = min(self), min(base)
         both, up = math.hypot(floor, base_floor), (self.above - floor) - (base.above - base_floor)
         down = (self.below - floor) - (base.below - base_floor)
@@ -176,7 +176,7 @@ class Allowance(NamedTuple):
 
     @property
     def one_sided(self) -> Allowance:
-        """What it has on one side only."""
+        """Its one-sided part."""
         return Allowance(self.below - min(self), self.above - min(self))
 
 
@@ -189,7 +189,7 @@ def launches_for(distance: float) -> int:
 
 
 def least_error(launches: int) -> float:
-    """Return the standard error of the mean of so many launches below which it is an accident: modes that they did not meet."""
+    """Return the standard error of the mean of `launches` below which it counts as luck: modes that they missed."""
     return _UNSEEN_IN_RATIO / max(_LEAST_FOR_UNSEEN, launches) / 2
 
 
@@ -201,11 +201,11 @@ def widening(confidence: float, launches: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncertainty:
-    """How far a number may be off: half the length of its interval as a share of it, at a confidence, and what it is made of.
+    """The uncertainty of a number: half the length of its interval as a share of it, at a confidence, and its components.
 
-    The confidence is that of Student's t: 97.5 % where launches were added until they were precise, for 95 % then.
-    `low` and `high` are the ends of the interval in the number's units; all are None where fewer than three launches tell
-    nothing of how much launches differ. `asked` is what it should be at most, None where nothing was asked. The components are in
+    The confidence is of Student's t: 97.5 % where launches were added until they were precise, for 95 % then.
+    `low` and `high` are the ends of the interval in the number's units. All are None where fewer than three launches tell
+    nothing of how much launches differ. `asked` is the requested maximum, None without a request. The components are in
     order of their size.
     """
 
@@ -238,7 +238,7 @@ class Uncertainty:
 
     @property
     def words(self) -> str:
-        """`± 38 % by launches; 5 % asked`: how much, which component is the largest, and what was asked for."""
+        """`± 38 % by launches; 5 % asked`: the uncertainty, its largest component, and the request."""
         asked = "" if self.asked is None else f"; {_percent(self.asked)} asked"
         first = self.components[0] if self.components else None
         why = "" if first is None else f", {first.how}" if first.size is None else f" by {first.name}"
@@ -284,17 +284,17 @@ def uncertainty_of(
     above = max(math.hypot(scatter, clocks) + shift + observing + order, unseen)
     sizes = {
         "launches": (scatter, f"Student's t of the scatter of {n} fresh processes"),
-        "order": (order, "launches got faster or slower one after another"),
+        "order": (order, "repeats got faster or slower in sequence"),
         "stalls": (stalled, "single steps far longer than the others"),
         "slow stretches": (slowed, "parts of the windows slower than the fastest"),
-        "pattern": (pattern, "parts slower than others in the windows of all launches alike"),
+        "pattern": (pattern, "parts that are slower in the windows of all repeats"),
         "drift": (trend, "second half of the windows against the first"),
         "rare steps": (chance, "long steps that come by chance"),
         **{name: (taken[name], how) for name, how in _CAUSES.items()},
         "gaps": (gaps, "time between steps that no declared pause explains"),
         "observing": (observing, "time that recording took, measured"),
         "clocks": (clocks, "difference of the device's clock and the host's"),
-        "unseen modes": (unseen, f"modes of 3 % that {n} launches may not have met"),
+        "unseen modes": (unseen, f"modes of 3 % that {n} repeats may have missed"),
     }
     components = [
         Component(name=name, size=math.expm1(size), how=how)
@@ -314,7 +314,7 @@ def uncertainty_of(
 
 
 def _common(launches: Sequence[MeasuredLaunch]) -> tuple[float, float, float]:
-    """Return what the windows of all launches share and their scatter cannot show: a pattern, a trend, and how far it slows down.
+    """Return the effects that all windows share, invisible in their scatter: a pattern, a trend, and its slow-down.
 
     The trend is in always: whether it is noise is not asked. A program that slows down in all windows may go on to, or may have
     been as fast as it began, so that it reaches both ways.
@@ -332,7 +332,7 @@ def _common(launches: Sequence[MeasuredLaunch]) -> tuple[float, float, float]:
 
 
 def _order(rates: Sequence[float]) -> float:
-    """Return half of what a line through the launches in their order rises, where Mann and Kendall's test finds a trend."""
+    """Return half the rise of a line through the launches in order, where Mann and Kendall's test finds a trend."""
     n = len(rates)
     pairs = [(j - i, rates[j] - rates[i]) for j in range(n) for i in range(j)]
     concordance = sum((rise > 0) - (rise < 0) for _, rise in pairs)

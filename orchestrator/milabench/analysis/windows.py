@@ -1,4 +1,4 @@
-"""The part of a series that counts, after warm-up and inside the window, and what it adds up to.
+"""The counted part of a series, after warm-up and inside the window, and its sums.
 
 A part reads millions of observations without copying them.
 """
@@ -27,7 +27,7 @@ _CYCLES = 10_000  # of more steps several are one cycle: what matters in a windo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The measured window that the process declared; monotonic nanoseconds, and unix seconds where it said them."""
+    """The measured window that the process declared. Monotonic nanoseconds, and unix seconds where it said them."""
 
     start_ns: int
     stop_ns: int
@@ -51,7 +51,7 @@ class TimeSpan(NamedTuple):
 def part_of(series: Series, window: Window | None) -> Part:
     """Return the observations after warm-up and, where a window was declared, inside it.
 
-    One belongs to the window that holds its middle, so that a bound which is off by a clock reading cuts nothing.
+    An observation belongs to the window that holds its middle, so that a bound which is off by a clock reading cuts nothing.
     """
     kept: list[range] = []
     for indices, is_warmup in series.warmup.runs():
@@ -79,9 +79,9 @@ def later_half(series: Series) -> Part:
 
 @dataclass(frozen=True, slots=True)
 class Cycles:
-    """Times from the end of one step to that of the next, in ns, or of `size` steps where there are very many.
+    """Times from the end of a step to the end of the next, in ns, or of `size` steps where there are very many.
 
-    A gap belongs to the step after it, as in `Part.spans`. `begins_ns` is when each began; `items` what was done in each, None
+    A gap belongs to the step after it, as in `Part.spans`. `begins_ns` is when each began. `items` the items of each, None
     where every step does as much. `epochs` are the numbers of those with which an epoch begins.
     """
 
@@ -93,7 +93,7 @@ class Cycles:
 
 
 class Part:
-    """Some observations of one rank, in order: ranges of the indices of its series, from `start_ns` on."""
+    """Some observations of a rank, in order: ranges of the indices of its series, from `start_ns` on."""
 
     def __init__(self, series: Series, ranges: Sequence[range], start_ns: int = 0) -> None:
         self.series = series
@@ -105,7 +105,7 @@ class Part:
 
     @property
     def items_each(self) -> float | None:
-        """The number of items of every entry of the series; None where they differ."""
+        """The number of items of every entry of the series. None where they differ."""
         return _constant(self.series.n)
 
     def items(self) -> float:
@@ -113,7 +113,7 @@ class Part:
         return self._total(self.series.n)
 
     def steps(self) -> int:
-        """Return the number of steps that they stand for."""
+        """Return the number of their steps."""
         return int(self._total(self.series.steps))
 
     def seconds(self) -> float:
@@ -121,14 +121,14 @@ class Part:
         return self._whole / self.series.lasted_per_s
 
     def durations(self) -> Sequence[float] | None:
-        """Return the time per item of each entry, in any one unit; None where an entry has no items."""
+        """Return the time per item of each entry, in any unit. None where an entry has no items."""
         if self.items_each is not None:
             return self._lasted if self.items_each > 0 else None
         n = array("d", self._entries(self.series.n))
         return None if n and min(n) <= 0 else array("d", map(truediv, self._lasted, n))
 
     def order(self, durations: Sequence[float]) -> OrderStatistics:
-        """Return the order statistics of times of the entries; of those that were recorded they are worked out once."""
+        """Return the order statistics of times of the entries. Of those that were recorded they are worked out once."""
         return self.step_order if durations is self._lasted else order_statistics(durations, QUANTILES.values())
 
     def rates(self) -> Iterator[Sequence[float]]:
@@ -165,9 +165,9 @@ class Part:
         return int(_sum(self.series.steps, len(self.series.steps)))
 
     def spans(self) -> list[TimeSpan] | None:
-        """Return the times in which they lie, each from the end of the step before it; None without a place on the clock.
+        """Return the times in which they lie, each from the end of the step before it. None without a place on the clock.
 
-        What lies between two steps belongs to the later one: from one step's end to another's there are as many gaps as steps.
+        Time between two steps belongs to the later step: from a step's end to another's there are as many gaps as steps.
         """
         series = self.series
         if not self._ranges or (isinstance(series, GeneralSeries) and min(self._entries(series.middles)) < 0):
@@ -175,7 +175,7 @@ class Part:
         return [TimeSpan(self._begin_ns(indices), self._end_ns(indices[-1])) for indices in self._ranges]
 
     def cycles(self, pauses: Sequence[TimeSpan] = ()) -> Cycles | None:
-        """Return the times from the end of each to that of the next, without `pauses`; None if they have no order."""
+        """Return the times from the end of each to the end of the next, without `pauses`. None if they have no order."""
         spans = self.spans()
         if spans is None:
             return None
@@ -227,7 +227,7 @@ class Part:
         return common
 
     def overlapped_ns(self) -> int:
-        """Return the nanoseconds in which a step had begun before the one before it ended."""
+        """Return the nanoseconds in which a step had begun before the previous step ended."""
         indices = sorted(chain.from_iterable(self._ranges), key=self.series.t0_ns.__getitem__)
         begins = [self.series.t0_ns[index] for index in indices]
         return sum(over for over in map(sub, map(self._end_ns, indices), begins[1:]) if over > 0)
@@ -259,11 +259,11 @@ class Part:
         return self.series.t0_ns[index] + self.series.host(index)
 
     def begin_ns(self) -> int:
-        """Return when the first began, in monotonic nanoseconds; -1 where that is not known."""
+        """Return when the first began, in monotonic nanoseconds. -1 where that is not known."""
         return self.series.t0_ns[self._ranges[0].start] if self._ranges else -1
 
     def after(self, count: int) -> Part:
-        """Return all but the first so many; all of them where nothing would be left."""
+        """Return all but the first `count`. All of them where nothing would be left."""
         left, ranges = count, []
         for indices in self._ranges:
             ranges.append(indices[min(left, len(indices)) :])
@@ -272,7 +272,7 @@ class Part:
         return rest if len(rest) else self
 
     def is_alike(self, count: int) -> bool:
-        """Return whether the first so many have as many items each as the others, but for a smaller last batch now and then."""
+        """Return whether the first `count` have equal items to the others, except for a smaller last batch now and then."""
         rest = self.after(count)
         if self.items_each is not None or not 0 < count < len(self):
             return True
@@ -319,7 +319,7 @@ class Part:
 
 
 def _sum(column: Sequence[float], count: int) -> float:
-    """Return the sum of the first so many."""
+    """Return the sum of the first `count`."""
     constant = _constant(column)
     return math.fsum(column[:count]) if constant is None else constant * count
 
@@ -329,9 +329,9 @@ def _constant(column: Sequence[float]) -> float | None:
 
 
 def latency(part: Part) -> dict[str, float]:
-    """Return seconds per step: minimum, maximum, and the quantiles (R7) that so many steps bound with 95 % confidence.
+    """Return seconds per step: minimum, maximum, and the quantiles (R7) that this number of steps bounds with 95 % confidence.
 
-    Nothing where entries stand for several steps: of these only the mean is known.
+    Empty where entries have several steps: of these only the mean is known.
     """
     count, scale = len(part), 1 / part.series.lasted_per_s
     if not count or part.steps() > count:

@@ -1,1 +1,1 @@
-"""Whether the devices of a run computed the same: what their processes say of the losses of their first steps, made twice."""
+"""Checks whether the devices of a run computed the same: the losses of their first steps, computed twice."""

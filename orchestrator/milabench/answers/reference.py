@@ -1,4 +1,4 @@
-"""The answers of a run beside those that a reference kept: equal devices with equal software must have the same bits."""
+"""The answers of a run compared with a reference's: equal devices with equal software must have the same bits."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _compared(bench: BenchSummary, kept: tuple[KeptAnswers, ...], unlike: str) -
 
 
 def _differences(own: KeptAnswers, kept: tuple[KeptAnswers, ...]) -> Iterator[tuple[str, bool]]:
-    """Say in what one device model's answers differ from the kept ones, and whether that is wrong; else nobody can say."""
+    """Yield how a device model's answers differ from the kept ones, and whether that is wrong or unknown."""
     alike = [other for other in kept if (other.device, other.rank) == (own.device, own.rank)]
     if not alike:
         yield f"they are of {', '.join(sorted({other.device for other in kept}))}, and this is {own.device}", False

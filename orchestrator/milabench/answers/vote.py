@@ -1,8 +1,8 @@
 """The answers of a benchmark's processes -> which of them are wrong, or why nobody can say.
 
-Equal devices that make the same steps from the same state get the same bits. A process that differs from most of the others is
-wrong, and so is one that does not repeat itself where the others do. Where most do not repeat themselves, the program is not
-deterministic, and nothing is said of any of them.
+Equal devices that make the same steps from the same state get the same bits. A process that differs from most of the
+others is wrong, and so is a process that does not repeat itself where the others do. Where most do not repeat
+themselves, the program is not deterministic, and nothing is said of any of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEAST_VOICES = 3  # of which one can be outvoted
 
 @dataclass(frozen=True, slots=True)
 class _Voice:
-    """What one rank of one step answered: values of its first steps, of the first time and of the second."""
+    """The answers of a rank of a step: values of its first steps, from the first time and the second."""
 
     step: str
     answers: RankAnswers
@@ -99,12 +99,12 @@ def _voices(result: StepResult, *, of_gradients: bool = False) -> Iterator[_Voic
 
 @dataclass(frozen=True, slots=True)
 class BitComparison:
-    """Compares answers bit by bit, or to within a relative tolerance where the suite declares one."""
+    """Compares answers bit by bit, or to within a relative tolerance where the suite declares it."""
 
     tolerance: float
 
     def first_difference(self, one: Sequence[str], other: Sequence[str]) -> int | None:
-        """Return the number of the first step, from 1, at which two series differ; None where they do not."""
+        """Return the number of the first step, from 1, at which two series differ. None where they do not."""
         pairs = enumerate(zip(one, other, strict=False), 1)
         apart = next((number for number, (a, b) in pairs if a != b and not self._is_near(a, b)), None)
         shorter = min(len(one), len(other))
@@ -117,7 +117,7 @@ class BitComparison:
         return abs(a - b) <= self.tolerance * max(abs(a), abs(b))
 
     def judge(self, voices: Sequence[_Voice], what: str) -> tuple[Mapping[str, str], list[str]]:
-        """Return what is wrong, by the step's id, and why nothing can be said of others."""
+        """Return the errors by the step's id, and why the others cannot be checked."""
         wrong: dict[str, str] = {}
         unknown: list[str] = []
         groups: dict[tuple[str, int | None], list[_Voice]] = defaultdict(list)
@@ -156,7 +156,7 @@ class BitComparison:
         return self.first_difference(one.first, other.first) is None
 
     def _most(self, voices: Sequence[_Voice]) -> _Voice | None:
-        """Return one of those that agree, where they are more than half of at least three."""
+        """Return any voice of those that agree, where they are more than half of at least three."""
         agreeing = Counter({voice: sum(self._agree(voice, other) for other in voices) for voice in voices})
         for voice, count in agreeing.most_common(1):
             if len(voices) >= LEAST_VOICES and 2 * count > len(voices):
@@ -171,7 +171,7 @@ class BitComparison:
         if step is None or step == 1:
             return {}
         names = f"{voices[0].name} and {voices[1].name}"
-        sentence = f"{names} differ from step {step} on: one of them is wrong, and a third would tell which"
+        sentence = f"{names} differ from step {step} on: one of them is wrong, and a third would show which"
         return {voice.step: sentence for voice in voices}
 
     def _undecided(self, voices: Sequence[_Voice], what: str) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""Tamper-evident archives of runs, and runs that lie in one: `milabench bundle` and `verify`."""
+"""Tamper-evident archives of runs, and runs in archives: `milabench bundle` and `verify`."""

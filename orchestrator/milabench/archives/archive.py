@@ -1,4 +1,4 @@
-"""Zip files: written with the same bytes each time, and read from strangers without trusting a name or a size in them."""
+"""Zip files: written with the same bytes each time, and read without trusting a name or a size in them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImpleme
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveMember:
-    """One file as it lies in an archive; `size` is unpacked."""
+    """A file in an archive. `size` is unpacked."""
 
     path: str
     size: int
@@ -54,10 +54,10 @@ def create_archive(path: Path) -> Iterator[zipfile.ZipFile]:
 def create_whole(path: Path, what: str) -> Iterator[BinaryIO]:
     """Write a new file under a temporary name until it is complete. Raises RecordError.
 
-    A link stays one. What is no file (/dev/null) is refused: it would be put away for good.
+    A link stays a link. Other paths than files (/dev/null) are refused: they would be replaced for good.
     """
     if path.exists() and not path.is_file():
-        raise RecordError(f"{path}: not a regular file; {what} is one, choose another name")
+        raise RecordError(f"{path}: not a regular file, as {what} must be; choose another name")
     try:
         require_no_record(path)
     except OSError as error:
@@ -74,7 +74,7 @@ def create_whole(path: Path, what: str) -> Iterator[BinaryIO]:
 
 
 def add_file(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> ArchiveMember:
-    """Put one file in; nothing of the file's date, owner or mode goes with it."""
+    """Add a file. Nothing of the file's date, owner or mode goes with it."""
     info = zipfile.ZipInfo(name, _STAMP)
     info.compress_type = zipfile.ZIP_STORED if _looks_like_a_bomb(content) else zipfile.ZIP_DEFLATED
     # Unix: elsewhere zip files carry no mode, and the mode tells a link from a file.
@@ -88,7 +88,7 @@ def add_file(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> Arch
 
 
 def open_checked(path: Path) -> zipfile.ZipFile:
-    """Open an archive after checking every name and size; nothing has been extracted yet.
+    """Open an archive after checking every name and size. Nothing has been extracted yet.
 
     Raises RecordError when it is none, or would write outside of where it is unpacked, or is a bomb.
     """
@@ -138,7 +138,7 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def contents(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
-    """Yield the bytes of a file in pieces; never more than its entry declares."""
+    """Yield the bytes of a file in pieces. Never more than its entry declares."""
     try:
         with archive.open(name) as source:
             yield from iter(lambda: source.read(_CHUNK), b"")
@@ -188,7 +188,7 @@ def _wrong_kind(info: zipfile.ZipInfo) -> str:
 
 
 def pieces(content: bytes | Path) -> Iterator[bytes]:
-    """Yield bytes, or those of a file, in pieces."""
+    """Yield bytes, or the bytes of a file, in pieces."""
     if isinstance(content, bytes):
         yield content
         return
@@ -197,7 +197,7 @@ def pieces(content: bytes | Path) -> Iterator[bytes]:
 
 
 def _looks_like_a_bomb(content: bytes | Path) -> bool:
-    """Return whether the ratio is that of a zip bomb: a program that prints one line a million times is none."""
+    """Return whether the ratio indicates a zip bomb. A program that prints a line a million times is not one."""
     size, packed, deflate = 0, 0, zlib.compressobj(_LEVEL)
     for piece in pieces(content):
         size += len(piece)

@@ -1,4 +1,4 @@
-"""What goes into a bundle: each run's records as they are, what was computed from them and what made them, and their manifest."""
+"""The content of a bundle: each run's records as they are, the results, the inputs of the run, and their manifest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Summarised = Callable[[Run], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
-    """A run and what accompanies it: `computed` are files by name, from its records; `locks` the lock files that it ran with.
+    """A run and its accompanying files: `computed` are files by name, from its records. `locks` the lock files that it ran with.
 
     `left_out` are folders of the run directory that hold no records.
     """
@@ -52,15 +52,15 @@ def create_bundle(
     key: Path | None = None,
     declared: Mapping[str, bytes] | None = None,
 ) -> Manifest:
-    """Write a bundle; the same runs give the same bytes (a signature aside, and with the same zlib). Raises RecordError.
+    """Write a bundle. The same runs give the same bytes (a signature aside, and with the same zlib). Raises RecordError.
 
-    `declared` are files beside the runs, by name: what is declared of them.
+    `declared` are files about the runs, by name: declarations.
     """
     parts = list(parts)
     names = [part.run.name for part in parts]
     if len(set(names)) < len(names):
         again = next(name for name in names if names.count(name) > 1)
-        raise RecordError(f"{again}: two runs have this name; rename one of the directories")
+        raise RecordError(f"{again}: two runs have this name; rename a directory")
     # Sorted: the order in which a file system lists files must not show in the bytes.
     entries = (item for part in parts for item in _entries(part))
     contents: dict[str, bytes | Path] = dict(sorted([*entries, *(declared or {}).items()]))
@@ -110,7 +110,7 @@ def _chained(files: Sequence[ArchiveMember]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a bundle holds; `chain` is the last link, which stands for everything."""
+    """The content of a bundle. `chain` is the last link, which covers everything."""
 
     version: str = ""
     runs: tuple[str, ...]
@@ -123,13 +123,13 @@ class Manifest:
         return chain_links(self.files)[-1] if self.files else _SEED
 
     def to_bytes(self) -> bytes:
-        """Return the manifest's file; the same content gives the same bytes."""
+        """Return the manifest's file. The same content gives the same bytes."""
         value = {"schema": SCHEMA, "kind": "milabench-bundle", **to_json_value(self)}
         return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
 def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
-    """Return the manifest and its contradictions. Raises RecordError when it cannot be read as one."""
+    """Return the manifest and its contradictions. Raises RecordError when it is unreadable."""
     try:
         value = parse_object(content)
         manifest = from_json_value(Manifest, value)
@@ -150,7 +150,7 @@ def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
 
 
 def compare_files(manifest: Manifest, present: Mapping[str, tuple[int, str]]) -> list[str]:
-    """Return what was changed, added and removed: listed files against present ones, (size, SHA-256) by path."""
+    """Return changed, added and removed files: listed files against present ones, (size, SHA-256) by path."""
     listed = {file.path: file for file in manifest.files}
     own = {NAME, SIGNATURE}
     changed = [

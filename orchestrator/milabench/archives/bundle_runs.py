@@ -18,14 +18,14 @@ from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.summaries import recompute_summary, summary_of
 
 LOCK_FILES = {".requirements.txt": "requirements.txt", ".complete": "environment.json"}
-"""What an archive holds of an environment: its files with the names that they have there."""
+"""An environment in an archive: its files with their names there."""
 LOCKS = ".locks"
 
 
 def bundle_runs(
     output: Path, base: Path | None, names: Sequence[str], *, key: Path | None = None, with_step_dirs: bool = False
 ) -> Manifest:
-    """Write an archive of runs, signed with the SSH key `key`; `with_step_dirs` with what launches left in their folders.
+    """Write an archive of runs, signed with the SSH key `key`. `with_step_dirs` with the folders of launches.
 
     Raises NothingSelected and RecordError.
     """

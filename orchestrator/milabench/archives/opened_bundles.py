@@ -30,20 +30,20 @@ def unpacked_run(file: zipfile.ZipFile, name: str, folder: Path) -> Run:
 
 @contextmanager
 def opened_bundle(path: Path) -> Iterator[Run]:
-    """Yield the one run of a bundle whose files match their hashes. Raises RecordError."""
+    """Yield the only run of a bundle whose files match their hashes. Raises RecordError."""
     name, _, _ = bundled_run(path)
     with archive.open_checked(path) as file, tempfile.TemporaryDirectory(prefix="milabench-bundle-") as scratch:
         yield unpacked_run(file, name, Path(scratch, name))
 
 
 def bundled_report(path: Path) -> tuple[str, Mapping[str, object], Mapping[str, object], Mapping[str, object]]:
-    """Return the name of the one run of a bundle, its summary and manifest, and what meters measured. Raises RecordError."""
+    """Return the name of the only run of a bundle, its summary and manifest, and the meters' measurements. Raises RecordError."""
     name, summary, manifest = bundled_run(path)
     return name, summary, manifest, _bundled_meters(path, name)
 
 
 def _bundled_meters(path: Path, name: str) -> Mapping[str, object]:
-    """Return what meters measured of the run of a bundle; its records are unpacked only where there are any."""
+    """Return the meters' measurements of a bundle's run. Its records are unpacked only where there are any."""
     with archive.open_checked(path) as file:
         if not any(f"/{METERS}/" in each for each in records_of(file, name)):
             return {}

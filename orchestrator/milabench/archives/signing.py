@@ -16,13 +16,13 @@ _TIMEOUT_S = 120
 
 
 def sign(content: bytes, key: Path) -> bytes:
-    """Return the signature of `content` with a private key, or with a public one whose private half an agent holds.
+    """Return the signature of `content` with a private key, or with a public key whose private half an agent holds.
 
     Raises UsageError when the key cannot sign, EnvironmentFailed without ssh-keygen.
     """
     program = _program()
     if not key.is_file():
-        raise UsageError(f"--sign: {key}: no such key; create one with `ssh-keygen -t ed25519 -f FILE`")
+        raise UsageError(f"--sign: {key}: no such key; create it with `ssh-keygen -t ed25519 -f FILE`")
     process = _run([program, "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
     if process.returncode or not process.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
         raise UsageError(f"--sign: {key}: {_last_output_line(process)}")
@@ -30,7 +30,7 @@ def sign(content: bytes, key: Path) -> bytes:
 
 
 def signer_of(content: bytes, signature: bytes, allowed: Path | None) -> tuple[bool, str]:
-    """Return whether the signature is good, and its signer or what is wrong.
+    """Return whether the signature is good, and its signer or the problem.
 
     Without a file of allowed signers it says only that the content is as some key signed it. Raises UsageError when that
     file is not there, EnvironmentFailed without ssh-keygen.

@@ -31,7 +31,7 @@ _SHOWN = 8  # differing numbers that are listed; one changed record changes many
 class Verification:
     """The result: `wrong` is empty when nothing was altered, and signed by whom it has to be.
 
-    `signer` says who signed; `is_trusted` when that is known; `distrust` is what of `wrong` is no alteration.
+    `signer` is the signer. `is_trusted` when known. `distrust` is the part of `wrong` that is no alteration.
     """
 
     manifest: bundle.Manifest
@@ -44,7 +44,7 @@ class Verification:
 
     @property
     def verdict(self) -> Literal["ALTERED", "UNTRUSTED", ""]:
-        """What is wrong: the archive was altered, or all of it is as somebody made it who is none of the allowed signers."""
+        """The problem: the archive was altered, or it was signed by none of the allowed signers."""
         if not self.wrong:
             return ""
         return "UNTRUSTED" if self.wrong == (self.distrust,) else "ALTERED"
@@ -68,11 +68,11 @@ class Verification:
 
 
 def verify_bundle(path: Path, summarised: bundle.Summarised, allowed: Path | None = None) -> Verification:
-    """Recompute a bundle's hashes and numbers; see Verification. Raises RecordError when it cannot be read as a bundle."""
+    """Recompute a bundle's hashes and numbers. See Verification. Raises RecordError when it cannot be read as a bundle."""
     with archive.open_checked(path) as file:
         names = archive.files(file)
         if bundle.NAME not in names:
-            raise RecordError(f"{path}: not a bundle: it has no {bundle.NAME}; `milabench bundle` creates one")
+            raise RecordError(f"{path}: not a bundle: it has no {bundle.NAME}; create it with `milabench bundle`")
         listed = archive.read_member(file, bundle.NAME)
         manifest, wrong = bundle.from_bytes(listed, str(path))
         wrong += bundle.compare_files(manifest, dict(_present(file, names, wrong)))
@@ -90,18 +90,20 @@ def verify_bundle(path: Path, summarised: bundle.Summarised, allowed: Path | Non
 
 
 def bundled_run(path: Path) -> tuple[str, Mapping[str, object], Mapping[str, object]]:
-    """Return name, summary and manifest of the one run in a bundle whose files match their hashes. Raises RecordError."""
+    """Return name, summary and manifest of the only run in a bundle whose files match their hashes. Raises RecordError."""
     with archive.open_checked(path) as file:
         names = archive.files(file)
         if bundle.NAME not in names:
-            raise RecordError(f"{path}: not a bundle: it has no {bundle.NAME}; `milabench bundle` creates one")
+            raise RecordError(f"{path}: not a bundle: it has no {bundle.NAME}; create it with `milabench bundle`")
         manifest, wrong = bundle.from_bytes(archive.read_member(file, bundle.NAME), str(path))
         wrong += bundle.compare_files(manifest, dict(_present(file, names, wrong)))
         if wrong:
             show = f"milabench verify {shlex.quote(str(path))}"
             raise RecordError(f"{path}: was modified: {wrong[0]}; `{show}` shows everything")
         if len(manifest.runs) != 1:
-            raise RecordError(f"{path}: holds {len(manifest.runs)} runs where one is needed; bundle that one alone")
+            raise RecordError(
+                f"{path}: holds {len(manifest.runs)} runs, expected a single run; make a bundle of that run alone"
+            )
         run = manifest.runs[0]
         members = (f"{bundle.COMPUTED}/{run}/{bundle.SUMMARY}", f"{bundle.RECORDS}/{run}/{MANIFEST}")
         if missing := [name for name in members if name not in names]:
@@ -125,7 +127,7 @@ def _present(file: zipfile.ZipFile, names: Iterable[str], wrong: list[str]) -> I
 def _signer(
     file: zipfile.ZipFile, names: list[str], listed: bytes, allowed: Path | None, wrong: list[str]
 ) -> tuple[str, bool, str]:
-    """Return who signed, whether that is an allowed signer, and why not; notes what is wrong."""
+    """Return who signed, whether that is an allowed signer, and why not. Notes problems."""
     if bundle.SIGNATURE not in names:
         distrust = "it is not signed" if allowed is not None else ""
         wrong += [distrust] if distrust else []
@@ -181,7 +183,7 @@ def _features_of(summary: Mapping[str, object]) -> Iterable[str]:
 
 
 def summary_differences(stored: object, recomputed: object, path: str, counted: list[str]) -> Iterable[str]:
-    """Yield the differences of two summaries; only stored keys count, since a later version may compute more.
+    """Yield the differences of two summaries. Only stored keys count, since a later version may compute more.
 
     `counted` gets the path of every number that was compared.
     """

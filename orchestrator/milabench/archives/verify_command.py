@@ -51,7 +51,7 @@ def _verify_offer(
     if tender is None:
         raise UsageError(f"--offer: name the tender that it answers too: milabench verify --offer {bundle} TENDER")
     if not is_offer:
-        raise UsageError(f"{tender}: a tender is what an offer is compared with; add --offer, or leave it out")
+        raise UsageError(f"{tender}: a tender is compared with an offer; add --offer, or leave out the tender")
     destination = Destination(form=None, as_json=as_json, output=None)
     code: int = seams.handler("verify --offer")(bundle, tender, allowed_signers, destination)
     return code

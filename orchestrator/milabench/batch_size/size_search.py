@@ -23,7 +23,7 @@ _ONE_QUICK_LAUNCH = Extent(repeat=1, profile="quick")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeSearch:
-    """The sizes that were tried, with what was observed; None where one did not fit.
+    """The sizes that were tried, with their observations. None where a size did not fit.
 
     `failure` is the exit code of a search that could not go on, else 0.
     """
@@ -47,7 +47,7 @@ class SizeSearch:
 
 
 class _SearchFailed(Exception):
-    """The search cannot go on; with this exit code."""
+    """The search cannot go on. With this exit code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -89,7 +89,7 @@ def largest_fitting(
 def find_batch_size(options: SuiteOptions, request: SizeRequest, session: Session) -> SizeSearch:
     """Search by doubling, then bisecting.
 
-    Raises UsageError unless the request selects one benchmark that has a batch size to choose, and the errors of a run.
+    Raises UsageError unless the request selects a single benchmark that has a batch size to choose, and the errors of a run.
     """
     bench, least, most = request.bench, request.least, request.most
     if most is not None and most < least:
@@ -124,7 +124,7 @@ def find_batch_size(options: SuiteOptions, request: SizeRequest, session: Sessio
 
 
 def try_size(context: CommandContext, size: int, *, wait: bool) -> Observation | None:
-    """Run the benchmark with this batch size: return what was observed, None where it does not fit.
+    """Run the benchmark with this batch size: return the observation, None where it does not fit.
 
     Raises _SearchFailed for any other failure.
     """

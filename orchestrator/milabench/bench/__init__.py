@@ -1,1 +1,1 @@
-"""What a benchmark folder declares about itself in its benchfile.py."""
+"""The declarations of a benchmark folder in its benchfile.py."""

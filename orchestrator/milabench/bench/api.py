@@ -1,6 +1,6 @@
-"""What a benchfile.py may say: where the program comes from, how it is started, which extra suite keys it understands.
+"""The content of a benchfile.py: where the program comes from, how it is started, which extra suite keys it understands.
 
-A benchfile is data. It defines one module-level name, `benchmark`:
+A benchfile is data. It defines a single module-level name, `benchmark`:
 
     from milabench import Benchmark, PyPI
 
@@ -51,12 +51,12 @@ class Git:
 
 @dataclass(frozen=True, slots=True)
 class WorkingCopy:
-    """A copy of a benchmark's own folder that a command completes, for a benchfile whose installation writes beside itself.
+    """A copy of a benchmark's own folder that a command completes, for a benchfile whose installation writes next to itself.
 
-    Only benchfiles that are not ours have one (bench/registry.py). `name` is the folder's, `digest` is over its files
-    (bench/load.py); two of the same name and digest are one, whatever asks for them. `definition` is the path of the folder.
-    `command` is started in the copy, with the path of a file that holds `request` as its last argument; COPY in the request
-    stands for the path of the copy.
+    Only benchfiles that are not ours have it (bench/registry.py). `name` is the folder's, `digest` is over its files
+    (bench/load.py). Copies of the same name and digest are shared. `definition` is the path of the folder.
+    `command` is started in the copy, with the path of a file that holds `request` as its last argument. COPY in the request
+    represents the path of the copy.
     """
 
     name: str
@@ -86,10 +86,10 @@ class Benchmark:
     its own in each launch, empty), `data` (base/data/<benchmark>, shared by all launches, where prepare.py is started too),
     `source` or `definition`. `env` is set for prepare and run. `options` names the extra keys that the suite may give this
     benchmark, with their defaults; they reach the voirfile and prepare.py as they are, and may stand in braces in `script`,
-    `module` and `voirfile`, so that one definition serves several programs of a package (`trl.scripts.{trainer}`).
+    `module` and `voirfile`, so that a definition serves several programs of a package (`trl.scripts.{trainer}`).
     `requirements` is the folder of requirements.in and its locks: the benchmark's own, or a sibling of it
     (`../_environments/torch`) whose locks several benchmarks share, and whose Python modules prepare.py can import;
-    `packages` are those of the shared requirements that this benchmark imports (all of them, where none is named): with
+    `packages` are the shared requirements that this benchmark imports (all of them, where none is named): with
     --use-current-env no others are asked for. `flags` are the program's options that have a `--no-` form, which `false` in the
     suite then stands for. `voirfile=None` starts the program without our runner (a program that measures itself and writes to
     the sink).
@@ -111,11 +111,11 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedProcess:
-    """How one process of a benchmark is started, where its benchfile says so itself, word by word.
+    """The start of a process of a benchmark whose benchfile states it, word by word.
 
-    `words` and the values of `env` are templates of the suite language, the arguments of the suite among them; what in `env`
-    is no template, and `literal_env`, are set as they are. RUNNER stands for our runner, with the benchmark's voirfile, and the
-    interpreter. `cwd` is an absolute path; `tag` tells it from the other processes of the benchmark.
+    `words` and the values of `env` are templates of the suite language, including the arguments of the suite. Values in
+    `env` without templates, and `literal_env`, are set as they are. RUNNER stands for our runner, with the benchmark's
+    voirfile, and the interpreter. `cwd` is an absolute path. `tag` tells it from the other processes of the benchmark.
     """
 
     words: tuple[str, ...]
@@ -132,7 +132,7 @@ RUNNER = "@runner"
 class ForeignBenchmark(Benchmark):
     """A benchmark whose benchfile is not ours (bench/registry.py): it says itself how its processes are started.
 
-    It has neither `script` nor `module`. `format` is the name that its benchfile assigns, `processes` what is started in each
+    It has neither `script` nor `module`. `format` is the name that its benchfile assigns, `processes` the processes in each
     placement of the plan, by node and tag, and `preparing` the process that prepares, by node.
     """
 

@@ -1,4 +1,4 @@
-"""Reads a benchfile.py: runs it and returns its `benchmark`, or raises what is wrong with it in one line."""
+"""Reads a benchfile.py: runs it and returns its `benchmark`, or raises the problem in a line."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ WORKING_FOLDERS = ("step_dir", "data", "source", "definition")
 
 
 def load_benchfile(folder: Path) -> Benchmark:
-    """Return the `benchmark` that `folder/benchfile.py` defines; what the benchfile prints is dropped.
+    """Return the `benchmark` that `folder/benchfile.py` defines. The output of the benchfile is dropped.
 
     Raises ConfigError when the folder, the file or the name is missing, when
     the file cannot be run, and when the value contradicts itself.
     """
     benchfile = folder / BENCHFILE
     if not folder.is_dir():
-        hint = "check the benchmark's `definition`, or create one with `milabench new NAME`"
+        hint = "check the benchmark's `definition`, or create it with `milabench new NAME`"
         raise _wrong(folder, "no such folder", hint)
     if not benchfile.is_file():
-        hint = f"a benchmark's folder holds a {BENCHFILE}; `milabench new NAME` shows one"
+        hint = f"a benchmark's folder holds a {BENCHFILE}; `milabench new NAME` creates an example"
         raise _wrong(benchfile, "no such file", hint)
     if (foreign := foreign_format(benchfile)) is not None:
         loaded: Benchmark = foreign.declared_in(folder)
@@ -70,14 +70,14 @@ def requirements_folder(benchmark: Benchmark, folder: Path) -> Path:
 
 
 def shared_modules(benchmark: Benchmark, folder: Path) -> Path | None:
-    """Return the folder of the locks that the benchmark shares, where that holds Python modules too; else None."""
+    """Return the folder of the locks that the benchmark shares, where that holds Python modules too. Else None."""
     shared = requirements_folder(benchmark, folder)
     is_shared = shared != Path(os.path.normpath(folder)) and next(shared.glob("*.py"), None) is not None
     return shared if is_shared else None
 
 
 def folder_digest(folder: Path) -> str:
-    """Return the sha256 of names and contents; what running leaves behind (byte code, hidden files) does not count."""
+    """Return the sha256 of names and contents. Leftovers of running (byte code, hidden files) do not count."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
@@ -92,7 +92,7 @@ def folder_digest(folder: Path) -> str:
 def with_options(benchmark: Benchmark, options: Mapping[str, object]) -> Benchmark:
     """Return the benchmark with the suite's values for the options that `script`, `module` and `voirfile` name in braces.
 
-    `options` are those that the suite gives; others have their defaults. Raises OptionError for a value that can be no part
+    `options` are those that the suite gives. Others have their defaults. Raises OptionError for a value that can be no part
     of the name.
     """
     values = {**benchmark.options, **options}
@@ -109,7 +109,7 @@ def with_options(benchmark: Benchmark, options: Mapping[str, object]) -> Benchma
 
 
 class OptionError(ValueError):
-    """An option of a benchmark whose value cannot be used; `name` is the option."""
+    """An option of a benchmark whose value cannot be used. `name` is the option."""
 
     def __init__(self, name: str, what: str) -> None:
         super().__init__(what)
@@ -124,7 +124,7 @@ def missing_files(benchmark: Benchmark, folder: Path) -> tuple[Path, ...]:
 
 
 def _wrong_types(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
-    """Yield what is not of its type; contradictions are only looked for when all types are right."""
+    """Yield values of a wrong type. Contradictions are only looked for when all types are right."""
     for name in ("script", "module", "voirfile", "prepare"):
         value = getattr(benchmark, name)
         if value is not None and not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What a benchmark stands for, in one line: the first sentence of its README."""
+"""The workload that a benchmark represents, in a line: the first sentence of its README."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _SENTENCE = re.compile(r".+?[.!?](?=\s+[A-Z0-9\"'(]|\s*$)")
 
 
 def stands_for(what: str, folder: object) -> str:
-    """Return what a benchmark stands for: what its suite says, else the first sentence of its README, where it has one."""
+    """Return the workload that a benchmark represents: from its suite, else the first sentence of its README, if it has one."""
     return what or (first_sentence(folder) if isinstance(folder, Path) else "")
 
 
 def first_sentence(folder: Path) -> str:
-    """Return the first sentence below the heading of a folder's README.md as plain text; empty where there is none."""
+    """Return the first sentence below the heading of a folder's README.md as plain text. Empty where there is none."""
     try:
         content = read_regular(folder / README, _MOST_BYTES)
     except OSError:

@@ -25,7 +25,7 @@ EVERY_NAME: Final = EveryName()
 
 
 def foreign_format(benchfile: Path) -> ModuleType | None:
-    """Return the module that reads a benchfile, where that is not one of ours. The benchfile is read, not run."""
+    """Return the module that reads a benchfile, where it is not ours. The benchfile is read, not run."""
     try:
         text = read_regular(benchfile).decode()
     except (OSError, UnicodeDecodeError):
@@ -45,7 +45,7 @@ def foreign_format(benchfile: Path) -> ModuleType | None:
 
 
 def ask_together(folders: Iterable[Path]) -> bool:
-    """Ask the benchfiles of several folders that are not ours at once, which takes less time than one by one.
+    """Ask the benchfiles of several folders that are not ours at once, which takes less time than in sequence.
 
     Return whether there is any.
     """
@@ -61,7 +61,7 @@ def ask_together(folders: Iterable[Path]) -> bool:
 def module_of(name: str) -> ModuleType:
     """Return the module that reads benchfiles in which this name is assigned. Raises UsageError where its feature is left out.
 
-    `declared_in(folder)` returns its benchmark; `read_together(folders)` prepares that for several; `placed(benches, context)`
+    `declared_in(folder)` returns its benchmark. `read_together(folders)` prepares that for several. `placed(benches, context)`
     returns benchmarks with the processes of a plan.
     """
     seams.require(seams.BENCHFILES[name], f"a benchfile with {name}")

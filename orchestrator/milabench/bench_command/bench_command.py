@@ -25,10 +25,10 @@ from milabench.errors import INTERRUPTED
 
 
 class _CommandLine(click.Command):
-    """A command that takes everything after `--` as it is, the words of one command."""
+    """A command that takes everything after `--` as it is, the words of a single command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse what stands before the first `--`, and keep what follows."""
+        """Parse the words before the first `--`, and keep the others."""
         if "--" in args:
             at = args.index("--")
             ctx.meta["argv"] = tuple(args[at + 1 :])
@@ -37,7 +37,7 @@ class _CommandLine(click.Command):
 
 
 def _of_command(*names: str, help: str, **settings: Any) -> Callable[[Verb], Verb]:  # noqa: A002
-    """Return an option that is about one command, so that no variable of a shell stands for it (a step has MILABENCH_NAME)."""
+    """Return an option about a single command, which no variable of a shell sets (a step has MILABENCH_NAME)."""
     return click.option(*names, help=help, envvar=(), **settings)
 
 

@@ -44,9 +44,9 @@ _PYTHON_DEFAULTS: Final = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOptions:
-    """What is measured of which commands; see the options of `milabench bench`.
+    """The commands and their measurement. See the options of `milabench bench`.
 
-    `commands` are lines, each a command; `argv` is one command, word by word. `metrics` are `[NAME=]REGEX`; `units`,
+    `commands` are lines, each a command. `argv` is a single command, word by word. `metrics` are `[NAME=]REGEX`. `units`,
     `directions` and `reductions` `[NAME=]VALUE`. `env` are `NAME=VALUE`, or `NAME` for its value here.
     """
 
@@ -92,7 +92,7 @@ def measure_commands(
 
 
 def _warm_up(options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session) -> int:
-    """Run launches that do not count; their records stay only where one failed."""
+    """Run launches that do not count. Their records stay only after a failure."""
     from milabench.workflow.new_run import execute_plan
     from milabench.workflow.planning import describe_run
 
@@ -149,14 +149,14 @@ def command_entry(
 
 def _words(options: CommandOptions) -> Iterator[tuple[str, ...]]:
     if options.commands and options.argv:
-        raise UsageError("one command after --, or several before it, each quoted; not both")
+        raise UsageError("give a single command after --, or several before it, each quoted; not both")
     if options.argv:
         if options.shell and len(options.argv) > 1:
-            raise UsageError("--shell takes a command as one line; quote it")
+            raise UsageError("--shell takes a command as a single line; quote it")
         yield options.argv
         return
     if not options.commands:
-        raise UsageError("no command; give one after --, or one or several, each quoted")
+        raise UsageError("no command; give a command after --, or one or several, each quoted")
     for line in options.commands:
         if options.shell:
             words: tuple[str, ...] = (line,) if line.strip() else ()
@@ -187,17 +187,17 @@ def _refuse_secrets(options: CommandOptions, commands: Sequence[Sequence[str]]) 
 
 
 def _refuse_placeholders(words: Iterable[str]) -> None:
-    """Raise UsageError for a word that a launch would replace: what is measured is what was typed."""
+    """Raise UsageError for a word that a launch would replace: the typed command is measured."""
     for word in words:
         if found := _PLACEHOLDER.search(word):
             raise UsageError(
-                f"{word}: a launch replaces {found[1] or found[2]} by a value of its own; spell it otherwise, or hide it in "
+                f"{word}: each repeat replaces {found[1] or found[2]} by a value; write it differently, or hide it in "
                 "a script"
             )
 
 
 def _shell_sign(line: str) -> str:
-    """Return the first character of a line that only a shell acts on: not one that is quoted; empty where there is none."""
+    """Return the first character of a line that only a shell acts on: not a quoted character. Empty where there is none."""
     bare = _QUOTED.sub(lambda quoted: _NOT_REPLACED.sub("", quoted[1] or ""), line.strip())
     found = _OF_SHELL.search(bare)
     return found[0] if found else ""
@@ -217,7 +217,7 @@ def require_program(program: str, cwd: Path, environ: Mapping[str, str]) -> None
 
 
 def names_of_commands(options: CommandOptions, commands: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Return a distinct name for each command: those given, else what they say. Raises UsageError."""
+    """Return a distinct name for each command: the given names, else from their words. Raises UsageError."""
     if len(options.names) > len(commands):
         raise UsageError(f"--name is given {len(options.names)} times for {len(commands)} commands")
     names: list[str] = []
@@ -235,7 +235,7 @@ def names_of_commands(options: CommandOptions, commands: Sequence[Sequence[str]]
 
 
 def metrics_in_suite(options: CommandOptions) -> dict[str, dict[str, str]]:
-    """Return the metrics as a suite has them. Raises UsageError for what is no regular expression, or has no name."""
+    """Return the metrics as a suite has them. Raises UsageError for a text that is no regular expression, or has no name."""
     metrics: dict[str, dict[str, str]] = {}
     for text in options.metrics:
         name, pattern = named_pattern(text)
@@ -274,7 +274,7 @@ def named_pattern(text: str) -> tuple[str, str]:
         name, pattern, groups = "value", text, whole.groups if whole is not None else 0
     if groups > 1:
         raise UsageError(
-            f"--metric {text}: has {groups} groups; keep one, around the number, and write the others (?:...)"
+            f"--metric {text}: has {groups} groups; keep a single group, around the number, and write the others (?:...)"
         )
     if not pattern:
         raise UsageError(f"--metric {text}: has no regular expression")
@@ -289,7 +289,7 @@ def _compiled(pattern: str, text: str) -> re.Pattern[str]:
 
 
 def suite_environment(given: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the commands: those of the user where a suite's program would get others, and those given."""
+    """Return the variables of the commands: the user's where a suite's program would get others, and the given ones."""
     cache = environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
     own = {
         **{name: environ.get(name, "") for name in _PYTHON_DEFAULTS},
@@ -319,7 +319,7 @@ def _given_variables(given: Sequence[str]) -> dict[str, str]:
 
 
 def _write(base: Path, name: str, suite: Mapping[str, object]) -> Path:
-    """Write the suite under the base, so that the run can be resumed; the same file for the same commands."""
+    """Write the suite under the base, so that the run can be resumed. The same file for the same commands."""
     text = json.dumps(suite, indent=1) + "\n"  # JSON is YAML, and quotes everything
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     path = base / "bench" / f"{name.replace(' ', '_')}-{digest}.yaml"

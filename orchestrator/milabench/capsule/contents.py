@@ -1,8 +1,9 @@
-"""A capsule: everything that a suite needs on a machine without a network, in one tar file that shows whether it was altered.
+"""A capsule: everything that a suite needs on a machine without a network, in a tar file that shows whether it was altered.
 
-The manifest is the first member and lists all others, with size and SHA-256; its own SHA-256 is the capsule's digest. Every
-byte of the file follows from the manifest and the members: the reader compares it with what the writer would have written, so
-that names, links, sizes and kinds in the tar's own headers are never believed. A shell unpacks it with `tar xf`.
+The manifest is the first member and lists all others, with size and SHA-256. Its own SHA-256 is the capsule's digest.
+Every byte of the file follows from the manifest and the members: the reader compares it with the writer's expected
+bytes, so that names, links, sizes and kinds in the tar's own headers are never believed. A shell unpacks it with `tar
+xf`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _OF_CONTENT = {"json": JsonKey(is_omitted=lambda entry: bool(entry.link))}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A file to be packed; `link` is the relative target of a symbolic link, which has no content."""
+    """A file to be packed. `link` is the relative target of a symbolic link, which has no content."""
 
     path: str
     content: bytes | Path = b""
@@ -51,7 +52,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapsuleEntry:
-    """One file of a capsule as its manifest lists it."""
+    """A file of a capsule as its manifest lists it."""
 
     path: str
     size: int = field(default=0, metadata=_OF_CONTENT)
@@ -61,7 +62,7 @@ class CapsuleEntry:
 
     @property
     def header(self) -> bytes:
-        """What stands before its content in the tar file."""
+        """The header before its content in the tar file."""
         info = tarfile.TarInfo(self.path)
         info.size, info.mtime, info.mode = self.size, _STAMP, 0o755 if self.executable else 0o644
         if self.link:
@@ -70,7 +71,7 @@ class CapsuleEntry:
 
     @property
     def padding(self) -> bytes:
-        """What fills the last block of its content."""
+        """The filler of the last block of its content."""
         return bytes(-self.size % _BLOCK)
 
 
@@ -93,10 +94,10 @@ class PackedImage:
 
 @dataclass(frozen=True, kw_only=True)
 class CapsuleManifest:
-    """What a capsule holds, and what machine it is for.
+    """The content of a capsule, and the machine it is for.
 
-    `version` is that of milabench, `benchmate` the digest of the instruments; `suite` the suite file in the capsule;
-    `platform` sys.platform and machine, `glibc` the oldest that its wheels run with; `prepared` the digests of the
+    `version` is milabench's, `benchmate` the digest of the instruments. `suite` the suite file in the capsule.
+    `platform` sys.platform and machine, `glibc` the oldest that its wheels run with. `prepared` the digests of the
     preparations whose data it holds, by benchmark.
     """
 
@@ -116,13 +117,13 @@ class CapsuleManifest:
 
     @cached_property
     def content(self) -> bytes:
-        """The manifest's file; the same content gives the same bytes."""
+        """The manifest's file. The same content gives the same bytes."""
         value = {"schema": SCHEMA, "kind": KIND, **to_json_value(self)}
         return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"
 
     @property
     def digest(self) -> str:
-        """The capsule's identity: it stands for every byte of the file."""
+        """The capsule's identity: it covers every byte of the file."""
         return hashlib.sha256(self.content).hexdigest()
 
     @property
@@ -137,12 +138,12 @@ class CapsuleManifest:
         return sum(len(entry.header) + entry.size + len(entry.padding) for entry in entries) + len(_END)
 
     def files_in(self, folder: str) -> tuple[CapsuleEntry, ...]:
-        """Return the entries below one of the capsule's folders."""
+        """Return the entries below a folder of the capsule."""
         return tuple(entry for entry in self.files if entry.path.startswith(f"{folder}/"))
 
 
 def entry_of(file: Content, source: Iterator[bytes] | None = None) -> CapsuleEntry:
-    """Return the entry of a file, which is read; `source` are its bytes where they are read here. Raises RecordError."""
+    """Return the entry of a file, which is read. `source` are its bytes where they are read here. Raises RecordError."""
     if what := wrong_name(file.path):
         raise RecordError(f"{file.path!r}: {what}: cannot be packed")
     try:
@@ -156,9 +157,9 @@ def entry_of(file: Content, source: Iterator[bytes] | None = None) -> CapsuleEnt
 
 
 def write_capsule(target: Path, manifest: CapsuleManifest, contents: Iterable[Content]) -> None:
-    """Write the file, whole or not at all; `contents` are in the manifest's order. Raises RecordError.
+    """Write the file, whole or not at all. `contents` are in the manifest's order. Raises RecordError.
 
-    What has changed since the manifest was made is found here: a capsule never holds anything else than it says.
+    Changes since the manifest was made are found here: a capsule always equals its manifest.
     """
     if problem := _wrong_entries(manifest.files):
         raise RecordError(f"{target}: cannot be packed: {problem}")
@@ -176,16 +177,16 @@ def write_capsule(target: Path, manifest: CapsuleManifest, contents: Iterable[Co
 
 @dataclass(frozen=True, kw_only=True)
 class Capsule:
-    """A capsule that is open, at its first member; its manifest, names and size have been checked."""
+    """A capsule that is open, at its first member. Its manifest, names and size have been checked."""
 
     path: Path
     manifest: CapsuleManifest
     file: IO[bytes]
 
     def unpack(self, into: Path | None = None, wanted: Callable[[str], bool] = lambda _: True) -> None:
-        """Compare every byte with the manifest; write the wanted files below `into`, a new folder of ours.
+        """Compare every byte with the manifest. Write the wanted files below `into`, a new folder of ours.
 
-        Nothing may be used before this has returned. Raises RecordError, and OSError for what cannot be written.
+        Nothing may be used before this has returned. Raises RecordError, and OSError for a file that cannot be written.
         """
         made: set[Path] = set()
         for entry in self.manifest.files:
@@ -219,12 +220,12 @@ class Capsule:
             yield piece
 
     def _altered(self, what: str) -> RecordError:
-        return RecordError(f"{self.path}: was altered: {what} is not what the manifest says; nothing of it was used")
+        return RecordError(f"{self.path}: was altered: {what} differs from the manifest; nothing was used")
 
 
 @contextmanager
 def open_capsule(path: Path) -> Iterator[Capsule]:
-    """Open a capsule and check its manifest and its size; `unpack` checks the rest. Raises RecordError."""
+    """Open a capsule and check its manifest and its size. `unpack` checks the rest. Raises RecordError."""
     try:
         with open_regular(path) as file:
             size = file.seek(0, 2)
@@ -253,7 +254,7 @@ def _read_manifest(file: IO[bytes], size: int, path: Path) -> CapsuleManifest:
     except (tarfile.HeaderError, ValueError):
         info = tarfile.TarInfo()
     if info.name != NAME or not 0 < info.size <= MAX_MANIFEST:
-        raise RecordError(f"{path}: is no capsule; `milabench capsule create` makes one")
+        raise RecordError(f"{path}: is not a capsule; create it with `milabench capsule create`")
     # Python makes room for as many bytes as it is asked for, and a file with holes is as large as it likes.
     content = bytearray()
     while len(content) < min(info.size, size) and (piece := file.read(min(_CHUNK, info.size - len(content)))):
@@ -270,7 +271,7 @@ def _read_manifest(file: IO[bytes], size: int, path: Path) -> CapsuleManifest:
 
 
 def manifest_of(content: bytes, where: str) -> CapsuleManifest:
-    """Return the manifest that a file of it holds. Raises RecordError."""
+    """Return the manifest that its file holds. Raises RecordError."""
     try:
         value = parse_object(content)
         schema = value.get("schema")
@@ -290,7 +291,7 @@ def manifest_of(content: bytes, where: str) -> CapsuleManifest:
 
 
 def _wrong_entries(entries: Sequence[CapsuleEntry]) -> str:
-    """Return what is wrong with the names and links of a manifest; empty when all stay in the folder of the capsule."""
+    """Return the problem with the names and links of a manifest. Empty when all stay in the folder of the capsule."""
     if len(entries) > MAX_ENTRIES:
         return f"has {len(entries)} files, more than {MAX_ENTRIES}"
     leaves = {entry.path for entry in entries}
@@ -314,13 +315,13 @@ def _wrong_entries(entries: Sequence[CapsuleEntry]) -> str:
 
 
 def _wrong_paths(manifest: CapsuleManifest) -> str:
-    """Return what is wrong with the files and folders that a manifest names beside its list; empty when they are in it."""
+    """Return the problem with the files and folders that a manifest names outside its list. Empty when they are in it."""
     names = {entry.path for entry in manifest.files if not entry.link}
     named = {manifest.suite: "suite", **{image.path: "images" for image in manifest.images}}
     if wrong := next(
         (path for path, part in named.items() if path not in names or not path.startswith(f"{part}/")), ""
     ):
-        return f"names {wrong[:200]!r}, which is no file of it"
+        return f"names {wrong[:200]!r}, which is not a file of the capsule"
     folders = {f"{parent}" for name in names for parent in list(PurePosixPath(name).parents)[:-1]}
     # A program's marker lies beside its folder, and names it.
     markers = [
@@ -329,7 +330,7 @@ def _wrong_paths(manifest: CapsuleManifest) -> str:
     owned = {f"code/{path.removeprefix('code/.').removesuffix('.complete')}": path for path in markers}
     owned |= {python.folder: python.folder for python in manifest.pythons if python.folder}
     wrong = next((path for folder, path in owned.items() if wrong_name(folder) or folder not in folders), "")
-    return f"names {wrong[:200]!r}, which belongs to no folder of it" if wrong else ""
+    return f"names {wrong[:200]!r}, which belongs to no folder of the capsule" if wrong else ""
 
 
 def _stays_inside(entry: CapsuleEntry) -> bool:
@@ -345,7 +346,7 @@ def _stays_inside(entry: CapsuleEntry) -> bool:
 
 
 def is_unpacked(home: Path) -> bool:
-    """Return whether a folder is that of a capsule, unpacked whole: it holds the manifest of the digest in its name."""
+    """Return whether a folder is a capsule, completely unpacked: it holds the manifest of the digest in its name."""
     try:
         return hashlib.sha256(read_regular(home / NAME, MAX_MANIFEST)).hexdigest()[:16] == home.name
     except OSError:

@@ -44,16 +44,16 @@ _OF_THE_MACHINE = (
 )
 
 IsLeftOut = Callable[[str], bool]
-"""Whether a file or folder of this name is no part of what is packed."""
+"""Whether a file or folder of this name is left out of packing."""
 
 
 def create_capsule(
     target: Path, options: SuiteOptions, session: Session, *, jobs: int = 1, has_data: bool = True
 ) -> CapsuleManifest:
-    """Write a capsule of the selected benchmarks; the same base and packages give the same bytes.
+    """Write a capsule of the selected benchmarks. The same base and packages give the same bytes.
 
-    Raises EnvironmentFailed for what is not fetched or prepared here or what no index has, ConfigError for a secret in the
-    suite, RecordError for what cannot be written.
+    Raises EnvironmentFailed for parts not fetched or prepared here or missing from indexes, ConfigError for a secret in the
+    suite, RecordError for files that cannot be written.
     """
     context = read_context(options, session)
     uv = find_uv(os.environ)
@@ -84,7 +84,7 @@ def _require_present(context: CommandContext, *, has_data: bool) -> None:
 
 
 class _Packing:
-    """The packing of one capsule: the contents as they are found, and what is to be said of them."""
+    """The packing of a capsule: the contents as they are found, and notes on them."""
 
     def __init__(self, context: CommandContext, uv: str, scratch: Path, jobs: int) -> None:
         self.uv, self.scratch, self.jobs = uv, scratch, jobs
@@ -141,7 +141,7 @@ class _Packing:
         self.contents += contents
 
     def _entries(self) -> tuple[list[CapsuleEntry], set[str]]:
-        """Return the entries of all contents, and whose data holds a path of this machine; empty for nobody's own."""
+        """Return the entries of all contents, and whose data holds a path of this machine. Empty for nobody's own."""
         needle = os.fsencode(self.context.dirs.base)
         has_paths: set[str] = set()
         entries = []
@@ -164,7 +164,7 @@ class _Packing:
     # --- the suite ---
 
     def _add_suite(self) -> str:
-        """Add the suite, resolved, with the folders of its benchmarks; return its file."""
+        """Add the suite, resolved, with the folders of its benchmarks. Return its file."""
         folders = packed_folders(
             config.definition
             for config in self.context.suite.benchmarks.values()
@@ -177,7 +177,7 @@ class _Packing:
             if isinstance(config.definition, Path):
                 moved = replace(moved, definition=Path(paths[config.definition.resolve()]))
             if config.command:
-                self.notes.append(f"{name}: its command is run as it is on the machine; no program of it is packed")
+                self.notes.append(f"{name}: its command runs as installed on the machine; no program is packed")
             hidden = secret_names(config.env)
             moved = replace(moved, env={key: value for key, value in config.env.items() if key not in hidden})
             self.notes += [
@@ -222,7 +222,7 @@ class _Packing:
             folder = supplies.managed_python(self.uv, version, self.environ)
             if folder is None:
                 pythons.append(PackedPython(version=version))
-                hint = f"`uv python install {version}` gives one that can be packed"
+                hint = f"`uv python install {version}` installs a Python that can be packed"
                 self.notes.append(f"python {version} is not in it, and must be on the machine; {hint}")
                 continue
             pythons.append(PackedPython(version=version, folder=f"python/{folder.name}"))
@@ -258,7 +258,7 @@ class _Packing:
     # --- data ---
 
     def _add_data(self) -> dict[str, str]:
-        """Add what the preparations have made; return their digests by benchmark."""
+        """Add the prepared data. Return their digests by benchmark."""
         prepared = {each.step.bench: each.portable for each in preparation_steps(self.context)}
         data, cache = Path(self.context.dirs.data), Path(self.context.dirs.cache)
         for path in sorted(data.iterdir()) if prepared and data.is_dir() else ():
@@ -276,7 +276,7 @@ class _Packing:
     # --- beginning with a shell ---
 
     def _bootstrap(self, entries: list[CapsuleEntry], python: str) -> list[Content]:
-        """Return the script that installs milabench from the capsule, and the sums of what it uses."""
+        """Return the script that installs milabench from the capsule, and the sums of its inputs."""
         parts = sorted({entry.path.split("/")[0] for entry in entries} & {"bin", "milabench", "python"})
         values = {
             "@PARTS@": " ".join(parts),
@@ -318,7 +318,7 @@ def _require_no_secret(content: Content) -> None:
 
 
 def _searched(source: Iterator[bytes], needle: bytes, seen: list[bool]) -> Iterator[bytes]:
-    """Yield the pieces; put something into `seen` when the needle is in them, also across two of them."""
+    """Yield the pieces. Put something into `seen` when the needle is in them, also across two of them."""
     tail = b""
     for piece in source:
         joined = tail + piece
@@ -329,10 +329,10 @@ def _searched(source: Iterator[bytes], needle: bytes, seen: list[bool]) -> Itera
 
 
 def packed_folders(definitions: Iterable[Path]) -> dict[str, Path]:
-    """Return the folders of benchmarks, and those beside them whose locks they share, by their paths below that of the suite.
+    """Return the folders of benchmarks, and their neighbours whose locks they share, by their paths below the suite's folder.
 
-    Of one name are told apart by a number. A benchmark finds the locks where its benchfile says, so where two benchmarks of
-    different folders share different locks of one name, the second lies in a folder of its own.
+    Equal names get a number. A benchmark finds the locks where its benchfile says, so where two benchmarks of
+    different folders share different locks of the same name, the second lies in a folder of its own.
     """
     packed: dict[str, Path] = {}
     for definition in dict.fromkeys(definitions):
@@ -350,9 +350,9 @@ def packed_folders(definitions: Iterable[Path]) -> dict[str, Path]:
 
 
 def tree(root: Path, prefix: str, is_left_out: IsLeftOut, depth: int = 0) -> Iterator[Content]:
-    """Yield the files and links below a folder; what a link outside of it leads to is packed in its place.
+    """Yield the files and links below a folder. The target of a link to the outside is packed in its place.
 
-    Raises EnvironmentFailed for what can be none of a capsule.
+    Raises EnvironmentFailed for files that a capsule cannot hold.
     """
     if depth > MAX_DEPTH:
         raise EnvironmentFailed(f"{root}: lies more than {MAX_DEPTH} folders deep: cannot be packed")

@@ -1,4 +1,4 @@
-"""Installs the suite of a capsule without a network, and shows what a capsule holds."""
+"""Installs the suite of a capsule without a network, and shows the content of a capsule."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def install_from(file: Path, options: SuiteOptions, session: Session, settings: 
     """Install the suite of a capsule, its programs and its data below the base, whose default suite it is from then on.
 
     Everything is compared with the manifest before anything is used. Raises RecordError for a capsule that was altered or
-    is truncated, EnvironmentFailed for one of another platform, or what does not fit on the disk.
+    is truncated, EnvironmentFailed for a capsule of another platform, or a full disk.
     """
     if options.use_current_env:
         raise UsageError("--from installs environments; leave out --use-current-env")
@@ -91,9 +91,9 @@ def home_of(base: Path, digest: str) -> Path:
 
 
 def verify_capsule(file: Path) -> CapsuleManifest:
-    """Compare every byte of a capsule with its manifest; return that.
+    """Compare every byte of a capsule with its manifest. Return that.
 
-    Raises RecordError for one that was altered, or whose suite or instruments would reach beyond its own folder.
+    Raises RecordError for an altered capsule, or whose suite or instruments would reach beyond its own folder.
     """
     with open_capsule(file) as capsule, tempfile.TemporaryDirectory(prefix="milabench-verify-") as name:
         capsule.unpack(Path(name), lambda path: path.partition("/")[0] in ("suite", "benchmate"))
@@ -129,7 +129,7 @@ def _require_fitting(manifest: CapsuleManifest, file: Path) -> None:
 
 
 def _require_one_machine(options: SuiteOptions) -> None:
-    """Raise UsageError where the system has other machines; a capsule's suite names none, so any other suite shows them."""
+    """Raise UsageError where the system has other machines. A capsule's suite names none, so any other suite shows them."""
     if not (options.system_file or options.overrides):
         return
     own = tuple(override for override in options.overrides if override.lstrip("+~").startswith("system."))
@@ -144,7 +144,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _unpack(capsule: Capsule, into: Path, parts: tuple[str, ...]) -> None:
-    """Unpack these parts: into a folder that has its name when all are there and unaltered, or what is gone from that."""
+    """Unpack these parts, into a folder that gets its name when complete and unaltered, or the missing parts of that folder."""
     needed = sum(entry.size for part in parts for entry in capsule.manifest.files_in(part))
     try:
         with scratch_folder(into.with_name(f".{into.name}.unpacking")) as building:
@@ -164,7 +164,7 @@ def _unpack(capsule: Capsule, into: Path, parts: tuple[str, ...]) -> None:
 
 
 def _add_lacking(again: Path, home: Path) -> None:
-    """Move what is gone from an unpacked capsule to where it was."""
+    """Move the parts that an unpacked capsule lacks to their place."""
     for part in PLACED:
         for path in sorted((again / part).glob("*")) if (again / part).is_dir() else ():
             if not os.path.lexists(home / part / path.name):
@@ -206,7 +206,7 @@ def _load_images(home: Path, context: CommandContext, manifest: CapsuleManifest)
 
 
 def _place_instruments(home: Path, dirs: Dirs, manifest: CapsuleManifest) -> None:
-    """Put the wheel of the instruments where an installation of this suite looks for it before it builds one."""
+    """Put the wheel of the instruments where an installation of this suite looks for it before it builds a wheel."""
     folder = Path(dirs.cache, "wheels", f"benchmate-{manifest.benchmate[:16]}")
     folder.mkdir(parents=True, exist_ok=True)
     for wheel in (home / "benchmate").glob("*.whl"):
@@ -228,7 +228,7 @@ def _mark_prepared(context: CommandContext, manifest: CapsuleManifest) -> None:
 
 
 def capsule_text(path: Path, manifest: CapsuleManifest) -> str:
-    """Return what a capsule is for and what it holds, for a person."""
+    """Return the purpose and the content of a capsule, for a person."""
     pythons = ", ".join(f"{each.version} ({'packed' if each.folder else 'needed'})" for each in manifest.pythons)
     lines = [
         f"{path}: {size_text(manifest.size)}, {len(manifest.files)} files",
@@ -244,13 +244,13 @@ def capsule_text(path: Path, manifest: CapsuleManifest) -> str:
         lines.append(f"  {part:<11} {size_text(sum(entry.size for entry in entries))}, {len(entries)} files")
     lines += [f"  note: {note}" for note in manifest.notes]
     lines.append(
-        "  It is code that will run: install only what you trust; `capsule verify` finds alterations, not intentions."
+        "  It is code that will run: install only capsules that you trust; `capsule verify` finds alterations, not intentions."
     )
     return "\n".join(lines)
 
 
 def capsule_json(path: Path, manifest: CapsuleManifest) -> dict[str, object]:
-    """Return the same for a program; the manifest itself lists every file."""
+    """Return the same for a program. The manifest itself lists every file."""
     parts: dict[str, dict[str, int]] = {}
     for entry in manifest.files:
         part = parts.setdefault(entry.path.split("/")[0], {"bytes": 0, "files": 0})

@@ -1,4 +1,4 @@
-"""Gathers what a capsule holds beside a suite: the files that locks name, interpreters, milabench and its dependencies."""
+"""Gathers the content of a capsule besides the suite: the files that locks name, interpreters, milabench and its dependencies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NAMED_GLIBC = {"1": (2, 5), "2010": (2, 12), "2014": (2, 17)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A version of a project of which one file is wanted, for a Python; `hashes` are those that a lock allows, or empty.
+    """A version of a project of which a file is wanted, for a Python. `hashes` are the lock's, or empty.
 
     `else_from` is an index that is asked where the others do not have it.
     """
@@ -72,11 +72,14 @@ def minor(python: str) -> str:
 
 
 def locked_releases(spec: VenvSpec, settings: Mapping[str, str], environ: Mapping[str, str]) -> list[Release]:
-    """Return what an environment's lock names for this platform. Raises EnvironmentFailed for one without hashes."""
+    """Return the releases that an environment's lock names for this platform.
+
+    Raises EnvironmentFailed for a lock without hashes.
+    """
     if not spec.is_hashed:
         names = ", ".join(file.name for file in spec.requirements)
         raise EnvironmentFailed(
-            f"{spec.group}: {names}: does not say with hashes what is installed, so nothing certain can be packed; "
+            f"{spec.group}: {names}: has no hashes of its packages, so they cannot be checked and packed; "
             "write a lock with `milabench pin`"
         )
     where = indexes({**settings, **spec.pip}, environ)
@@ -105,7 +108,7 @@ def _releases(lock: Lock, python: str, where: Indexes, else_from: str = "") -> l
 
 
 def own_releases(where: Indexes) -> list[Release]:
-    """Return what milabench itself needs, in the versions that it runs with here."""
+    """Return milabench's own dependencies, in the versions that it runs with here."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
@@ -136,9 +139,9 @@ def own_releases(where: Indexes) -> list[Release]:
 def fetch_files(
     releases: Sequence[Release], environ: Mapping[str, str], uv: str, *, jobs: int
 ) -> tuple[ReleaseFile, ...]:
-    """Return a file of each release, the best for its Python on this machine; and wheels of what builds the others.
+    """Return a file of each release, the best for its Python on this machine, and wheels of the others' build tools.
 
-    Raises EnvironmentFailed for one that no index has.
+    Raises EnvironmentFailed for a release that no index has.
     """
     stop = threading.Event()
     done: dict[str, ReleaseFile] = {}
@@ -167,7 +170,7 @@ def _fetch(release: Release, environ: Mapping[str, str], stop: threading.Event) 
     if chosen is None:
         why = f"; {'; '.join(silent)}" if silent else ""
         raise EnvironmentFailed(
-            f"{release.project} {release.version}: no index has a file of it for python {minor(release.python)} on this "
+            f"{release.project} {release.version}: no index has its file for python {minor(release.python)} on this "
             f"platform{' that the lock names' if release.hashes else ''}{why}"
         )
     name, sha256 = chosen
@@ -198,7 +201,7 @@ def choose_file(listed: Iterable[tuple[str, str]], release: Release) -> tuple[st
 
 
 def oldest_glibc(names: Iterable[str]) -> str:
-    """Return the oldest glibc that all of these wheels run with; empty where they need none."""
+    """Return the oldest glibc that all of these wheels run with. Empty where they need none."""
     needs = []
     for name in names:
         platforms = name.removesuffix(".whl").rpartition("-")[2].split(".") if name.endswith(".whl") else []
@@ -213,7 +216,7 @@ def oldest_glibc(names: Iterable[str]) -> str:
 
 
 def _builders(file: ReleaseFile, release: Release, environ: Mapping[str, str], uv: str) -> list[Release]:
-    """Return what builds a wheel from an sdist: the newest that it allows."""
+    """Return the build tools of an sdist's wheel: the newest allowed."""
     settings: dict[str, str] = {}
     env = {**environ, **uv_env(settings, environ)}
     location = {
@@ -237,12 +240,14 @@ def _builders(file: ReleaseFile, release: Release, environ: Mapping[str, str], u
             check=False,
         )
     if done.returncode != 0:
-        raise EnvironmentFailed(f"{file.name}: what builds it cannot be found: {explain_failure(mask(done.stderr))}")
+        raise EnvironmentFailed(
+            f"{file.name}: its build requirements cannot be found: {explain_failure(mask(done.stderr))}"
+        )
     return _releases(parse_requirements(done.stdout), release.python, release.where)
 
 
 def build_requirements(archive: Path, name: str) -> list[str]:
-    """Return what an sdist says it is built with; setuptools where it says nothing. Raises EnvironmentFailed."""
+    """Return the build requirements of an sdist. Setuptools where it names none. Raises EnvironmentFailed."""
     text = ""
     try:
         if name.endswith(".zip"):
@@ -266,7 +271,7 @@ def _is_project_file(path: str) -> bool:
 
 
 def managed_python(uv: str, version: str, environ: Mapping[str, str]) -> Path | None:
-    """Return the folder of an interpreter that uv has installed, which can be moved; None where it has none of this version."""
+    """Return the folder of an interpreter that uv has installed, which can be moved. None where it has none of this version."""
     options = ("--managed-python", "--no-python-downloads", "--no-project", "--offline", minor(version))
     folder, found = (
         subprocess.run((uv, "python", *words), env=dict(environ), cwd="/", capture_output=True, text=True, check=False)
@@ -281,7 +286,7 @@ def managed_python(uv: str, version: str, environ: Mapping[str, str]) -> Path | 
 
 
 def build_wheel(project: Path, into: Path, uv: str, environ: Mapping[str, str], settings: Mapping[str, str]) -> Path:
-    """Build the wheel of a project, from a copy of it. Raises EnvironmentFailed."""
+    """Build the wheel of a project, from a copy. Raises EnvironmentFailed."""
     source = into / "source"
     left_out = shutil.ignore_patterns("__pycache__", "tests", ".*", "dist", "results")
     copy_tree(project, source, left_out, keeps_links=True)
@@ -297,7 +302,7 @@ def build_wheel(project: Path, into: Path, uv: str, environ: Mapping[str, str], 
 
 
 def installed_wheel(name: str, into: Path) -> Path:
-    """Write the wheel that a pure package was installed from, by what was installed; the same files give the same bytes.
+    """Write the wheel that a pure package was installed from, from the installed files. The same files give the same bytes.
 
     Raises EnvironmentFailed when a file is not as it was installed.
     """

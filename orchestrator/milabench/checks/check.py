@@ -1,4 +1,4 @@
-"""What a check is: a fold over one step's events that ends in a verdict."""
+"""The form of a check: a fold over a step's events that ends in a verdict."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ VALIDATION = "validation"  # the doubt of a check that has no word of its own
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepContext:
-    """What the checks of one step share.
+    """The context that the checks of a step share.
 
-    `readings` gathers what the monitor read; all checks of a step observe into the same one. `devices` are the step's
-    accelerators by number, empty when it runs on slots of a processor; `may_use_one`: its program chooses which of them it
-    uses; `ranks` is how many processes should report, None
+    `readings` gathers the monitor's readings. All checks of a step observe into the same object. `devices` are the step's
+    accelerators by number, empty when it runs on slots of a processor. `may_use_one`: its program chooses which of them it
+    uses. `ranks` is how many processes should report, None
     when that is not known.
     """
 
@@ -31,10 +31,10 @@ class StepContext:
 
 
 class Check(ABC):
-    """Observes every event of one step, in order; its verdict may be asked for at any time.
+    """Observes every event of a step, in order. Its verdict may be asked for at any time.
 
-    `name` is what `--validations` calls it, `doc` what it looks at (a line of docs/reference/checks.md), `severities` what its
-    verdict may be besides `pass`. `doubt` is the word with which it marks a number as suspect (protocol.md, section 5),
+    `name` is its name in `--validations`, `doc` its subject (a line of docs/reference/checks.md), `severities` the
+    values that its verdict may be besides `pass`. `doubt` is the reason with which it marks a number as suspect
     and `remedy` what to do then. `unmarked` says why a warning of it does not; empty: it does. `component` is that of the
     number's uncertainty whose size is the verdict's number `slowed`, a share of the rate: with a size it marks nothing.
     """
@@ -53,7 +53,7 @@ class Check(ABC):
         self.settings = settings or {}
 
     def observe(self, event: StepEvent) -> None:
-        """Take one event into account."""
+        """Take an event into account."""
         self.context.readings.observe(event)
 
     @abstractmethod
@@ -72,9 +72,9 @@ class Check(ABC):
         return Verdict(step=self.context.step, check=self.name, verdict="pass", numbers=numbers)
 
     def warning(self, message: str, numbers: Mapping[str, object]) -> Verdict:
-        """Return a warning, in one line."""
+        """Return a warning, in a line."""
         return Verdict(step=self.context.step, check=self.name, verdict="warn", numbers=numbers, message=message)
 
     def failure(self, message: str, numbers: Mapping[str, object]) -> Verdict:
-        """Return a failure, in one line."""
+        """Return a failure, in a line."""
         return Verdict(step=self.context.step, check=self.name, verdict="fail", numbers=numbers, message=message)

@@ -14,8 +14,8 @@ from milabench.events.values import finite_number
 class UsageCheck(Check):
     """Fails when a device's mean load, or the share of its memory in use at the peak, stays below the suite's threshold.
 
-    Settings: `gpu_load_threshold` and `gpu_mem_threshold`, 0 to 1 each; what is left out is not looked at. Only what was
-    sampled within the window counts. An instance that sees several devices (`njobs`) has to use one of them.
+    Settings: `gpu_load_threshold` and `gpu_mem_threshold`, 0 to 1 each. A missing setting is not checked. Only readings
+    within the window count. An instance that sees several devices (`njobs`) has to use any of them.
     """
 
     name = "usage"
@@ -125,7 +125,7 @@ POWER_CAP = frozenset({"sw_power_cap"})
 
 
 class PowerCheck(Check):
-    """Warns when a board's power limit is set below its default; reports how often the limit was reached, which is normal."""
+    """Warns when a board's power limit is set below its default. Reports how often the limit was reached, which is normal."""
 
     name = "power"
     doc = (
@@ -161,13 +161,13 @@ class PowerCheck(Check):
 
 
 class ForeignCheck(Check):
-    """Fails when a process that is not of the step's group was seen on one of its devices within the window."""
+    """Fails when a process that is not of the step's group was seen on any of its devices within the window."""
 
     name = "foreign"
     doc = "processes of others on the step's devices in the window"
     severities = ("fail",)
     doubt = "foreign-process"
-    remedy = "end the other process (the server of NVIDIA MPS is one too); measure again"
+    remedy = "end the other process (for example the server of NVIDIA MPS); measure again"
 
     def verdict(self) -> Verdict:
         """Fail or pass, with the foreign processes and their memory in MiB by device."""
@@ -194,7 +194,7 @@ class ForeignCheck(Check):
 
 MAX_SILENCE_S = 3.0
 PROGRAM_XIDS = frozenset({13, 31, 43, 45})
-"""Errors of the driver that a program causes, by its own errors or by being ended; the others tell of the device."""
+"""Errors of the driver that a program causes, by its own errors or by being ended. The others tell of the device."""
 
 
 class SensorCheck(Check):
@@ -211,7 +211,7 @@ class SensorCheck(Check):
     remedy = "check the device and its driver; leave the monitor on"
 
     def verdict(self) -> Verdict:
-        """Warn or pass, with what was lost and which errors there were by device."""
+        """Warn or pass, with the lost readings and the errors by device."""
         readings = self.context.readings
         window = readings.window
         by_device: dict[str, object] = {}
@@ -246,7 +246,7 @@ POWER_LAG_S = 0.5
 
 
 class EnergyCheck(Check):
-    """Warns when the energy counter and the integral of power differ by more than 5 % and what half a second takes."""
+    """Warns when the energy counter and the integral of power differ by more than 5 % and the energy of half a second."""
 
     name = "energy"
     doc = "counter against power integrated over the window, further apart than 5 % and the energy of half a second"

@@ -16,7 +16,7 @@ MOST_FOREIGN = MOST_WAITED = MOST_LACKED = 0.02
 # Of two readings and what is interpolated from them, chance decides.
 LEAST_READINGS = 3
 LONGEST_UNREAD_S = 5.0
-"""A longer window, or launch without one, without a reading had no monitor beside it: nothing is known of the host."""
+"""A longer window, or launch without one, without a reading had no monitor: nothing is known of the host."""
 # Counters of a `process` record and of `host` in it, in seconds but for the last.
 _OF_PROCESS = ("cpu_s", "run_delay_s")
 _OF_HOST = ("busy_s", "ours_s", "steal_s", "swap_bytes")
@@ -24,9 +24,9 @@ _PRESSURES = ("cpu", "memory", "io")
 
 
 class ContendedCheck(Check):
-    """Warns when others used the step's processors, it waited for one because of them, or memory was short in the window.
+    """Warns when others used the step's processors, it waited for a processor because of them, or memory was short in the window.
 
-    Foreign is the work on the processors that the step may use, less that of the process trees of its group; instances
+    Foreign is the work on the processors that the step may use, less the work of the process trees of its group. Instances
     are not foreign to each other. What the step itself has waited counts as far as foreign work and steal explain it: a
     program with more threads than processors waits for itself.
     """
@@ -79,7 +79,7 @@ class ContendedCheck(Check):
                 self._counters[name].append(NAN if value is None else value)
 
     def verdict(self) -> Verdict:
-        """Warn or pass; the numbers are means over the window: processors used by others, stolen, used and waited for by us."""
+        """Warn or pass. The numbers are means over the window: processors used by others, stolen, used and waited for by us."""
         # Without a window the number is of the whole step.
         window = self.context.readings.window or (min(self._time, default=0.0), max(self._time, default=0.0))
         start, stop = window
@@ -87,7 +87,7 @@ class ContendedCheck(Check):
         return self._unjudged(count) if count < LEAST_READINGS else self._judge(window, count)
 
     def _judge(self, window: Span, count: int) -> Verdict:
-        """Warn or pass by so many readings in the window."""
+        """Warn or pass by this number of readings in the window."""
         used = {name: self._per_second(name, window) for name in self._counters}
         busy, ours, own = used["busy_s"], used["ours_s"], used["cpu_s"]
         if busy is None or ours is None or own is None:
@@ -116,7 +116,7 @@ class ContendedCheck(Check):
         return self.passed(numbers)
 
     def _unjudged(self, count: int) -> Verdict:
-        """Pass with too few readings, but for a long window or launch without any, and a launch that nothing else judges."""
+        """Pass with too few readings, but for a long window or launch without any, and a launch that nothing else checks."""
         window = self.context.readings.window
         is_whole_launch = self._is_command and window is None
         seconds = self._launch_s if window is None else window[1] - window[0]
@@ -126,11 +126,11 @@ class ContendedCheck(Check):
             return self.warning("nobody read the processors", {"readings": 0})
         if is_whole_launch:
             readings = f"{count} reading{'s' if count > 1 else ''}"
-            return self.warning(f"only {readings} of the processors: too few to judge", {"readings": count})
+            return self.warning(f"only {readings} of the processors: too few to check", {"readings": count})
         return self.passed({"readings": count})
 
     def _by_agent(self) -> Verdict | None:
-        """Warn or pass by the agent's readings before and after the launch, where it has them and nothing else ran beside it."""
+        """Warn or pass by the agent's readings before and after the launch, where it has them and nothing else ran with it."""
         names = ("processors", "seconds", "busy_s", "ours_s", "steal_s", "resolution_s")
         known = [number for name in names if (number := finite_number(self._of_agent.get(name))) is not None]
         if len(known) < len(names) or min(known[:2]) <= 0:

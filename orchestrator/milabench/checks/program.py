@@ -30,7 +30,7 @@ class ErrorCheck(Check):
             self._first = self._first or error.headline
 
     def verdict(self) -> Verdict:
-        """Fail when there was an error; the message is the first one's."""
+        """Fail when there was an error. The message is from the first error."""
         numbers = {"count": self._count}
         return self.failure(self._first, numbers) if self._count else self.passed(numbers)
 
@@ -40,13 +40,13 @@ _LEAST_EQUAL = 5
 
 
 class LossCheck(Check):
-    """Fails on a loss that is not finite or ends outside its band, warns about one that stays the same.
+    """Fails on a loss that is not finite or ends outside its band, warns about a constant loss.
 
     Settings: `min` and `max`, between which the last loss must lie. Passes where no loss is reported, unless a band is given.
     """
 
     name = "loss"
-    doc = "finite, moving, the last one between `validation.loss.min` and `.max`"
+    doc = "finite, moving, the last loss between `validation.loss.min` and `.max`"
     severities = ("fail", "warn")
 
     _last: float | None = None
@@ -85,7 +85,7 @@ class LossCheck(Check):
 
 
 class PlacementCheck(Check):
-    """Fails when none of the group's processes was seen on a device of the step, or the machine has lost one.
+    """Fails when none of the group's processes was seen on a device of the step, or the machine has lost a device.
 
     Warns when a rank of a job never reported.
     """
@@ -153,7 +153,7 @@ class VersionsCheck(Check):
     _installed: Mapping[str, str] | None = None
 
     def observe(self, event: StepEvent) -> None:
-        """Take what was recorded at the installation, and what the monitor found installed."""
+        """Take the packages recorded at the installation, and those the monitor found installed."""
         if isinstance(event, Meta):
             if isinstance(event.data.get("packages"), Mapping):
                 self._locked = _by_normal_name(event.data["packages"])

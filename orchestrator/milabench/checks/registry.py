@@ -1,4 +1,4 @@
-"""The checks there are: adding one is a class in a module of this package and a line in `CHECKS`."""
+"""The list of checks. A new check is a class in a module of this package and a line in `CHECKS`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = tuple(check.name for check in CHECKS)
 
 
 def parse_checks(text: str) -> tuple[str, ...]:
-    """Return the names of the checks that `all`, `none` or `name,...` stands for. Raises UsageError for an unknown one."""
+    """Return the names of the checks in `all`, `none` or `name,...`. Raises UsageError for an unknown name."""
     if text == "all":
         return NAMES
     if text == "none":
@@ -45,7 +45,7 @@ def parse_checks(text: str) -> tuple[str, ...]:
 def checks_for(context: StepContext, names: Iterable[str], settings: Mapping[str, object]) -> tuple[Check, ...]:
     """Return the checks of a step by their names.
 
-    `settings` is the suite's `validation`, one entry per check; an entry that is `false` leaves its check out.
+    `settings` is the suite's `validation`, an entry per check. An entry that is `false` leaves its check out.
     """
     by_name = {check.name: check for check in CHECKS}
     checks = []

@@ -1,4 +1,4 @@
-"""What a build server's job leaves behind: reports for people and for the server, and the exit code that decides."""
+"""The results of a build server's job: reports for people and for the server, and the deciding exit code."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _FILES = (SUMMARY, "report.json", *(f"{part}.{ending}" for part in _PARTS for en
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gates:
-    """What a job is decided by, and where its reports go.
+    """The conditions of a job, and the places of its reports.
 
-    `reference` is the baseline: a run, the JSON report of one, or a bundle of one. `margin` is the relative difference below
+    `reference` is the baseline: a run, its JSON report, or its bundle. `margin` is the relative difference below
     which nothing is called slower.
     """
 
@@ -39,8 +39,8 @@ class Gates:
 def checked_gates(gates: Gates, base: Path | None) -> Gates:
     """Check that baseline and criteria can be read, and remove the reports of an earlier job.
 
-    A job that fails must not show the success of the one before. The baseline that is returned is what it is called now:
-    after the run, `latest` is another one. Raises UsageError, ConfigError, NothingSelected and RecordError.
+    A failing job must not show the success of an earlier one. The returned baseline has its present name:
+    after the run, `latest` is another run. Raises UsageError, ConfigError, NothingSelected and RecordError.
     """
     resolved = gates
     if gates.reference is not None:
@@ -64,16 +64,16 @@ def checked_gates(gates: Gates, base: Path | None) -> Gates:
 
 
 def require_one_run(options: SuiteOptions, extent: Extent, session: Session) -> None:
-    """Raise UsageError for a system file that makes several runs of one command; a job decides on one."""
+    """Raise UsageError for a system file that makes several runs of a command. A job decides on a single run."""
     from milabench.workflow.planning import expand_requests
 
     count = len(expand_requests(options, extent, session, stamp="{time}"))
     if count > 1:
-        raise UsageError(f"ci decides on one run; the multirun of the system file makes {count}: give each a job")
+        raise UsageError(f"ci decides on a single run; the multirun of the system file makes {count}: give each a job")
 
 
 def write_reports(request: ReportRequest, gates: Gates, code: int, session: Session) -> int:
-    """Write the reports on the one run of `request`, which ended with `code`, and return the exit code of the job.
+    """Write the reports on the only run of `request`, which ended with `code`, and return the exit code of the job.
 
     Criteria decide first, then the run itself, then the comparison. Raises RecordError.
     """

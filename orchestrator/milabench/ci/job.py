@@ -23,7 +23,7 @@ def run_job(
 ) -> int:
     """Do a build server's job, and return the exit code that decides.
 
-    Raises UsageError and ConfigError for what can be known before, EnvironmentFailed for a machine that is not fit.
+    Raises UsageError and ConfigError for problems known in advance, EnvironmentFailed for a machine that is not fit.
     """
     # What cannot be read is an error now, not after an hour of measuring.
     gates = checked_gates(gates, options.base)

@@ -38,7 +38,7 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
 
 
 def render_comparison(comparison: Comparison, differences: Differences = None, traces: RunTraces = None) -> str:
-    """Return a test suite for each system but the first: SLOWER is a failure, and so is what failed only on this system."""
+    """Return a test suite for each system but the first: failures are SLOWER, and benchmarks that failed only here."""
     suites = []
     for index in comparison.indices:
         position, name = comparison.column(index), comparison_text.index_name(index)
@@ -58,7 +58,7 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
 
 
 def render_acceptance(acceptance: Acceptance) -> str:
-    """Return a suite with a test case for each criterion; an undecided one is an error: it was not shown to hold."""
+    """Return a suite with a test case for each criterion. An undecided criterion is an error: it was not shown to hold."""
     suite = ET.Element("testsuite", name=visible(acceptance.title or "acceptance"))
     for check in acceptance.checks:
         case = _case(suite, check.criterion, check.bench or "run")

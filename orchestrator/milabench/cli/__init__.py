@@ -1,4 +1,4 @@
-"""The command line: one module per verb; this one starts them, and holds the only `except` of the control plane."""
+"""The command line: one module per verb. This one starts them, and holds the only `except` of the control plane."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MaskedStream:
 
     @property
     def buffer(self) -> MaskedStream:
-        """What takes bytes."""
+        """The stream that takes bytes."""
         return MaskedStream(self._stream.buffer)
 
     def __getattr__(self, name: str) -> Any:
@@ -44,25 +44,25 @@ class UnbreakableStream(MaskedStream):
     """Standard error that may fail: a closed pipe or a full disk behind it does not end a command."""
 
     def write(self, text: str | bytes) -> int:
-        """Write, or drop what cannot be written."""
+        """Write the text, or drop it where it cannot be written."""
         with contextlib.suppress(OSError, ValueError):
             super().write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Flush, or drop what cannot be written."""
+        """Flush the stream, or drop its text where it cannot be written."""
         with contextlib.suppress(OSError, ValueError):
             self._stream.flush()
 
 
 class VisibleStream:
-    """A standard stream on which foreign text does nothing to a terminal; `unfiltered` is the stream itself."""
+    """A standard stream on which foreign text does nothing to a terminal. `unfiltered` is the stream itself."""
 
     def __init__(self, stream: TextIO) -> None:
         self.unfiltered = stream
 
     def write(self, text: str) -> int:
-        """Write the text with a sign for what is not to be read, and for what the stream's encoding lacks."""
+        """Write the text, with a sign for each character that must not be shown or that the stream's encoding lacks."""
         text = visible(text)
         try:
             self.unfiltered.write(text)
@@ -158,7 +158,7 @@ def main() -> NoReturn:
 
 
 def run_command_line() -> int:
-    """Return the exit code. Nothing is imported before this but what handles the signals."""
+    """Return the exit code. Only signal handling is imported before this call."""
     # Imports make tens of thousands of objects that all stay; collecting garbage among them costs a tenth of the start.
     gc.set_threshold(COLLECT_AFTER)
     out, err = (cast("TextIO", VisibleStream(stream)) for stream in (sys.stdout, sys.stderr))
@@ -167,7 +167,7 @@ def run_command_line() -> int:
 
 
 def _error_text(text: str) -> str:
-    """Return what is printed of an error: a name in it may be as long as a file."""
+    """Return the printed text of an error. A name in it may be as long as a file."""
     lines = f"error: {text}".split("\n")
     return "\n".join(line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}..." for line in lines)
 

@@ -27,7 +27,7 @@ SCORE_METRICS = ("ssi", "ssni", "ssp", "throughput", "index")
 
 
 class _Metric(click.Choice[str]):
-    """A score's name; one that was removed is answered with what there is instead."""
+    """The name of a score. A removed name is answered with its replacement."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value in {"specspeed", "specrate"}:
@@ -101,7 +101,7 @@ margin_option = click.option(
 @validations_option
 @collected_as("request", CompareRequest)
 def command(request: CompareRequest, destination: Destination, tender: Path | None, metric: str | None) -> int:
-    """Compare runs, JSON reports or bundles with the first. `A1,A2,A3` are several runs of one system."""
+    """Compare runs, JSON reports or bundles with the first. `A1,A2,A3` are several runs of a system."""
     if tender is not None:
         code: int = seams.handler("compare --tender")(request, destination, tender, metric)
         return code

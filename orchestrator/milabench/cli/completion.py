@@ -56,7 +56,7 @@ _INSTALL = {
 
 
 def benchmarks(ctx: click.Context) -> list[str]:
-    """Return the benchmarks of the requested suite; none where it cannot be read."""
+    """Return the benchmarks of the requested suite. None where it cannot be read."""
     texts = list(_texts(ctx))
     # The names of variants are only known to the reader of suites, which takes longer than Tab should; only where there are any.
     if any(_MATRIX.search(text) for text in texts) and (names := _all_names(ctx)) is not None:
@@ -86,7 +86,7 @@ def _inert(names: Iterable[str]) -> list[str]:
 
 
 def _all_names(ctx: click.Context) -> list[str] | None:
-    """Return the names with those of matrix variants, for which the suite must be read; None where it cannot be."""
+    """Return the names, including matrix variants, for which the suite must be read. None where it cannot be read."""
     from milabench.config.read import read_suite
 
     path = _suite(ctx)
@@ -97,7 +97,7 @@ def _all_names(ctx: click.Context) -> list[str] | None:
 
 
 def _names(text: str) -> Iterator[str]:
-    """Yield the top-level keys that are benchmarks; a matrix, whose variants have names of their own, is left out."""
+    """Yield the top-level keys that are benchmarks, without matrices, whose variants have their own names."""
     keys = [match for line in re.finditer(r"^\S.*", text, re.MULTILINE) if (match := _TOP.match(text, line.start()))]
     for number, match in enumerate(keys):
         name = re.sub(r"\\(.)", r"\1", match[1]) if match[1] else match[2] or match[3].rstrip()

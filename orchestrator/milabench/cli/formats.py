@@ -17,7 +17,7 @@ from milabench.workflow.files import write_file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """The format of a report, and its file; `output` None: the terminal. `has_workbook`: it may be a workbook.
+    """The format of a report, and its file. `output` None: the terminal. `has_workbook`: it may be a workbook.
 
     `is_screen`: a terminal gets a short report, unless `full`.
     """
@@ -42,7 +42,7 @@ class Destination:
 
     @property
     def is_workbook(self) -> bool:
-        """Whether a workbook was asked for. Raises UsageError for one without a file."""
+        """Whether a workbook was asked for. Raises UsageError for a workbook without a file."""
         if self.format != WORKBOOK.name:
             return False
         if self.output is None:
@@ -51,9 +51,9 @@ class Destination:
 
     @property
     def format(self) -> str:
-        """The requested format, else that of the file's ending, else text. Raises UsageError for two or none."""
+        """The requested format, else the format of the file's ending, else text. Raises UsageError for two formats or none."""
         if self.as_json and self.form not in (None, "json"):
-            raise UsageError(f"--json and --format {self.form} are two formats; leave one out")
+            raise UsageError(f"--json and --format {self.form} are two formats; give only the first or only the second")
         if self.as_json or self.form is not None:
             return "json" if self.as_json else str(self.form)
         if self.output is None:
@@ -63,7 +63,7 @@ class Destination:
         by_ending = format_of_file(self.output.suffix)
         if by_ending is None:
             raise UsageError(
-                f"-o {self.output}: no format ends in '{self.output.suffix}'; give one with --format {'|'.join(self.choices)}"
+                f"-o {self.output}: no format ends in '{self.output.suffix}'; choose with --format {'|'.join(self.choices)}"
             )
         return by_ending.name
 
@@ -79,7 +79,7 @@ class Destination:
 
     @property
     def width(self) -> int | None:
-        """How many characters its tables may have; None: as many as they need."""
+        """Maximum width of its tables in characters. None: no limit."""
         return screen_width(self.wide, is_full=not self.is_brief) if self.output is None else None
 
     def write(self, text: str | bytes) -> None:
@@ -117,10 +117,10 @@ def _choices(*, has_workbook: bool) -> tuple[str, ...]:
 def format_options(
     function: Verb, default: str = "text", *, has_workbook: bool = False, is_screen: bool = False, is_wide: bool = False
 ) -> Verb:
-    """Give a verb the options on format and file; its function receives them as one `destination: Destination`.
+    """Give a verb the options on format and file. Its function receives them as `destination: Destination`.
 
-    `default` is what its help says that it prints where none is given; `has_workbook`: it can also write a workbook.
-    `is_screen`: its function shows a short report without --full; `is_wide`: its tables are fitted to the terminal.
+    `default` is the format that its help names where none is given. `has_workbook`: it can also write a workbook.
+    `is_screen`: its function shows a short report without --full. `is_wide`: its tables are fitted to the terminal.
     """
     options: list[Decorator] = [
         click.option(

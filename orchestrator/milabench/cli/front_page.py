@@ -1,6 +1,6 @@
 """The pages that `milabench --help` and `--help-all` print: the verbs of the main job, and all of them in groups.
 
-Imports next to nothing, for they are what people wait for most often.
+Imports next to nothing, because people wait for these pages most often.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ NARROWEST, WIDEST = 50, 78  # as click writes the help of a verb
 
 
 def front_page(width: int, *, has_all: bool = False) -> str:
-    """Return the page, in lines of at most so many characters: of the main job, or of all verbs."""
+    """Return the page, in lines of at most `width` characters: of the main job, or of all verbs."""
     rest = len(COMMANDS) - len(MAIN)
     shown = GROUPS if has_all else {"Commands": {verb: COMMANDS[verb] for verb in MAIN if verb in COMMANDS}}
     more = f"{rest} more commands: {PROGRAM} --help-all"
@@ -96,7 +96,7 @@ def terminal_width() -> int:
 
 
 def _table(rows: Mapping[str, str], column: Iterable[str], width: int) -> Iterator[str]:
-    """Yield the rows in two columns; `column` has all names that are to stand below one another."""
+    """Yield the rows in two columns. `column` has all names that are to stand below one another."""
     indent = max(map(len, column)) + 4
     for name, text in rows.items():
         first, *rest = _wrapped(text, width, " " * indent)

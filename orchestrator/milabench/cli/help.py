@@ -1,6 +1,6 @@
-"""What every verb's `--help` and `--help-all` show, the variable of each option, and `--no-color`.
+"""The content of every verb's `--help` and `--help-all`, the variable of each option, and `--no-color`.
 
-`--help` shows the options that people need every day; `--help-all` shows all, each with its variable.
+`--help` shows the options that people need every day. `--help-all` shows all, each with its variable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RareOption(click.Option):
 
 
 def with_variables(command: click.Command) -> click.Command:
-    """Let each option of a command be given as MILABENCH_<OPTION> too; the command line wins."""
+    """Let each option of a command be given as MILABENCH_<OPTION> too. The command line wins."""
     for each in _with_subcommands(command):
         _name_numbers(each)
         for option in _options(each):

@@ -1,4 +1,4 @@
-"""The options that several verbs share, each declared once, and the values they become; the reporter of a terminal."""
+"""The options that several verbs share, each declared once, and the values they become. The reporter of a terminal."""
 
 from __future__ import annotations
 
@@ -115,12 +115,12 @@ wide_option = click.option(
 wait_option = rare_option(
     "--wait", is_flag=True, help="Wait while another run measures on these devices, instead of failing."
 )
-RUN = "a run directory, the name of a run below the base, latest, or latest~1 for the one before"
+RUN = "a run directory, the name of a run below the base, latest, or latest~1 for the run before it"
 _BOTH_WAYS = "name runs as arguments or with --run, not both ways"
 
 
 def run_argument(function: Verb) -> Verb:
-    """Let a verb be given RUN, as an argument or with --run; its function receives `run`, None where none is named."""
+    """Let a verb be given RUN, as an argument or with --run. Its function receives `run`, None without either."""
 
     @functools.wraps(function)
     def named(*, run: str | None, run_option: str | None, **values: Any) -> int | None:
@@ -133,7 +133,7 @@ def run_argument(function: Verb) -> Verb:
 
 
 def runs_argument(*, required: bool = False) -> Decorator:
-    """Let a verb be given RUNS, as arguments or with --run; its function receives `runs`, of which `required` demands one."""
+    """Let a verb be given RUNS, as arguments or with --run. Its function receives `runs`, at least one if `required`."""
 
     def decorated(function: Verb) -> Verb:
         @functools.wraps(function)
@@ -172,7 +172,7 @@ def file_option(
     metavar: str | None = None,
     rare: bool = False,
 ) -> Callable[[F], F]:
-    """Return the option for one file, read or written."""
+    """Return the option for a file, read or written."""
     kind = click.Path(path_type=Path, dir_okay=False)
     cls = RareOption if rare else click.Option
     return click.option(*names, cls=cls, type=kind, required=required, metavar=metavar, help=help)
@@ -182,7 +182,7 @@ _LAST_USED = "the last used in the base, else config/standard.yaml"
 
 
 def removed_option(name: str, answer: str, *, is_flag: bool = False) -> Decorator:
-    """Answer an option that a command once had with what there is instead: exit code 2."""
+    """Answer a removed option with its replacement and exit code 2."""
 
     def refuse(_ctx: click.Context, _param: click.Parameter, value: str | bool | None) -> None:
         if value:
@@ -233,14 +233,14 @@ _SUITE = (
 
 
 class _Expression(click.types.StringParamType):
-    """A selection. Its variable holds one, with spaces in it: click splits it at what no variable can hold."""
+    """A selection. Its variable holds a single selection, with spaces in it: click splits at a character no variable can hold."""
 
     name = "expression"
     envvar_list_splitter = "\0"
 
 
 def _one_expression(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str | None:
-    """Return the expressions of an option that may be repeated as one: each adds its benchmarks."""
+    """Return the expressions of a repeatable option as a single expression, which selects the benchmarks of each."""
     return ",".join(values) if values else None
 
 
@@ -300,7 +300,7 @@ _ENGINE = (
     ),
 )
 NodeUse = Literal["none", "executes", "queries", "checks", "engine"]
-"""What a verb does with nodes: it executes on them, which are queried first; may query them; is about them; runs on Slurm's."""
+"""Use of nodes by a verb: it executes on them after a query, may query them, is about them, or runs on Slurm's nodes."""
 _OF_NODES: Mapping[NodeUse, tuple[Decorator, ...]] = {
     "none": (),
     "executes": (*_ENGINE, _ACCEPT, _IGNORE),
@@ -313,7 +313,7 @@ _OF_NODES: Mapping[NodeUse, tuple[Decorator, ...]] = {
 def gathered(function: Verb, parameter: str, kind: type, options: Sequence[Decorator], **defaults: Any) -> Verb:
     """Give a verb these options, in the order in which its help lists them.
 
-    Its function receives those that are fields of `kind` as one `parameter: kind`.
+    Its function receives those that are fields of `kind` as `parameter: kind`.
     """
     names = [field.name for field in fields(kind)]
     # The collector that is called first would take the option, and the other would have its default.
@@ -335,7 +335,7 @@ def gathered(function: Verb, parameter: str, kind: type, options: Sequence[Decor
 
 
 def collected_as(parameter: str, kind: type) -> Decorator:
-    """Let a verb's function receive those of its parameters that are fields of `kind` as one `parameter: kind`."""
+    """Let a verb's function receive its parameters that are fields of `kind` together, as `parameter: kind`."""
     # Stands last, next to the function: what other decorators have collected may be a field of `kind` too.
     return lambda function: gathered(function, parameter, kind, ())
 
@@ -348,10 +348,10 @@ def suite_options(
     nodes: NodeUse = "none",
     own_default: str = "",
 ) -> Decorator:
-    """Give a verb the options of a suite; its function receives them as one `options: SuiteOptions`.
+    """Give a verb the options of a suite. Its function receives them as `options: SuiteOptions`.
 
-    `nodes` is what the verb does with other machines. `own_default`: the suite that it means without --config, where it is
-    not the one last used in the base.
+    `nodes` is the verb's use of other machines. `own_default`: the suite that it reads without --config, where it is
+    not the suite last used in the base.
     """
     from milabench.devices.registry import ARCHS
     from milabench.workflow.options import SuiteOptions
@@ -387,7 +387,7 @@ def _last_chosen(function: Verb) -> Verb:
     def with_default(*, options: SuiteOptions, **values: Any) -> int | None:
         if options.lock is not None and options.use_current_env:
             raise UsageError(
-                "--use-current-env uses the active environment, which no lock makes; leave out one of the two"
+                "--use-current-env uses the active environment, which has no lock; leave out --lock or --use-current-env"
             )
         # The suites of an A/B run, that of a capsule, and files to check, are named otherwise.
         ab = values.get("ab")
@@ -420,9 +420,9 @@ detach_option = click.option(
 
 
 def plan_options(function: Verb) -> Verb:
-    """Give a verb the options that decide how much is measured; its function receives them as one `extent: Extent`.
+    """Give a verb the options that decide how much is measured. Its function receives them as `extent: Extent`.
 
-    Raises UsageError for two suites of --ab beside --config.
+    Raises UsageError for two suites of --ab together with --config.
     """
     from milabench.plan.profile import PROFILES
     from milabench.workflow.options import Extent
@@ -476,13 +476,15 @@ _JOBS = (
     ),
     rare_option("--array", is_flag=True, help="With --submit: make each repeat a task of a job array."),
     rare_option(
-        "--distribute", is_flag=True, help="Run each benchmark once on every node, as one job each. Implies --submit."
+        "--distribute",
+        is_flag=True,
+        help="Run each benchmark once on every node, each time as a job. Implies --submit.",
     ),
 )
 
 
 def job_options(function: Verb) -> Verb:
-    """Give a verb the options of jobs; its function receives them as `submit`, a Submission, or None for a run by this process.
+    """Give a verb the options of jobs. Its function receives them as `submit`, a Submission, or None for a run by this process.
 
     `distribute` and `ab` are options of a suite and of its extent, which are collected outside of this. Raises UsageError for
     options that need --submit, or would part the pairs of --ab.
@@ -496,7 +498,7 @@ def job_options(function: Verb) -> Verb:
         is_by_jobs = submit or options.distribute
         for name, parts_pairs in (("array", array), ("distribute", options.distribute)):
             if parts_pairs and extent.ab is not None:
-                raise UsageError(f"--ab measures the two sides of a pair in one place; leave out --{name}")
+                raise UsageError(f"--ab measures both sides of a pair in the same place; leave out --{name}")
         for name, given in (("max_jobs", max_jobs), ("array", array)):
             if given and not is_by_jobs and is_on_command_line(name):
                 raise UsageError(f"--{name.replace('_', '-')} goes with --submit")
@@ -532,14 +534,14 @@ _RETRY = (
 
 
 def retry_options(function: Verb) -> Verb:
-    """Give a verb the options on failures and held devices; its function receives them as one `retry: RetryPolicy`."""
+    """Give a verb the options on failures and held devices. Its function receives them as `retry: RetryPolicy`."""
     from milabench.execute.retry_policy import RetryPolicy
 
     return gathered(function, "retry", RetryPolicy, _RETRY)
 
 
 def table_width(wide: bool) -> int | None:
-    """Return how wide a table on standard output may be; None, as wide as it is, with --wide and in a file or a pipe."""
+    """Return how wide a table on standard output may be. None, as wide as it is, with --wide and in a file or a pipe."""
     # A log that lacks columns cannot be repaired later; a terminal that does not know its size (0) is not fitted to either.
     if wide or not sys.stdout.isatty():
         return None
@@ -547,7 +549,7 @@ def table_width(wide: bool) -> int | None:
 
 
 def screen_width(wide: bool, *, is_full: bool) -> int | None:
-    """Return how wide the tables of a report on a terminal may be; see `table_width`, but a short report has a limit anywhere."""
+    """Return how wide the tables of a report on a terminal may be. See `table_width`, but a short report has a limit anywhere."""
     width = table_width(wide)
     return width if wide or is_full else min(SCREEN_WIDTH, width or SCREEN_WIDTH)
 
@@ -578,7 +580,7 @@ def _typed_words() -> list[str]:
 
 
 class TerminalReporter:
-    """Writes `warning: ...` and so on to standard error; `display` is `auto`, `live`, `plain` or `none`."""
+    """Writes `warning: ...` and so on to standard error. `display` is `auto`, `live`, `plain` or `none`."""
 
     def __init__(self, display: str = "auto") -> None:
         self._display = display
@@ -586,7 +588,7 @@ class TerminalReporter:
         self._line = ProgressLine()
 
     def report(self, level: Level, text: str) -> None:
-        """Write one message, above the table that a terminal may show."""
+        """Write a message, above the table that a terminal may show."""
         line = text if level == "info" else f"{level}: {text}"
         if self._opened is not None and self._opened.is_redrawn:
             with contextlib.suppress(OSError, ValueError):  # the terminal may be gone

@@ -1,4 +1,4 @@
-"""`milabench plan`; and the printing of plans as text, as JSON, or as the difference from another plan's JSON."""
+"""`milabench plan`, and the printing of plans as text, as JSON, or as the difference from another plan's JSON."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOutput:
-    """What makes a plan as a value, and as text; `name` and `options` are those of its run where there are several."""
+    """Makes the value and the text of a plan. `name` and `options` are those of its run if there are several."""
 
     value: Callable[[], Mapping[str, Any]]
     text: Callable[[], str]
@@ -113,7 +113,7 @@ def print_requests(
     other: Path | None = None,
     is_full: bool = False,
 ) -> None:
-    """Print what would be run, its estimated duration, and the batch scripts of its jobs; see `print_plans`."""
+    """Print the steps that would run, their estimated duration, and the batch scripts of the jobs. See `print_plans`."""
     from milabench.workflow.estimate import apply_budget, warn_of_memory
     from milabench.workflow.planning import expand_requests, plan_request, require_submittable
 
@@ -156,7 +156,7 @@ def _plan_output(request: Request, budgeted: BudgetedPlan, jobs: Sequence[JobScr
 
 
 def print_plans(plans: Sequence[PlanOutput], *, as_json: bool, other: Path | None = None) -> None:
-    """Print the plan, or its difference from `other`; the plans of a multirun one after the other, or below `runs`.
+    """Print the plan, or its difference from `other`. The plans of a multirun in sequence, or below `runs`.
 
     Raises UsageError for a difference from several plans, ConfigError for an `other` that is not a plan.
     """
@@ -165,7 +165,7 @@ def print_plans(plans: Sequence[PlanOutput], *, as_json: bool, other: Path | Non
         from milabench.plan.diff import diff_text, plan_diff
 
         if is_multirun:
-            raise UsageError(f"--diff compares one plan; the multirun of the system file makes {len(plans)}")
+            raise UsageError(f"--diff compares a single plan; the multirun of the system file makes {len(plans)}")
         # Through JSON, as the other plan came: tuples become lists.
         diff = plan_diff(read_plan(other), json.loads(json.dumps(plans[0].value())))
         click.echo(json.dumps(diff.to_json(), indent=1) + "\n" if as_json else diff_text(diff), nl=False)

@@ -8,7 +8,7 @@ import sys
 
 
 class ProgressLine:
-    """A line on standard error that tells how far something has come; nothing where that is no terminal."""
+    """A line on standard error that shows progress. Nothing where that is no terminal."""
 
     def __init__(self) -> None:
         # It is written over by what a terminal obeys.

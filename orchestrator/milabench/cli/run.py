@@ -74,7 +74,7 @@ def command(
         from milabench.cli.plan import print_requests
 
         if detach and shared.is_on_command_line("detach"):
-            raise click.UsageError("--detach and --dry-run exclude one another: a dry run ends at once")
+            raise click.UsageError("--detach cannot be used with --dry-run: a dry run ends at once")
         # A dry run reaches no other machine.
         options = replace(options, ask_nodes=False)
         print_requests(options, extent, session, submit=settings.submit, as_json=as_json)
@@ -82,7 +82,7 @@ def command(
     if as_json:
         raise click.UsageError("--json goes with --dry-run; `milabench report --json` shows the results of a run")
     if settings.save_sizes is not None and extent.ab is not None:
-        raise click.UsageError("--sizer-save keeps the observations of one suite; leave out --ab")
+        raise click.UsageError("--sizer-save saves the observations of a single suite; leave out --ab")
     if settings.submit is not None:
         prepared = prepare_runs(replace(options, ask_nodes=False), extent, settings, session)
         ended: Iterable[tuple[Path, int]] = seams.handler("jobs of a run").submit_runs(prepared, session, detach=detach)

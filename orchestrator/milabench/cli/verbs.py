@@ -1,4 +1,4 @@
-"""The verbs; one is imported when it is used, `--help` and completion import none."""
+"""The verbs. A verb is imported when it is used. `--help` and completion import none."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class VerbGroup(click.Group):
         return with_help(with_variables(command))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the verbs that begin with this text, or the options before them; import none of the verbs."""
+        """Return the verbs that begin with this text, or the options before them. Import none of the verbs."""
         if incomplete.startswith("-"):
             return click.Command.shell_complete(self, ctx, incomplete)
         from click.shell_completion import CompletionItem
@@ -48,7 +48,7 @@ class VerbGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve as click does, and suggest the nearest verbs for an unknown one."""
+        """Resolve as click does, and suggest the nearest verbs for an unknown name."""
         args = with_verb_joined(args)
         name = args[0] if args else ""
         if name == "help":  # as of git, go and uv
@@ -100,7 +100,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
 )
 @click.option("--traceback", is_flag=True, help=OPTIONS["--traceback"])
 def verbs(traceback: bool) -> None:
-    """Carry out one verb."""
+    """Carry out a verb."""
     if unknown := seams.features_left_out() - seams.FEATURES:
         raise click.UsageError(
             f"MILABENCH_WITHOUT: no feature '{min(unknown)}'; there are {', '.join(sorted(seams.FEATURES))}"

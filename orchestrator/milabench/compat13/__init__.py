@@ -1,4 +1,4 @@
-"""What was written for milabench 1.3: benchfiles as values of ours, suites imported, options on our command line.
+"""Support for milabench 1.3: its benchfiles as our values, suites imported, options on our command line.
 
 Builds on: scaffold, suite_check.
 """

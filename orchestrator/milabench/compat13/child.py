@@ -1,12 +1,12 @@
 """Runs foreign benchfiles: says how the benchmarks of milabench 1.3 are started, or does their own install or prepare.
 
-    PYTHON -I child.py < REQUEST > ANSWER       what the benchfiles of a suite say, one JSON object for each definition
-    PYTHON -I child.py do install|prepare FILE  one coroutine of the one benchmark of the request in FILE
+    PYTHON -I child.py < REQUEST > ANSWER       the facts of a suite's benchfiles, a JSON object for each definition
+    PYTHON -I child.py do install|prepare FILE  a coroutine of the only benchmark of the request in FILE
     PYTHON -I child.py do prepare - -- WORDS    the same for the benchmark of the variable MILABENCH_CONFIG; WORDS are the
                                                 planned command, which the class starts with `super().prepare()`
 
-Standard library only, Python 3.10; imports nothing of the control plane. `milabench` is here the folder `names`
-beside this file. Each definition is read in a process of its own, which has no more than LIMIT_S seconds.
+Standard library only, Python 3.10. Imports nothing of the control plane. `milabench` is here the folder `names`
+next to this file. Each definition is read in a process of its own, which has no more than LIMIT_S seconds.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Report = Callable[[Json], None]
 
 
 class ForeignError(Exception):
-    """What foreign code did wrong, in one line; `where` is a line of a file, `is_final` when no time is left for the rest."""
+    """An error of foreign code, in a line. `where` is a line of a file, `is_final` when no time is left for the rest."""
 
     def __init__(self, where: str, what: str, *, is_final: bool = False) -> None:
         super().__init__(f"{where}: {what}")
@@ -56,14 +56,14 @@ class ForeignError(Exception):
 
 
 class OutOfTime(BaseException):
-    """A definition has used its time; no Exception, so that benchfiles do not catch it by chance."""
+    """A definition has used its time. No Exception, so that benchfiles do not catch it by chance."""
 
 
 # ---------------------------------------------------------------- one definition, in a process of its own
 
 
 def describe(definition: Json, report: Report) -> Json:
-    """Return what the definition's benchfile says about each of its benchmarks. Raises ForeignError."""
+    """Return the benchfile's facts about each benchmark of a definition. Raises ForeignError."""
     before = dict(os.environ)
     code = code_folder(definition)
     pack_class = load_pack(code, report)
@@ -102,7 +102,7 @@ def code_folder(definition: Json) -> Path:
 
 
 class Call:
-    """Calls foreign code: what it raises becomes a ForeignError that names the method and the line."""
+    """Calls foreign code: its exceptions become a ForeignError that names the method and the line."""
 
     def __init__(self, code: Path, report: Report) -> None:
         self._code = code
@@ -149,7 +149,7 @@ def load_pack(code: Path, report: Report) -> Any:
 
 
 def new_pack(pack_class: Any, benchmark: Json, code: Path, call: Call, phase: str, **config: Any) -> Any:
-    """Return a pack of the benchmark for a phase; `config` is what the placement adds."""
+    """Return a pack of the benchmark for a phase. `config` are the placement's additions."""
     resolved: Json = copy.deepcopy(benchmark["config"])
     system = {**(resolved.get("system") or {})}
     nodes = benchmark.get("nodes") or system.get("nodes") or []
@@ -165,7 +165,7 @@ def new_pack(pack_class: Any, benchmark: Json, code: Path, call: Call, phase: st
 
 
 def placed_processes(pack_class: Any, benchmark: Json, code: Path, call: Call, before: Mapping[str, str]) -> Json:
-    """Return what runs in each placement; a placement in which nothing is started is left out."""
+    """Return the processes of each placement. A placement in which nothing is started is left out."""
     runs: Json = {}
     for placement in benchmark["placements"]:
         pack = new_pack(pack_class, benchmark, code, call, "run", **placement_config(benchmark, placement))
@@ -180,7 +180,7 @@ def placed_processes(pack_class: Any, benchmark: Json, code: Path, call: Call, b
 
 
 def placement_config(benchmark: Json, placement: Json) -> Json:
-    """Return what the config of a placed benchmark has besides that of the suite."""
+    """Return the additions to a placed benchmark's config."""
     config = benchmark["config"]
     devices = list(placement["devices"])
     tag = list(placement["tag"])
@@ -226,7 +226,7 @@ def command_values(method: str, pack: Any, call: Call, before: Mapping[str, str]
 
 
 def own_env(pack: Any, options: Mapping[str, Any], before: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a process: make_env(), those of the command, and those set in this process.
+    """Return the variables of a process: make_env(), the command's, and those set in this process.
 
     Left out: the config and the thread count where they are as we give them, values that are None, and
     names with blanks, which no program asks for.
@@ -256,13 +256,13 @@ def is_for(placement: Json, command: Json, nodes: Sequence[Mapping[str, Any]]) -
 
 
 def own_tag(placement: Json, command: Json, index: int) -> str:
-    """Return the last part of the tag of one of several processes of a placement."""
+    """Return the last part of the tag of a process among several of a placement."""
     added = [part for part in command["owner_tag"][len(placement["tag"]) :] if part != "nolog"]
     return ".".join(added) or str(index)
 
 
 def preparation(pack: Any, is_own: bool, call: Call, before: Mapping[str, str]) -> Json | None:
-    """Return the command that prepares, or None; for a coroutine of its own that is this file, with the command after `--`.
+    """Return the command that prepares, or None. For a coroutine of its own that is this file, with the command after `--`.
 
     Raises ForeignError when there are several commands.
     """
@@ -270,7 +270,9 @@ def preparation(pack: Any, is_own: bool, call: Call, before: Mapping[str, str]) 
         return None
     commands = command_values("build_prepare_plan", pack, call, before)
     if len(commands) != 1:
-        raise ForeignError(BENCHFILE, f"build_prepare_plan: gives {len(commands)} processes; one is possible")
+        raise ForeignError(
+            BENCHFILE, f"build_prepare_plan: gives {len(commands)} processes; a single process is possible"
+        )
     command = {name: commands[0][name] for name in ("words", "env", "cwd")}
     planned = [] if command["words"] == ["true"] else command["words"]
     if is_own:
@@ -279,19 +281,19 @@ def preparation(pack: Any, is_own: bool, call: Call, before: Mapping[str, str]) 
 
 
 def text_or_none(value: Any) -> str | None:
-    """Return a path or text as text; what is no value of a class (a property) is None."""
+    """Return a path or text as text. None for other values (a property of a class)."""
     return str(value) if isinstance(value, str | Path) and str(value) else None
 
 
 def file_names(value: Any) -> list[str]:
-    """Return one name, or several, as a list."""
+    """Return a name, or several, as a list."""
     if isinstance(value, str | Path):
         return [str(value)] if str(value) else []
     return [str(each) for each in value] if isinstance(value, list | tuple) else []
 
 
 def is_overridden(pack_class: type, method: str) -> bool:
-    """Return whether the class, or a foreign base of it, does more in a coroutine than to call that of its base."""
+    """Return whether the class, or a foreign base of it, does more in a coroutine than call its base's."""
     owners = itertools.takewhile(lambda owner: not owner.__module__.startswith("milabench."), pack_class.__mro__)
     return any(does_more(vars(owner)[method], method) for owner in owners if method in vars(owner))
 
@@ -317,7 +319,7 @@ def does_more(function: Any, method: str) -> bool:
 
 
 def answer_of(definition: Json) -> Json:
-    """Return the answer about one definition, from a process that is ended when its time is up."""
+    """Return the answer about a definition, from a process that is ended when its time is up."""
     reading, writing = os.pipe()
     worker = os.fork()
     if worker == 0:
@@ -368,7 +370,7 @@ def work(definition: Json, pipe: int) -> None:
 
 
 def awaited_answer(pipe: int, worker: int) -> Json:
-    """Return what the worker answers, or why it does not: it is at its end, or its time is up."""
+    """Return the worker's answer, or why there is none: it has ended, or its time is up."""
     deadline = time.monotonic() + LIMIT_S + 2 * _GRACE_S
     pending, method = b"", ""
     what = f"not done after {LIMIT_S:g} s"
@@ -394,7 +396,7 @@ def awaited_answer(pipe: int, worker: int) -> Json:
 
 
 def do(phase: str, file: str, planned: Sequence[str] | None) -> int:
-    """Run the foreign coroutine of the phase; return the exit code: 0, or 1 with one line on standard error."""
+    """Run the foreign coroutine of the phase. Return the exit code: 0, or 1 with a line on standard error."""
     if file == "-":
         config = json.loads(os.environ["MILABENCH_CONFIG"])
         benchmark = {"config": config, "dirs": config["dirs"]}
@@ -423,7 +425,7 @@ def do(phase: str, file: str, planned: Sequence[str] | None) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Answer the request on standard input, or do one phase."""
+    """Answer the request on standard input, or do a single phase."""
     sys.path.insert(0, str(NAMES))
     if arguments[:1] == ["do"]:
         _, phase, file, *planned = arguments

@@ -1,6 +1,6 @@
-"""What a benchmark of milabench 1.3 starts, recognised as data: the values of a benchfile of ours, and of its suite.
+"""The processes of a milabench 1.3 benchmark, recognised as data: values for our benchfile and its suite.
 
-Pure over the words that its class answered (compat13/milabench13.py); whoever writes the files compares the
+Pure over the words that its class answered (compat13/milabench13.py). Whoever writes the files compares the
 plans of both forms.
 """
 
@@ -42,16 +42,16 @@ _ONLY_THERE: Final = {
 
 
 class NotRecognised(ValueError):
-    """Why a benchmark cannot be written as data; its benchfile works as it is."""
+    """Why a benchmark cannot be written as data. Its benchfile works as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataForm:
     """A benchmark as data.
 
-    `script` or `module` is its program, under our runner where `has_runner`; `prepare` and `cwd` are those of the benchfile.
+    `script` or `module` is its program, under our runner where `has_runner`. `prepare` and `cwd` are from the benchfile.
     `argv` are its arguments in the suite, `env` the variables that it needs besides ours, as templates of the suite.
-    `launcher` starts its ranks with `options`; empty where nothing does.
+    `launcher` starts its ranks with `options`. Empty where nothing does.
     """
 
     script: str | None
@@ -66,12 +66,12 @@ class DataForm:
 
     @property
     def program(self) -> tuple[Any, ...]:
-        """What all benchmarks of one folder must have in common: its benchfile has one of each."""
+        """The values that all benchmarks of a folder must share: its benchfile has each only once."""
         return self.script, self.module, self.has_runner, self.prepare, self.cwd
 
 
 def why_a_class(folder: Path, answer: Mapping[str, Any]) -> str:
-    """Return what in a folder only a class of milabench 1.3 does; empty where nothing is. `answer` is its child's."""
+    """Return the part of a folder that only a class of milabench 1.3 can do. Empty without any. `answer` is its child's."""
     if answer.get("own_install"):
         return "; ".join(_clones(folder)) or "its class has an install of its own"
     if answer.get("own_prepare"):
@@ -90,7 +90,7 @@ def why_a_class(folder: Path, answer: Mapping[str, Any]) -> str:
 
 
 def _words_of(program: str) -> set[str]:
-    """Return the names and texts of a program; of one that is not Python of today every word, in comments too."""
+    """Return the names and texts of a program. Of a program that is not current Python every word, in comments too."""
     try:
         tree = ast.parse(program)
     except (SyntaxError, ValueError):
@@ -106,7 +106,7 @@ def _words_of(program: str) -> set[str]:
 
 
 def _clones(folder: Path) -> Iterable[str]:
-    """Yield what the benchfile clones, and what to write for it."""
+    """Yield the benchfile's clones, and their replacement."""
     tree = ast.parse((folder / "benchfile.py").read_text())
     names = {
         target.id: node.value.value
@@ -131,7 +131,7 @@ def _clones(folder: Path) -> Iterable[str]:
 
 
 def data_form(placed: Sequence[tuple[ResolvedBenchmark, PlanContext]]) -> DataForm:
-    """Return what a benchmark starts on several systems as one value. Raises NotRecognised."""
+    """Return the processes of a benchmark on several systems as a single value. Raises NotRecognised."""
     forms = [_on_system(bench, context) for bench, context in placed if _processes(bench)]
     if not forms:
         raise NotRecognised("it starts nothing")
@@ -157,7 +157,7 @@ def _processes(bench: ResolvedBenchmark) -> Mapping[str, tuple[StartedProcess, .
 
 
 def _on_system(bench: ResolvedBenchmark, context: PlanContext) -> DataForm:
-    """Return what a benchmark starts on one system, by its processes on the main node, where paths are the real ones."""
+    """Return the processes of a benchmark on a system, from the main node, where paths are real."""
     here = benchmark_on(context.facts.main, bench, context)
     mine = [each for key, each in _processes(bench).items() if key.partition("/")[0] == here.node.name]
     if not mine or any(len(each) != 1 for each in _processes(bench).values()):

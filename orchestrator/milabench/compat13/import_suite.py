@@ -1,6 +1,6 @@
-"""Turns benchmarks of another system, folders and suites, into ours: benchfiles that are data, and one suite.
+"""Turns benchmarks of another system, folders and suites, into ours: benchfiles that are data, and a suite.
 
-A copy is written, planned on imaginary systems, and compared with the plans of what it was made from: a folder whose copy
+A copy is written, planned on imaginary systems, and compared with the plans of its original: a folder whose copy
 would start anything else keeps its benchfile, which works as it is.
 """
 
@@ -42,7 +42,7 @@ _FOLDER: Final = "@folder"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedBenchmark:
-    """What became of a benchmark: `kept` says why its benchfile stays, `notes` what differs from milabench 1.3.
+    """The result for a benchmark: `kept` says why its benchfile stays, `notes` the differences from milabench 1.3.
 
     `added` are the lines that its requirements.in got, `left_out` the locks that were not copied.
     """
@@ -62,9 +62,9 @@ class ImportedBenchmark:
 
 
 def import_suite(source: Path, into: Path, *, environ: Mapping[str, str] = os.environ) -> tuple[ImportedBenchmark, ...]:
-    """Write `into/suite.yaml` and `into/benchmarks/` from a suite file, or a folder of benchmarks; return what became of each.
+    """Write `into/suite.yaml` and `into/benchmarks/` from a suite file, or a folder of benchmarks. Return the result of each.
 
-    Raises UsageError where something is in the way, or there is nothing to import, and ConfigError for what cannot be read.
+    Raises UsageError where something is in the way, or there is nothing to import, and ConfigError for unreadable files.
     """
     return _import(source, into, environ, place=lambda name: f"benchmarks/{name}")
 
@@ -72,7 +72,7 @@ def import_suite(source: Path, into: Path, *, environ: Mapping[str, str] = os.en
 def import_folder(
     name: str, into: Path, source: Path, *, environ: Mapping[str, str] = os.environ
 ) -> tuple[ImportedBenchmark, ...]:
-    """Write one folder of a benchmark as `into/name`, with a suite.yaml in it; else as `import_suite`."""
+    """Write a folder of a benchmark as `into/name`, with a suite.yaml in it. Else as `import_suite`."""
     if not NAME.fullmatch(name):
         raise UsageError(f"'{name}' cannot be a benchmark's name: a letter, then letters, digits, '_', '.', '+' or '-'")
     if foreign_format(source / BENCHFILE) is None:
@@ -120,7 +120,7 @@ def _import(
 
 
 def _read(source: Path, environ: Mapping[str, str], unread: dict[str, str]) -> Suite:
-    """Return the suite of a file, or of the benchmarks in a folder; `unread` gets why a suite in it could not be read."""
+    """Return the suite of a file, or of the benchmarks in a folder. `unread` gets why a suite in it could not be read."""
     if not source.is_dir():
         return _suite(source, environ)
     benchfiles = sorted(path for path in source.rglob(BENCHFILE) if foreign_format(path) is not None)
@@ -136,7 +136,7 @@ def _read(source: Path, environ: Mapping[str, str], unread: dict[str, str]) -> S
 
 
 def _suite_of(folder: Path, environ: Mapping[str, str], unread: dict[str, str]) -> Suite:
-    """Return what the folder's dev.yaml says, else one benchmark of its name."""
+    """Return the suite of the folder's dev.yaml, else a benchmark of its name."""
     own = folder / "dev.yaml"
     if own.is_file():
         try:
@@ -180,7 +180,7 @@ def _folders(suite: Suite, place: Callable[[str], str]) -> dict[Path, ImportedFo
 
 
 def _systems(suite: Suite) -> tuple[PlanContext, ...]:
-    """Return one machine with a device, one with four, and several with two each: as many as a benchmark needs."""
+    """Return a machine with a device, another with four, and several with two each: as many as a benchmark needs."""
     return tuple(
         imaginary_system(suite, ARCH, nodes, devices)
         for nodes, devices in ((1, 1), (1, 4), (max(2, most_machines(suite)), 2))
@@ -189,7 +189,7 @@ def _systems(suite: Suite) -> tuple[PlanContext, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planned:
-    """A benchmark on one system: its steps, of run and prepare, with one name for its folder on all nodes."""
+    """A benchmark on a system: its steps, of run and prepare, with the same name for its folder on all nodes."""
 
     bench: ResolvedBenchmark
     context: PlanContext
@@ -224,7 +224,7 @@ def _without_folder(step: Step, folder: str) -> Step:
 def _foreign_steps(
     folders: Mapping[Path, ImportedFolder], systems: Sequence[PlanContext]
 ) -> dict[str, tuple[_Planned, ...]]:
-    """Return the plans of all benchmarks on each system; a folder whose class cannot say what it starts is kept."""
+    """Return the plans of all benchmarks on each system. A folder whose class cannot name its processes is kept."""
     ask_together(folders)
     asked: list[ImportedFolder] = []
     for folder in folders.values():
@@ -278,7 +278,7 @@ def _recognise(folders: Mapping[Path, ImportedFolder], planned: Mapping[str, tup
                 folder.kept = f"{bench.name}: {form.launcher} starts it on each device by itself"
                 break
             if form.program != first.program:
-                folder.kept = f"{bench.name} and {folder.benches[0].name} are different programs of one folder"
+                folder.kept = f"{bench.name} and {folder.benches[0].name} are different programs of the same folder"
                 break
             folder.forms[bench.name] = form
         constant = [
@@ -298,7 +298,7 @@ def _compared(
     before: Mapping[str, tuple[_Planned, ...]],
     environ: Mapping[str, str],
 ) -> tuple[dict[str, tuple[str, ...]], dict[Path, str]]:
-    """Return, by benchmark, how its copy differs from it, and by folder what must not differ and does."""
+    """Return, by benchmark, how its copy differs from it, and by folder the forbidden differences."""
     suite = _suite(draft / "suite.yaml", environ)
     notes: dict[str, tuple[str, ...]] = {}
     wrong: dict[Path, str] = {}
@@ -326,7 +326,7 @@ def _compared(
 
 
 def _differences(foreign: _Planned, ours: _Planned, form: DataForm) -> Iterator[str]:
-    """Yield what two plans of a benchmark differ in, but for what `_notes` says."""
+    """Yield the differences of two plans of a benchmark, except those of `_notes`."""
     if len(foreign.steps) != len(ours.steps):
         yield f"{len(foreign.steps)} processes that run and prepare it became {len(ours.steps)}"
         return
@@ -346,7 +346,7 @@ def _differences(foreign: _Planned, ours: _Planned, form: DataForm) -> Iterator[
 
 
 def _program_words(step: Step, form: DataForm) -> tuple[str, ...]:
-    """Return the program and its arguments, without what starts them: runner, relay and launcher."""
+    """Return the program and its arguments, without runner, relay and launcher."""
     words = step.argv
     if step.phase == "prepare":
         return words
@@ -366,7 +366,7 @@ def _notes(bench: BenchmarkConfig, form: DataForm, folder: ImportedFolder) -> It
     if bench.server is not None or bench.client is not None:
         yield "the arguments of its server and client are in argv"
     elif form.argv != bench.argv:
-        yield "argv has what its class added"
+        yield "argv has the words that its class added"
 
 
 def _outcomes(

@@ -32,13 +32,13 @@ def command(source: Path, into: Path) -> None:
     echo_outcomes(outcomes, into / "suite.yaml")
     suite = shlex.quote(str(into / "suite.yaml"))
     pin = first_verbs(outcomes)
-    click.echo(f"created {into}; {'write its locks with our versions, and ' if pin else ''}see what it starts:")
+    click.echo(f"created {into}; {'write its locks with our versions, and ' if pin else ''}show its command:")
     for verb in (*pin, "plan run"):
         click.echo(f"  milabench {verb} --config {suite}")
 
 
 def new_from_folder(name: str, into: Path, folder: Path) -> tuple[str, ...]:
-    """Create a benchmark from a folder of milabench 1.3, say what became of it, and return the verbs to begin with."""
+    """Create a benchmark from a folder of milabench 1.3, print the result, and return the verbs to begin with."""
     from milabench.compat13.import_suite import import_folder
 
     outcomes = import_folder(name, into, folder)
@@ -47,7 +47,7 @@ def new_from_folder(name: str, into: Path, folder: Path) -> tuple[str, ...]:
 
 
 def first_verbs(outcomes: Sequence[ImportedBenchmark]) -> tuple[str, ...]:
-    """Return `pin`, unless no benchmark would use what it writes."""
+    """Return `pin`, unless no benchmark would use its locks."""
     return () if all(outcome.is_unpinned for outcome in outcomes) else ("pin",)
 
 

@@ -33,7 +33,7 @@ _ADDED_HEAD: Final = "# milabench 1.3 has this in every environment."
 
 @dataclass(slots=True, kw_only=True)
 class ImportedFolder:
-    """A definition: the benchmarks that it serves, where it is copied to, and what it can become."""
+    """A definition: the benchmarks that it serves, the place of its copy, and its possible form."""
 
     path: Path
     place: str
@@ -45,13 +45,13 @@ class ImportedFolder:
 
     @property
     def added(self) -> tuple[str, ...]:
-        """The requirements that its copy gets: what milabench 1.3 installs unasked. Raises EnvironmentFailed."""
+        """The requirements that its copy gets: the packages that milabench 1.3 installs unasked. Raises EnvironmentFailed."""
         named = {pin.name for text in self._texts() for pin in parse_requirements(text).pins}
         return tuple(pin.line for pin in parse_requirements("\n".join(ADDED)).pins if pin.name not in named)
 
     @property
     def locks(self) -> tuple[str, ...]:
-        """Its locks, which its copy does not get: they have other versions than ours, and not what was added."""
+        """Its locks, which its copy does not get: they have other versions than ours, and lack the added packages."""
         locks = (f"requirements.{variant}.txt" for variant in sorted(variants(self.path, (REQUIREMENTS,))))
         return tuple(lock for lock in locks if not any(lock in text for text in self._texts()))
 
@@ -80,7 +80,7 @@ def write_files(draft: Path, suite: Suite, folders: Mapping[Path, ImportedFolder
 
 
 def _requirements(folder: ImportedFolder) -> str:
-    """Return the text of a requirements.in with what was added."""
+    """Return the text of a requirements.in with the added packages."""
     file = folder.path / REQUIREMENTS
     own = read_requirements(file).text if file.exists() else ""
     return "\n".join([*own.splitlines(), _ADDED_HEAD, *folder.added, ""])
@@ -116,7 +116,7 @@ def _python(value: object) -> str:
 
 
 def _suite_text(suite: Suite, folders: Mapping[Path, ImportedFolder], into: Path) -> str:
-    """Return the suite of the copies: what benchmarks share stands in templates, above those that inherit it."""
+    """Return the suite of the copies: shared keys are in templates, above the benchmarks that inherit them."""
     data = [folder for folder in folders.values() if not folder.kept]
     # What is no constant of a benchfile.
     for_all = common_items(
@@ -141,7 +141,7 @@ def _suite_text(suite: Suite, folders: Mapping[Path, ImportedFolder], into: Path
 
 
 def _parts_of_the_whole(suite: Suite) -> list[Mapping[str, Any]]:
-    """Return what a suite says besides its benchmarks."""
+    """Return the parts of a suite except its benchmarks."""
     parts: list[Mapping[str, Any]] = []
     if suite.profile != "default":
         parts.append({"profile": suite.profile})
@@ -154,7 +154,7 @@ def _parts_of_the_whole(suite: Suite) -> list[Mapping[str, Any]]:
 
 
 def _parts_of_a_folder(folder: ImportedFolder, for_all: Mapping[str, str]) -> list[Mapping[str, Any]]:
-    """Return the benchmarks of a folder, below a template of what they have alike, where there are several."""
+    """Return the benchmarks of a folder, below a template of their common keys, where there are several."""
     inherited = {} if folder.kept else {"inherits": SHARED}
     own = {bench.name: _suite_keys(bench, folder, for_all) for bench in folder.benches}
     if len(own) == 1 or any("matrix" in keys for keys in own.values()):
@@ -226,7 +226,7 @@ def _as_here(value: object, bench: BenchmarkConfig) -> Any:
 
 
 def _as_written(keys: dict[str, Any], bench: BenchmarkConfig, path: str = "") -> dict[str, Any]:
-    """Return keys in which what was taken from the system or the environment is asked for again."""
+    """Return keys with interpolations where values came from the system or the environment."""
     asked: dict[str, Any] = {}
     for key, value in keys.items():
         here = f"{path}{key}"
@@ -240,6 +240,6 @@ def _as_written(keys: dict[str, Any], bench: BenchmarkConfig, path: str = "") ->
 
 
 def common_items(mappings: Sequence[Mapping[str, object]]) -> dict[str, Any]:
-    """Return what all mappings have alike, in the order of the first."""
+    """Return the items that all mappings share, in the order of the first."""
     first = mappings[0] if mappings else {}
     return {key: value for key, value in first.items() if all(key in each and each[key] == value for each in mappings)}

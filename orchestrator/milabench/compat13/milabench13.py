@@ -1,7 +1,7 @@
 """Benchmarks of milabench 1.3: a class in benchfile.py, which runs in a process of its own and answers with data.
 
-What comes back are the words that milabench 1.3 would start; here they become values of bench/api.py.
-docs/from-milabench-1.3.md says what differs.
+It returns the words that milabench 1.3 would start. Here they become values of bench/api.py.
+docs/from-milabench-1.3.md has the differences.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ANSWERED: dict[tuple[Path, int], dict[str, Any]] = {}
 
 
 def read_together(folders: Iterable[Path]) -> None:
-    """Ask the benchfiles of several folders at once; `declared_in` then has their answers."""
+    """Ask the benchfiles of several folders at once. `declared_in` then has their answers."""
     keys = [key for key in map(_key, folders) if key not in _ANSWERED]
     answers = _ask([{"folder": str(folder), "code": str(folder), "benchmarks": []} for folder, _ in keys])
     _ANSWERED.update(zip(keys, answers, strict=True))
@@ -65,7 +65,7 @@ def _key(folder: Path) -> tuple[Path, int]:
 
 
 def declared_in(folder: Path) -> ForeignBenchmark:
-    """Return what the benchfile in a folder says of itself. Raises ConfigError for one that cannot be run."""
+    """Return the declarations of the benchfile in a folder. Raises ConfigError for a benchfile that cannot be run."""
     read_together([folder])
     answer = _ANSWERED[_key(folder)]
     _require_answer(answer, folder)
@@ -80,7 +80,7 @@ def declared_in(folder: Path) -> ForeignBenchmark:
 
 
 def _working_copy(folder: Path) -> WorkingCopy:
-    """Return the copy of a folder in which its class installs what it fetches beside itself."""
+    """Return the copy of a folder in which its class installs its fetched files next to itself."""
     # Beside the copy, in the folder that goes when the copy is complete: an installation is no benchmark's own.
     dirs = {name: f"{COPY}/../{name}" for name in ("base", "venv", "data", "runs", "extra", "cache")}
     bench = {"config": {"name": folder.name, "definition": COPY}, "dirs": dirs, "nodes": [], "placements": []}
@@ -95,16 +95,19 @@ def _working_copy(folder: Path) -> WorkingCopy:
 
 
 def why_kept(folder: Path) -> str:
-    """Return what in a folder only its class does, so that it cannot become data; empty where nothing is. Raises ConfigError."""
+    """Return the part of a folder that only its class can do, so that it cannot become data. Empty without any.
+
+    Raises ConfigError.
+    """
     read_together([folder])
     _require_answer(_ANSWERED[_key(folder)], folder)
     return why_a_class(folder, _ANSWERED[_key(folder)])
 
 
 def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[ResolvedBenchmark, ...]:
-    """Return the benchmarks with the processes that they start on the machines of a plan, and what prepares them.
+    """Return the benchmarks with the processes that they start on the machines of a plan, and their preparations.
 
-    Raises ConfigError for a class that cannot say what it starts.
+    Raises ConfigError for a class that cannot name its processes.
     """
     programs = [_as_one_program(bench, context) for bench in benches]
     asked: dict[str, list[_Question]] = {}
@@ -156,9 +159,9 @@ def _as_read(value: object) -> Any:
 
 
 def _as_one_program(bench: ResolvedBenchmark, context: PlanContext) -> ResolvedBenchmark:
-    """Return the benchmark as milabench 1.3 means it: one program on all its machines, which is its server and client too.
+    """Return the benchmark as milabench 1.3 means it: a single program on all its machines, which is its server and client too.
 
-    On one machine that is the main one, unless the suite names others.
+    On a single machine it is the main one, unless the suite names others.
     """
     config = bench.config
     plan = replace(config.plan, launcher="none")
@@ -170,7 +173,7 @@ def _as_one_program(bench: ResolvedBenchmark, context: PlanContext) -> ResolvedB
 
 
 def _container(name: str, answer: Mapping[str, Any]) -> ContainerConfig | None:
-    """Return the container in which a class starts its processes, as a suite names it; None without one.
+    """Return the container in which a class starts its processes, as a suite names it. None without a container.
 
     Raises ConfigError where it is no engine of ours, or not the same for all.
     """
@@ -190,7 +193,7 @@ def _container(name: str, answer: Mapping[str, Any]) -> ContainerConfig | None:
 
 
 def _contained(config: BenchmarkConfig, named: ContainerConfig | None) -> BenchmarkConfig:
-    """Return the keys of a benchmark with the container that its class names; what the suite says of it goes before that."""
+    """Return the keys of a benchmark with the container that its class names. The suite's own container wins."""
     if named is None:
         return config
     own = config.container
@@ -202,7 +205,7 @@ def _contained(config: BenchmarkConfig, named: ContainerConfig | None) -> Benchm
 
 
 def _questions(bench: ResolvedBenchmark, mapping: Mapping[str, object], context: PlanContext) -> list[_Question]:
-    """Return what a benchmark's class is asked: for each node that it is on, with the paths that it has there."""
+    """Return the questions to a benchmark's class: for each of its nodes, with the paths that it has there."""
     # Prepared is it on each of its nodes, also where there are too few of them to run.
     by_node: dict[str, list[Placement]] = {node.name: [] for _, node in nodes_of(bench.config, context.facts)}
     if why_not_placed(bench.config, context.facts) is None:
@@ -216,7 +219,7 @@ def _questions(bench: ResolvedBenchmark, mapping: Mapping[str, object], context:
 
 
 class _Question:
-    """A benchmark on one node, with the paths that it has there, and the processes that it is to have on it."""
+    """A benchmark on a node, with its paths and its planned processes there."""
 
     def __init__(
         self, bench: NodeBenchmark, code: str, placements: Sequence[Placement], mapping: Mapping[str, object]
@@ -273,7 +276,7 @@ class _Question:
         return started
 
     def preparing(self, answer: Mapping[str, Any]) -> dict[str, StartedProcess]:
-        """Return what prepares the benchmark on the node, by its name; nothing where there is nothing to do."""
+        """Return the preparation of the benchmark on the node, by its name. Empty where there is nothing to do."""
         process = answer.get("prepare")
         return {} if process is None else {self._bench.node.name: self._started(process, None)}
 
@@ -304,7 +307,7 @@ class _Question:
         )
 
     def _there(self, text: str) -> str:
-        """Return a text in which the folder that was looked at, and this one, have the paths that they have on the node."""
+        """Return a text in which the read folder, and ours, have their paths on the node."""
         there = re.sub(rf"{re.escape(self.code)}(?![\w.-])", lambda _: self._bench.source, text)
         return there.replace(FOLDER, self._bench.modules)
 
@@ -315,7 +318,7 @@ def _node(node: Node) -> dict[str, Any]:
 
 
 def _ask(definitions: Sequence[Mapping[str, object]]) -> list[dict[str, Any]]:
-    """Return what the child answers for each definition. Raises ConfigError where there is no answer at all."""
+    """Return the child's answer for each definition. Raises ConfigError where there is no answer at all."""
     if not definitions:
         return []
     request = json.dumps({"definitions": list(definitions)}, default=str)

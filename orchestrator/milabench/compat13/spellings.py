@@ -1,4 +1,4 @@
-"""What people type for milabench 1.3, and what it is here: options of verbs, and verbs."""
+"""The spellings of milabench 1.3, and ours: options of verbs, and verbs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from milabench.errors import UsageError
 
 
 class Spelling(NamedTuple):
-    """An option as milabench 1.3 has it: the words that stand for it, with `{}` for its value; or what to do instead."""
+    """An option as milabench 1.3 has it: its words here, with `{}` for its value, or the action instead."""
 
     words: tuple[str, ...] = ()
     has_value: bool = False
@@ -39,7 +39,7 @@ _RUN: Final = {
     "--noterm": Spelling(("--display", "none")),
     "--fulltrace": _IGNORED,
     "--report": _IGNORED,
-    "--plugin": Spelling(instead="a run is recorded whole; --display chooses what is shown of it"),
+    "--plugin": Spelling(instead="all of a run is recorded; --display chooses what is shown"),
 }
 OPTIONS: Final[Mapping[str, Mapping[str, Spelling]]] = {
     "install": _INSTALL,
@@ -91,7 +91,7 @@ VERBS: Final[Mapping[str, str]] = {
     "summary": "report --json",
     "system": "nodes",
 }
-"""Commands of milabench 1.3 by the one that does the same here."""
+"""Commands of milabench 1.3 by our equivalent."""
 _GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "analysis": {"compare": "compare", "generate": "report", "replay": "replay"},
     "data": {"gated": "gated"},
@@ -102,7 +102,7 @@ _GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def typed_here(words: Sequence[str]) -> str:
-    """Return what says which command does here what the words do in milabench 1.3; empty for words that it does not know."""
+    """Return a sentence with our equivalent of a milabench 1.3 command. Empty for words that it does not know."""
     name, *rest = words
     if name not in _GROUPS:
         return f"`milabench {VERBS[name]}` does here what it does in milabench 1.3" if name in VERBS else ""
@@ -118,7 +118,7 @@ def typed_here(words: Sequence[str]) -> str:
 
 
 def as_typed_here(verb: str, words: Sequence[str]) -> list[str]:
-    """Return the words behind a verb with the options of milabench 1.3 as ours. Raises UsageError for one that we lack."""
+    """Return the words behind a verb with the options of milabench 1.3 as ours. Raises UsageError for an option that we lack."""
     known = OPTIONS.get(verb)
     if known is None:
         return list(words)

@@ -1,1 +1,1 @@
-"""How much of its devices a benchmark uses: operations a second beside published and measured peaks."""
+"""How much of its devices a benchmark uses: operations a second, compared with published and measured peaks."""

@@ -1,4 +1,4 @@
-"""How much of a device a benchmark uses: its operations a second, beside the published and the measured peak of the device."""
+"""How much of a device a benchmark uses: its operations a second, compared with the device's published and measured peak."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRODUCTS = "tflops"
 """The metric of a benchmark of matrix products: 1e12 operations a second, its case the number format."""
 _PRODUCT_UNITS = ("Tflop/s", "Top/s")
 _FAR_ABOVE = 2.0
-"""So many times what short or small products have reached is no better shape of them, but a wrong number."""
+"""Factor above the rate of short or small products beyond which a number is wrong, not a better shape."""
 _SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0}
 
 Device = Mapping[str, Any]
@@ -47,7 +47,7 @@ def with_compute_use(
 
 
 def _doubted(bench: BenchSummary) -> BenchSummary:
-    """Return a benchmark, suspect where its devices cannot have done so many operations."""
+    """Return a benchmark, suspect where its devices cannot have done this number of operations."""
     use = bench.compute
     if use is None or not ((use.mfu or 0.0) > 1 or (use.mfu_measured or 0.0) > _FAR_ABOVE):
         return bench
@@ -56,9 +56,9 @@ def _doubted(bench: BenchSummary) -> BenchSummary:
 
 
 def measured_peaks(benches: Sequence[BenchSummary]) -> dict[str, tuple[float, str]]:
-    """Return what the matrix products of a run reached, by number format, and whose: the median over devices and launches.
+    """Return the rates of a run's matrix products by number format, and their benchmark: medians over devices and launches.
 
-    Their trials are short; the products that go on afterwards, which are the rate of such a benchmark, may reach more.
+    Their trials are short. The products that go on afterwards, which are the rate of such a benchmark, may reach more.
     """
     values: dict[tuple[str, str], list[float]] = {}
     for bench in benches:
@@ -113,7 +113,7 @@ def _use_of(
 
 
 def _instances_per_device(bench: BenchSummary, results: Sequence[StepResult]) -> float:
-    """Return how many instances of a launch share a device: less than one for a job over several, more for several on one."""
+    """Return how many instances of a launch share a device: below 1 for a job over several, above 1 for several on a device."""
     launch = [process for process in bench.processes if process.repeat == bench.processes[0].repeat]
     measured = {step for process in launch for step in process.steps}
     devices = {

@@ -1,6 +1,6 @@
 """The peak of each accelerator by number format, as its maker publishes it: dense products, no structured sparsity.
 
-Where a sheet gives a number with sparsity only, half of it stands here. A device whose name says that it is a part of one
+Where a sheet gives a number with sparsity only, the table has half. A device whose name says that it is a part of one
 (a MIG instance) has no published peak.
 """
 
@@ -18,7 +18,7 @@ TERA: Final = 1e12
 class DevicePeak:
     """An accelerator, by a pattern in the name that its driver gives, and its peaks in 1e12 operations a second.
 
-    `half_below_gib`: a device of the name with less memory than that is one of its two dies.
+    `half_below_gib`: a device of the name with less memory than that is half of it.
     """
 
     pattern: str
@@ -89,7 +89,7 @@ class PublishedPeak:
 
 
 def published_peak(name: str, precision: str, memory_mib: float | None = None) -> PublishedPeak | None:
-    """Return the peak of a device in a number format; None where its maker publishes none, or we do not know the device."""
+    """Return the peak of a device in a number format. None where its maker publishes none, or we do not know the device."""
     if _A_PART.search(name):
         return None
     known = next((peak for peak in PEAKS if re.search(peak.pattern, name)), None)

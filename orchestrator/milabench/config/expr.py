@@ -1,7 +1,7 @@
 """A small expression language for `requires_capabilities` and `expr(...)`.
 
 Names, indexing, arithmetic, comparisons, and/or/not, len, min and max over values it is given. No attributes, no
-other calls, and bounds on what can be computed: an expression in a suite can be wrong, never dangerous.
+other calls, and bounds on the computation: an expression in a suite can be wrong, never dangerous.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def evaluate(text: str, names: Mapping[str, object], *, where: str = "", path: s
 
 
 def check_expression(text: str, *, where: str = "", path: str = "") -> None:
-    """Raise ConfigError where the text is not an expression of this language; names are not looked up."""
+    """Raise ConfigError where the text is not an expression of this language. Names are not looked up."""
     with _located(text, where, path):
         _parsed(text)
 

@@ -1,6 +1,6 @@
-"""OmegaConf's `${...}`, resolved in one benchmark after the merge, each distinct interpolation only once.
+"""OmegaConf's `${...}`, resolved in a benchmark after the merge, each distinct interpolation only once.
 
-OmegaConf itself says what a text means, once: with marks instead of the values that it refers to. Each
+OmegaConf itself resolves each text, once: with marks instead of the values that it refers to. Each
 benchmark then puts its own values where the marks came out, so that ten thousand benchmarks with `${name}` cost one
 call. Values without `${` cost nothing, and OmegaConf is imported when the first one is met that is more than references to
 keys, as `a ${.b}`, with text around them.
@@ -44,7 +44,7 @@ class _Compiled:
     """A text after its meaning is known.
 
     `references`: the dots and keys of every value that it refers to. `pieces`: text, and the numbers of references,
-    whose values are put in; None where a resolver takes the values and has to be asked each time. `text`: with the
+    whose values are put in. None where a resolver takes the values and must be called each time. `text`: with the
     references numbered, for that.
     """
 
@@ -55,7 +55,7 @@ class _Compiled:
 
 
 class _Kept(NamedTuple):
-    """The value of a key, what it was resolved to, and the values of all keys that this depends on; `holds` are containers."""
+    """The value of a key, its resolved value, and the values of all keys that this depends on. `holds` are containers."""
 
     node: Located
     resolved: Located
@@ -69,7 +69,7 @@ def escaped(text: str) -> str:
 
 
 class Interpolator:
-    """Resolves the interpolations of one suite's benchmarks; what it finds out about one text serves all benchmarks."""
+    """Resolves the interpolations of a suite's benchmarks. Its findings about a text serve all benchmarks."""
 
     def __init__(self, system: Located, env: Mapping[str, str]) -> None:
         self.env = env
@@ -77,7 +77,7 @@ class Interpolator:
         self.asked: dict[tuple[str, tuple[Any, ...]], Any] = {}
         self.sizes: dict[int, tuple[Located, int]] = {}
         self.kept: dict[tuple[str, int], _Kept] = {}
-        """What the values of keys were resolved to last, by the key and the id of the value."""
+        """The last resolved values of keys, by the key and the id of the value."""
         self.system, self.system_problems = self._system(system)
 
     def _system(self, system: Located) -> tuple[Located, list[Problem]]:
@@ -89,7 +89,7 @@ class Interpolator:
     def benchmark(self, name: str, node: Located, implied: Mapping[str, Located]) -> tuple[Located, list[Problem]]:
         """Return the benchmark without interpolations, and the problems met.
 
-        The root of absolute references is the benchmark itself, with `system` and what is `implied` beside its own keys.
+        The root of absolute references is the benchmark itself, with its own keys, `system` and the `implied` values.
         """
         if not node.flags & DYNAMIC:
             return node, []
@@ -139,7 +139,7 @@ class Interpolator:
         return replace(meaning, pieces=tuple(part for part in parts if part != ""))
 
     def _numbered(self, text: str, references: list[tuple[int, Path]]) -> str:
-        """Return the text with `${r0}`, `${r1}`, ... instead of what refers to a key."""
+        """Return the text with `${r0}`, `${r1}`, ... instead of the references to keys."""
 
         def number(reference: re.Match[str]) -> str:
             if _is_escaped(text, reference.start()):
@@ -167,7 +167,7 @@ class Interpolator:
         return False
 
     def ask(self, text: str, values: list[Any]) -> Any:
-        """Return what OmegaConf makes of a numbered text with these values; asked once for each. Raises UnplacedProblem."""
+        """Return OmegaConf's value of a numbered text with these values. Each is asked once. Raises UnplacedProblem."""
         key = (text, tuple(repr(value) for value in values))
         if key not in self.asked:
             self.asked[key] = self._ask(text, [escaped(v) if isinstance(v, str) and "${" in v else v for v in values])
@@ -208,7 +208,7 @@ class Interpolator:
             raise UnplacedProblem(f"cannot be resolved: {str(error).split(chr(10), 1)[0]}") from None
 
     def size(self, node: Located) -> int:
-        """Return how many values a tree stands for, counting a shared part each time it occurs."""
+        """Return the number of values in a tree, counting a shared part each time it occurs."""
         value = node.value
         if type(value) is not dict and type(value) is not list:
             return 1
@@ -220,7 +220,7 @@ class Interpolator:
 
 
 class _Resolution:
-    """The resolution of one benchmark, whose keys are `own`; `implied` are those that it does not have."""
+    """The resolution of a benchmark, whose keys are `own`. `implied` are the keys that it does not have."""
 
     def __init__(
         self, interpolator: Interpolator, name: str, own: Mapping[str, Located], implied: Mapping[str, Located]
@@ -245,7 +245,7 @@ class _Resolution:
         return self.interpolator.system if found is None and key == "system" else found
 
     def _of_key(self, key: str, node: Located) -> Located:
-        """Return the value of a key; what another benchmark has, with all that it depends on, is not resolved again."""
+        """Return the value of a key. A value that another benchmark has, with all its dependencies, is not resolved again."""
         kept = self.interpolator.kept
         known = kept.get((key, id(node)))
         if known is not None and all(self._at_root(name) is value for name, value in known.used):
@@ -296,7 +296,7 @@ class _Resolution:
             cycle = " -> ".join(".".join(step) for step in [*self.active[self.active.index(path) :], path])
             raise UnplacedProblem(f"it refers to itself: {cycle}")
         if len(self.active) >= MAX_DEPTH:
-            raise UnplacedProblem(f"more than {MAX_DEPTH} interpolations lead to one another")
+            raise UnplacedProblem(f"more than {MAX_DEPTH} interpolations refer to each other")
         self.active.append(path)
         try:
             return self._evaluated(node, path, node.value)
@@ -322,7 +322,7 @@ class _Resolution:
         return self._made(Located("".join(texts), node.mark), node)
 
     def _with_inner_keys(self, compiled: _Compiled, targets: list[Located]) -> str | None:
-        """Return the text with the values of `${...}` put in where they make up a key, `${a.${b}}`; None where there is no
+        """Return the text with the values of `${...}` put in where they make up a key, `${a.${b}}`. None where there is no
         such.
         """
         inner = re.compile(r"\$\{([^${}:]*)\$\{r(\d+)\}")
@@ -370,7 +370,7 @@ class _Resolution:
             here = child
             walked = (*walked, step)
         if any(walked == active[: len(walked)] and type(here.value) is not str for active in self.active):
-            raise UnplacedProblem("it refers to what it is part of")
+            raise UnplacedProblem("it refers to itself")
         return self._node(here, walked)
 
 

@@ -1,4 +1,4 @@
-"""The kinds of values that a suite has: of each, what messages call it, how it is parsed, and its JSON Schema.
+"""The kinds of values that a suite has: the name that messages use, the parser and the JSON Schema of each.
 
 A config key is declared once, as a field of a frozen class (schema.py): `key(...)` gives its meaning and its default, the
 annotation its kind. Everything else that knows the keys is derived from that by `record_of`.
@@ -23,10 +23,10 @@ from milabench.config.source_map import Located, Mark, display_value, plain
 from milabench.errors import ConfigError
 
 Argument: TypeAlias = str | tuple[str, Any]
-"""One verbatim argument, or an option and its value; placeholders are not resolved yet."""
+"""A verbatim argument, or an option and its value. Placeholders are not resolved yet."""
 
 INVALID: Final[Any] = object()
-"""What parsing returns for a value whose problem has been noted."""
+"""The result of parsing a value whose problem has been noted."""
 
 _METADATA: Final = "milabench.config"
 _EXTRA: Final = "extra"
@@ -40,13 +40,13 @@ _MAX_MIB: Final = 2**40
 
 
 class ValueParser:
-    """Parses located values by their kinds and notes their problems; what many benchmarks share is parsed once."""
+    """Parses located values by their kinds and notes their problems. Values that many benchmarks share are parsed once."""
 
     def __init__(self, problems: Problems, home: str) -> None:
         self.problems = problems
         self.home = home
         self.unresolved: set[str] = set()
-        """Places whose interpolation failed; that has been reported, and what follows from it is not."""
+        """Places whose interpolation failed. This has been reported. Problems that follow from it are not."""
         self._parsed: dict[tuple[int, int], tuple[Located, object]] = {}
 
     def parse(self, kind: Kind, node: Located, path: str) -> Any:
@@ -61,7 +61,7 @@ class ValueParser:
         return known[1]
 
     def reject(self, node: Located, path: str, what: str, hint: str = "", mark: Mark | None = None) -> Any:
-        """Note a problem with a value, at `mark` or at the value; return INVALID."""
+        """Note a problem with a value, at `mark` or at the value. Return INVALID."""
         if str(node.mark) in self.unresolved:
             return INVALID
         # Of a mapping or a list nothing short can be said.
@@ -71,7 +71,7 @@ class ValueParser:
         return INVALID
 
     def expected(self, expected: str, node: Located, path: str, hint: str = "") -> Any:
-        """Note that a value is not what was expected; return INVALID."""
+        """Note that a value is not the expected kind, and return INVALID."""
         return self.reject(node, path, f"expected {expected}, got {display_value(node)}", hint)
 
 
@@ -92,7 +92,7 @@ class Kind:
 
 
 class Text(Kind):
-    """Text; a number or a boolean is taken as the text that it was written with."""
+    """Text. A number or a boolean is taken as it was written."""
 
     expected = "text"
     schema: Mapping[str, Any] = {"type": list(_SCALAR_TYPES)}
@@ -162,7 +162,7 @@ class Pattern(Text):
 
 
 class Matching(Text):
-    """Text that a regular expression describes whole; `expected` says it in words."""
+    """Text that a regular expression describes whole. `expected` says it in words."""
 
     def __init__(self, *, pattern: str, expected: str) -> None:
         self.pattern = pattern
@@ -176,7 +176,7 @@ class Matching(Text):
 
 
 class Number(Kind):
-    """A number; `above` excludes the bound itself."""
+    """A number. `above` excludes the bound itself."""
 
     expected = "a number"
     json_type = "number"
@@ -250,7 +250,7 @@ class Flag(Kind):
 
 
 class Choice(Kind):
-    """One of a few words."""
+    """A word from a short list."""
 
     def __init__(self, *, words: Sequence[str], removed: Mapping[str, str] = MappingProxyType({})) -> None:
         self.words, self.removed = words, removed
@@ -282,7 +282,7 @@ class Capacity(Kind):
 
 
 class ShareText(Kind):
-    """A share of one, or a percentage."""
+    """A share between 0 and 1, or a percentage."""
 
     expected = "a share such as '3 %' or 0.03"
     schema: Mapping[str, Any] = {
@@ -297,7 +297,7 @@ class ShareText(Kind):
 
 
 class Arithmetic(Kind):
-    """A number above zero, or arithmetic that gives one, such as `6 * 1.1e9`."""
+    """A number above zero, or arithmetic that gives such a number, such as `6 * 1.1e9`."""
 
     expected = "a number above 0 and up to 1e30, or arithmetic such as 6 * 1.1e9"
     schema: Mapping[str, Any] = {"type": ["string", "number"]}
@@ -315,9 +315,9 @@ class Arithmetic(Kind):
 
 
 class ListOf(Kind):
-    """A list; with `lone`, a value that is no list stands for a list of one.
+    """A list. With `lone`, a value that is no list counts as a list of length 1.
 
-    Of a `unique` list equal items are one; a `distinct` one may have none.
+    In a `unique` list equal items are merged. A `distinct` list must not have any.
     """
 
     def __init__(
@@ -338,7 +338,7 @@ class ListOf(Kind):
             self.distinct
             and (again := next((i for i, item in enumerate(items) if item in items[:i]), None)) is not None
         ):
-            return parser.reject(value[again], f"{path}.{again}", f"{items[again]} is there twice", "leave one out")
+            return parser.reject(value[again], f"{path}.{again}", f"{items[again]} is there twice", "remove a copy")
         return tuple(dict.fromkeys(items) if self.unique else items)
 
     def json_schema(self) -> dict[str, Any]:
@@ -406,7 +406,7 @@ def _is_no_scalar(node: Located) -> bool:
 
 
 def _unformatted(node: Located) -> Located:
-    """Return the value that was meant where a matrix put one into text: the number or flag that the text spells."""
+    """Return the intended value where a matrix put a value into text: the number or flag that the text spells."""
     if node.formatted and isinstance(node.value, str):
         return Located(resolve_scalar(node.value.strip() or "~")[0], node.mark, node.replaced)
     return node
@@ -420,7 +420,7 @@ def key(
 ) -> Any:
     """Declare a config key: a dataclass field that suites may give. A key without a default has to be given.
 
-    `name` is how suites write it where that is not the field's name, `alias` another way to write it; the value of
+    `name` is how suites write it where that is not the field's name, `alias` another way to write it. The value of
     the key `same_as` stands where it is not given. Where text may stand for the whole mapping, it is the value of the
     class's SHORTHAND.
     """
@@ -431,12 +431,12 @@ def key(
 
 
 def extra_keys() -> Any:
-    """Declare the field that takes every other key; a misspelled key of the class is still a problem."""
+    """Declare the field that takes every other key. A misspelled key of the class is still a problem."""
     return dataclasses.field(default_factory=dict, metadata={_METADATA: _EXTRA})
 
 
 class Key(NamedTuple):
-    """One key of a record, as its declaration has it; `default` is MISSING for a key that has to be given."""
+    """A key of a record, as declared. `default` is MISSING for a required key."""
 
     name: str
     field: str
@@ -491,7 +491,7 @@ class Record(Kind):
         return INVALID if missing or INVALID in values.values() else values
 
     def build(self, values: Mapping[str, object], **others: Any) -> Any:
-        """Return an instance of the class from the values of its keys; `more` are fields that are no keys."""
+        """Return an instance of the class from the values of its keys. `more` are fields that are no keys."""
         if self.cls is None:
             return values
         # In the order of the keys, where two are names of one field.
@@ -542,7 +542,7 @@ _SIMPLE: Final[Mapping[object, Kind]] = {
 
 @cache
 def record_of(cls: type, *, is_mapping: bool = False) -> Record:
-    """Return the record that a class declares; with `is_mapping` its values stay mappings, and it is no dataclass."""
+    """Return the record that a class declares. With `is_mapping` its values stay mappings, and it is no dataclass."""
     hints = get_type_hints(cls, include_extras=True)
     keys: dict[str, Key] = {}
     extra = ""
@@ -568,12 +568,12 @@ def record_of(cls: type, *, is_mapping: bool = False) -> Record:
 
 
 def keys_of(cls: type) -> Record:
-    """Return the keys of a mapping that stays one, for `Annotated[Mapping[str, Any], keys_of(cls)]`."""
+    """Return the keys of a mapping that stays a mapping, for `Annotated[Mapping[str, Any], keys_of(cls)]`."""
     return record_of(cls, is_mapping=True)
 
 
 def kind_of(annotation: Any) -> Kind:
-    """Return the kind of value that a type annotation stands for."""
+    """Return the kind of value of a type annotation."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         annotated: Kind = annotation.__metadata__[0]
@@ -611,7 +611,7 @@ def capacity_mib(text: str) -> int | None:
 
 
 def path_at(node: Located) -> Path:
-    """Return the path that a text stands for, relative to the file in which it is written."""
+    """Return the path of a text, relative to the file in which it is written."""
     return _path_from(node.mark.source.folder, str(node.value))
 
 
@@ -633,14 +633,14 @@ def _normalized(path: Path) -> Path:
 
 
 def is_slip(name: str, known: Iterable[str], given: Mapping[str, object]) -> bool:
-    """Return whether a key that is not known looks like a known one that is not given beside it."""
+    """Return whether an unknown key looks like a known key that is not given next to it."""
     missing = [key for key in known if key not in given]
     folded = name.lower().replace("-", "_")
     return folded in missing or any(_is_one_edit_away(folded, key) for key in missing if len(key) >= 4)
 
 
 def _is_one_edit_away(name: str, known: str) -> bool:
-    """Return whether one letter more, less, other or swapped with its neighbour makes the one of the other."""
+    """Return whether two words differ by a single letter: added, missing, other or swapped with its neighbour."""
     if abs(len(name) - len(known)) > 1 or name == known:
         return False
     start = 0

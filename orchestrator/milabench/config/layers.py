@@ -1,4 +1,4 @@
-"""Files and overrides, folded into one description per benchmark: include order, overrides, matrix, inheritance,
+"""Files and overrides, folded into a description per benchmark: include order, overrides, matrix, inheritance,
 `"*"`.
 """
 
@@ -43,7 +43,7 @@ _SIDES: Final = re.compile(r'((?:"[^"]*"|[^="])*)=(.*)', re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """One `--override`: the keys that lead to a value, the value, and its place."""
+    """An `--override`: the keys that lead to a value, the value, and its place."""
 
     keys: tuple[str, ...]
     value: Located
@@ -64,7 +64,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """The file keys, and every benchmark and template by name, merged but not parsed. `size` is that of the file key."""
+    """The file keys, and every benchmark and template by name, merged but not parsed. `size` is the value of the file key."""
 
     system: Located | None
     multirun: Located | None
@@ -74,13 +74,13 @@ class Folded:
     benchmarks: Mapping[str, Located]
     templates: Mapping[str, Located]
     sizes: Mapping[str, ChosenSize]
-    """Of each benchmark that has sizes, the one that is laid over it, if it has that one."""
+    """For each benchmark that has sizes, the size that is laid over it, if it has that size."""
     is_whole: bool = True
     """Whether everything that is inherited is there."""
 
 
 def parse_overrides(text: str, folder: str, label: str | None = None) -> tuple[Override, ...]:
-    """Parse one `--override`; a mapping, `{name: {key: value}}`, is one for each of its names. Raises ConfigError."""
+    """Parse an `--override`. A mapping, `{name: {key: value}}`, is an override for each of its names. Raises ConfigError."""
     if not text.lstrip().startswith("{"):
         return (parse_override(text, folder, label),)
     source = SourceLocation(label or f"--override {_shown(text)}", folder)
@@ -102,9 +102,9 @@ def _shown(text: str) -> str:
 
 
 def parse_override(text: str, folder: str, label: str | None = None) -> Override:
-    """Parse `name.key.key=value`; the value is YAML, a key with a dot in it is quoted. Raises ConfigError.
+    """Parse `name.key.key=value`. The value is YAML, a key with a dot in it is quoted. Raises ConfigError.
 
-    `label` is what messages call the place; the option itself by default.
+    `label` is the name of the place in messages, by default the option.
     """
     source = SourceLocation(label or f"--override {_shown(text)}", folder)
     mark = Mark(source, 0, 0)
@@ -136,7 +136,7 @@ def fold(
     file_keys = {key: entries.pop(key, None) for key in FILE_KEYS}
     lists = [node for node in entries.values() if type(node.value) is list]
     if len(lists) > 1 and len(entries) < 2 * len(lists):
-        what = f"this is no suite: {len(lists)} of its {len(entries)} keys hold lists"
+        what = f"this is not a suite: {len(lists)} of its {len(entries)} keys hold lists"
         problems.note(lists[0].mark, "", what, "a benchmark is a name with keys below it")
         problems.raise_any()
     for key, node in list(entries.items()):
@@ -173,7 +173,7 @@ def _settled_or_none(node: Located | None) -> Located | None:
 def _file_keys_overridden(
     file_keys: dict[str, Located | None], overrides: Sequence[Override], problems: Problems
 ) -> list[Override]:
-    """Put the overrides of file keys in place; the others are returned.
+    """Put the overrides of file keys in place. The others are returned.
 
     A benchmark's name may have dots, so that the keys of an override are matched to names later, when jobs have theirs.
     """
@@ -190,7 +190,7 @@ def _file_keys_overridden(
 
 
 class _Inheritance:
-    """Resolves names to full descriptions; a parent is resolved once, whatever the number of its children."""
+    """Resolves names to full descriptions. A parent is resolved once, whatever the number of its children."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class _Inheritance:
         """The number of values in each container of parents, by its id."""
         self.united_tags: dict[tuple[int, int], tuple[Located, Located, Located]] = {}
         self.pre: dict[str, Located] = {}
-        """What the overrides of each name say, merged; reaches the children of that name."""
+        """The merged overrides of each name. They reach the children of that name."""
         self.used: set[int] = set()
         self.every = entries.pop(EVERY, None)
         # Twice: before the expansion a name may be that of a matrix, after it that of one of its jobs.
@@ -222,7 +222,7 @@ class _Inheritance:
         self._override_known(self.entries)
         self.as_parent: dict[str, Located | None] = {}
         self.missing: dict[str, list[tuple[Mark, str]]] = {}
-        """The places that inherit what is not there, by its name."""
+        """The places that inherit from a missing name, by this name."""
         for position, override in enumerate(self.overrides):
             if position not in self.used:
                 hint = did_you_mean(override.keys[0], [*self.entries, EVERY, *FILE_KEYS[1:]])
@@ -284,7 +284,7 @@ class _Inheritance:
         self._take_room(name, node)
 
     def _take_room(self, name: str, node: Located) -> None:
-        """Count the values of a description, inherited ones too; stop where the suite stands for too many."""
+        """Count the values of a description, including inherited values. Stop where the suite has too many."""
         room = self._room_of(node)
         if room > self.room:
             self._run_out_of_room(name, node)
@@ -367,7 +367,7 @@ class _Inheritance:
         return settled(merged)
 
     def _sized(self, name: str, node: Located, override: Located | None) -> Located:
-        """Return a benchmark with its size laid over it, if it has that one, and without its sizes."""
+        """Return a benchmark with its size laid over it, if it has that size, and without its sizes."""
         rest, sizes = split_sizes(node)
         changed = None if override is None else split_sizes(override)[1]
         if changed is not None:
@@ -435,7 +435,7 @@ class _Inheritance:
         self.problems.note(node.mark, f"{chain[-1]}.inherits", f"the inheritance forms a cycle: {' -> '.join(links)}")
 
     def _inherited(self, parent: Located, own: Located) -> Located:
-        """Return the child over its parent; tags are united."""
+        """Return the child over its parent. Tags are united."""
         merged = self.problems.merge(parent, own)
         old, new = parent.value.get("tags"), own.value.get("tags")
         if old is None or new is None or merged is parent:
@@ -450,7 +450,7 @@ class _Inheritance:
 
 
 def _united(old: Located, new: Located) -> Located | None:
-    """Return the tags of both; None where one of them is something else, to be reported later."""
+    """Return the tags of both. None where either is something else, to be reported later."""
     before, after = _tags(old), _tags(new)
     if before is None or after is None:
         return None
@@ -460,6 +460,6 @@ def _united(old: Located, new: Located) -> Located | None:
 
 
 def _tags(node: Located) -> list[Located] | None:
-    """Return the tags one by one, a lone one being a list of one; None where they are something else, to be reported later."""
+    """Return the tags as a list. A lone tag is a list of length 1. None where they are something else, to be reported later."""
     items = node.value if type(node.value) is list else [node]
     return items if all(isinstance(item.value, str | int | float) for item in items) else None

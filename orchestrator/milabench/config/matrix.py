@@ -1,4 +1,4 @@
-"""One description, many: a `matrix` with its `job` becomes benchmarks, the matrix of a multirun becomes runs."""
+"""Expands matrices: a `matrix` with its `job` becomes benchmarks, the matrix of a multirun becomes runs."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from milabench.config.template import Field, FieldError, parts, text_of, value_o
 from milabench.errors import ConfigError, Problem
 
 MAX_BENCHMARKS: Final = 20_000
-"""How many benchmarks a suite may have, those of its matrices included."""
+"""Maximum number of benchmarks in a suite, including those from its matrices."""
 MAX_RUNS: Final = 1_000
 """Maximum number of runs of a multirun."""
 
 
 def is_matrix(node: Located) -> bool:
-    """Return whether a benchmark's description stands for many."""
+    """Return whether a benchmark's description is a matrix."""
     value = node.value
     return type(value) is dict and "matrix" in value and "job" in value and value["job"].value is not None
 
 
 def expand(name: str, node: Located, max_benchmarks: int = MAX_BENCHMARKS) -> Iterator[tuple[str, Located]]:
-    """Yield the jobs of one matrix: each one's name and description, the last key of the matrix varying fastest.
+    """Yield the jobs of a matrix: the name and description of each, the last key of the matrix varying fastest.
 
-    The strings below `job` have the values put in for their fields; other fields are left for planning. Keys beside
+    The strings below `job` have the values put in for their fields. Other fields are left for planning. Keys beside
     `matrix` and `job` hold for every job that does not say otherwise. Raises ConfigError.
     """
     own = settled(node).value
@@ -66,7 +66,7 @@ def expand(name: str, node: Located, max_benchmarks: int = MAX_BENCHMARKS) -> It
 
 
 def combinations(matrix: Mapping[str, object]) -> Iterator[dict[str, object]]:
-    """Yield the Cartesian product of a plain matrix; a value that is no list is one value."""
+    """Yield the Cartesian product of a plain matrix. A value that is not a list is a single value."""
     axes = [value if isinstance(value, list | tuple) else [value] for value in matrix.values()]
     for combination in itertools.product(*axes):
         yield dict(zip(matrix, combination, strict=True))
@@ -75,7 +75,7 @@ def combinations(matrix: Mapping[str, object]) -> Iterator[dict[str, object]]:
 def runs(multirun: Sequence[Multirun], extra: Mapping[str, object]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the name and the options of every run of a multirun, in order.
 
-    Options keep their dotted names (`sizer.mult`); names may use them and `extra` (such as the time) as fields. Raises
+    Options keep their dotted names (`sizer.mult`). Names may use them and `extra` (such as the time) as fields. Raises
     ConfigError where a name has a field that is neither.
     """
     for run_set in multirun:
@@ -136,7 +136,7 @@ def _wrong(mark: Mark, path: str, what: str, hint: str = "") -> ConfigError:
 
 
 def _find_fields(node: Located, known: Collection[str], changing: set[int]) -> bool:
-    """Note the ids of the nodes that are another one in each job, and return whether this is one."""
+    """Note the ids of the nodes that differ in each job, and return whether this node does."""
     value = node.value
     children = value.values() if type(value) is dict else value if type(value) is list else ()
     # A list, not a generator: every child is looked at, also behind the first that changes.
@@ -171,7 +171,7 @@ def _put_in(node: Located, values: Mapping[str, object], changing: Collection[in
 
 
 def _filled(text: str, values: Mapping[str, object]) -> str:
-    """Return the text with the matrix's values; any other field stays text, for planning."""
+    """Return the text with the matrix's values. Any other field stays text, for planning."""
     pieces: list[str] = []
     for part in parts(text):
         if isinstance(part, str):

@@ -22,9 +22,9 @@ from milabench.errors import ConfigError, Problem
 from milabench.seams import handler, missing
 
 Declared = Callable[[Path], frozenset[str] | None]
-"""Return the extra keys that the benchfile in a folder declares; None where there is no benchfile to ask.
+"""Return the extra keys that the benchfile in a folder declares. None where there is no benchfile to ask.
 
-That of another system, whose code may read any key, declares every key, the empty one too.
+A benchfile of another system, whose code may read any key, declares every key, even the empty key.
 """
 
 MAX_DEVICES: Final = 100_000
@@ -80,7 +80,7 @@ def parse_suite(
     # Without what is inherited nobody knows whose benchfiles they are.
     if repeated and folded.is_whole and not any(map(benchmark_parser.is_foreign, described)):
         problems.extend(repeated)
-    last_holds = [replace(problem, hint="the last one holds; keep one") for problem in repeated]
+    last_holds = [replace(problem, hint="the last value is used; remove the others") for problem in repeated]
     profile: schema.Profile = (
         parser.parse(schema.PROFILE, folded.profile, "profile") if folded.profile is not None else "default"
     )
@@ -114,7 +114,7 @@ def _with_arch(system: Located, given: Located | None, arch: str) -> Located:
 
 @dataclass(slots=True)
 class _BenchmarkParser:
-    """Resolves and parses benchmarks one after the other."""
+    """Resolves and parses benchmarks in sequence."""
 
     parser: ValueParser
     interpolator: Interpolator
@@ -128,9 +128,9 @@ class _BenchmarkParser:
     noted_in: set[tuple[str, str]] = field(default_factory=set)
     """The files and keys of foreign benchmarks about which something has been noted."""
     left_out: dict[str, list[tuple[str, Mark]]] = field(default_factory=dict)
-    """By file, the benchmarks without a program, such as those of another file that it disables."""
+    """By file, the benchmarks without a program, such as benchmarks of another file that it disables."""
     same_for_all: dict[str, Located] = field(init=False)
-    """What interpolations find under keys that a benchmark does not have, where no benchmark changes it."""
+    """Values that interpolations find under keys that a benchmark does not have, where no benchmark changes them."""
 
     def __post_init__(self) -> None:
         self.same_for_all = {
@@ -141,7 +141,7 @@ class _BenchmarkParser:
         }
 
     def parse(self, name: str, node: Located, sized: ChosenSize | None) -> schema.BenchmarkConfig | None:
-        """Return the benchmark as a value; None where it is left out, with the problem or the warning noted."""
+        """Return the benchmark as a value. None where it is left out, with the problem or the warning noted."""
         if sized is not None:
             self.check_sizes(name, node, sized.sizes, layers_of(sized.size), has_program=True)
         resolved = self._with_task(name, self._resolve(name, node))
@@ -161,7 +161,7 @@ class _BenchmarkParser:
         values.setdefault("install_variant", self.arch)
         for key, text in (("", name), ("group", group), ("install_group", values["install_group"])):
             if not _is_name(text):
-                what = f"{text!r} cannot be a name: files and folders are named after it"
+                what = f"{text!r} cannot be a name: it becomes the name of files and folders"
                 path = f"{name}.{key}" if key else name
                 self.parser.reject(node.value.get(key, node), path, what, "leave out /, leading dots and line ends")
                 return None
@@ -176,7 +176,7 @@ class _BenchmarkParser:
         return config
 
     def _with_task(self, name: str, node: Located) -> Located | None:
-        """Return the benchmark with what the task of its driver gives below its own keys; None after noting a problem."""
+        """Return the benchmark with the keys from the task of its driver below its own keys. None after noting a problem."""
         if "driver" not in node.value and "task" not in node.value:
             return node
         if lacking := missing("driver"):
@@ -186,20 +186,20 @@ class _BenchmarkParser:
         return merged
 
     def _matrix_has_job(self, name: str, node: Located, values: Mapping[str, Any]) -> bool:
-        """Return whether no matrix is left that should have been expanded; notes the problem of one that is."""
+        """Return whether no unexpanded matrix is left. Notes a problem for each that is."""
         job = node.value.get("job")
         if job is not None and job.value is not None:
-            what = "matrix and job are expanded where they are written, and are not inherited"
+            what = "matrix and job are used only in the benchmark that has them; they are not inherited"
             self.parser.reject(job, f"{name}.job", what, "write them in this benchmark")
             return False
         if job is None and any(isinstance(value, list) for value in values.get("matrix", {}).values()):
-            what = "a matrix needs a job, whose keys its values are put into"
-            self.parser.reject(node.value["matrix"], f"{name}.matrix", what, "write job: {name: ..., ...} beside it")
+            what = "a matrix needs a job: its values are inserted into the keys of the job"
+            self.parser.reject(node.value["matrix"], f"{name}.matrix", what, "write job: {name: ..., ...} next to it")
             return False
         return True
 
     def _is_whole_sweep(self, name: str, node: Located, values: Mapping[str, object]) -> bool:
-        """Return whether a benchmark has all that its sweep over a server needs, where it has one; notes a problem."""
+        """Return whether a benchmark has everything that its sweep over a server needs, if it has a sweep. Notes a problem."""
         if values.get("serve") is None and values.get("server") is None:
             return True
         lacking = missing("serve")
@@ -211,7 +211,7 @@ class _BenchmarkParser:
         return is_whole
 
     def _metrics_have_patterns(self, name: str, node: Located) -> bool:
-        """Return whether each metric has a pattern; notes the problem of one that does not."""
+        """Return whether each metric has a pattern. Notes a problem for each that has none."""
         metrics: Mapping[str, Located] = node.value["metrics"].value or {} if "metrics" in node.value else {}
         known = {metric: keys for metric, keys in metrics.items() if _has(keys, "pattern")}
         for metric, keys in metrics.items():
@@ -233,7 +233,7 @@ class _BenchmarkParser:
     def check_sizes(
         self, name: str, node: Located, sizes: Located, chosen: Sequence[str], *, has_program: bool
     ) -> None:
-        """Note what is wrong in the sizes of a benchmark that were not chosen: those that were are parsed with the rest."""
+        """Note problems in the sizes of a benchmark that were not chosen. Chosen sizes are parsed with the rest."""
         for size, keys in sizes_by_name(name, sizes, self.parser.problems).items():
             if size in chosen:
                 continue
@@ -247,7 +247,7 @@ class _BenchmarkParser:
                     self.parser.parse(known.kind, child, f"{path}.{key}")
 
     def _resolve(self, name: str, node: Located) -> Located:
-        """Return the benchmark without `${...}`; problems are noted."""
+        """Return the benchmark without `${...}`. Problems are noted."""
         if not node.flags & DYNAMIC:
             return node
         own: dict[str, Located] = node.value
@@ -270,13 +270,13 @@ class _BenchmarkParser:
         return Located(values, node.mark, node.replaced)
 
     def _implied(self, name: str, group: Located | None) -> dict[str, Located]:
-        """Return what interpolations find under keys that a benchmark does not have."""
+        """Return the values that interpolations find under keys that a benchmark does not have."""
         name_node = built_in(name)
         group_node = group if group is not None and group.value is not None else name_node
         return {**self.same_for_all, "name": name_node, "group": group_node, "install_group": group_node}
 
     def _values(self, name: str, node: Located) -> dict[str, Any] | None:
-        """Return the values of the keys, with those that the benchfile declares as `options`; None after a problem."""
+        """Return the values of the keys, with those that the benchfile declares as `options`. None after a problem."""
         values: dict[str, Any] = {}
         extra: dict[str, Located] = {}
         is_valid = True
@@ -300,7 +300,7 @@ class _BenchmarkParser:
         return values if is_valid else None
 
     def _check_extra_key(self, name: str, node: Located, key: str, child: Located, *, has_program: bool) -> bool:
-        """Return whether the benchfile declares a key; where there is no benchfile to ask, the key is kept with a warning.
+        """Return whether the benchfile declares a key. Where there is no benchfile to ask, the key is kept with a warning.
 
         `has_program` is False for a template that leaves the definition to its children.
         """
@@ -314,7 +314,7 @@ class _BenchmarkParser:
                 self._note_foreign_key(name, node, key, child.key or child.mark)
             return True
         if declared is None and not is_slip(key, schema.BENCHMARK.keys, node.value):
-            what = f"unknown key {key!r}; its definition is not available to tell whether it declares it"
+            what = f"unknown key {key!r}; its definition, which could declare the key, is not available"
             self.warnings.note(str(child.key or child.mark), name, what)
             return True
         known = [*schema.BENCHMARK.keys, *(declared or ())]
@@ -326,14 +326,14 @@ class _BenchmarkParser:
         """Note the benchmarks that are left out, once for each file."""
         for benches in self.left_out.values():
             (name, mark), others = benches[0], [other for other, _ in benches[1:]]
-            what = "it has neither a definition nor a command, and is left out"
+            what = "it is left out: it has neither a definition nor a command"
             if others:
                 what += f", as {'are' if len(others) > 1 else 'is'} {', '.join(others[:8])}"
                 what += f" and {len(others) - 8} more" if len(others) > 8 else ""
             self.warnings.note(mark, name, what, "is its name right?")
 
     def _note_foreign_key(self, name: str, node: Located, key: str, mark: Mark) -> None:
-        """Say once of a file what becomes of a key that only foreign code can read."""
+        """Note once for each file how a key is treated that only foreign code can read."""
         place = (mark.source.name, key)
         if place in self.noted_in:
             return
@@ -352,7 +352,7 @@ class _BenchmarkParser:
         return declared is not None and _EVERY_KEY in declared
 
     def _declared_by(self, node: Located) -> frozenset[str] | None:
-        """Return the keys that the benchfile of a benchmark declares; None where there is none to ask."""
+        """Return the keys that the benchfile of a benchmark declares. None where there is none to ask."""
         if self.declared is None or "definition" not in node.value:
             return None
         folder = self.parser.parse(schema.BENCHMARK.keys["definition"].kind, node.value["definition"], "definition")
@@ -385,7 +385,7 @@ def _is_name(text: str) -> bool:
 
 
 def parse_system(node: Located, parser: ValueParser, *, arch_is_given: bool) -> schema.SystemConfig:
-    """Return the system that `system:` describes, its main node first; problems are noted."""
+    """Return the system that `system:` describes, its main node first. Problems are noted."""
     values = schema.SYSTEM.values(node, "system", parser)
     if values is INVALID:
         return schema.SystemConfig(origin=Origins(mapping_at({}, node.mark)))
@@ -408,9 +408,11 @@ def _check_nodes(
     items: list[Located] = located.value
     mains = [index for index, node in enumerate(nodes) if node.main]
     if len(mains) > 1:
-        parser.reject(items[mains[1]], f"system.nodes.{mains[1]}.main", f"{len(mains)} nodes are main", "leave one")
+        parser.reject(
+            items[mains[1]], f"system.nodes.{mains[1]}.main", f"{len(mains)} nodes are main", "keep only the first"
+        )
     if not mains and len(nodes) > 1 and any("main" in item.value for item in items):
-        hint = "set `main: true` on one; without any `main` it is the first"
+        hint = "set `main: true` on a single node; without `main` the first node is used"
         parser.reject(located, "system.nodes", f"none of {', '.join(node.name for node in nodes)} is main", hint)
     devices = sum((node.gpu or default_gpu).count or 1 for node in nodes)
     if devices > MAX_DEVICES:
@@ -427,7 +429,7 @@ def _check_nodes(
             parser.reject(item, f"{path}.name", what, f"the other is at {items[other].mark}")
         other = by_address.setdefault((node.ip, node.port), index)
         if other != index and nodes[other].name != node.name:
-            what = f"{node.name!r} and {nodes[other].name!r} are one machine, {node.ip} port {node.port}"
+            what = f"{node.name!r} and {nodes[other].name!r} are the same machine, {node.ip} port {node.port}"
             parser.reject(item, f"{path}.ip", what, f"the other is at {items[other].mark}")
 
 

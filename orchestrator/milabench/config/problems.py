@@ -11,7 +11,7 @@ from milabench.errors import ConfigError, Problem
 
 
 class UnplacedProblem(Exception):
-    """What is wrong with a text, and a hint, raised where nobody knows the place of the text."""
+    """A problem with a text, and a hint, raised where the place of the text is not known."""
 
     def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(what)
@@ -20,7 +20,7 @@ class UnplacedProblem(Exception):
 
 @dataclass(slots=True)
 class Problems:
-    """The problems so far; the same fact about one place is noted once, however many benchmarks share that place.
+    """The problems so far. The same fact about a place is noted once, however many benchmarks share that place.
 
     With `most`, whoever notes more gets a ConfigError with all of them: to look for the nearest of ten thousand names a
     thousand times takes a minute.
@@ -34,7 +34,7 @@ class Problems:
         self.add(Problem(str(where), path, what, hint, replaces))
 
     def add(self, problem: Problem) -> None:
-        """Note one problem. Raises ConfigError when there are too many to go on."""
+        """Note a problem. Raises ConfigError when there are too many to continue."""
         self.by_fact.setdefault((problem.where, problem.what), problem)
         if self.most is not None and len(self.by_fact) > self.most:
             raise ConfigError(self.all())
@@ -45,12 +45,12 @@ class Problems:
             self.add(problem)
 
     def take(self, error: ConfigError) -> None:
-        """Note what an error carries."""
+        """Note the problems of an error."""
         self.extend(error.problems or (Problem("", "", str(error)),))
 
     @contextmanager
     def taking(self) -> Iterator[None]:
-        """Note what a ConfigError carries that ends the block."""
+        """Note the problems of a ConfigError that ends the block."""
         try:
             yield
         except ConfigError as error:
@@ -61,7 +61,7 @@ class Problems:
         return tuple(self.by_fact.values())
 
     def merge(self, low: Located | None, high: Located) -> Located:
-        """Merge two trees; where they cannot be merged, note the problem and return the lower one."""
+        """Merge two trees. Where they cannot be merged, note the problem and return the lower tree."""
         if low is None:
             return high
         try:
@@ -77,7 +77,7 @@ class Problems:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `did you mean 'x'?` with the known name nearest to this one, or nothing where none is near."""
+    """Return `did you mean 'x'?` with the known name nearest to this name, or nothing where none is near."""
     import difflib  # for the rare mistake, not at every start
 
     nearest = difflib.get_close_matches(name, list(known), 1)

@@ -40,11 +40,11 @@ def read_suite(
     max_benchmarks: int = MAX_BENCHMARKS,
     settings: Mapping[str, str] | None = None,
 ) -> Suite:
-    """Return the suite that these files, this system file and these overrides make together; later files win.
+    """Return the suite that these files, this system file and these overrides make together. Later files win.
 
-    `env` is what `${oc.env:...}` may see. `detected_arch` stands where the system file names no arch. `declared`
+    `env` is the environment for `${oc.env:...}`. `detected_arch` is used where the system file names no arch. `declared`
     gives the extra keys of the benchfile in a folder. `settings` are overrides that environment variables and other
-    options stand for, by the name of these; what `overrides` say wins over them. Raises ConfigError with every problem found.
+    options imply, by option. `overrides` win over them. Raises ConfigError with every problem found.
     """
     # Before anything is parsed: what is wrong with a text is told with the text.
     learn([*values_in_environment(env or {}), *values_in(list(overrides))])
@@ -108,14 +108,14 @@ def _system_layers(loader: _Loader, system: Path, problems: Problems) -> list[Lo
 
 
 def _is_system_without_root(root: Located) -> bool:
-    """Return whether a file holds what belongs below `system:`, and nothing else."""
+    """Return whether a file holds the keys of `system:`, and nothing else."""
     nodes, arch = root.value.get("nodes"), root.value.get("arch")
     has_values = (nodes is not None and type(nodes.value) is list) or (arch is not None and isinstance(arch.value, str))
     return has_values and root.value.keys() <= SYSTEM.keys.keys()
 
 
 class _Loader:
-    """Reads files and what they include, each from the disk once."""
+    """Reads files and their includes, each from the disk once."""
 
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
@@ -127,7 +127,7 @@ class _Loader:
         self.values = 0
 
     def layers(self, name: str, asked_at: Mark | None, chain: tuple[tuple[str, str], ...]) -> list[Located]:
-        """Return the roots that a file stands for: those of its includes, depth first, and its own.
+        """Return the roots of a file: the roots of its includes, depth first, then its own.
 
         `name` is how messages call it, `asked_at` where it is included, `chain` the names and real paths of the
         files that led here.
@@ -139,7 +139,7 @@ class _Loader:
             self._include_problem(asked_at, chain, "the includes form a cycle", name)
             return []
         if len(chain) >= MAX_CHAIN:
-            self._include_problem(asked_at, chain, f"files include one another more than {MAX_CHAIN} deep", name)
+            self._include_problem(asked_at, chain, f"files include each other more than {MAX_CHAIN} deep", name)
             return []
         # There need be no cycle: files that each include the next one twice come to 2**n layers.
         self.count += 1
@@ -198,7 +198,7 @@ class _Loader:
             what = f"expected a mapping from name to benchmark, got {display_value(root)}"
             raise ConfigError(Problem(str(root.mark), "", what))
         if _is_system_without_root(root):
-            what = "the keys of a system; they are read as if they stood below `system:`"
+            what = "the keys of a system; they are read as if they were below `system:`"
             note = Problem(
                 str(root.mark), "", what, "write that line above them: milabench 1.3 ignores them without it"
             )

@@ -44,9 +44,9 @@ _NUMERIC_START: Final = frozenset("+-.0123456789")
 # The same few words and numbers stand in every benchmark of a large suite.
 @lru_cache(maxsize=65_536)
 def resolve_scalar(text: str) -> tuple[object, str]:
-    """Return the value of a plain scalar, and, where YAML 1.1 and 1.2 read it differently, what the two say (else "").
+    """Return the value of a plain scalar, and, where YAML 1.1 and 1.2 read it differently, both readings (else "").
 
-    As PyYAML's safe loader reads it, with floats as OmegaConf has them (`1e3`); text that only one of the two takes
+    As PyYAML's safe loader reads it, with floats as OmegaConf has them (`1e3`). Text that only YAML 1.1 or only YAML 1.2 takes
     for an octal number, a time or a date stays text.
     """
     if text in _WORDS:
@@ -70,7 +70,7 @@ def resolve_scalar(text: str) -> tuple[object, str]:
     if _BINARY.match(text) and text.strip("+-").replace("_", "") != "0b":
         return int(text.replace("_", ""), 2), "a number in YAML 1.1, text in YAML 1.2"
     if _OCTAL.match(text):
-        return text, "octal in one of YAML 1.1 and 1.2, and not in the other"
+        return text, "octal in only one of YAML 1.1 and 1.2"
     if _SEXAGESIMAL.match(text):
         return text, "a number to base 60 in YAML 1.1, text in YAML 1.2"
     if _DATE.match(text):

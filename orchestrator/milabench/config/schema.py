@@ -1,7 +1,7 @@
-"""What a suite and a system file may say: each key declared once, on the frozen class that it becomes part of.
+"""The keys of suites and system files. Each is declared once, on the frozen class that it becomes part of.
 
 The parser, the defaults, the JSON Schema (config/schemas/suite.schema.json) and the reference page (docs/reference/suite-keys.md)
-are derived from these declarations; kinds.py says how.
+are derived from these declarations. kinds.py says how.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from milabench.errors import ConfigError, Problem
 from milabench.seams import SCHEDULERS
 
 Method = Literal["per_gpu", "njobs", "multigpu", "multinode"]
-"""The plan methods; plan/method.py says what each means."""
+"""The plan methods. plan/method.py describes each."""
 Profile = Literal["quick", "default", "rigorous"]
 Engine = Literal["docker", "podman", "apptainer", "enroot", "pyxis", "none"]
 KeepStepDir = Literal["always", "failed", "never"]
@@ -90,10 +90,10 @@ ArgumentList: TypeAlias = Annotated[tuple[Argument, ...], Arguments()]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanConfig:
-    """How a benchmark is placed; `extra` holds the options of its launcher."""
+    """How a benchmark is placed. `extra` holds the options of its launcher."""
 
     method: Method = key(
-        "Placement. `per_gpu`: a process per device; `njobs`: `n` processes that see all devices of a node; `multigpu`: one"
+        "Placement. `per_gpu`: a process per device; `njobs`: `n` processes that see all devices of a node; `multigpu`: a"
         " program over all devices of a node; `multinode`: the same over num_machines nodes.",
         default="per_gpu",
     )
@@ -104,7 +104,7 @@ class PlanConfig:
         "Number of devices of a node that the processes of `njobs` see; all by default.", default=None
     )
     launcher: str | None = key(
-        "What starts one process per device: `none`, `torchrun`, `accelerate`, `ranks`, `mpirun` or `srun`; `torchrun` by default"
+        "Launcher of a process per device: `none`, `torchrun`, `accelerate`, `ranks`, `mpirun` or `srun`; `torchrun` by default"
         " for `multigpu` and `multinode`, else, and for a `command`, `none`. Other keys of `plan` are its options.",
         default=None,
     )
@@ -116,7 +116,7 @@ class PlanConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyConfig:
-    """When a server can take requests; a port wins over a pattern, and a pattern of digits alone is a port too.
+    """When a server can take requests. A port wins over a pattern, and a pattern of digits alone is a port too.
 
     With a `path` the port has to answer to HTTP too: some servers open it before they have loaded their model.
     """
@@ -124,7 +124,7 @@ class ReadyConfig:
     SHORTHAND: ClassVar = "pattern"
 
     pattern: str = key("Regular expression that a line of its output matches; a number is a port.", default="")
-    port: str = key("Port that accepts connections; `@port` is one that was free at the start.", default="")
+    port: str = key("Port that accepts connections; `@port` is a port that was free at the start.", default="")
     path: Annotated[str, Matching(pattern=r"/[!-~]*", expected="a path that begins with /")] = key(
         "Path of that port, such as `/health`, that answers 200 to HTTP.", default=""
     )
@@ -132,7 +132,7 @@ class ReadyConfig:
 
     @property
     def condition(self) -> str:
-        """The port or the pattern; empty where there is neither."""
+        """The port or the pattern. Empty where there is neither."""
         return self.port or self.pattern
 
 
@@ -147,7 +147,7 @@ class ServerConfig:
         ),
     ] = key("Where a server that runs already answers: nothing is started, a sweep goes there.", default="")
     command: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, expected="a command")] = key(
-        "Any program; that of the benchfile by default.", default=()
+        "Any program; by default the program of the benchfile.", default=()
     )
     argv: ArgumentList = key("Arguments of the server.", default=())
     ready: ReadyConfig = key("When it can take requests: a pattern in its output, or a port.", default=ReadyConfig())
@@ -162,10 +162,10 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerConfig:
-    """A container as a suite or a system file describes it; None where it does not."""
+    """A container as a suite or a system file describes it. None where it does not."""
 
     engine: Engine | None = key(
-        "Container engine, docker by default; `pyxis` is srun with a container; `none` runs without one.", default=None
+        "Container engine, docker by default; `pyxis` is srun with a container; `none`: no container.", default=None
     )
     image: str | None = key("Image; wins over docker_image.", default=None)
     args: tuple[str, ...] | None = key("More options of the engine, such as `--privileged`.", default=None)
@@ -179,14 +179,16 @@ class MetricConfig:
     pattern: Annotated[str, Pattern()] = key(
         "Regular expression; its first group, else its whole match, is the number.", default=""
     )
-    reduce: Annotated[str, Choice(words=REDUCTIONS)] = key("How several matches become one number.", default="last")
+    reduce: Annotated[str, Choice(words=REDUCTIONS)] = key(
+        "How several matches become a single number.", default="last"
+    )
     scale: Positive = key("Factor that the number is multiplied by.", default=1.0)
     units: str = key("Unit of the number.", default="")
     direction: Literal["higher", "lower", "none"] = key("Which direction is better.", default="none")
 
 
 class VoirOptions:
-    """The keys of `voir.options`; benchmarks read the mapping."""
+    """The keys of `voir.options`. Benchmarks read the mapping."""
 
     stop: PositiveWhole = key("Number of observations.", default=None)
     skip: NotNegativeWhole = key("First observations to mark as warm-up.", default=None)
@@ -197,14 +199,14 @@ class VoirOptions:
 
 
 class VoirKeys:
-    """The keys of `voir`; benchmarks read the mapping."""
+    """The keys of `voir`. Benchmarks read the mapping."""
 
     options: Annotated[Mapping[str, Any], keys_of(VoirOptions)] = key("Options of the voirfile.", default=None)
     extra: Mapping[str, Any] = extra_keys()
 
 
 class UsageKeys:
-    """The keys of `validation.usage`; the check reads the mapping."""
+    """The keys of `validation.usage`. The check reads the mapping."""
 
     gpu_load_threshold: Share = key("Smallest mean load of the devices, 0 to 1.", default=None)
     gpu_mem_threshold: Share = key("Smallest share of their memory in use, 0 to 1.", default=None)
@@ -215,7 +217,7 @@ _NO_DRIFT: Final = "`drift` was removed: it is a component of the uncertainty, w
 
 
 class ValidationKeys:
-    """The keys of `validation`; each check reads its own."""
+    """The keys of `validation`. Each check reads its own."""
 
     rate: Annotated[bool, Flag(_NO_DRIFT)] = key("Whether observations are checked.", default=True)
     usage: Annotated[Mapping[str, Any], keys_of(UsageKeys)] = key("Use of the devices.", default=None)
@@ -227,7 +229,7 @@ _MINUTES_OF_A_YEAR: Final = 525_600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentResources:
-    """What the environment of a benchmark takes; None where it is not known."""
+    """Needs of a benchmark's environment. None where unknown."""
 
     disk_mib: MemoryMiB | None = key("Disk of the environment, installed.", name="disk", default=None)
     download_mib: MemoryMiB | None = key("Packages that are downloaded for it.", name="download", default=None)
@@ -235,7 +237,7 @@ class EnvironmentResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourcesConfig:
-    """What a benchmark takes, as somebody measured it: `plan` sums it before anything starts. None where it is not known."""
+    """Measured needs of a benchmark. `plan` sums them before anything starts. None where unknown."""
 
     memory_mib: MemoryMiB | None = key("Memory that it needs on each of its devices.", name="memory", default=None)
     host_memory_mib: MemoryMiB | None = key("Memory that it needs on its node.", name="host_memory", default=None)
@@ -243,7 +245,7 @@ class ResourcesConfig:
     shared_data: str | None = key(
         "Name of these data, where several benchmarks share them: counted once.", default=None
     )
-    download_mib: MemoryMiB | None = key("What is downloaded to prepare it.", name="download", default=None)
+    download_mib: MemoryMiB | None = key("Size of the downloads that prepare it.", name="download", default=None)
     minutes: Annotated[float, Number(at_least=0, at_most=_MINUTES_OF_A_YEAR)] | None = key(
         "Minutes of a repeat with the profile `default`.", default=None
     )
@@ -252,13 +254,13 @@ class ResourcesConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfig:
-    """What the page of the suite says of a benchmark and nothing else tells; read by people only."""
+    """Texts about a benchmark on the page of the suite, from no other source. Read by people only."""
 
-    what: str = key("What it does, in a few words; the first sentence of its README by default.", default="")
-    model: str = key("What is trained or run, such as `Llama-3.2 shape` or `ResNet-50`.", default="")
-    parameters: str = key("How many parameters that has, such as `1.2 B`.", default="")
-    data: str = key("What it learns from, and where that comes from, such as `texts by seed`.", default="")
-    unit: str = key("What its rate counts, such as `tokens`; of one second.", default="")
+    what: str = key("Purpose, in a few words; the first sentence of its README by default.", default="")
+    model: str = key("Model that is trained or run, such as `Llama-3.2 shape` or `ResNet-50`.", default="")
+    parameters: str = key("Number of parameters of the model, such as `1.2 B`.", default="")
+    data: str = key("Data that it learns from and their source, such as `texts by seed`.", default="")
+    unit: str = key("Unit of work that its rate counts each second, such as `tokens`.", default="")
     upstream: tuple[str, ...] = key("Names of the benchmarks of milabench 1.3 that it represents.", default=())
     mlperf: tuple[str, ...] = key("Names of the MLPerf benchmarks that it represents.", default=())
 
@@ -268,7 +270,7 @@ class AnswersConfig:
     """The first steps of a program, made once more after the window, whose losses are compared bit by bit."""
 
     steps: Annotated[int, Whole(at_least=1, at_most=64)] = key("How many steps.", default=20)
-    seed: int = key("What random numbers begin with, unless the program says so itself.", default=1)
+    seed: int = key("Seed of random numbers, unless the program sets its own.", default=1)
     gradients: bool = key("Whether the norms of gradients are compared as well.", default=False)
     tolerance: NotNegative = key("Relative difference that counts as equal; 0: none, to the bit.", default=0.0)
     profiles: tuple[Profile, ...] = key("Only with these profiles; by default with each.", default=())
@@ -280,7 +282,7 @@ class GatedConfig:
 
     repository: Repository = key("Repository of the hub, `owner/name`.")
     revision: Commit = key("Commit that is fetched: a name may move, a commit cannot.")
-    accept: Page = key("Page where the terms are accepted; that of the repository by default.", default="")
+    accept: Page = key("Page where the terms are accepted; by default the page of the repository.", default="")
 
     @property
     def page(self) -> str:
@@ -290,10 +292,10 @@ class GatedConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkConfig:
-    """One benchmark of a suite, resolved but for its placeholders.
+    """A benchmark of a suite, resolved except for its placeholders.
 
-    `matrix` is the choice that made it, when it came out of one; `size` is the one of its sizes that it is, empty where it has
-    none; `options` holds the keys that its benchfile declares.
+    `matrix` is the choice that made it, if a matrix did. `size` is the chosen size, empty where it has
+    none. `options` holds the keys that its benchfile declares.
     """
 
     name: str
@@ -301,34 +303,35 @@ class BenchmarkConfig:
         "Folder with benchfile.py, or where to fetch it from; until it is fetched, plans skip the benchmark.",
         default=None,
     )
-    group: str = key("Name shared by benchmarks of one kind; the benchmark's own by default.", default="")
+    group: str = key("Name shared by related benchmarks; by default the benchmark's own name.", default="")
     install_group: str = key("Name of the virtual environment; the group by default.", default="")
     install_variant: str = key(
         "Suffix of the requirements file, `${system.arch}` by default; `unpinned` uses requirements.in.", default=""
     )
     inherits: str | None = key(
-        "Benchmark or template whose keys this one starts from; its own keys win.", default=None, compare=False
+        "Benchmark or template whose keys are inherited; the benchmark's own keys win.", default=None, compare=False
     )
     enabled: bool = key("Whether it runs without being selected by its name.", default=True)
     weight: NotNegative = key("Weight in the score; where all weights are zero the score is unweighted.", default=0.0)
     tags: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, unique=True)] = key(
-        "Words for `--select`; those of the parent are added.", default=()
+        "Words for `--select`; the parent's words are added.", default=()
     )
     url: Annotated[str | tuple[str, ...], Texts()] = key(
         "Where the program, its model or its data come from: an address, or a list.", default=""
     )
-    describe: DescribeConfig = key("What the page of the suite says of it.", default=DescribeConfig(), compare=False)
+    describe: DescribeConfig = key("Texts about it for the page of the suite.", default=DescribeConfig(), compare=False)
     gated: GatedConfig | None = key(
         "Weights or data whose terms must have been accepted; `milabench list --gated` lists them.", default=None
     )
-    answers: AnswersConfig | None = key("Whether devices compute the same: steps that are made twice.", default=None)
+    answers: AnswersConfig | None = key("Steps that are computed twice, to check results.", default=None)
     max_duration: Seconds = key("Time limit of a step in seconds; of a sweep, for each of its points.", default=600)
     max_silence: Seconds | None = key(
-        "Seconds without an observation, before the first of them without record or output, after which a step has failed.",
+        "Seconds without an observation after which a step fails. Before the first observation, records and output count.",
         default=None,
     )
     max_records_mib: PositiveWhole = key(
-        "MiB of records and output, of one attempt at a step, beyond which it has failed.", default=4096
+        "Limit of the records and output of an attempt at a step, in MiB. Beyond it the attempt has failed.",
+        default=4096,
     )
     voir: Annotated[Mapping[str, Any], keys_of(VoirKeys)] = key("Options of the instruments.", default={})
     validation: Annotated[Mapping[str, Any], keys_of(ValidationKeys)] = key(
@@ -344,13 +347,13 @@ class BenchmarkConfig:
     command: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, expected="a command")] = key(
         "Any program; it is measured by its log lines, or its time (`timed`).", default=()
     )
-    shell: bool = key("Whether the command is one line for /bin/sh, whose parameters are `argv`.", default=False)
+    shell: bool = key("Whether the command is a line for /bin/sh. `argv` are its parameters.", default=False)
     cwd: Path | None = key(
         "Where a command is started, relative to this file; the folder of the driver's file, else `{step_dir}`.",
         default=None,
     )
     keep_step_dir: KeepStepDir = key(
-        "When `{step_dir}`, the folder of a launch, stays after it: `always`, when it `failed` (did not pass), or `never`.",
+        "When `{step_dir}`, the folder of a repeat, is kept after it: `always`, when it `failed` (did not pass), or `never`.",
         default="failed",
     )
     prerun: str = key(
@@ -361,13 +364,14 @@ class BenchmarkConfig:
     metrics: Mapping[str, MetricConfig] = key("Numbers to find in the log lines.", default={})
     env: Mapping[str, str] = key("Environment variables of the process.", default={})
     matrix: Mapping[str, Any] = key(
-        "Lists of values; with `job`, one benchmark per combination. A value that is no list is one value.", default={}
+        "Lists of values; with `job`, a benchmark per combination. Other values count as a list of length 1.",
+        default={},
     )
     requires_capabilities: tuple[Annotated[str, Expression()], ...] = key(
-        "Conditions; where one is false the benchmark is skipped.", default=()
+        "Conditions. The benchmark is skipped where any of them is false.", default=()
     )
     requires_programs: tuple[ProgramName, ...] = key(
-        "Programs that must be on the benchmark's PATH on the main node; where one is not the benchmark is skipped, with its"
+        "Programs that must be on the benchmark's PATH on the main node. If any is missing, the benchmark is skipped, with its"
         " name.",
         default=(),
     )
@@ -375,9 +379,9 @@ class BenchmarkConfig:
         "Number of nodes used, the main node first: all by default, 1 for `multinode`. With fewer nodes it is skipped.",
         default=1,
     )
-    resources: ResourcesConfig = key("What it takes: memory, disk, time.", default=ResourcesConfig())
+    resources: ResourcesConfig = key("Memory, disk and time that it needs.", default=ResourcesConfig())
     flops_per_item: Annotated[float, Arithmetic()] | None = key(
-        "Floating-point operations of one item of its rate, such as `6 * 1.1e9`; reports derive the use of the device from it.",
+        "Floating-point operations for each item of its rate, such as `6 * 1.1e9`. Reports derive the use of the device from it.",
         default=None,
     )
     precision: Precision | None = key("Number format of most of these operations.", default=None)
@@ -391,7 +395,7 @@ class BenchmarkConfig:
     origin: Origins = field(compare=False, repr=False)
 
     def error(self, key: str, what: str, hint: str = "") -> ConfigError:
-        """Return the error that says what is wrong with the value of a key, with its place."""
+        """Return the error about the value of a key, with its place."""
         return ConfigError(Problem(self.origin.where(key), f"{self.name}.{key}", what, hint))
 
 
@@ -399,16 +403,16 @@ class DriverKeys:
     """Keys of a benchmark that are replaced by those of a task file before it is parsed."""
 
     driver: str = key(
-        "Task file (.cfg) whose task gives the metrics, and the command unless there is one here.", default=""
+        "Task file (.cfg) whose task gives the metrics, and the command unless it is given here.", default=""
     )
     task: str = key("Section of the driver's file; the benchmark's name by default.", default="")
 
 
 class SizeKeys:
-    """The key of a benchmark that is gone once one of its sizes is laid over it."""
+    """The key of a benchmark that disappears once a size is laid over it."""
 
     sizes: Mapping[str, Any] = key(
-        "Keys that hold for one size only: `tiny`, `device`, `node` (laid over `device`), `cluster` (laid over `node`).",
+        "Keys of each size: `tiny`, `device`, `node` (laid over `device`), `cluster` (laid over `node`).",
         default={},
     )
 
@@ -418,7 +422,7 @@ class SizeKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuConfig:
-    """Accelerators as a system file states them; None where it does not."""
+    """Accelerators as a system file states them. None where it does not."""
 
     count: Annotated[int, Whole(at_least=0, at_most=1_000)] | None = key("Devices of each node.", default=None)
     capacity_mib: MemoryMiB | None = key("Memory of each device.", name="capacity", default=None)
@@ -428,12 +432,12 @@ class GpuConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """One machine of the system file."""
+    """A machine of the system file."""
 
     name: str = key("Name of the node; its address by default.", default="", same_as="ip")
     ip: str = key("Address or host name.")
     hostname: str = key("Name that launchers use; the address by default.", default="", same_as="ip")
-    port: Port = key("SSH port; a tunnel to another machine needs another one than 22.", default=22, alias="sshport")
+    port: Port = key("SSH port. A tunnel to another machine needs a port other than 22.", default=22, alias="sshport")
     user: str = key("User to log in as.", default="")
     main: bool = key("Whether it has rank 0 and everything that runs once; the first node by default.", default=False)
     gpu: GpuConfig | None = key("Its devices, where they differ from the system's.", default=None)
@@ -446,7 +450,7 @@ class NodeConfig:
 
 
 class CostKeys:
-    """The keys of `system.costs`; reports read the mapping."""
+    """The keys of `system.costs`. Reports read the mapping."""
 
     price: Positive = key("Price of the whole system.", default=None)
     currency: str = key("Currency of price and electricity.", default=None)
@@ -458,7 +462,7 @@ class CostKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmConfig:
-    """The options of Slurm, as it writes them; empty or None where Slurm, or the site, decides."""
+    """The options of Slurm, as it writes them. Empty or None where Slurm, or the site, decides."""
 
     partition: str = key("Partition, or several by commas.", default="")
     account: str = key("Account that is charged.", default="")
@@ -479,16 +483,16 @@ class SlurmConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemConfig:
-    """What the system file says. The main node comes first in `nodes`; `raw` is the whole mapping, for placeholders."""
+    """The content of the system file. The main node comes first in `nodes`. `raw` is the whole mapping, for placeholders."""
 
     arch: Arch | None = key("Kind of accelerator; detected when absent.", default=None)
     engine: Annotated[str, Choice(words=("local", *SCHEDULERS))] | None = key(
-        "What places the steps: `slurm` asks Slurm for nodes. By default the nodes of an allocation that milabench is started"
+        "Source of the nodes: `slurm` asks Slurm for them. By default the nodes of an allocation that milabench is started"
         " in, else those that are listed here, else this machine.",
         default=None,
     )
     slurm: SlurmConfig = key("Options of Slurm.", default=SlurmConfig())
-    gpu: GpuConfig = key("Devices; wins over what is detected, for plans made elsewhere.", default=GpuConfig())
+    gpu: GpuConfig = key("Devices; wins over the detected devices, for plans made elsewhere.", default=GpuConfig())
     cpu_count: PositiveWhole | None = key("Processors of each node, for plans made elsewhere.", default=None)
     nodes: tuple[NodeConfig, ...] = key("The machines.", default=())
     sshkey: str = key("Private key for SSH.", default="")
@@ -503,7 +507,7 @@ class SystemConfig:
     options: Mapping[str, Any] = key("Options of the sizer, of cpu, of torchrun and others.", default={})
     reference: str = key("Run, or file of a JSON report, that scores are relative to.", default="")
     costs: Annotated[Mapping[str, Any], keys_of(CostKeys)] = key(
-        "What the system costs; reports derive cost, energy and value from it.", default={}
+        "Costs of the system. Reports derive cost, energy and value from them.", default={}
     )
     extra: Mapping[str, Any] = extra_keys()
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -512,7 +516,7 @@ class SystemConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multirun:
-    """One set of runs: a name with fields, and options with the values that they take."""
+    """A set of runs: a name with fields, and options with their values."""
 
     name: str = key("Name of the run, with fields such as `{sizer.mult}` and `{time}`.")
     matrix: Mapping[str, Any] = key("Options and their values; a run for each combination.")
@@ -527,9 +531,9 @@ class MultirunConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """Everything that the files and the overrides say; `files` are those that were read, `size` is what they ask for.
+    """The content of the files and the overrides. `files` are the files that were read, `size` is the requested size.
 
-    `lacking` says of each benchmark that has sizes, and not the one that is asked for, what to tell whoever wants to use it.
+    `lacking` has the message for each benchmark that has sizes, but not the requested size.
     """
 
     benchmarks: Mapping[str, BenchmarkConfig]

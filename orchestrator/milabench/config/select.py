@@ -30,7 +30,7 @@ def select(suite: Suite, select: str | None = None, exclude: str | None = None) 
     """Return the benchmarks meant, in the order of the suite.
 
     A disabled benchmark is only meant where its name is given. Raises NothingSelected when there is none, or when a
-    word of `select` matches nothing; UsageError when an expression cannot be read; ConfigError for benchmarks meant that
+    word of `select` matches nothing. UsageError when an expression cannot be read. ConfigError for benchmarks meant that
     lack the size asked for.
     """
     everything = tuple(suite.benchmarks.values())
@@ -81,7 +81,7 @@ def _words_of(bench: BenchmarkConfig) -> tuple[str, ...]:
 def _with_folders(everything: Iterable[BenchmarkConfig]) -> Words:
     """Return the function from a benchmark to the words that select it.
 
-    The last part of its definition is one where that is no name, group, environment or tag of the suite.
+    The last part of its definition counts as a folder if it is no name, group, environment or tag of the suite.
     """
     known = {word for bench in everything for word in _words_of(bench)}
 
@@ -103,7 +103,7 @@ def _nothing(
     if select is None and exclude is None:
         return "nothing selected: every benchmark of the suite is disabled; give a name with --select"
     asked = " ".join(f"{option} {text!r}" for option, text in (("--select", select), ("--exclude", exclude)) if text)
-    return f"nothing selected by {asked}; `milabench list` shows what there is"
+    return f"nothing selected by {asked}; `milabench list` shows all benchmarks"
 
 
 def _check_words(asked: Iterable[str], known: set[str]) -> None:
@@ -157,7 +157,7 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 class _Parser:
-    """Recursive descent: commas bind least, then or, and, not."""
+    """Recursive descent: commas bind weakest, then or, and, not."""
 
     def __init__(self, tokens: list[str], option: str, text: str, words_of: Words) -> None:
         self.words_of = words_of

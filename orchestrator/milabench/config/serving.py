@@ -1,4 +1,4 @@
-"""What a suite says of a sweep over a server: its points, and the requests that each consists of."""
+"""The keys of a sweep over a server: its points, and the requests of each point."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Traces: TypeAlias = Callable[[Path], None]
 FREE_PORT: Final = "@port"
 """A port that is free on the server's node when its step starts."""
 SLO_NAMES: Final = (*LATENCY_QUANTILES, "error_rate")
-"""What an SLO may limit: numbers of a point, by their names in reports."""
+"""Numbers of a point that an SLO may limit, by their names in reports."""
 _ABOVE_ZERO: Final = Number(above=0)
 _DECLARED: Final = ("expert_routing", "acceptance_length")
 POINTS: Final = ("concurrency", "rate", "scenario")
 MOST_REQUESTS: Final = 1_000_000
-"""Of one point: its prompts are in memory before its first request is sent."""
+"""Limit for a point: its prompts are in memory before its first request is sent."""
 _COUNT: Final = Whole(at_least=0, at_most=MOST_REQUESTS)
 _AT_LEAST_ONE: Final = Whole(at_least=1, at_most=MOST_REQUESTS)
 _RATE: Final = Number(at_least=0.001, at_most=1_000_000)
@@ -44,8 +44,8 @@ Limits: TypeAlias = Annotated[
     Mapping[str, float],
     Record(
         {
-            **{name: Key(name, name, _ABOVE_ZERO, "At most so many milliseconds.", None) for name in LATENCY_QUANTILES},
-            "error_rate": Key("error_rate", "error_rate", Number(at_least=0, at_most=1), "At most this share.", None),
+            **{name: Key(name, name, _ABOVE_ZERO, "Maximum, in milliseconds.", None) for name in LATENCY_QUANTILES},
+            "error_rate": Key("error_rate", "error_rate", Number(at_least=0, at_most=1), "Maximum share.", None),
         },
         None,
     ),
@@ -96,9 +96,9 @@ class RequestOptions(MapOf):
         "messages": "write serve.input_tokens or serve.trace",
         "max_tokens": "write serve.output_tokens",
         "max_completion_tokens": "write serve.output_tokens",
-        "stream": "leave it out: the times are those of a stream",
-        "n": "leave it out: a request has one answer",
-        "best_of": "leave it out: a request has one answer",
+        "stream": "leave it out: times are measured on a stream",
+        "n": "leave it out: a request has a single answer",
+        "best_of": "leave it out: a request has a single answer",
         "echo": "leave it out: the prompt is no part of the answer",
     }
 
@@ -127,11 +127,11 @@ class ServeConfig:
     """A sweep over a server: the load of each point, and the requests that it consists of."""
 
     client: Literal["vllm", "aiperf", "loadgen", "plain"] = key(
-        "What sends the requests and measures: vLLM's own client, AIPerf, MLPerf's LoadGen, or `plain`, a client of ours.",
+        "Program that sends the requests and measures: vLLM's own client, AIPerf, MLPerf's LoadGen, or `plain`, our own client.",
         default="vllm",
     )
-    model: str = key("The model that requests name, such as a folder; a sweep has to have one.", default="")
-    served_model: str = key("What the server calls the model, where that is another name.", default="")
+    model: str = key("Model that requests name, such as a folder. A sweep needs it.", default="")
+    served_model: str = key("The server's name for the model, where it differs.", default="")
     tokenizer: str = key(
         "Folder of the tokenizer.json for the prompts, or `words`, each of which is a token; the model by default.",
         default="",
@@ -140,24 +140,24 @@ class ServeConfig:
         "Which of the two interfaces for text requests go to.", default="completions"
     )
     concurrency: Annotated[tuple[int, ...], ListOf(item=_AT_LEAST_ONE, lone=True, distinct=True)] = key(
-        "Points with so many requests in flight (closed loop).", default=()
+        "Numbers of requests in flight, a point each (closed loop).", default=()
     )
     rate: Annotated[tuple[float, ...], ListOf(item=_RATE, lone=True, distinct=True)] = key(
-        "Points with so many arrivals a second (open loop).", default=()
+        "Arrivals a second, a point each (open loop).", default=()
     )
     scenario: tuple[Literal["offline", "single_stream"], ...] = key(
         "Points that are a scenario of LoadGen; its scenario Server is `rate`.", default=()
     )
-    arrivals: Literal["poisson", "constant"] = key("How arrivals of a `rate` follow one another.", default="poisson")
+    arrivals: Literal["poisson", "constant"] = key("Distribution of the arrivals of a `rate`.", default="poisson")
     requests: Annotated[int, _AT_LEAST_ONE] = key(
         "Requests of a point; more where `rounds` or `seconds` ask for more, or a concurrency's last round is not full.",
         default=32,
     )
     rounds: Annotated[int, _COUNT] = key(
-        "A point of a concurrency has at least so many requests for each in flight.", default=4
+        "Minimum number of requests at a concurrency's point, for each request in flight.", default=4
     )
     seconds: Annotated[float, Number(at_least=0)] = key(
-        "A point of a rate has at least the requests that arrive in so many seconds.", default=10.0
+        "Minimum duration of a rate's point: it has at least the requests that arrive in this time.", default=10.0
     )
     warmup: Annotated[int, _COUNT] = key(
         "Requests before each point that do not count; at least its concurrency, unless 0.", default=2
@@ -172,7 +172,7 @@ class ServeConfig:
     )
     slo: Limits = key("Limits of what a user sees; a point that breaks one does not count.", default={})
     on_server_exit: Literal["stop", "restart"] = key(
-        "What to do when the server ends in the middle: skip the other points, or start it again.", default="stop"
+        "Action when the server ends in the middle: skip the other points, or start it again.", default="stop"
     )
     expert_routing: str = key(
         "How the server of a mixture of experts routes tokens, such as uniform_random; part of the compared work.",
@@ -184,7 +184,7 @@ class ServeConfig:
     )
     seed: Annotated[int, Whole(at_least=0)] = key("Decides prompts, lengths and arrivals.", default=1)
     request_options: Annotated[Mapping[str, Any], RequestOptions(item=Kind())] = key(
-        "More keys of the body of each request; null leaves out one that is there else.", default={}
+        "More keys of the body of each request; null removes a key that is there by default.", default={}
     )
 
     @property
@@ -199,7 +199,7 @@ class ServeConfig:
         return max(self.requests, *in_rounds, self.seconds * max(self.rate, default=0.0))
 
     def to_json(self) -> dict[str, Any]:
-        """Return every key with its value, as the suite has it, tuples as lists; a name that is not given is the model's."""
+        """Return every key with its value, as the suite has it, tuples as lists. A name that is not given is the model's."""
         values = {declared.name: getattr(self, declared.name) for declared in fields(self)}
         values.update({name: list(values[name]) for name in POINTS})
         # Of runs from before these keys nothing is known to differ where they say nothing.

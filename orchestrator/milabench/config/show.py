@@ -1,4 +1,4 @@
-"""What a suite means, for people: resolved YAML, and where a value comes from."""
+"""Shows a suite to people: resolved YAML, and the source of each value."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
 
 
 class Written(str):
-    """A text that is to stand in a suite as it is: what is an interpolation in it stays one."""
+    """A text that is written into a suite unchanged, with its interpolations."""
 
 
 # --- plain data and YAML --------------------------------------------------------------------------------------------
 
 
 def plain_benchmark(bench: BenchmarkConfig) -> dict[str, Any]:
-    """Return the benchmark as plain data under the keys of the suite language, without what has its default."""
+    """Return the benchmark as plain data under the keys of the suite language, without default values."""
     keys: dict[str, Any] = {} if bench.definition is None else {"definition": plain_definition(bench.definition)}
     for declared in fields(bench):
         name = declared.name
@@ -52,13 +52,13 @@ def plain_benchmark(bench: BenchmarkConfig) -> dict[str, Any]:
 
 
 def benchmark_completions(bench: BenchmarkConfig) -> dict[str, Any]:
-    """Return the benchmark as plain JSON data with every key, defaults included, and its name: what programs are given."""
+    """Return the benchmark as plain JSON data, as programs receive it: every key, including defaults, and its name."""
     names = [declared.name for declared in fields(bench) if declared.name != "origin"]
     return {name: _plain_field(name, getattr(bench, name)) for name in names}
 
 
 def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
-    """Return the suite, or the named benchmarks of it, as YAML in which everything is resolved but placeholders.
+    """Return the suite, or its named benchmarks, as YAML in which everything is resolved but placeholders.
 
     Reading it back gives the same values, but for secrets, which are shown nowhere. Raises ConfigError for benchmarks that
     lack the size asked for.
@@ -90,7 +90,7 @@ def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
 
 
 def mapping_yaml(mapping: Mapping[str, object]) -> str:
-    """Return plain data as YAML, in the style of `to_yaml`; secrets stay in it."""
+    """Return plain data as YAML, in the style of `to_yaml`. Secrets stay in it."""
     lines: list[str] = []
     for key, value in mapping.items():
         _emit(key, value, 0, lines)
@@ -142,7 +142,7 @@ def _fields_of(value: Any) -> dict[str, Any]:
 
 
 def _plain_resources(value: object) -> dict[str, Any]:
-    """Return resources by their keys, those that are not known left out; amounts of memory are numbers of MiB."""
+    """Return known resources by their keys. Amounts of memory are numbers of MiB."""
     given = {name.removesuffix("_mib"): item for name, item in _fields_of(value).items() if item is not None}
     if "environment" in given:
         given["environment"] = _plain_resources(given["environment"])
@@ -219,7 +219,7 @@ def _quoted(text: str) -> str:
 
 
 def explain(suite: Suite, key: str) -> tuple[str, ...]:
-    """Return lines that say what `benchmark.key` (or `system.key`) is, where it was set, and what it replaced.
+    """Return lines with the value of `benchmark.key` (or `system.key`), where it was set, and the value it replaced.
 
     Raises ConfigError, with the nearest names, where there is no such benchmark or key.
     """
@@ -238,13 +238,13 @@ def explain(suite: Suite, key: str) -> tuple[str, ...]:
 
 
 def _size_lines(suite: Suite, bench: BenchmarkConfig, sizes: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which size a benchmark has, what chose it, what that replaced, and what is laid over the benchmark for it."""
+    """Yield the size of a benchmark, its source, the size it replaced, and the keys laid over the benchmark for it."""
     asked = bench.origin.get("size")
     if asked is None:
         yield "  it has no sizes: it is the same at each"
         return
     is_default = asked.where == str(BUILT_IN)
-    by = "the default: no file, --size or MILABENCH_SIZE chooses one" if is_default else f"chosen by {asked.where}"
+    by = "the default: no file, --size or MILABENCH_SIZE chooses a size" if is_default else f"chosen by {asked.where}"
     yield f"  the size {bench.origin.data('size')} is {by}"
     yield from (f"  replaces {_flow(value)}, set at {where}" for where, value in asked.replaced)
     if lacks := suite.lacking.get(bench.name):

@@ -1,4 +1,4 @@
-"""The sizes of a benchmark: what of it changes between a processor, a device, a node and a cluster."""
+"""The sizes of a benchmark: its changes between a processor, a device, a node and a cluster."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SIZES_KEY: Final = "sizes"
 SAME_IN_ALL: Final = ("inherits", "definition", "command", "driver", "task", "matrix", "job", "name", SIZES_KEY)
 """Keys that no size may have: it is the same program at all sizes."""
 Marked: TypeAlias = dict[tuple[int, str], tuple[Located, Located]]
-"""What has been marked with a size, by the id of the node and the size: benchmarks share what they inherit of sizes."""
+"""The nodes marked with a size, by the id of the node and the size. Benchmarks share inherited sizes."""
 _LAID_OVER: Final[Mapping[str, tuple[str, ...]]] = {"node": ("device",), "cluster": ("device", "node")}
 
 
 class ChosenSize(NamedTuple):
-    """The size that is asked for, with the place that asks, and all that a benchmark has; `lacks` where that one is missing."""
+    """The requested size, the place that requests it, and all sizes of a benchmark. `lacks`: the requested size is missing."""
 
     asked: Located
     sizes: Located
@@ -28,12 +28,12 @@ class ChosenSize(NamedTuple):
 
     @property
     def size(self) -> str:
-        """The size that is laid over the benchmark; empty where the one that is asked for is missing."""
+        """The size that is laid over the benchmark. Empty where the requested size is missing."""
         return "" if self.lacks is not None else str(self.asked.value)
 
 
 def size_of(node: Located | None, problems: Problems) -> Located:
-    """Return the size that the file key `size` asks for, the default where it does not; problems are noted."""
+    """Return the size that the file key `size` asks for, the default where it does not. Problems are noted."""
     if node is None or node.value is None:
         return built_in(DEFAULT_SIZE)
     if node.value not in SIZES:
@@ -44,7 +44,7 @@ def size_of(node: Located | None, problems: Problems) -> Located:
 
 
 def layers_of(size: str) -> tuple[str, ...]:
-    """Return the sizes that are laid over a benchmark for one of them: `device` below `node`, both below `cluster`."""
+    """Return the sizes that are laid over a benchmark for a size: `device` below `node`, both below `cluster`."""
     return (*_LAID_OVER.get(size, ()), size)
 
 
@@ -57,7 +57,7 @@ def split_sizes(node: Located) -> tuple[Located, Located | None]:
 
 
 def settled_but_for_sizes(node: Located) -> Located:
-    """Return a description that is settled, but for its sizes: what they delete or append to is not known yet."""
+    """Return a settled description, except for its sizes, whose deletions and appends cannot be applied yet."""
     rest, sizes = split_sizes(node)
     done = settled(rest)
     if sizes is None:
@@ -66,7 +66,7 @@ def settled_but_for_sizes(node: Located) -> Located:
 
 
 def sizes_by_name(name: str, sizes: Located, problems: Problems) -> dict[str, Located]:
-    """Return each size with its keys; a size without keys is empty. Problems are noted, what is wrong is left out."""
+    """Return each size with its keys. A size without keys is empty. Problems are noted, and wrong entries left out."""
     if type(sizes.value) is not dict:
         if sizes.value is not None:
             what = f"expected a mapping from {', '.join(SIZES)} to keys, got {display_value(sizes)}"
@@ -104,7 +104,7 @@ def _without_fixed(path: str, node: Located, problems: Problems) -> Located:
 def chosen_layers(
     name: str, sizes: Located, asked: Located, problems: Problems, marked: Marked
 ) -> tuple[ChosenSize, list[Located]]:
-    """Return the size of a benchmark, and what it lays over it, each value marked with the size that it is of.
+    """Return the size of a benchmark, and the values that it lays over it, each marked with its size.
 
     Whether the benchmark needs the size is not known yet: that it is missing is no problem of the suite.
     """

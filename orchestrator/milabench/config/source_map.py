@@ -14,11 +14,11 @@ from milabench.errors import Problem
 DYNAMIC: Final = 1
 """Flag: somewhere below there may be a `${...}` to resolve."""
 PENDING: Final = 2
-"""Flag: somewhere below there may be a `!delete` or an `{append: [...]}` that has not met what it changes yet."""
+"""Flag: somewhere below there may be a `!delete` or an `{append: [...]}` that has not been applied yet."""
 
 
 class Deleted(Enum):
-    """The value of a key that is to be removed from what lies below."""
+    """The value of a key that is removed from the lower layers."""
 
     DELETED = "!delete"
 
@@ -29,14 +29,14 @@ Data: TypeAlias = Any
 
 
 class SourceLocation(NamedTuple):
-    """What was read: the name that messages show, and the absolute folder to which its relative paths refer."""
+    """A source that was read: its name in messages, and the absolute folder to which its relative paths refer."""
 
     name: str
     folder: str
 
 
 class Mark(NamedTuple):
-    """A place in a source; line and column count from 1, line 0 stands for the whole of it (an option on the command
+    """A place in a source. Line and column count from 1, line 0 is the whole source (an option on the command
     line). `size`: the value stands there for this size of a benchmark, which was chosen.
     """
 
@@ -82,10 +82,10 @@ class WrittenFloat(float):
 
 @dataclass(slots=True, eq=False)
 class Located:
-    """A value, its place, and what it replaced, nearest first.
+    """A value, its place, and the values it replaced, nearest first.
 
-    Treated as frozen once built; it is not declared so because a suite makes hundreds of thousands. `fresh`: this
-    mapping hides what lies below instead of merging into it. `raw`: the text before its interpolations were
+    Treated as frozen once built. It is not declared so because a suite makes hundreds of thousands. `fresh`: this
+    mapping hides the lower layers instead of merging into them. `raw`: the text before its interpolations were
     resolved. `formatted`: the values of a matrix were put into this text. `key`: the place of the key whose value
     this is.
     """
@@ -105,7 +105,7 @@ class Located:
 
 
 class MergeError(Exception):
-    """Two values that cannot be merged; `keys` is the path to them, innermost first."""
+    """Two values that cannot be merged. `keys` is the path to them, innermost first."""
 
     def __init__(self, low: Located, high: Located) -> None:
         super().__init__("two values cannot be merged")
@@ -114,7 +114,7 @@ class MergeError(Exception):
         self.keys: list[str] = []
 
     def problem(self) -> Problem:
-        """Return what to tell the user."""
+        """Return the message for the user."""
         return Problem(
             str(self.high.mark),
             ".".join(reversed(self.keys)),
@@ -125,7 +125,7 @@ class MergeError(Exception):
 
 
 def mapping_at(children: dict[str, Located], mark: Mark) -> Located:
-    """Return a mapping node; its flags follow from its children."""
+    """Return a mapping node. Its flags follow from its children."""
     flags = 0
     for child in children.values():
         flags |= child.flags
@@ -135,7 +135,7 @@ def mapping_at(children: dict[str, Located], mark: Mark) -> Located:
 
 
 def sequence(items: list[Located], mark: Mark) -> Located:
-    """Return a list node; its flags follow from its items."""
+    """Return a list node. Its flags follow from its items."""
     flags = 0
     for item in items:
         flags |= item.flags
@@ -164,7 +164,7 @@ def located(value: object, mark: Mark) -> Located:
 
 
 def plain(node: Located) -> Any:
-    """Return the tree as plain data, without places; nothing pending may be left in it."""
+    """Return the tree as plain data, without places. Nothing pending may be left in it."""
     value = node.value
     if type(value) is dict:
         return {key: plain(child) for key, child in value.items()}
@@ -174,11 +174,11 @@ def plain(node: Located) -> Any:
 
 
 def merge_documents(low: Located, high: Located) -> Located:
-    """Return the two trees as one, `high` winning.
+    """Return the two trees merged, `high` winning.
 
     Mapping into mapping: recursive. `{append: [...]}` over a list: concatenates. `!delete`: removes. Anything else
-    replaces and remembers what it replaced. Deletions and appends that have met nothing yet stay in the tree (see
-    `settled`), which makes merging associative. Raises MergeError where something is appended to what is not a list.
+    replaces the lower value and remembers it. Deletions and appends that have met nothing yet stay in the tree (see
+    `settled`), which makes merging associative. Raises MergeError where something is appended to a value that is not a list.
     """
     above = high.value
     below = low.value
@@ -207,7 +207,7 @@ def merge_documents(low: Located, high: Located) -> Located:
 
 
 def settled(node: Located) -> Located:
-    """Return the tree without what was deleted, and with lists instead of appends that met nothing."""
+    """Return the tree without deleted values, and with lists instead of appends to missing lists."""
     if not node.flags & PENDING:
         return node
     value = node.value
@@ -225,7 +225,7 @@ def settled(node: Located) -> Located:
 
 
 def leaves(node: Located, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Located]]:
-    """Yield every node of the tree with the keys that lead to it, a container before what it holds."""
+    """Yield every node of the tree with the keys that lead to it, a container before its items."""
     yield path, node
     value = node.value
     if type(value) is dict:
@@ -237,7 +237,7 @@ def leaves(node: Located, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 
 
 def display_value(node: Located) -> str:
-    """Return a value as messages show it: scalars as written in YAML, containers by what they are."""
+    """Return a value as messages show it: scalars as written in YAML, containers by their kind."""
     value = node.value
     if type(value) is dict:
         return "a mapping"
@@ -304,7 +304,7 @@ class Origin:
 
 
 class Origins(Mapping[str, Origin]):
-    """The origin of every value of a benchmark by its dotted key (`argv.--lr`); worked out when first asked for."""
+    """The origin of every value of a benchmark by its dotted key (`argv.--lr`). Worked out when first asked for."""
 
     __slots__ = ("_by_key", "_node")
 
@@ -343,12 +343,12 @@ class Origins(Mapping[str, Origin]):
         return len(self._nodes())
 
     def data(self, key: str) -> Any:
-        """Return a value as plain data, as it was written; None where there is none."""
+        """Return a value as plain data, as it was written. None where it is missing."""
         node = self._find(key)
         return None if node is None else plain(node)
 
     def where(self, key: str) -> str:
-        """Return the place of a value, or of the nearest container that has one; empty where nothing is known."""
+        """Return the place of a value, or of the nearest container with a place. Empty where none is known."""
         while key:
             if (node := self._find(key)) is not None:
                 return str(node.mark)

@@ -20,7 +20,7 @@ _SPEC: Final = re.compile(r"[<>=^]?[-+ ]?#?0?\d{0,3}[,_]?(?:\.\d{1,2})?[bcdeEfFg
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field: its name, the steps into that value, a format as in `{x:03d}`, and the text as it was written."""
+    """A field: its name, the steps into that value, a format as in `{x:03d}`, and the text as it was written."""
 
     name: str
     steps: tuple[str, ...]
@@ -32,7 +32,7 @@ Part: TypeAlias = str | Field
 
 
 class FieldError(LookupError):
-    """A field whose value is not there; `name` is what was looked for, `known` what there is at that point."""
+    """A field whose value is missing. `name` is the missing name, `known` the names at that point."""
 
     def __init__(self, field: Field, name: str, known: tuple[str, ...]) -> None:
         super().__init__(f"{field.text} cannot be resolved")
@@ -43,7 +43,7 @@ class FieldError(LookupError):
 
 @lru_cache(maxsize=16_384)
 def parts(text: str) -> tuple[Part, ...]:
-    """Return the text and the fields that it is made of, in order; doubled braces are still doubled."""
+    """Return the text and the fields that it is made of, in order. Doubled braces are still doubled."""
     pieces: list[Part] = []
     position = 0
     for match in _FIELD.finditer(text):
@@ -60,7 +60,7 @@ def parts(text: str) -> tuple[Part, ...]:
 
 
 def value_of(field: Field, names: Mapping[str, object]) -> object:
-    """Return the value that a field stands for. Raises FieldError."""
+    """Return the value of a field. Raises FieldError."""
     if field.name not in names:
         raise FieldError(field, field.name, tuple(names))
     value = names[field.name]

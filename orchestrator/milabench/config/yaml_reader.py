@@ -1,8 +1,8 @@
-"""One YAML document, read into located values: our scalar rules, duplicate keys refused, nothing constructed but
+"""A YAML document, read into located values: our scalar rules, duplicate keys refused, nothing constructed but
 plain data.
 
 PyYAML's parser is used at the level of events. Its composer recurses in C and ends the process on ten thousand
-nested brackets; events come one after the other, so depth and the size of what aliases expand to can be limited.
+nested brackets. Events come in sequence, so depth and the size of expanded aliases can be limited.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from milabench.errors import MAX_PROBLEMS, ConfigError, Problem
 MAX_BYTES: Final = 64 * 2**20
 MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 200_000
-"""How many values may be written in one document."""
+"""Maximum number of values in a document."""
 MAX_TEXT: Final = 1_000_000
-"""How many characters one value or key may have."""
+"""Maximum number of characters of a value or key."""
 MAX_EXPANSION: Final = 500_000
 """Maximum number of values that the aliases and merge keys of a document expand to."""
 
@@ -48,7 +48,7 @@ class Document:
 
 
 def decode_text(content: bytes, name: str) -> str:
-    """Return the text of a file; raises ConfigError, with the place, where it is not UTF-8."""
+    """Return the text of a file. Raises ConfigError, with the place, where it is not UTF-8."""
     if len(content) > MAX_BYTES:
         raise ConfigError(Problem(name, "", f"the file is larger than {MAX_BYTES // 2**20} MiB"))
     try:
@@ -68,7 +68,7 @@ def decode_text(content: bytes, name: str) -> str:
 
 
 def parse_document(text: str, source: SourceLocation, *, whole: bool = True, keeps_repeated: bool = False) -> Document:
-    """Return the document in `text`; an empty one is an empty mapping.
+    """Return the document in `text`. An empty document is an empty mapping.
 
     `whole=False` reads the value of an option: places are the option's, and an empty text is null. A key that is given
     twice is a problem, but with `keeps_repeated`, which leaves that to the caller. Raises ConfigError with every problem found.
@@ -101,7 +101,7 @@ def parse_document(text: str, source: SourceLocation, *, whole: bool = True, kee
 
 
 class _LimitError(Exception):
-    """The document goes beyond a limit; the problem is already noted."""
+    """The document goes beyond a limit. The problem is already noted."""
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class _Frame:
 
 
 class _Builder:
-    """Takes the events of one document and builds its value."""
+    """Takes the events of a document and builds its value."""
 
     def __init__(self, source: SourceLocation, whole: bool, keeps_repeated: bool) -> None:
         self.source = source
@@ -154,10 +154,12 @@ class _Builder:
         elif kind is yaml.DocumentStartEvent:
             self.documents += 1
             if self.documents > 1:
-                self._stop(self._mark(event.start_mark), "a second document begins", "keep one document a file")
+                self._stop(
+                    self._mark(event.start_mark), "a second document begins", "put each document into its own file"
+                )
 
     def path(self) -> str:
-        """Return the dotted key of what is being read."""
+        """Return the dotted key of the value being read."""
         keys = [frame.key if frame.children is not None else str(len(frame.items)) for frame in self.frames]
         return ".".join(key for key in keys if key is not None)
 
@@ -266,17 +268,17 @@ class _Builder:
         if first is not mark:
             replaces = f"it was first given at {first}"
             if not self.keeps_repeated:
-                self._problem(mark, f"the key {key!r} is given twice", "keep one", replaces)
+                self._problem(mark, f"the key {key!r} is given twice", "remove a copy", replaces)
             elif len(self.repeated) <= MAX_PROBLEMS:
                 self.repeated.append(
-                    Problem(str(mark), self.path(), f"the key {key!r} is given twice", "keep one", replaces)
+                    Problem(str(mark), self.path(), f"the key {key!r} is given twice", "remove a copy", replaces)
                 )
 
     def _alias(self, event: Any) -> None:
         mark = self._mark(event.start_mark)
         name = event.anchor
         if name in self.open_anchors:
-            self._stop(mark, f"the alias *{name} refers to what it is part of")
+            self._stop(mark, f"the alias *{name} refers to itself")
         anchored = self.anchors.get(name)
         if anchored is None:
             self._stop(mark, f"no anchor &{name} before this alias")
@@ -334,7 +336,7 @@ class _Builder:
         self._close_anchor(anchor, node, size)
         self.written += 1
         if self.written > MAX_VALUES:
-            self._stop(node.mark, f"more than {MAX_VALUES} values in one file", "generate them with a matrix")
+            self._stop(node.mark, f"more than {MAX_VALUES} values in a file", "generate them with a matrix")
         if not self.frames:
             self.root = node
             return
@@ -379,5 +381,5 @@ def _syntax_problem(error: yaml.MarkedYAMLError, builder: _Builder) -> Problem:
     context = f" ({error.context})" if error.context and error.problem else ""
     hint = "check the lines just above"
     if "cannot start any token" in what:
-        hint = "indent with spaces, not with a tab; put in quotes what begins with @, % or a backquote"
+        hint = "indent with spaces, not with a tab; quote texts that begin with @, % or a backquote"
     return Problem(where, "", f"not YAML: {what}{context}", hint)

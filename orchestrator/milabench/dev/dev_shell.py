@@ -1,4 +1,4 @@
-"""Opens a shell, or runs one command, as a step of a benchmark would be started."""
+"""Opens a shell, or runs a command, as a step of a benchmark would be started."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def open_shell(
     is_run: bool = False,
     wait: bool = False,
 ) -> int:
-    """Run a command, by default the user's shell, in a benchmark's environment; return its exit code.
+    """Run a command, by default the user's shell, in a benchmark's environment. Return its exit code.
 
-    With `is_run` it is the benchmark's own, with `audit` that with a second count of its loop beside the voirfile's. Another
+    With `is_run` it is the benchmark's own, with `audit` the same with a second count of its loop in addition to the
     command is started in the current folder. The benchmark's own command holds the devices; `wait` waits for them.
     Raises UsageError unless `bench` selects one benchmark, EnvironmentFailed unless it is installed, Unreachable for a device in
     use.
@@ -86,9 +86,9 @@ def _with_every_benchmark(context: CommandContext) -> CommandContext:
 
 
 def enter(step: Step, argv: tuple[str, ...], session: Session, *, cwd: Path | None = None) -> int:
-    """Run the command, or the user's shell, as the step would be started; return the command's exit code.
+    """Run the command, or the user's shell, as the step would be started. Return the command's exit code.
 
-    It is started in `cwd`, by default the step's folder, a temporary one. There is no agent here: the sink is left unset, so
+    It is started in `cwd`, by default the step's folder, a temporary folder. There is no agent here: the sink is left unset, so
     that instruments print a table. Ctrl-C is for the command.
     """
     with tempfile.TemporaryDirectory(prefix="milabench-dev-") as scratch:

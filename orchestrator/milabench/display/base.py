@@ -17,13 +17,13 @@ STYLES = {"failed": "bold red", "missing": "red", "cancelled": "yellow", "skippe
 
 
 class Display:
-    """Shows progress; this one shows nothing. Benchmarks run meanwhile, so it does little, and never polls.
+    """Shows progress. This class shows nothing. Benchmarks run meanwhile, so it does little, and never polls.
 
-    Called from one thread; all but `close` may raise when the terminal is gone, and are then not called again.
+    Called from a single thread. All but `close` may raise when the terminal is gone, and are then not called again.
     """
 
     def on_estimate(self, seconds: Mapping[str, float]) -> None:
-        """Keep how long a repeat of each benchmark takes, as far as that is known; called before `on_plan`."""
+        """Keep how long a repeat of each benchmark takes, as far as that is known. Called before `on_plan`."""
 
     def on_plan(self, plan: Plan) -> None:
         """Show the plan that is about to run."""
@@ -34,21 +34,21 @@ class Display:
     def on_progress(self, step: str, last: Mapping[str, object]) -> None:
         """Show how a step is doing: `{"task", "rate", "units", "is_warmup", "progress": [made, wanted], "case"}`, each optional.
 
-        The rate is that so far: of the window, or of the warm-up while that goes on. With a `case`, which is the one in hand,
-        progress counts cases, that one included.
+        The rate is the rate so far: of the window, or of the warm-up while it lasts. With the current `case`,
+        progress counts cases, including the current one.
         """
 
     def on_line(self, step: str, payload: bytes) -> None:
         """Show output of a step, `line` records that are not decoded yet."""
 
     def on_end(self, step: str, outcome: str, reason: str, number: str = "") -> None:
-        """Show that a step has ended, started or not; `reason` is empty when it passed, `number` where it is not known yet."""
+        """Show that a step has ended, started or not. `reason` is empty when it passed, `number` where it is not known yet."""
 
     def on_message(self, text: str) -> None:
         """Show a message between the steps."""
 
     def on_activities(self, rows: Sequence[str]) -> None:
-        """Show what is being done now, outside of steps; may be called from another thread than the others."""
+        """Show the current activities outside of steps. May be called from another thread than the others."""
 
     @property
     def is_redrawn(self) -> bool:
@@ -56,7 +56,7 @@ class Display:
         return False
 
     def tick(self) -> None:
-        """Show what came too soon to be shown, and that time passes; called about once a second, also when nothing happens."""
+        """Show delayed changes, and the passing time. Called about once a second, also when nothing happens."""
 
     def close(self) -> None:
         """End the display."""
@@ -64,7 +64,7 @@ class Display:
 
 @dataclass(slots=True)
 class Tally:
-    """How many steps there are, and how many ended how; of a step that was tried several times, its last end."""
+    """How many steps there are, and how many ended how. Of a step that was tried several times, its last end."""
 
     planned: int = 0
     # By step: a step that is retried replaces its own outcome, so that no attempt is counted twice.
@@ -72,7 +72,7 @@ class Tally:
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Of a repeat, by benchmark."""
     _expected: dict[str, float | None] = field(default_factory=dict, init=False)
-    """Seconds by step; None where nobody knows, 0 for a step that runs together with an earlier one."""
+    """Seconds by step. None where unknown, 0 for a step that runs together with an earlier step."""
 
     def expect(self, plan: Plan) -> None:
         """Keep how many steps a plan has, and how long they take."""
@@ -81,7 +81,7 @@ class Tally:
             self._expected |= {first.id: self.seconds.get(first.bench), **{step.id: 0.0 for step in others}}
 
     def left(self, running: Mapping[str, float]) -> str:
-        """Return `, about 3 min left`; empty where nothing is known. `running` are steps with the seconds since their start."""
+        """Return `, about 3 min left`. Empty where nothing is known. `running` are steps with the seconds since their start."""
         open_steps = {step: seconds for step, seconds in self._expected.items() if step not in self.outcomes}
         known = [
             max(0.0, seconds - running.get(step, 0.0)) for step, seconds in open_steps.items() if seconds is not None
@@ -109,7 +109,7 @@ def _rounded(seconds: float) -> str:
 
 
 def rate_text(last: Mapping[str, object]) -> str:
-    """Return `812.40 images/s so far`, or `... warm-up` before the window; empty when there is no rate."""
+    """Return `812.40 images/s so far`, or `... warm-up` before the window. Empty when there is no rate."""
     rate = last.get("rate")
     if isinstance(rate, bool) or not isinstance(rate, int | float):
         return ""
@@ -126,7 +126,7 @@ def shortened(number: float) -> str:
 
 
 def progress_text(last: Mapping[str, object]) -> str:
-    """Return `20/60`, or `75 steps` once past the wanted count, or `concurrency=8, 3 of 7`; empty when unknown."""
+    """Return `20/60`, or `75 steps` once past the wanted count, or `concurrency=8, 3 of 7`. Empty when unknown."""
     match last.get("progress"):
         case [int(made), int(wanted)] if last.get("case"):
             return f"{last['case']}, {made} of {wanted}"
@@ -139,7 +139,7 @@ def progress_text(last: Mapping[str, object]) -> str:
 
 
 def ending_of(outcome: str, reason: str) -> str:
-    """Return `passed`, or `failed: exit: ValueError: bad`, on one line and without control characters."""
+    """Return `passed`, or `failed: exit: ValueError: bad`, on a line and without control characters."""
     reason_line = one_line(reason)
     return f"{outcome}: {reason_line}" if reason_line else outcome
 

@@ -2,7 +2,7 @@
 
 Never by a thread of its own: who executes calls `tick`.
 
-It may share the machine with a measurement: a redraw is cheap because the rows are laid out here, as one text, and not
+It may share the machine with a measurement: a redraw is cheap because the rows are laid out here, as a single text, and not
 by rich's tables (34 ms for 64 rows).
 """
 
@@ -39,8 +39,8 @@ class _Row:
 class Live(Display):
     """Shows the steps that run, and above them, once, each that has ended.
 
-    `size` is columns and lines; the terminal's where None. `tick` may be called at any time, to bring to the screen a
-    change that came too soon after another one, and the time that has passed.
+    `size` is columns and lines. The terminal's where None. `tick` may be called at any time, to bring to the screen a
+    change that came too soon after another, and the time that has passed.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Live(Display):
         self._tally.seconds = seconds
 
     def on_plan(self, plan: Plan) -> None:
-        """Remember how much there is to do, and show what is left out."""
+        """Remember the amount of work, and show skipped parts."""
         self._tally.expect(plan)
         for skipped in plan.skipped:
             self._say(f"  skipped: {skipped.why}", skipped.bench, "yellow")
@@ -138,7 +138,7 @@ class Live(Display):
                 self._draw()
 
     def close(self) -> None:
-        """Leave what ended, and the tally, on the screen."""
+        """Leave the ended steps, and the tally, on the screen."""
         with self._drawing, suppress(OSError, ValueError):  # the terminal may be gone
             self._is_open = False
             self._draw()

@@ -1,4 +1,4 @@
-"""Progress as plain lines: one for each change of state, and an occasional one in between."""
+"""Progress as plain lines: a line for each change of state, and occasional lines in between."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _CODES = {"bold red": "1;31", "red": "31", "yellow": "33"}
 class Plain(Display):
     """Writes lines such as `[   12.3s] 3/9 digits.D0: passed, 812.40 images/s, 9.1 s` to a text stream.
 
-    `every_s`: no progress line of a step follows another of it sooner; where none comes for as long, a line says so.
+    `every_s`: the minimum time between progress lines of a step. Where none comes for as long, a line says so.
     `is_verbose` shows the steps' own output too,
-    `colours` what did not pass in its colour.
+    `colours`: failures are coloured.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Plain(Display):
         self._say(f"{self._tally.done} {step}: started{self._left()}")
 
     def on_progress(self, step: str, last: Mapping[str, object]) -> None:
-        """Print the first observation, and then one every few seconds."""
+        """Print the first observation, and then one observation every few seconds."""
         now = self._clock()
         self._last[step] = {**self._last.get(step, {}), **last}
         last_printed = self._last_printed.get(step)
@@ -76,7 +76,7 @@ class Plain(Display):
             self._say_progress(step, now)
 
     def _say_progress(self, step: str, now: float) -> bool:
-        """Print how a step is doing; return whether there was anything to say."""
+        """Print how a step is doing. Return whether there was anything to say."""
         text = ", ".join(filter(None, (progress_text(self._last[step]), rate_text(self._last[step]))))
         if text:
             first = "" if step in self._last_printed or self._last[step].get("case") else "first observation, "
@@ -116,7 +116,7 @@ class Plain(Display):
             self._stream.flush()
 
     def tick(self) -> None:
-        """Print what still runs where nothing was printed for a while: one line, however many steps these are."""
+        """Print the running steps where nothing was printed for a while: a single line, for any number of steps."""
         now = self._clock()
         if not self._started or now - self._said < self._every_s:
             return

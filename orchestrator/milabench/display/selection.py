@@ -14,8 +14,8 @@ from milabench.display.plain import Plain
 def has_colours(stream: TextIO) -> bool:
     """Return whether colours are written to a stream.
 
-    NO_COLOR (https://no-color.org), which is also --no-color, forbids them, FORCE_COLOR asks for them; else they are for
-    terminals, but for a dumb one.
+    NO_COLOR (https://no-color.org), which is also --no-color, forbids them, FORCE_COLOR asks for them. Else they are for
+    terminals, except dumb ones.
     """
     if os.environ.get("NO_COLOR"):
         return False
@@ -32,8 +32,8 @@ def choose_display(
 ) -> Display:
     """Return the requested display: `live`, `plain`, `none`, or `auto`.
 
-    `auto`, and `live` where the stream is no terminal that can be redrawn, fall back to plain lines; so does
-    `is_verbose`, which shows the output of the steps. `clock` is in seconds; a replay brings its own.
+    `auto`, and `live` where the stream is no terminal that can be redrawn, fall back to plain lines, so does
+    `is_verbose`, which shows the output of the steps. `clock` is in seconds. A replay brings its own.
     """
     if choice == "none":
         return Display()

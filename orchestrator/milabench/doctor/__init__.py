@@ -1,1 +1,1 @@
-"""What is in the way of a run, on this machine and on the nodes of a system: `milabench doctor` and `nodes check`."""
+"""Finds obstacles to a run, on this machine and on the nodes of a system: `milabench doctor` and `nodes check`."""

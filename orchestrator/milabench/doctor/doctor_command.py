@@ -14,7 +14,7 @@ _MAKES = {
     "environments": ("install", "makes the environments that are missing"),
     "data": ("prepare", "makes the data that is missing"),
 }
-"""The command that makes each missing part, with what it does."""
+"""The command that makes each missing part, with its effect."""
 
 
 @click.command("doctor")

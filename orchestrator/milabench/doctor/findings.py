@@ -1,4 +1,4 @@
-"""Examines this machine, and whether the suite can run on it; and the machines of a system with their connections."""
+"""Examines this machine, and whether the suite can run on it, and the machines of a system with their connections."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def check_machine(node: Node) -> Iterator[NodeFinding]:
 
 
 def check_accelerated(node: Node, include: str = sysconfig.get_path("include")) -> Iterator[NodeFinding]:
-    """Check what programs on the accelerators of this machine need besides: Python's headers, and a driver that torch accepts."""
+    """Check further needs of programs on the accelerators of this machine: Python's headers, and a driver that torch accepts."""
     if not Path(include, "Python.h").exists():
         says = f"no Python.h in {include}: torch.compile, Triton and vLLM compile with it; install python3-dev"
         yield NodeFinding(what="headers", state="note", says=says)
@@ -117,7 +117,7 @@ def check_base(folder: Path) -> Iterator[NodeFinding]:
 
 
 def check_suite(context: CommandContext) -> Iterator[NodeFinding]:
-    """Check which of the selected benchmarks could run now, and what the others lack."""
+    """Check which of the selected benchmarks could run now, and the missing parts of the others."""
     plan = plan_run(context.benches, context.plan_context)
     names = {step.bench for step in plan.steps}
     yield NodeFinding(
@@ -142,7 +142,7 @@ def _completeness(what: str, missing: tuple[str, ...], hint: str) -> NodeFinding
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCheck:
-    """The result of checking the nodes of a system; `links` are their connections, `{"a -> b": {...}}`."""
+    """The result of checking the nodes of a system. `links` are their connections, `{"a -> b": {...}}`."""
 
     system: SystemConfig
     reports: Mapping[str, HostReport]

@@ -14,7 +14,7 @@ LINK_ANSWER_S = 20.0  # its ends wait for each other for at most 15 s
 
 
 async def link_speeds(machines: Sequence[RemoteHost]) -> dict[str, Mapping[str, object]]:
-    """Measure each machine's link to the next, one at a time: `{"round_trip_s", "bytes_per_s"}` or `{"error"}`."""
+    """Measure each machine's link to the next, in sequence: `{"round_trip_s", "bytes_per_s"}` or `{"error"}`."""
     following = [*machines[1:], machines[0]] if len(machines) > 2 else machines[1:]
     pairs = zip(machines, following, strict=False)
     return {f"{near.name} -> {far.name}": await _link(near, far) for near, far in pairs}

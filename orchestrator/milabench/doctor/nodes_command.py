@@ -38,7 +38,7 @@ def check_system(options: SuiteOptions, no_links: bool, as_json: bool) -> int:
 
 
 def check_lines(checked: NodeCheck) -> Iterator[str]:
-    """Yield the lines on each node, on what differs between the nodes, and on their connections."""
+    """Yield the lines on each node, on the differences between the nodes, and on their connections."""
     width = max(len(finding.what) for finding in checked.findings)
     bad = sum(finding.state == "bad" for finding in checked.findings)
     yield f"a run is not possible yet: {counted(bad, 'problem')}" if bad else "a run is possible"

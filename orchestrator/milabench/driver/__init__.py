@@ -1,1 +1,1 @@
-"""Tasks of .cfg files, which are any commands, and the metrics in their logs; `milabench driver`."""
+"""Tasks of .cfg files, which are any commands, and the metrics in their logs. `milabench driver`."""

@@ -1,4 +1,4 @@
-"""Memory of a step over time: that of all its processes together, and what they hold on each device."""
+"""Memory of a step over time: of all its processes together, and on each device."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from milabench.events.values import finite_number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """MiB: the mean over time, the standard deviation (of a sample; 0 of a single one), and the largest ever seen.
+    """MiB: the mean over time, the standard deviation (of a sample; 0 for a single reading), and the largest ever seen.
 
-    Of several devices, mean and deviation are averaged over them; the maximum is not.
+    Of several devices, mean and deviation are averaged over them. The maximum is not.
     """
 
     mean: float
@@ -25,7 +25,7 @@ class Usage:
 
 
 class MemoryFold:
-    """Reads a monitor's records; few numbers are kept, however long the step."""
+    """Reads a monitor's records. Few numbers are kept, however long the step."""
 
     def __init__(self) -> None:
         self._host = array("d")
@@ -54,25 +54,25 @@ class MemoryFold:
 
     @property
     def host(self) -> Usage | None:
-        """Resident memory of the whole process tree; None when it was never read."""
+        """Resident memory of the whole process tree. None when it was never read."""
         return _usage([self._host]) if self._host else None
 
     @property
     def is_of_tree(self) -> bool:
-        """Whether devices reported what the tree's processes hold; else all memory in use there counts.
+        """Whether devices reported the memory of the tree's processes. Else all memory in use there counts.
 
         A driver may hide all processes, as in a virtual machine: that none of ours was ever seen tells nothing.
         """
         return any(max(own_mib) > 0 for own_mib in self._own.values())
 
     def devices(self, count: int) -> Usage | None:
-        """Memory on so many devices, those that hold most; None without readings."""
+        """Memory on this number of devices, those that hold most. None without readings."""
         fullest = sorted((self._own if self.is_of_tree else self._whole).values(), key=max, reverse=True)[:count]
         return _usage(fullest) if fullest else None
 
 
 def _own_memory(processes: Iterable[object]) -> float | None:
-    """Return the memory that the step's processes hold on a device, in MiB; None where that of one is unknown."""
+    """Return the memory that the step's processes hold on a device, in MiB. None where any process's is unknown."""
     own = [process for process in processes if isinstance(process, Mapping) and process.get("own") is True]
     sizes = [finite_number(process.get("memory_MiB")) for process in own]
     known = [size for size in sizes if size is not None]

@@ -1,4 +1,4 @@
-"""Benchmarks that name a task of a driver: the task's keys stand below what the benchmark gives itself."""
+"""Benchmarks that name a task of a driver: the task's keys are below the benchmark's own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tasks: TypeAlias = Callable[[Path], TaskFile]
 def with_task(
     name: str, node: Located, parser: ValueParser, tasks: Tasks, env: Mapping[str, str], warnings: Problems
 ) -> Located | None:
-    """Return a benchmark with the keys of its driver's task below its own; None after noting a problem."""
+    """Return a benchmark with the keys of its driver's task below its own. None after noting a problem."""
     children = dict(node.value)
     driver, section_node = (_given(children.pop(key, None)) for key in ("driver", "task"))
     if driver is None:

@@ -37,7 +37,7 @@ _USER_VARIABLES = ("PYTHONPATH", "OMP_NUM_THREADS")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """Which task of which file is run, and how it is changed; see the options of `milabench driver`.
+    """Which task of which file is run, and how it is changed. See the options of `milabench driver`.
 
     `epochs`, `kvstore` and `dtype` replace options of the command.
     """
@@ -78,7 +78,7 @@ class TaskResult:
 
 
 def run_task(options: TaskOptions, result: Path, base: Path | None, session: Session, *, wait: bool) -> TaskResult:
-    """Run a task, and write its metrics to the file `result` and beside its records when it passes.
+    """Run a task, and write its metrics to the file `result` and next to its records when it passes.
 
     Raises UsageError and ConfigError for options and files that contradict themselves, RecordError.
     """
@@ -120,7 +120,7 @@ def clear_result(file: Path) -> None:
 
 
 def task_with_command(file: Path, section: str, options: TaskOptions) -> ConfiguredTask:
-    """Return the task with the command that will be run. Raises ConfigError for what is wrong with file or options."""
+    """Return the task with the command that will be run. Raises ConfigError for problems of the file or the options."""
     tasks = read_tasks(file)
     assert isinstance(tasks, TaskFile)
     task = tasks.task(section)
@@ -136,7 +136,7 @@ def task_with_command(file: Path, section: str, options: TaskOptions) -> Configu
 
 
 def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, options: TaskOptions) -> Path:
-    """Write a suite of this one task under the base, so that the run can be resumed; the same file for the same task."""
+    """Write a suite of this task under the base, so that the run can be resumed. The same file for the same task."""
     bench = re.sub(r"[^\w .+-]", "_", options.name or section).lstrip(".")
     bench = bench if bench and not bench.startswith("_") and bench not in FILE_KEYS else f"driver.{bench}"
     benchmark = {
@@ -180,7 +180,7 @@ def report_failures(path: Path, session: Session) -> None:
 
 
 def metrics_of_run(path: Path, task: ConfiguredTask, options: TaskOptions, session: Session) -> dict[str, float]:
-    """Return the metrics of a run, with its memory, under their full names; warn of what could not be read.
+    """Return the metrics of a run, with its memory, under their full names. Warn of metrics that could not be read.
 
     Processor memory is in KiB, device memory in MiB, as readers of the file expect.
     """
@@ -212,7 +212,7 @@ def metrics_of_run(path: Path, task: ConfiguredTask, options: TaskOptions, sessi
 
 
 def memory_metrics(what: str, usage: Usage | None, unit: float, mean_name: str = "") -> dict[str, float]:
-    """Return mean, standard deviation and maximum of memory, in `unit`s of a MiB; nothing where none was read."""
+    """Return mean, standard deviation and maximum of memory, in `unit`s of a MiB. Nothing where none was read."""
     if usage is None:
         return {}
     names = (mean_name or f"{what}_mean", f"{what}_std", f"{what}_max")

@@ -1,6 +1,6 @@
-"""Task files (`.cfg`): commands with the patterns that find metrics in what they print, as the deep learning driver has them.
+"""Task files (`.cfg`): commands with the patterns that find metrics in their output, as the deep learning driver has them.
 
-The grammar is that of Python's ConfigParser without interpolation, with two things mended: a section may be indented as a
+The grammar is Python's ConfigParser without interpolation, with two corrections: a section may be indented as a
 whole, and its known keys begin a value however deep they stand. Values that are lists are Python lists of text.
 """
 
@@ -40,7 +40,7 @@ _OPTION: Final = re.compile(r"([^\s=:\[#;][^=:]*)[=:]\s?[ \t]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMetric:
-    """A metric of a task: `method` is a key of METHODS; `where` is the place of its pattern, `file:line:column`."""
+    """A metric of a task: `method` is a key of METHODS. `where` is the place of its pattern, `file:line:column`."""
 
     name: str
     pattern: str
@@ -50,7 +50,7 @@ class TaskMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredTask:
-    """A section of a task file; one that holds only metrics has no command. `where` is the place of its heading."""
+    """A section of a task file. A section with only metrics has no command. `where` is the place of its heading."""
 
     name: str
     metrics: tuple[TaskMetric, ...]
@@ -75,7 +75,7 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Section:
-    """A section as it stands in the file; `warnings` are its other headings and keys that were there before."""
+    """A section as it stands in the file. `warnings` are its other headings and keys that were there before."""
 
     name: str
     heading: _Line
@@ -83,19 +83,22 @@ class _Section:
     warnings: list[Problem] = field(default_factory=list)
 
     def warn(self, where: str, what: str) -> None:
-        """Note what is odd, and not wrong."""
+        """Note odd but valid text."""
         self.warnings.append(Problem(where, self.name, what))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFile:
-    """The sections of a task file, by name; those that are asked for are looked into then."""
+    """The sections of a task file, by name. Those that are asked for are looked into then."""
 
     name: str
     sections: Mapping[str, _Section]
 
     def task(self, name: str) -> ConfiguredTask:
-        """Return the task of this name. Raises ConfigError, with the place, for one that is not there or cannot be understood."""
+        """Return the task of this name.
+
+        Raises ConfigError, with the place, for a task that is missing or cannot be understood.
+        """
         if name not in self.sections:
             hint = did_you_mean(name, self.sections) or f"known: {', '.join(self.sections) or 'none'}"
             raise ConfigError(Problem(self.name, name, "unknown section", hint))
@@ -103,7 +106,7 @@ class TaskFile:
 
 
 def parse_tasks(text: str, name: str) -> TaskFile:
-    """Return the sections of a task file; `name` is used in messages. Raises ConfigError for a line that belongs to nothing."""
+    """Return the sections of a task file. `name` is used in messages. Raises ConfigError for a line that belongs to nothing."""
     reader = _Reader(name)
     for number, line in enumerate(text.split("\n"), 1):
         reader.read(line.removesuffix("\r").removeprefix("\ufeff" if number == 1 else ""), number)
@@ -124,7 +127,7 @@ def edited(
 ) -> ConfiguredTask:
     """Return the task with options of its command replaced, each wherever it stands and whatever its value is.
 
-    `num_gpus` of 0 takes `--gpus` out; a list of devices is cut to its first ones, or counted from 0 where it is too short.
+    `num_gpus` of 0 takes `--gpus` out. A list of devices is cut to its first ones, or counted from 0 where it is too short.
     Raises ConfigError for an option that the command does not have.
     """
     command = task.command
@@ -168,9 +171,9 @@ def _gpus(match: re.Match[str], count: int) -> str:
 
 
 def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, Any]:
-    """Return the task under the keys of the suite language: `metrics`, and where it has one `command`, a line for the shell.
+    """Return the task under the keys of the suite language: `metrics`, and if it has a command `command`, a line for the shell.
 
-    `workers` is what WORKERS says. Raises ConfigError for `average_aggregate` where nobody says how many there are.
+    `workers` is the value of WORKERS. Raises ConfigError for `average_aggregate` where the number is unknown.
     """
     metrics: dict[str, dict[str, Any]] = {}
     for metric in task.metrics:
@@ -189,7 +192,7 @@ def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, 
 
 
 def as_nodes(task: ConfiguredTask, folder: str, workers: int | None = None) -> dict[str, Located]:
-    """Return what `as_benchmark` does, with the places in the task file, and its `folder` as `cwd`."""
+    """Return the result of `as_benchmark`, with the places in the task file, and its `folder` as `cwd`."""
     keys = as_benchmark(task, workers)
     marks = {metric.name: _mark(metric.where, folder) for metric in task.metrics}
     heading = _mark(task.where, folder)
@@ -212,7 +215,7 @@ def verbatim(command: str) -> str:
 
 
 def workers_of(text: str) -> int | None:
-    """Return the number of workers in the variable WORKERS; None where it is empty or 0. Raises ConfigError for other text."""
+    """Return the number of workers in the variable WORKERS. None where it is empty or 0. Raises ConfigError for other text."""
     if text.strip() in ("", "0"):
         return None
     if not text.strip().isdigit():
@@ -235,7 +238,7 @@ class _Reader:
         self._value: list[_Line] | None = None
 
     def read(self, line: str, number: int) -> None:
-        """Take one line into account."""
+        """Take a line into account."""
         text = line.strip()
         if not text or text[0] in "#;":
             return
@@ -250,7 +253,7 @@ class _Reader:
                 here._replace(text=text[option.end() :], column=indent + option.end() + 1),
             )
             if key in section.values:
-                section.warn(f"{self._name}:{number}:1", f"{key} is there twice; the later one holds")
+                section.warn(f"{self._name}:{number}:1", f"{key} is there twice; the later value is used")
             self._value = section.values[key] = [value]
         elif self._value is not None and indent > self._indent:
             self._value.append(here)
@@ -260,7 +263,7 @@ class _Reader:
             raise ConfigError(Problem(here.where(), path, what, "indent what goes on from the line before"))
 
     def _begins(self, key: str, indent: int) -> bool:
-        """Return whether a line begins a value, or continues one."""
+        """Return whether a line begins a value, or continues a value."""
         return self._value is None or indent <= self._indent or key.lower() in _KEYS
 
     def _headed(self, name: str, heading: _Line) -> _Section:
@@ -299,7 +302,7 @@ def _task(section: _Section) -> ConfiguredTask:
         counts = ", ".join(f"{key} {len(items)}" for key, items in lists.items())
         key = min(lists, key=lambda key: len(lists[key]))
         what = f"the lists are of unequal length: {counts}"
-        problem(what, "they belong together one by one", key=key, at=section.values[key][0].where())
+        problem(what, "each belongs to the metric at its place", key=key, at=section.values[key][0].where())
     if len(lists.get("metrics", ())) > MAX_METRICS:
         what = f"{len(lists['metrics'])} metrics are more than the limit of {MAX_METRICS}"
         problem(what, key="metrics", at=section.values["metrics"][0].where())
@@ -331,10 +334,10 @@ def _text(lines: Iterable[_Line]) -> str:
 
 
 def _doubts(section: str, metrics: Sequence[TaskMetric]) -> Iterable[Problem]:
-    """Return a pattern that finds what another one is for too, and a name that two metrics have."""
+    """Yield patterns that also match another metric's text, and names that two metrics have."""
     for at, metric in enumerate(metrics):
         if any(other.name == metric.name for other in metrics[:at]):
-            yield Problem(metric.where, section, f"two metrics are named {metric.name!r}; the later one holds")
+            yield Problem(metric.where, section, f"two metrics are named {metric.name!r}; the later metric is used")
         for other in metrics:
             if metric.pattern != other.pattern and other.pattern.endswith(metric.pattern):
                 what = f"{metric.pattern!r} of {metric.name} also matches what {other.pattern!r} of {other.name} does"
@@ -342,18 +345,22 @@ def _doubts(section: str, metrics: Sequence[TaskMetric]) -> Iterable[Problem]:
 
 
 def _wrong_pattern(pattern: str) -> str:
-    """Return why a pattern cannot be used, with the position in it; empty when it can."""
+    """Return why a pattern cannot be used, with the position in it. Empty when it can."""
     try:
         groups = re.compile(pattern).groups
     except re.error as error:
         return f"{error.msg}" + ("" if error.pos is None else f" at position {error.pos}")
     except (RecursionError, OverflowError) as error:
         return str(error)
-    return "" if groups <= 1 else f"it has {groups} groups; keep one, around the number, and write the others (?:...)"
+    return (
+        ""
+        if groups <= 1
+        else f"it has {groups} groups; keep a single group, around the number, and write the others (?:...)"
+    )
 
 
 def _list(lines: Sequence[_Line]) -> list[tuple[str, str]] | str:
-    """Return the items of a Python list of text, each with its place; where it is no such list, the place of what is wrong."""
+    """Return the items of a Python list of text, each with its place. For other texts, the place of the error."""
 
     def where(number: int, offset: int) -> str:
         line = lines[min(max(number, 1), len(lines)) - 1]

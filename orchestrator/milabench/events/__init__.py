@@ -1,1 +1,1 @@
-"""What happened in a run, as frozen values: written by execution, read by analysis and display."""
+"""The events of a run as frozen values: written by execution, read by analysis and display."""

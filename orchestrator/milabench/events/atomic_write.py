@@ -1,4 +1,4 @@
-"""Replaces files so that a reader, also after a power cut, finds the old content or the new one and nothing between."""
+"""Replaces files so that a reader, also after a power cut, finds the old or the new content and nothing between."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _DRAFT = re.compile(r"\.[0-9a-f]{16}\.tmp")
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file, or replace it. Raises OSError; the old file is then as it was, and nothing is left beside it."""
+    """Write a file, or replace it. Raises OSError. The old file is then as it was, and nothing is left next to it."""
     with draft_of(path, 0o644) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
 def draft_of(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Yield a new file that becomes the one at `path` when the block has ended; after an error nothing of it is left.
+    """Yield a new file that becomes the one at `path` when the block has ended. After an error it is removed.
 
-    A file that is replaced keeps its mode; a new one has `mode`, less the umask. Raises OSError, also for what is neither a
+    A replaced file keeps its mode. A new file has `mode`, less the umask. Raises OSError, also for paths that are neither a
     file nor a link.
     """
     with contextlib.suppress(FileNotFoundError):
@@ -57,7 +57,7 @@ def draft_of(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def remove_drafts(folder: Path) -> None:
-    """Remove what writers that were killed left in a folder; only for who is the only writer there."""
+    """Remove leftovers of killed writers in a folder. Only for the single writer there."""
     for path in folder.glob(".*.tmp"):
         if _DRAFT.fullmatch(path.name):
             with contextlib.suppress(OSError):
@@ -65,7 +65,7 @@ def remove_drafts(folder: Path) -> None:
 
 
 def require_no_record(path: Path) -> None:
-    """Raise PermissionError for a file that holds records of a run: what a user asks for is written elsewhere."""
+    """Raise PermissionError for a file that holds records of a run: output for users is written elsewhere."""
     place = path.resolve()
     folder, name = place.parent, place.name
     is_record = name == SUMMARY or name.endswith(_RECORDS) or is_journal_or_manifest(name)
@@ -74,9 +74,9 @@ def require_no_record(path: Path) -> None:
 
 
 def write_output(path: Path, content: bytes) -> None:
-    """Write what a user asked for: all of it, or nothing and the file as it was. Raises OSError.
+    """Write output for a user: the whole, or nothing and the file as it was. Raises OSError.
 
-    A link stays one. Into what is no regular file, such as /dev/stdout or `>(command)`, it is written as it comes. A record of
+    A link stays a link. To other files, such as /dev/stdout or `>(command)`, it is written as it comes. A record of
     a run is refused.
     """
     require_no_record(path)

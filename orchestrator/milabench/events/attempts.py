@@ -10,16 +10,16 @@ from milabench.events.model import OutcomeName
 from milabench.events.values import finite_number
 
 LONE_NODES = ("", "local")
-"""What a node is called that is not told from others."""
+"""The name of a node that is not told from others."""
 _OUTCOMES = get_args(OutcomeName)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One attempt at a step, as far as its journal goes.
+    """An attempt at a step, from its journal.
 
-    `began` and `ended` are unix seconds; `outcome` is None while it has not ended. `entry` is all that the journal says
-    of it: its entries merged, later values winning.
+    `began` and `ended` are unix seconds. `outcome` is None while it has not ended. `entry` merges all its
+    entries of the journal, later values winning.
     """
 
     step: str
@@ -31,17 +31,17 @@ class Attempt:
 
     @property
     def why(self) -> str:
-        """Why it failed, in the vocabulary of docs/reference/protocol.md, section 5; empty when it did not."""
+        """Why it failed, in the vocabulary of docs/reference/protocol.md, section 5. Empty when it did not."""
         return str(self.entry.get("why") or "")
 
     @property
     def node(self) -> str:
-        """The node that it was given to; empty where none was, as for a job that never began."""
+        """The node that it was given to. Empty where none was, as for a job that never began."""
         return str(self.entry.get("node") or "")
 
     @property
     def detail(self) -> str:
-        """One line for a person; empty when there is nothing to say."""
+        """A line for a person. Empty when there is nothing to say."""
         return str(self.entry.get("detail") or "")
 
 
@@ -51,7 +51,7 @@ def with_node(step: str, node: str) -> str:
 
 
 def attempts(journal: Iterable[Mapping[str, object]]) -> dict[str, tuple[Attempt, ...]]:
-    """Return the attempts that were begun, or decided without a beginning, by step and in order; a planned step has none yet."""
+    """Return the attempts that were begun, or decided without a beginning, by step and in order. A planned step has none yet."""
     entries: dict[str, dict[int, dict[str, Any]]] = {}
     for entry in journal:
         step, state = entry.get("step"), entry.get("state")
@@ -71,7 +71,7 @@ def attempts(journal: Iterable[Mapping[str, object]]) -> dict[str, tuple[Attempt
 
 
 def last_word(step_attempts: tuple[Attempt, ...]) -> Attempt | None:
-    """Return the attempt that counts: the last one that passed, else the last one; None without any."""
+    """Return the attempt that counts: the last that passed, else the last. None without any."""
     passed = [attempt for attempt in step_attempts if attempt.outcome == "passed"]
     return next(reversed(passed or step_attempts), None)
 

@@ -1,7 +1,7 @@
 """Lines of records, many at a time -> events: the two kinds of which a run has millions are decoded in bulk.
 
-Plain observations, those with the keys that protocol.md, section 4, lists and nothing else, become batches; plain lines
-of output one event each. Any other line is decoded by itself (`wire.decode`). Order is kept within a task and rank, and
+Plain observations, those with the keys that protocol.md, section 4, lists and nothing else, become batches. Plain lines
+of output an event each. Any other line is decoded by itself (`wire.decode`). Order is kept within a task and rank, and
 between all other events, but not between observations of different ranks.
 
 Imports msgspec, which takes tens of milliseconds: import this module where records are read, not at start-up.
@@ -78,7 +78,7 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
 def decode_lines(lines: bytes, step: str) -> Iterator[StepEvent]:
-    """Decode whole lines; see `Run.batches`."""
+    """Decode whole lines. See `Run.batches`."""
     # The whole piece at once where all of it is plain, as nearly always.
     events = _alike(lines, step) or _bulk_events(lines, step)
     if events is not None:
@@ -96,7 +96,7 @@ def decode_lines(lines: bytes, step: str) -> Iterator[StepEvent]:
 
 
 def _decode_group(lines: Sequence[bytes], step: str) -> Iterator[StepEvent]:
-    """Decode lines that look like bulk records; where one of them is none, each is tried by itself."""
+    """Decode lines that look like bulk records. Where any is not, each is tried by itself."""
     if not lines:
         return
     whole = b"\n".join(lines)
@@ -135,9 +135,9 @@ def _decode_single(line: bytes, step: str) -> Iterator[StepEvent]:
 
 
 def _alike(lines: bytes, step: str) -> list[ObservationBatch] | None:
-    """Return the observations of lines that differ in nothing but their times and waits; None where that is not so.
+    """Return the observations of lines that differ in nothing but their times and waits. None where that is not so.
 
-    What they have in common is then neither decoded into an object for each, nor looked at again: it takes half the time.
+    Their common part is then neither decoded into an object for each, nor checked again: it takes half the time.
     """
     try:
         first = _DATA_DECODER.decode(lines[: lines.find(b"\n") + 1 or None]).data
@@ -173,7 +173,7 @@ def _alike(lines: bytes, step: str) -> list[ObservationBatch] | None:
 def _decoder_of(
     task: str, units: str, clock: str, n: int, rank: int, steps: int, has_wait: bool
 ) -> msgspec.json.Decoder[Any]:
-    """Return the decoder of observations that have all this in common; it refuses any other line."""
+    """Return the decoder of observations that have all this in common. It refuses any other line."""
     literal: Any = Literal
     parts = msgspec.defstruct("Parts", [("wait", _Wait)], gc=False)
     # In the order in which the agent writes the keys: that is the fastest to decode.
@@ -217,13 +217,13 @@ def _own_clock_ns(observations: Sequence[_Observation], host_ns: list[int]) -> l
 
 
 def _bulk_events(lines: bytes, step: str) -> Iterator[StepEvent] | None:
-    """Return the events of lines that are all bulk records; None where one of them is none."""
+    """Return the events of lines that are all bulk records. None where any is not."""
     records = _bulk_records(lines)
     return None if records is None else _events(records, step)
 
 
 def _bulk_records(lines: bytes) -> list[_BulkRecord] | None:
-    """Return the records if every line is a bulk one; an observation takes time and has a place on the host's clock."""
+    """Return the records if every line is a bulk record. An observation takes time and has a place on the host's clock."""
     try:
         return _DECODER.decode_lines(lines)
     except _UNREADABLE:

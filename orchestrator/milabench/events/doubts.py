@@ -1,6 +1,6 @@
-"""Why a number is suspect or invalid, besides what checks say; docs/reference/protocol.md, section 5.
+"""Reasons why a number is suspect or invalid, besides findings of checks. docs/reference/protocol.md, section 5.
 
-To add one: a member of `Doubt`, and the code that has it in the `doubts` of a throughput, a step or a benchmark.
+To add a reason: a member of `Doubt`, and the code that has it in the `doubts` of a throughput, a step or a benchmark.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Self
 
 
 class Doubt(StrEnum):
-    """A reason for doubt: its word, as records and criteria spell it, what it means, and what to do about it.
+    """A reason for a warning: its word in records and criteria, its meaning, and its remedy.
 
-    A program may give words of its own as a metric's `reasons`; these are the ones that milabench and its instruments give.
+    A program may give words of its own as a metric's `reasons`. These are the ones that milabench and its instruments give.
     """
 
     meaning: str
@@ -38,7 +38,7 @@ class Doubt(StrEnum):
     CASES_DIFFER = (
         "cases-differ",
         "replicates are means over different cases",
-        "run the same cases in every launch",
+        "run the same cases in every repeat",
     )
     CLIENT_BOUND = (
         "client-bound",
@@ -47,7 +47,7 @@ class Doubt(StrEnum):
     )
     CLIENT_DIFFERS = (
         "client-differs",
-        "the client's own summary of a point is more than 1 % from what its requests come to",
+        "the client's own summary of a point differs by more than 1 % from the sum of its requests",
         "check whether it counts tokens or pieces of the stream; use another client",
     )
     CLOCKS_DISAGREE = (
@@ -78,7 +78,7 @@ class Doubt(StrEnum):
     FEW_REQUESTS = (
         "few-requests",
         "a point of a sweep has too few requests to show whether it keeps the SLO",
-        "more requests at this point, or more launches",
+        "more requests at this point, or more repeats",
     )
     INCONSISTENT = (
         "inconsistent",
@@ -87,7 +87,7 @@ class Doubt(StrEnum):
     )
     MIXED = (
         "mixed",
-        "steps of one job measured in different units, or the run was resumed although something had changed",
+        "steps of the same job used different units, or the run was resumed after a change",
         "measure it in a single run",
     )
     NODES_DIFFER = (
@@ -102,7 +102,7 @@ class Doubt(StrEnum):
     )
     OUTPUT_DIFFERS = (
         "output-differs",
-        "answers of a server had another length than asked: it did other work than one that keeps to it",
+        "the server's answers differ in length from the request: it did different work",
         "make the server heed `ignore_eos` and `max_tokens`; the note of the point has an example",
     )
     OVERLAP = (
@@ -117,12 +117,12 @@ class Doubt(StrEnum):
     )
     PROGRAM_CLOCK = (
         "program-clock",
-        "the harmonic mean of rates that the program measured itself: what its clock includes, only it knows",
+        "the harmonic mean of rates that the program measured itself: only the program knows what its clock includes",
         "observe its loop with a voirfile, or trust its clock",
     )
     REQUEST_ERRORS = (
         "request-errors",
-        "requests to a server failed, and its SLO has no limit for errors: the numbers are those of the others",
+        "requests to a server failed, and its SLO has no limit for errors: only the other requests count",
         "read the note of the point; set `error_rate` in `slo` if some may fail",
     )
     SHORT = (
@@ -158,4 +158,4 @@ class Doubt(StrEnum):
 
 
 INVALID = frozenset((Doubt.INCONSISTENT, Doubt.WRONG))
-"""The doubts that make a number invalid; others make it suspect."""
+"""Reasons that make a number invalid. Others make it suspect."""

@@ -1,4 +1,4 @@
-"""Emits to many sinks; a sink that fails is dropped with one warning, and the run goes on."""
+"""Emits to many sinks. A sink that fails is dropped with a warning, and the run continues."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 class Fanout(Generic[T]):
     """Hands each thing to every sink, in the order given.
 
-    A sink that raises is dropped, and `warn` is told once, in one line, under the sink's name. An error of `warn`
+    A sink that raises is dropped, and `warn` is called once, with a line, under the sink's name. An error of `warn`
     itself is ignored.
     """
 

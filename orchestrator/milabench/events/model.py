@@ -1,4 +1,4 @@
-"""What can happen in a step, as frozen values; the names of docs/reference/protocol.md, section 4."""
+"""The events of a step as frozen values, with the names of docs/reference/protocol.md, section 4."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ Why = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What every event has: the step it belongs to, and when the agent received it (unix seconds; absent in old files).
+    """The common part of events: the step it belongs to, and when the agent received it (unix seconds; absent in old files).
 
-    `extra` holds the keys of the record that this version does not know, those of its payload under `data`: a record
+    `extra` holds the keys of the record that this version does not know, its payload's under `data`: a record
     that is read and written again loses nothing.
     """
 
@@ -61,7 +61,7 @@ class Meta(Recorded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start(Recorded):
-    """A process was started; `data` holds command, env, cwd, time."""
+    """A process was started. `data` holds command, env, cwd, time."""
 
     data: Mapping[str, Any]
 
@@ -75,7 +75,7 @@ class Phase(Recorded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line(Recorded):
-    """One line of output, with its line end."""
+    """A line of output, with its line end."""
 
     text: str
     pipe: Pipe
@@ -83,7 +83,7 @@ class Line(Recorded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data(Recorded):
-    """One measurement, in the keys of docs/reference/protocol.md, section 4."""
+    """A measurement, in the keys of docs/reference/protocol.md, section 4."""
 
     data: Mapping[str, Any]
 
@@ -116,7 +116,7 @@ class Error(Recorded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict(Recorded):
-    """What a check found."""
+    """The verdict of a check."""
 
     check: str
     verdict: VerdictName
@@ -133,10 +133,10 @@ class Stop(Recorded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End(Recorded):
-    """The step attempt is over; exactly one, last, also when the process was killed.
+    """The step attempt is over. A single one, last, also when the process was killed.
 
-    `wall_s` are the seconds from just before the command was executed until its end was noticed; None where it was not started.
-    `host` is what the agent's processors did meanwhile, in seconds; empty where other steps ran, too.
+    `wall_s` are the seconds from just before the command was executed until its end was noticed. None where it was not started.
+    `host` is the use of the agent's processors meanwhile, in seconds. Empty where other steps ran, too.
     """
 
     # In the order in which the keys stand in a record.
@@ -152,7 +152,7 @@ class End(Recorded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Other(Recorded):
-    """A record of a kind that this version does not know; kept untouched."""
+    """A record of a kind that this version does not know. Kept untouched."""
 
     event: str
     data: Any
@@ -164,12 +164,12 @@ Event = Config | Meta | Start | Phase | Line | Data | Message | Error | Verdict 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationBatch:
-    """Consecutive observations of one task on one rank, column by column; each column has one entry per observation.
+    """Consecutive observations of a task on a rank, column by column. Each column has an entry per observation.
 
     A run has millions of them, so they are decoded and analysed many at a time. `t0_ns` is the begin on the monotonic clock,
-    `ns` the duration on the observation's own clock (the device's, where it has one) and `host_ns` the one on the host's.
-    `n` counts items, `steps` how many steps an entry stands for. `wait` is the time spent waiting for data in seconds, summed
-    over the observations after warm-up that report it; None when none does. `end` is the unix time at which the first ended.
+    `ns` the duration on the observation's own clock (the device's, where it has one) and `host_ns` the duration on the host's.
+    `n` counts items, `steps` the number of steps in an entry. `wait` is the time spent waiting for data in seconds, summed
+    over the observations after warm-up that report it. None when none does. `end` is the unix time at which the first ended.
     """
 
     step: str
@@ -188,11 +188,11 @@ class ObservationBatch:
 
 
 StepEvent = Event | ObservationBatch
-"""What an observer of a step's records is shown."""
+"""The interface of an observer of a step's records."""
 
 
 def reported_error(event: StepEvent) -> Error | None:
-    """Return the exception that an event reports, one in an instrument of voir's overseer included; None for other events."""
+    """Return the exception that an event reports, including errors of instruments of voir's overseer. None for other events."""
     match event:
         case Error():
             return event

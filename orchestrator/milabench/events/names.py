@@ -8,12 +8,12 @@ _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 
 
 def encode_name(name: str) -> str:
-    """Return the name with every byte percent-encoded that is not one of `A-Za-z0-9_.+-`."""
+    """Return the name with every byte percent-encoded outside `A-Za-z0-9_.+-`."""
     return "".join(c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in encode_text(c)) for c in name)
 
 
 def encode_text(text: str) -> bytes:
-    """Return the bytes that the process wrote: surrogates stand for bytes that are not UTF-8."""
+    """Return the bytes that the process wrote: surrogates represent bytes that are not UTF-8."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -1,6 +1,6 @@
-"""Observations that one record holds column by column, as the agent writes them (protocol.md, section 4).
+"""Observations in column form, as the agent writes them into a record (protocol.md, section 4).
 
-A column is a list with a value for each observation, null where there is none, or one value that all of them have.
+A column is a list with a value for each observation, null where there is none, or a single value for all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LATEST_NS = 2**62
 """No plain observation begins later on the clock of its host."""
 _PARTS = {"wait": "wait_ns", "forward": "forward_ns", "backward": "backward_ns", "optimizer": "optimizer_ns"}
 MOST_OBSERVATIONS = 1 << 20
-"""Observations of one record; a number that somebody wrote must not take all memory."""
+"""Maximum number of observations in a record: a number in a file must not take all memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class RecordColumns:
     t0_ns: Sequence[int]
     host_ns: Sequence[int]
     ns: Sequence[int]
-    """On the observation's own clock; `host_ns` itself where that is the host's."""
+    """On the observation's own clock. `host_ns` itself where that is the host's."""
     n: Sequence[float]
     steps: Sequence[int]
     parts_ns: Mapping[str, Sequence[int | None]]
@@ -46,7 +46,7 @@ class RecordColumns:
 
 
 def single_events(event: Data) -> Iterator[Data]:
-    """Yield one event for each observation of a record of columns; any other record as it is."""
+    """Yield an event for each observation of a record of columns. Any other record as it is."""
     columns = _columns_of_any(event.data)
     if columns is None:
         yield event
@@ -57,7 +57,7 @@ def single_events(event: Data) -> Iterator[Data]:
 
 
 def batch_of(event: Data) -> ObservationBatch | None:
-    """Return the observations of a record of columns as a batch; None for other records, and where one of them is not plain."""
+    """Return the observations of a record of columns as a batch. None for other records, and where any is not plain."""
     columns = _columns_of_any(event.data)
     return None if columns is None or not _are_plain(columns) else batch_of_plain(columns, event.step)
 
@@ -84,7 +84,7 @@ def batch_of_plain(columns: RecordColumns, step: str) -> ObservationBatch:
 
 
 def _total(column: Sequence[int | None]) -> int | None:
-    """Return the sum of what is known of a column; None where nothing is."""
+    """Return the sum of the known values of a column. None where none is known."""
     try:
         return sum(column) if column else None  # type: ignore[arg-type]  # all of it is known, as nearly always
     except TypeError:
@@ -93,7 +93,7 @@ def _total(column: Sequence[int | None]) -> int | None:
 
 
 def _batch_ids(columns: RecordColumns) -> Sequence[int]:
-    """Return the number of each observation's first step; one value stands for all where each counts on from the one before."""
+    """Return the number of each observation's first step. A single value is enough where each counts on from the previous."""
     first = columns.batch_id
     if not isinstance(first, int):
         return first
@@ -147,7 +147,7 @@ def _within(values: Sequence[float], low: float, high: float) -> bool:
 
 
 def _columns_of_any(data: Mapping[str, object]) -> RecordColumns | None:
-    """Return the columns of a record; None where it is another, or not what the agent writes."""
+    """Return the columns of a record. None for another record, or one that the agent does not write."""
     rank, number = data.get("rank"), data.get("n")
     is_what_the_agent_writes = (
         whole(data.get("observations"), 0) > 0
@@ -164,7 +164,7 @@ def _columns_of_any(data: Mapping[str, object]) -> RecordColumns | None:
 
 
 def columns_of(data: Mapping[str, Any]) -> RecordColumns | None:
-    """Return the columns of a record whose values are of the kinds that the agent writes; None where one has another length."""
+    """Return the columns of a record whose values are of the kinds that the agent writes. None where any has another length."""
     count, begin_ns, batch_id = data["observations"], data["t0_ns"], data["batch_id"]
     host_ns, n, steps = (_column(value, count) for value in (data["host_ns"], data["n"], data.get("steps", 1)))
     ns = _column(data["device_ns"], count) if "device_ns" in data else host_ns
@@ -195,7 +195,7 @@ def columns_of(data: Mapping[str, Any]) -> RecordColumns | None:
 
 
 def _column(value: object, count: int) -> Sequence[Any] | None:
-    """Return a column, also where one value stands for all; None where it has another length."""
+    """Return a column, also where a single value represents all. None where it has another length."""
     if isinstance(value, list):
         return value if len(value) == count else None
     return [value] * count if count <= MOST_OBSERVATIONS else None

@@ -14,7 +14,7 @@ from milabench.events.observation_columns import LARGEST_NS, LATEST_NS, MOST_OBS
 from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER
 
 COLUMNS_PREFIX = b'{"event":"data","data":{"observations":'
-"""How these records begin, as our agent writes them; a guess, which only decides which decoder is tried first."""
+"""How these records begin, as our agent writes them. A guess, which only decides which decoder is tried first."""
 
 _Whole = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 _Steps = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
@@ -57,9 +57,9 @@ _DECODER = msgspec.json.Decoder(_Record)
 
 
 def plain_batch(line: bytes, step: str) -> ObservationBatch | None:
-    """Return the observations of a record of columns, all of which are plain; None where it may be another record.
+    """Return the observations of a record of columns, all of which are plain. None where it may be another record.
 
-    What is refused here may still be such a record, and is `observation_columns.batch_of`'s to judge.
+    A record refused here may still be valid: `observation_columns.batch_of` decides.
     """
     try:
         columns = columns_of(_DECODER.decode(line)["data"])

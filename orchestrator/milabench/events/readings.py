@@ -1,4 +1,4 @@
-"""What a monitor read of a step's devices, gathered from its records, and the window in which it counts."""
+"""A monitor's readings of a step's devices, gathered from its records, and the window in which they count."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ THROTTLED = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"}
 
 @dataclass(slots=True, kw_only=True)
 class DeviceReadings:
-    """One device of a step, sample by sample; nan where a sample lacks a reading.
+    """A device of a step, sample by sample. nan where a sample lacks a reading.
 
     `time` unix seconds, `load` 0 to 1, `used` and `total` MiB, `power` W, `energy` J since some point in the past,
     `clock` that of the compute units in MHz, `memory_clock` that of the memory, `temperature` in degrees Celsius,
     `throttle` the reasons of each sample, None where they were not reported. `foreign` are processes that are not the group's,
-    with the largest memory in MiB that each was seen to hold; `own` whether one of the group's was seen on the device.
+    with the largest memory in MiB that each was seen to hold. `own` whether a process of the group was seen on the device.
     `ecc` are the first and the last count of memory errors, `corrected` and `uncorrected`.
     `xid` are the driver's errors, each with the time of the sample that has it, up to a second later.
     """
@@ -52,7 +52,7 @@ class DeviceReadings:
     lost_at: float = NAN
 
     def add(self, sample: Mapping[str, Any], time: float) -> None:
-        """Take one sample."""
+        """Take a sample."""
         self.uuid = str(sample.get("uuid", self.uuid))
         if "lost" in sample:
             self.lost, self.lost_at = str(sample["lost"]), time
@@ -87,7 +87,7 @@ class DeviceReadings:
                 self.foreign.append((time, process["pid"], _number(process.get("memory_MiB"))))
 
     def within(self, window: tuple[float, float] | None) -> range:
-        """Return the indices of the samples inside a window of unix seconds; all of them without one."""
+        """Return the indices of the samples inside a window of unix seconds. All of them without a window."""
         if window is None:
             return range(len(self.time))
         start, stop = window
@@ -120,7 +120,7 @@ class DeviceReadings:
 
 @dataclass(slots=True)
 class Readings:
-    """A fold over one step's events: its devices by number, and the window in which it measured.
+    """A fold over a step's events: its devices by number, and the window in which it measured.
 
     `described` is what the machine's description says of its accelerators, by number. May be shared by several folds: an event
     that it saw last is not taken twice.
@@ -142,7 +142,7 @@ class Readings:
         self.take(event.data)
 
     def take(self, data: Mapping[str, object]) -> None:
-        """Do what `observe` does, given the payload of a `data` record."""
+        """Work as `observe`, given the payload of a `data` record."""
         samples, window, time = data.get("gpudata"), data.get("window"), _number(data.get("time"))
         if isinstance(samples, Mapping) and not math.isnan(time):
             for key, sample in samples.items():
@@ -157,7 +157,7 @@ class Readings:
 
     @property
     def window(self) -> tuple[float, float] | None:
-        """Unix seconds between which the step measured what it is known for: train, else inference, else the first."""
+        """Unix seconds between which the step measured its main task: train, else inference, else the first."""
         tasks = ("train", "inference", *self.windows)
         return next((self.windows[task] for task in tasks if task in self.windows), None)
 
@@ -178,14 +178,14 @@ class Readings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Energy:
-    """Joules of one device within a window: by the difference of its counter, and by the integral of its power."""
+    """Joules of a device within a window: by the difference of its counter, and by the integral of its power."""
 
     counter_j: float | None
     integral_j: float | None
 
     @property
     def disagreement(self) -> float | None:
-        """How far the integral is from the counter, relative to it; None without both."""
+        """How far the integral is from the counter, relative to it. None without both."""
         if self.counter_j is None or self.integral_j is None or self.counter_j <= 0:
             return None
         return abs(self.integral_j / self.counter_j - 1)
@@ -194,7 +194,7 @@ class Energy:
 def energy_of(device: DeviceReadings, window: tuple[float, float] | None) -> Energy:
     """Return the energy of a device within a window (methodology.md, 1.1): counter difference, and trapezoids under its power.
 
-    A value at an end of the window is interpolated between the samples around it; where the samples do not reach that
+    A value at an end of the window is interpolated between the samples around it. Where the samples do not reach that
     far, by more than they are apart, there is none.
     """
     counter_j = growth(device.time, device.energy, window)
@@ -206,9 +206,9 @@ def energy_of(device: DeviceReadings, window: tuple[float, float] | None) -> Ene
 
 
 def device_joules(readings: Readings, spans: Sequence[Span | None]) -> dict[str, float]:
-    """Return the joules of each device within some spans (unix s), by its counter, else by its power; by its id.
+    """Return the joules of each device within some spans (unix s), by its counter, else by its power. By its id.
 
-    By the boards' sensors, not at the wall; empty unless all devices have readings.
+    By the boards' sensors, not at the wall. Empty unless all devices have readings.
     """
     by_device: dict[str, float] = {}
     for device in readings.devices.values():
@@ -222,7 +222,7 @@ def device_joules(readings: Readings, spans: Sequence[Span | None]) -> dict[str,
 
 
 def growth(time: Sequence[float], values: Sequence[float], window: Span | None) -> float | None:
-    """Return by how much a counter grew within a window; None where its samples do not cover it."""
+    """Return by how much a counter grew within a window. None where its samples do not cover it."""
     return _over(time, values, window, lambda points: points[-1][1] - points[0][1])
 
 
@@ -231,7 +231,7 @@ def _over(
 ) -> float | None:
     """Return the amount by the points (time, value) that samples have within the window, interpolated at both its ends.
 
-    That of the covered part is scaled up to the whole window: what is missing is less than two samples.
+    The covered part is scaled up to the whole window: less than two samples are missing.
     """
     points = [(t, value) for t, value in zip(time, values, strict=True) if not math.isnan(value)]
     ends = _ends([t for t, _ in points], window)
@@ -248,7 +248,7 @@ def _area(points: Sequence[Point]) -> float:
 
 
 def _ends(time: Sequence[float], window: Span | None) -> Span | None:
-    """Return the part of the window that samples cover; None when they leave out more than twice the time between them."""
+    """Return the part of the window that samples cover. None when they leave out more than twice the time between them."""
     if len(time) < 2:
         return None
     if window is None:
@@ -272,7 +272,7 @@ def _at(points: Sequence[Point], moment: float) -> float:
 
 
 def share_of(reasons: Iterable[tuple[str, ...] | None], wanted: frozenset[str]) -> tuple[float | None, int]:
-    """Return the share of samples in which one of the wanted reasons holds, and how many samples reported reasons."""
+    """Return the share of samples in which any wanted reason holds, and how many samples reported reasons."""
     is_wanted = [bool(wanted & set(sample)) for sample in reasons if sample is not None]
     return (sum(is_wanted) / len(is_wanted) if is_wanted else None), len(is_wanted)
 

@@ -1,6 +1,6 @@
-"""Removes and replaces what milabench made; no other module of the control plane removes, renames or copies a thing.
+"""Removes and replaces files that milabench made. No other module of the control plane removes, renames or copies a thing.
 
-What is somebody else's stays: what lies outside of the base or behind a link, and what is mounted.
+Files of others stay: outside of the base, behind a link, or mounted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOT_OURS = "exists, and milabench did not make it; move it away"
 
 
 def wrong_name(name: str) -> str:
-    """Return what is wrong with a name that a file holds; empty for one that can be joined to a folder."""
+    """Return the problem with a name that a file holds. Empty for a name that can be joined to a folder."""
     parts = name.rstrip("/").split("/")
     if not name or "\0" in name or "\\" in name or any(ord(char) < 32 for char in name):
         return "has an invalid file name"
@@ -31,7 +31,7 @@ def wrong_name(name: str) -> str:
 
 
 def path_within(folder: Path, name: str) -> Path:
-    """Return the path of a name that a file holds, below a folder. Raises ValueError for one that leads elsewhere."""
+    """Return the path of a name that a file holds, below a folder. Raises ValueError for a name that leads elsewhere."""
     if what := wrong_name(name):
         raise ValueError(f"{name[:200]!r} {what}")
     path = folder / name
@@ -41,7 +41,7 @@ def path_within(folder: Path, name: str) -> Path:
 
 
 def mounted() -> tuple[Path, ...]:
-    """Return where file systems are mounted; nothing where the kernel does not say."""
+    """Return where file systems are mounted. Nothing where the kernel does not say."""
     try:
         lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
     except OSError:
@@ -67,7 +67,7 @@ def obstacle(path: Path, base: Path, mounts: Iterable[Path] | None = None) -> st
 def remove(path: Path, base: Path | None = None, *, is_quiet: bool = False) -> None:
     """Remove a file, a link or a folder with all that is in it, where it exists.
 
-    Raises OSError, also for what is not below `base` and where something is mounted; with `is_quiet` what cannot be removed
+    Raises OSError, also for paths not below `base` and where something is mounted. With `is_quiet` a path that cannot be removed
     stays.
     """
     with contextlib.suppress(OSError) if is_quiet else contextlib.nullcontext():
@@ -81,14 +81,14 @@ def remove(path: Path, base: Path | None = None, *, is_quiet: bool = False) -> N
 
 
 def put(source: Path, target: Path) -> Path:
-    """Give a thing its name, where nothing has that name. Raises OSError, FileExistsError for what is there."""
+    """Give a thing its name, where nothing has that name. Raises OSError, FileExistsError for an existing file."""
     if os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, NOT_OURS, str(target))
     return source.rename(target)
 
 
 def replace(source: Path, target: Path) -> Path:
-    """Give a file of ours the name of another one of ours. Raises OSError."""
+    """Give a file of ours the name of another file of ours. Raises OSError."""
     return source.replace(target)
 
 
@@ -107,14 +107,14 @@ def copy_tree(
     keeps_links: bool = False,
     is_added: bool = False,
 ) -> None:
-    """Copy a folder to where nothing is, or with `is_added` into one of ours. Raises OSError and shutil.Error."""
+    """Copy a folder to a new path, or with `is_added` into a folder of ours. Raises OSError and shutil.Error."""
     shutil.copytree(
         source, target, ignore=ignore, symlinks=keeps_links, ignore_dangling_symlinks=True, dirs_exist_ok=is_added
     )
 
 
 def is_scratch(folder: Path) -> bool:
-    """Return whether a folder is one that milabench worked in, or holds nothing."""
+    """Return whether a folder is a working folder of milabench, or empty."""
     try:
         return folder.is_dir() and not folder.is_symlink() and ((folder / MARK).is_file() or not any(folder.iterdir()))
     except OSError:
@@ -123,7 +123,7 @@ def is_scratch(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def scratch_folder(folder: Path) -> Iterator[Path]:
-    """Make a folder for the time of the context; what a process that was killed left in it goes first.
+    """Make a folder for the time of the context. Leftovers of a killed process are removed first.
 
     Raises OSError, FileExistsError for a folder of that name without our mark.
     """
@@ -136,7 +136,7 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
 
 
 def fresh_scratch(folder: Path) -> Path:
-    """Make a folder with our mark in place of an earlier one; return it. Raises OSError as `scratch_folder` does."""
+    """Make a folder with our mark in place of an earlier folder. Return it. Raises OSError as `scratch_folder` does."""
     if os.path.lexists(folder) and not is_scratch(folder):
         raise FileExistsError(errno.EEXIST, NOT_OURS, str(folder))
     remove_scratch(folder)
@@ -146,7 +146,7 @@ def fresh_scratch(folder: Path) -> Path:
 
 
 def remove_scratch(folder: Path) -> None:
-    """Remove such a folder, its mark last: what a kill leaves of it is still known to be ours. Raises OSError."""
+    """Remove such a folder, its mark last: leftovers of a kill are still known to be ours. Raises OSError."""
     if not folder.exists():
         return
     for path in folder.iterdir():
@@ -157,7 +157,7 @@ def remove_scratch(folder: Path) -> None:
 
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Yield a draft that becomes a new folder when the block has ended; after an error nothing of it is left.
+    """Yield a draft that becomes a new folder when the block has ended. After an error it is removed.
 
     Raises OSError, FileExistsError where there is something of that name.
     """

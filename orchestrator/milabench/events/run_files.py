@@ -1,4 +1,4 @@
-"""What the files of a run directory are called: of the run itself, of a share of it, of an attempt at a step."""
+"""The names of the files in a run directory: of the run itself, of its shares, of attempts at steps."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _ATTEMPT = re.compile(r"~(?P<number>\d+)$")
 
 
 class StepIdentity(Protocol):
-    """What the name of a step's files is made of; `plan.model.Step` is one.
+    """The parts of a step's file names. `plan.model.Step` is an example.
 
-    `tag` is `D<device>` for an instance on a device, a number for one of n, empty for a job that stands alone.
+    `tag` is `D<device>` for an instance on a device, a number for an instance of n, empty for a single job.
     """
 
     @property
@@ -41,7 +41,7 @@ class StepIdentity(Protocol):
 
 
 def stem_of(bench: str, *, tag: str = "", repeat: int | None = None, node: int | None = None) -> str:
-    """Return the name, less its ending, of the files of one step; `repeat` and `node` are None when the run has only one."""
+    """Return the name, less its ending, of the files of a step. `repeat` and `node` are None when the run has only one."""
     parts = [encode_name(bench)]
     if tag:
         parts.append(encode_name(tag))
@@ -53,7 +53,7 @@ def stem_of(bench: str, *, tag: str = "", repeat: int | None = None, node: int |
 
 
 def stems(steps: Iterable[StepIdentity]) -> dict[str, str]:
-    """Return `{step id: stem}` for all the steps of one run: distinct, the nodes numbered in the order of their first step."""
+    """Return `{step id: stem}` for all the steps of a run: distinct, the nodes numbered in the order of their first step."""
     steps = tuple(steps)
     nodes = {name: number for number, name in enumerate(dict.fromkeys(step.node for step in steps))}
     repeated = {step.bench for step in steps if step.repeat}
@@ -72,32 +72,32 @@ def stems(steps: Iterable[StepIdentity]) -> dict[str, str]:
 
 
 def attempt_stem(stem: str, attempt: int) -> str:
-    """Return the name, less its ending, of the files of one attempt at a step: `digits.D0`, the second one `digits.D0~2`."""
+    """Return the name, less its ending, of the files of an attempt at a step: `digits.D0`, of the second `digits.D0~2`."""
     return stem if attempt <= 1 else f"{stem}~{attempt}"
 
 
 def evidence_name(stem: str) -> str:
-    """Return the name of the file that says what the processes of a hung step did."""
+    """Return the name of the file with the state of a hung step's processes."""
     return f"{stem}.stacks.json"
 
 
 def without_attempt(stem: str) -> str:
-    """Return the stem of a step's first attempt, by that of any."""
+    """Return the stem of a step's first attempt, from the stem of any."""
     return _ATTEMPT.sub("", stem)
 
 
 def journal_name(share: str = "") -> str:
-    """Return the name of the journal of a share; of the orchestrators' without one."""
+    """Return the name of the journal of a share. Of the orchestrators' without a share."""
     return f"journal.{share}.jsonl" if share else JOURNAL
 
 
 def share_manifest_name(share: str) -> str:
-    """Return the name of the file that says what a share does, and where."""
+    """Return the name of the file with the work and the place of a share."""
     return f"manifest.{share}.json"
 
 
 def is_journal_or_manifest(name: str) -> bool:
-    """Return whether this is the name of a manifest or a journal, of a run or of one of its shares."""
+    """Return whether this is the name of a manifest or a journal, of a run or of its shares."""
     return name in (MANIFEST, JOURNAL) or _OF_A_SHARE.fullmatch(name) is not None
 
 
@@ -109,7 +109,7 @@ def shares_named(names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StemParts:
-    """What the name of a step's files says; how a run without a manifest is understood."""
+    """The parts of a step's file name, from which a run without a manifest is understood."""
 
     bench: str
     tag: str = ""
@@ -118,7 +118,7 @@ class StemParts:
 
 
 def parse_stem(stem: str) -> StemParts:
-    """Return the parts of a stem; everything that is not a known suffix belongs to the benchmark's name."""
+    """Return the parts of a stem. Everything that is not a known suffix belongs to the benchmark's name."""
     match = _STEM_PARTS.search(stem)
     assert match is not None  # every part is optional
     bench = unquote(stem[: match.start()]) or stem

@@ -26,7 +26,7 @@ _OPEN_FILES = 192
 
 
 def create_run(base: Path, name: str, now: datetime, clock: Callable[[], float] = time.time) -> RunWriter:
-    """Return the writer of a new, empty run directory `{base}/runs/{name}.{time}`; a second one of that second gets a suffix.
+    """Return the writer of a new, empty run directory `{base}/runs/{name}.{time}`. A later one of that second gets a suffix.
 
     Raises RecordError when it cannot be created.
     """
@@ -52,11 +52,11 @@ def create_run(base: Path, name: str, now: datetime, clock: Callable[[], float] 
 
 
 class RunWriter:
-    """Appends to one run directory; the only writer of its files.
+    """Appends to a run directory. The only writer of its files.
 
     Of a `share` of the run it writes the share's own journal, in which each entry names the share and its `job`, and the
-    files of its steps; the run's manifest and journal are others' then. Every method may raise OSError (no space, read-only,
-    directory gone): what was written before stays whole, and a later call may succeed.
+    files of its steps. The run's manifest and journal are others' then. Every method may raise OSError (no space, read-only,
+    directory gone): earlier entries stay whole, and a later call may succeed.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time, *, share: str = "", job: str = "") -> None:
@@ -67,15 +67,15 @@ class RunWriter:
         self._files: dict[str, _AppendOnly] = {}
 
     def write_manifest(self, manifest: Mapping[str, object]) -> None:
-        """Write `manifest.json` at once and durably; `schema` is added."""
+        """Write `manifest.json` at once and durably. `schema` is added."""
         replace_file(self.path / MANIFEST, dump({"schema": SCHEMA, **_public(manifest)}) + b"\n")
 
     def write_share_manifest(self, system: Mapping[str, object], steps: Iterable[Mapping[str, object]]) -> None:
-        """Write what the share does and where, `steps` as `Plan.to_json` has them; the nodes have their real names.
+        """Write the work and the place of the share, `steps` as `Plan.to_json` has them. The nodes have their real names.
 
-        What an earlier job of the share did stays, but for the same steps.
+        Entries of an earlier job of the share stay, except for the same steps.
         """
-        assert self._share, "only the writer of a share has one"
+        assert self._share, "only the writer of a share has it"
         path = self.path / share_manifest_name(self._share["share"])
         try:
             before = read_share_manifest(path)
@@ -102,7 +102,7 @@ class RunWriter:
         replace_file(self.path / SUMMARY, dump(_public(summary)) + b"\n")
 
     def journal(self, entry: Mapping[str, object]) -> None:
-        """Append one change of state, durable when this returns; `t` is added when the entry has none."""
+        """Append a change of state, durable when this returns. `t` is added when the entry has none."""
         self.journal_all([entry])
 
     def journal_all(self, entries: Iterable[Mapping[str, object]]) -> None:
@@ -123,11 +123,11 @@ class RunWriter:
             self._file(f"{stem}.{ending}").write(text)
 
     def write_evidence(self, stem: str, evidence: bytes) -> None:
-        """Write what the processes of a hung step did, beside its records; `evidence` is its node's, a line of JSON."""
+        """Write the state of a hung step's processes, next to its records. `evidence` is its node's, a line of JSON."""
         replace_file(self.path / evidence_name(stem), evidence)
 
     def finish(self, stem: str) -> None:
-        """Make the records of an ended step durable and close its files; a later append opens them again."""
+        """Make the records of an ended step durable and close its files. A later append opens them again."""
         for ending in ("data", "stdout", "stderr"):
             file = self._files.pop(f"{stem}.{ending}", None)
             if file is not None:
@@ -154,12 +154,12 @@ class RunWriter:
 
 
 def _public(value: Mapping[str, object]) -> Mapping[str, object]:
-    """Return what may be written of our own: no secret of this process. Records were masked by the agent that read them."""
+    """Return our own text without secrets of this process. Records were masked by the agent that read them."""
     return cast("Mapping[str, Any]", mask_data(value))
 
 
 class _AppendOnly:
-    """One file to which whole pieces are appended; a piece that did not fit leaves nothing behind."""
+    """A file to which whole pieces are appended. A piece that did not fit leaves nothing behind."""
 
     def __init__(self, path: Path) -> None:
         self._fd = open_descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -222,7 +222,7 @@ _BETWEEN = {
 
 
 def texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
-    """Return the text of `line` records by the file it belongs to; in bulk where they are as the agent writes them."""
+    """Return the text of `line` records by the file it belongs to. In bulk where they are as the agent writes them."""
     tail = _TAIL.search(payload, max(0, len(payload) - 64))
     if tail is not None and payload.startswith(_HEAD):
         text = _BETWEEN[tail[1]].sub(b"", payload[len(_HEAD) : tail.start()])

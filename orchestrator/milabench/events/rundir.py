@@ -49,12 +49,12 @@ OnRead = Callable[[int], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run directory as it stands; its records are read when asked for.
+    """A run directory as it stands. Its records are read when asked for.
 
-    `manifest` is empty for a run of milabench 1.3, and for one that a crash left without it. `files` maps
-    step ids to file stems; without a manifest the stems themselves are the ids. Of a run with shares, `journal` has the
-    entries of all journals, and `manifest` the steps and nodes as the shares carried them out; `as_planned` is what the
-    manifest's file says. `on_read` observes every piece of records that is read in batches.
+    `manifest` is empty for a run of milabench 1.3, and for a run that a crash left without it. `files` maps
+    step ids to file stems. Without a manifest the stems themselves are the ids. Of a run with shares, `journal` has the
+    entries of all journals, and `manifest` the steps and nodes as the shares carried them out. `as_planned` is its
+    file's own content. `on_read` observes every piece of records that is read in batches.
     """
 
     path: Path
@@ -72,7 +72,7 @@ class Run:
 
     @property
     def phase(self) -> str:
-        """install, prepare or run; guessed from the directory's name where no manifest says it."""
+        """install, prepare or run. Guessed from the directory's name where no manifest says it."""
         phase = self.manifest.get("phase")
         if isinstance(phase, str):
             return phase
@@ -81,23 +81,23 @@ class Run:
 
     @property
     def is_of_milabench13(self) -> bool:
-        """Whether its records are those of milabench 1.3, as that left them or imported."""
+        """Whether its records are of milabench 1.3, as written by it or imported."""
         if self.manifest:
             return as_mapping(self.manifest.get("imported")).get("format") == MILABENCH13
         return not self.journal
 
     @property
     def transitions(self) -> tuple[Mapping[str, object], ...]:
-        """The beginnings and ends of the run's orchestrators, not those of its shares' processes."""
+        """The beginnings and ends of the run's orchestrators, not of its shares' processes."""
         return tuple(
             entry for entry in self.journal if entry.get("run") in ("started", "ended") and "share" not in entry
         )
 
     @property
     def is_ended(self) -> bool:
-        """Whether the last orchestrator of this run came to its end; true for a run without a journal, which cannot say.
+        """Whether the last orchestrator of this run came to its end. True for a run without a journal, which cannot say.
 
-        One with shares has ended when all of their jobs have, whether an orchestrator watched them or not.
+        A run with shares has ended when all of their jobs have, whether an orchestrator watched them or not.
         """
         if self.shares:
             return all(share.is_ended for share in self.shares.values())
@@ -105,9 +105,9 @@ class Run:
 
     @property
     def verdict(self) -> str:
-        """What the last orchestrator said at its end, empty when it said nothing; see `is_ended`.
+        """The verdict of the last orchestrator at its end, empty without any. See `is_ended`.
 
-        Of a run whose jobs ended while nobody watched, what follows from its steps.
+        For a run whose jobs ended while nobody watched, the verdict from its steps.
         """
         last = self.transitions[-1] if self.transitions else {}
         if last.get("run") == "ended" and (self.is_ended or not self.shares):
@@ -118,19 +118,19 @@ class Run:
         return "passed" if all(end in ("passed", "skipped") for end in ends) else "failed"
 
     def events(self, step: str, attempt: int = 1) -> Iterator[Event]:
-        """Return the events of one attempt at a step as they were written; none when it never started.
+        """Return the events of an attempt at a step as they were written. None when it never started.
 
-        What cannot be read becomes an `Other` of the kind `format_error`, but for a last line that is incomplete. Raises
+        An unreadable line becomes an `Other` of the kind `format_error`, except an incomplete last line. Raises
         RecordError when the file cannot be opened.
         """
         return read_events(self.path / f"{self.stem(step, attempt)}.data", step)
 
     def batches(self, step: str, attempt: int = 1) -> Iterator[StepEvent]:
-        """Return the same events, plain observations many at a time: what to read a run of millions by."""
+        """Return the same events, plain observations many at a time: for runs of millions."""
         return read_batches(self.path / f"{self.stem(step, attempt)}.data", step, self.on_read)
 
     def stem(self, step: str, attempt: int = 1) -> str:
-        """Return the name, less its ending, of the files of one attempt at a step."""
+        """Return the name, less its ending, of the files of an attempt at a step."""
         return attempt_stem(self.files.get(step, step), attempt)
 
     def log(self, step: str, attempt: int = 1) -> Path | None:
@@ -147,7 +147,7 @@ class Run:
 
 
 ReadManifest = Callable[[bytes], Mapping[str, Any] | None]
-"""Returns the manifest that these bytes are, known to have its shape; None where that is not known."""
+"""Returns the manifest that these bytes are, known to have its shape. None where that is not known."""
 
 
 def read_alone(_: bytes) -> None:
@@ -155,7 +155,7 @@ def read_alone(_: bytes) -> None:
 
 
 def open_run(path: Path, read_manifest: ReadManifest = read_alone) -> Run:
-    """Return the run at `path`; raises RecordError when it is none, is of a version that we do not know, or cannot be read."""
+    """Return the run at `path`. Raises RecordError when it is none, is of a version that we do not know, or cannot be read."""
     try:
         names = sorted(entry.name for entry in path.iterdir())
     except NotADirectoryError:
@@ -189,14 +189,14 @@ def open_run(path: Path, read_manifest: ReadManifest = read_alone) -> Run:
 
 
 def _files_without_manifest(journal: Iterable[Mapping[str, Any]], data: Iterable[str]) -> dict[str, str]:
-    """Return the steps that the journal names, then those that only left files; a stem is its step's id, encoded."""
+    """Return the steps that the journal names, then those that only left files. A stem is its step's id, encoded."""
     files = {entry["step"]: encode_name(entry["step"]) for entry in journal if isinstance(entry.get("step"), str)}
     known = set(files.values())
     return files | {stem: stem for file_stem in data if (stem := without_attempt(file_stem)) not in known}
 
 
 def read_events(path: Path, step: str) -> Iterator[Event]:
-    """Yield the events of one `.data` file; see `Run.events`."""
+    """Yield the events of a `.data` file. See `Run.events`."""
     for line in _read(path, _lines):
         try:
             event = decode(line, step)
@@ -211,7 +211,7 @@ def read_events(path: Path, step: str) -> Iterator[Event]:
 
 
 def read_batches(path: Path, step: str, on_read: OnRead | None = None) -> Iterator[StepEvent]:
-    """Yield the events of one `.data` file, plain observations in batches; see `Run.batches`."""
+    """Yield the events of a `.data` file, plain observations in batches. See `Run.batches`."""
     from milabench.events.batch_decoder import decode_lines
 
     rest = b""
@@ -233,7 +233,7 @@ def read_batches(path: Path, step: str, on_read: OnRead | None = None) -> Iterat
 
 
 def _read(path: Path, pieces_of: Callable[[BinaryIO], Iterable[bytes]]) -> Iterator[bytes]:
-    """Yield the pieces of a file; nothing when the file is not there."""
+    """Yield the pieces of a file. Nothing when the file is not there."""
     try:
         with open_regular(path) as file:
             yield from pieces_of(file)
@@ -244,7 +244,7 @@ def _read(path: Path, pieces_of: Callable[[BinaryIO], Iterable[bytes]]) -> Itera
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file, each with its end; what is left of one without end in sight is no record."""
+    """Yield the lines of a file, each with its end. The rest of a line without end is no record."""
     cut = b""
     for line in iter(partial(file.readline, MAX_LINE), b""):
         is_whole = len(line) < MAX_LINE or line.endswith(b"\n")
@@ -254,7 +254,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def parse_entry(line: bytes) -> Mapping[str, object]:
-    """Return the entry on one line of a journal. Raises ValueError for one that is torn, or is none."""
+    """Return the entry on a line of a journal. Raises ValueError for a torn line, or other text."""
     entry = parse_object(line)
     require_shape(entry, JOURNAL_SHAPE)
     return entry
@@ -269,14 +269,14 @@ def _entries(path: Path) -> Iterator[Mapping[str, object]]:
 
 
 def read_share_manifest(path: Path) -> Mapping[str, object]:
-    """Return what a share does, and where; empty while it has not begun."""
+    """Return the work and the place of a share. Empty while it has not begun."""
     return _read_manifest(path, SHARE_MANIFEST_SHAPE, may_be_torn=True) if path.exists() else {}
 
 
 def _read_manifest(
     path: Path, shape: Mapping[str, object], *, may_be_torn: bool, read: ReadManifest = read_alone
 ) -> Mapping[str, object]:
-    """Return the manifest; empty where a power cut left only the beginning of it beside records that tell most of the same."""
+    """Return the manifest. Empty where a power cut left only its beginning: records have most of its facts."""
     try:
         content = read_regular(path)
     except OSError as error:

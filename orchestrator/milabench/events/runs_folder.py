@@ -19,16 +19,16 @@ _EARLIER = re.compile(r"(?P<name>.+)~(?P<before>\d{1,9})", re.DOTALL)
 
 
 def latest_run(base: Path, phase: str = "run") -> Run:
-    """Return the newest run of one phase below `base`; raises NothingSelected when there is none."""
+    """Return the newest run of a phase below `base`. Raises NothingSelected when there is none."""
     for run in recent_runs(base, phase):
         return run
     raise NothingSelected(
-        f"{base / 'runs'}: no {phase} recorded here; `milabench {phase}` makes one, --base names another place"
+        f"{base / 'runs'}: no {phase} recorded here; start it with `milabench {phase}`, or choose another base with --base"
     )
 
 
 def recent_runs(base: Path, phase: str = "run") -> Iterator[Run]:
-    """Yield the runs of one phase below `base`, the newest first; each is read when it is asked for."""
+    """Yield the runs of a phase below `base`, the newest first. Each is read when it is asked for."""
     for path in reversed(_run_folders(base)):
         try:
             run = open_run(path)
@@ -39,17 +39,17 @@ def recent_runs(base: Path, phase: str = "run") -> Iterator[Run]:
 
 
 def runs_before_latest(word: str) -> int | None:
-    """Return 0 for `latest`, N for `latest~N`, the run N before it; None for another word."""
+    """Return 0 for `latest`, N for `latest~N`, the run N before it. None for another word."""
     match = _LATEST.fullmatch(word)
     return None if match is None else int(match[1] or 0)
 
 
 def find_run(base: Path, name: str | Path, read_manifest: ReadManifest = read_alone) -> Run:
-    """Return the run at a path, the newest below `base` with this name or directory name, or that of `latest~1`, `NAME~1`.
+    """Return the run at a path, the newest below `base` with this name or directory name, or the run of `latest~1`, `NAME~1`.
 
     In a path to `runs` of any base, the run's name will do too.
 
-    Raises NothingSelected when there is none, RecordError when there is one that cannot be read.
+    Raises NothingSelected when there is none, RecordError when it cannot be read.
     """
     path = Path(name)
     is_path = path.is_absolute() or len(path.parts) > 1
@@ -77,7 +77,7 @@ def find_run(base: Path, name: str | Path, read_manifest: ReadManifest = read_al
 
 
 def _newest_called(wanted: str, folders: Sequence[Path]) -> Path | None:
-    """Return the last of the folders, oldest first, with this name: that of the folder, or that which the run was given.
+    """Return the last of the folders, oldest first, with this name: of the folder, or the name that the run was given.
 
     `NAME~N` is the run N before the last of this name.
     """

@@ -1,7 +1,7 @@
 """The shapes of a run's manifest, journal and summary: which kinds of values they have where, checked once, where they are read.
 
-What is not listed may be anything. A key may be missing or null unless it is `Required`. A value is checked by msgspec, in C: a
-journal may have a hundred thousand entries, a hundred summaries have millions of values. Only one that is refused is walked
+Unlisted keys may have any value. A key may be missing or null unless it is `Required`. A value is checked by msgspec, in C: a
+journal may have a hundred thousand entries, a hundred summaries have millions of values. Only a refused value is walked
 through, for its place. msgspec takes tens of milliseconds to import, and is imported by the first check.
 """
 
@@ -15,8 +15,8 @@ from typing import Annotated, Any
 from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER, finite_number, positive
 
 Shape = Any
-"""`str`, `bool`, `int`, `float` (any finite number) or one of the names below; `[shape]` a list; `{key: shape}` a mapping, `{str:
-shape}` one of any keys."""
+"""`str`, `bool`, `int`, `float` (any finite number) or a name below. `[shape]` a list. `{key: shape}` a mapping, `{str:
+shape}` a mapping with any keys."""
 Check = Callable[[Any], bool]
 
 # A file of the run, which is in the run's folder; a number that can be divided by; one that can be counted or measured.
@@ -254,7 +254,7 @@ def _check_of(shape: Shape) -> ShapeCheck:
 
 
 class ShapeCheck:
-    """Whether a value has a shape; what is refused here may still have it, and is for `require_shape` to look through."""
+    """Whether a value has a shape. A value refused here may still have it: `require_shape` decides."""
 
     def __init__(self, shape: Shape) -> None:
         import msgspec
@@ -274,7 +274,7 @@ class ShapeCheck:
     def checked(self, content: bytes) -> Any:
         """Return the value that these bytes hold, None where it is not known to have the shape.
 
-        A mapping of known keys has them as attributes, None for what is missing, and no others.
+        A mapping of known keys has them as attributes, None for missing keys, and no others.
         """
         try:
             return self._decoder.decode(content)
@@ -301,7 +301,7 @@ def _scalar_types() -> Mapping[Shape, object]:
 
 
 def _type_of(shape: Shape) -> Any:
-    """Return a type that has nothing but what has the shape, but for tuples, which JSON has none of."""
+    """Return a type that accepts only values of the shape, except for tuples, which JSON lacks."""
     import msgspec
 
     if isinstance(shape, Required):
@@ -326,7 +326,7 @@ def _field_type(wanted: Shape) -> object:
 
 
 def _misfits(value: object, shape: Shape, path: str) -> Iterator[tuple[str, object, str]]:
-    """Yield the places of values that do not fit, with the value and what it should be."""
+    """Yield the places of values that do not fit, with the value and the expected kind."""
     if isinstance(shape, Mapping):
         if not isinstance(value, Mapping):
             yield path, value, "a mapping"

@@ -1,4 +1,4 @@
-"""The manifests of runs that are compared, most of which say the same: what is alike is decoded, checked and kept once.
+"""The manifests of runs that are compared, most of which are alike: equal parts are decoded, checked and kept once.
 
 Imports msgspec: import this module where many runs are read, not at start-up.
 """
@@ -20,7 +20,7 @@ _STEP = MANIFEST_SHAPE["plan"]["steps"][0]
 
 
 class SharedManifests:
-    """Reads manifests; what a later one says in the same words as an earlier one is the same object."""
+    """Reads manifests. A part of a later manifest in the same words as in an earlier one is the same object."""
 
     def __init__(self) -> None:
         self._benchmarks: dict[bytes, object] = {}
@@ -28,14 +28,14 @@ class SharedManifests:
         self._configs: dict[bytes, object] = {}
 
     def read(self, content: bytes) -> dict[str, Any] | None:
-        """Return the manifest; None where it is none, lacks suite or steps, or has another shape than manifests have."""
+        """Return the manifest. None where it is none, lacks suite or steps, or has another shape than manifests have."""
         try:
             return None if is_too_deep(content) else self._read(content)
         except (ValueError, LookupError, RecursionError, msgspec.MsgspecError):
             return None
 
     def share(self, manifest: Mapping[str, object]) -> Mapping[str, Any]:
-        """Return a manifest that has been read already, with what earlier ones say in the same words."""
+        """Return a manifest that has been read already, with parts shared with earlier ones in the same words."""
         try:
             return self.read(msgspec.json.encode(manifest)) or manifest
         except ValueError:  # names that are no UTF-8

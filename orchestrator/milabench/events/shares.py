@@ -19,10 +19,10 @@ _STAGES = get_args(JobStage)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareJob:
-    """A job of a share, by what orchestrators and the job itself wrote down; times are unix seconds.
+    """A job of a share, from the entries of orchestrators and of the job itself. Times are unix seconds.
 
-    `began` and `ended` are those of the job's process, by its own word. `result` is how it ended, in the words of
-    `execute.scheduler.JobResult`, empty where only its process said so; `state` and `reason` are the scheduler's words.
+    `began` and `ended` are of the job's process, from its own entries. `result` is how it ended, in the words of
+    `execute.scheduler.JobResult`, empty where only its process said so. `state` and `reason` are the scheduler's words.
     """
 
     id: str
@@ -44,9 +44,9 @@ class ShareJob:
 
     @property
     def failure(self) -> str:
-        """How it ended where it did not complete, with the scheduler's words; empty while it has not ended.
+        """How it ended where it did not complete, with the scheduler's words. Empty while it has not ended.
 
-        A job whose process came to its end did its part, also where steps of it failed, for which the process exits with 1.
+        A job whose process came to its end did its part, also where some of its steps failed, for which the process exits with 1.
         """
         if self.result in ("", "completed") or (self.result == "failed" and self.ended is not None):
             return ""
@@ -58,10 +58,10 @@ class ShareJob:
 class Share:
     """A share: its steps and the nodes that they were planned for, its jobs in order, and its steps' attempts.
 
-    `ran_on` are the nodes where it began, by its own word; none before.
-    `attempts` has, for each step, the one under way or else the one that counts; None for a step that has not begun.
-    `is_submitting`: a submission began of which nobody wrote down the job, so that only the scheduler knows whether there is
-    one.
+    `ran_on` are the nodes where it began, by its own word. None before.
+    `attempts` has, for each step, the attempt under way or else the counted attempt. None for a step that has not begun.
+    `is_submitting`: a submission began without a recorded job, so only the scheduler knows whether there
+    is a job.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Share:
 
     @property
     def is_ended(self) -> bool:
-        """Whether its last job has ended; one that was never submitted has not."""
+        """Whether its last job has ended. A share that was never submitted has not."""
         return not self.is_submitting and self.job is not None and self.job.is_ended
 
     @property
@@ -109,9 +109,9 @@ def share_number(name: str) -> int:
 
 
 def fold_shares(manifest: Mapping[str, object], journal: Sequence[Mapping[str, object]]) -> dict[str, Share]:
-    """Return the shares of a run by name; none for a run that was not submitted.
+    """Return the shares of a run by name. None for a run that was not submitted.
 
-    `manifest` is that of the run with what its shares did, `journal` the entries of all its journals.
+    `manifest` is the run's with the work of its shares, `journal` the entries of all its journals.
     """
     planned = as_mapping(as_mapping(manifest.get("submission")).get("shares"))
     if not planned:
@@ -142,16 +142,16 @@ def fold_shares(manifest: Mapping[str, object], journal: Sequence[Mapping[str, o
 
 
 def current_attempt(step_attempts: tuple[Attempt, ...]) -> Attempt | None:
-    """Return the attempt under way, else the one that counts: while one is under way, the step is not finished."""
+    """Return the attempt under way, else the counted attempt: while an attempt is under way, the step is not finished."""
     if step_attempts and step_attempts[-1].outcome is None:
         return step_attempts[-1]
     return last_word(step_attempts)
 
 
 class _JobFold:
-    """The jobs of one share.
+    """The jobs of a share.
 
-    Entries of the job and of the orchestrators were stamped by different clocks: their order among one another says nothing.
+    Entries of the job and of the orchestrators were stamped by different clocks: the order between them is unknown.
     """
 
     def __init__(self) -> None:
@@ -187,12 +187,12 @@ class _JobFold:
 
     @property
     def is_submitting(self) -> bool:
-        """Whether a submission was begun whose job nobody knows; one of which only its own process wrote is known."""
+        """Whether a submission was begun whose job is not known. A job known only from its own process counts as known."""
         return self._is_open and not (self._facts.keys() - self._submitted.keys())
 
     @property
     def jobs(self) -> tuple[ShareJob, ...]:
-        """The jobs in the order of their submission; one that only its process tells of is the last."""
+        """The jobs in the order of their submission. A job known only from its process is the last."""
         order = {**self._submitted, **self._facts}
         return tuple(self._job(job, dict(self._facts[job])) for job in order)
 
@@ -212,9 +212,9 @@ def _words(value: object) -> tuple[str, ...]:
 def merge_journals(
     own: Iterable[Mapping[str, object]], of_shares: Iterable[Iterable[Mapping[str, object]]]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Return the entries of the orchestrators' journal and of those of shares as one journal, by time.
+    """Return the entries of the orchestrators' journal and of the shares' journals as a single journal, by time.
 
-    Each journal keeps its own order, also where a clock jumped back; an entry without a time keeps its place. How an attempt
+    Each journal keeps its own order, also where a clock jumped back. An entry without a time keeps its place. How an attempt
     ended is known best by the job in which it ran: an orchestrator that gave a job up, which then wrote an end after all, is
     not believed. But why a step was stopped the job may not know: then the orchestrator does.
     """
@@ -246,7 +246,7 @@ def _timed(number: int, entries: Iterable[Mapping[str, object]]) -> Iterable[tup
 
 
 def overlaid(manifest: Mapping[str, object], of_shares: Iterable[Mapping[str, object]]) -> Mapping[str, Any]:
-    """Return the manifest of a run with what its shares did, and where, instead of what was planned for them.
+    """Return the manifest of a run with the work and the place of its shares, instead of their plan.
 
     A planned node stays as long as a step is left that no share has begun there.
     """

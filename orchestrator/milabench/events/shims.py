@@ -1,4 +1,4 @@
-"""What the shims mean that records name: stand-ins in an environment for parts of packages that it had to do without."""
+"""The meaning of shims named in records: stand-ins for missing parts of packages in an environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOTES: Mapping[str, str] = {
 
 
 def note_of(shim: str) -> str:
-    """Return what a shim means, for a person; also of one that only another version of milabench knows."""
+    """Return the meaning of a shim for a person, also if only another version of milabench knows it."""
     return NOTES.get(
         shim, "stands in for what a package lacks in this environment; this version of milabench knows no more"
     )

@@ -13,14 +13,14 @@ SMALLEST_NUMBER = 1e-50
 
 
 def finite_number(value: object) -> float | None:
-    """Return a finite number up to `LARGEST_NUMBER`, of either sign, as a float; None for everything else that JSON can hold."""
+    """Return a finite number up to `LARGEST_NUMBER`, of either sign, as a float. None for everything else that JSON can hold."""
     if type(value) is not float and (isinstance(value, bool) or not isinstance(value, int | float)):
         return None
     return float(value) if -LARGEST_NUMBER <= value <= LARGEST_NUMBER else None
 
 
 def written_number(value: object) -> float | None:
-    """Return a number, or one that is written as text, as `finite_number` does; None for everything else."""
+    """Return a number, or a number written as text, as `finite_number` does. None for everything else."""
     if isinstance(value, str):
         try:
             value = float(value)
@@ -30,13 +30,13 @@ def written_number(value: object) -> float | None:
 
 
 def positive(value: object) -> float | None:
-    """Return a number above zero that can be divided by, as `number`; None for everything else."""
+    """Return a number above zero that can be divided by, as `number`. None for everything else."""
     number = finite_number(value)
     return number if number is not None and number >= SMALLEST_NUMBER else None
 
 
 def whole(value: object, otherwise: int) -> int:
-    """Return a whole number, 0 or more, as it is; `otherwise` for everything else that JSON can hold."""
+    """Return a whole number, 0 or more, as it is. `otherwise` for everything else that JSON can hold."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else otherwise
 
 
@@ -52,13 +52,13 @@ def strict(value: object) -> Any:
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:
-    """Return the value when it is a mapping, else an empty one."""
+    """Return the value when it is a mapping, else an empty mapping."""
     # A class that others register with is slow to ask: five times as fast.
     return value if type(value) is dict or isinstance(value, Mapping) else {}
 
 
 def mappings_in(value: object) -> list[Mapping[str, Any]]:
-    """Return the items of a list, each as a mapping; nothing when the value is no list."""
+    """Return the items of a list, each as a mapping. Nothing when the value is no list."""
     return [as_mapping(item) for item in value] if isinstance(value, list | tuple) else []
 
 
@@ -67,5 +67,5 @@ _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 
 
 def one_line(text: str) -> str:
-    """Return the text on one line, without colours and other terminal control sequences; runs of blanks become one."""
+    """Return the text on a single line, without colours and other terminal control sequences. Runs of blanks become a blank."""
     return " ".join("".join(c if c.isprintable() else " " for c in _SEQUENCE.sub("", text)).split())

@@ -1,8 +1,8 @@
-"""One line of a `.data` file <-> one Event; docs/reference/protocol.md, section 4, and the lines that milabench 1.3 wrote.
+"""A line of a `.data` file <-> an Event. docs/reference/protocol.md, section 4, and the lines of milabench 1.3.
 
-The fields of an event say once how its record looks; decoding and encoding both follow `_KINDS`, which is made from them.
-The standard library's parser is used because records may hold what strict parsers refuse (NaN, lone surrogates) and because
-it needs no import at start-up; the millions of observations of a run are read by `batch_decoder`.
+The fields of an event say once how its record looks. Decoding and encoding both follow `_KINDS`, which is made from them.
+The standard library's parser is used because records may hold values that strict parsers refuse (NaN, lone surrogates), and
+it needs no import at start-up. The millions of observations of a run are read by `batch_decoder`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BESIDE_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 
 
 class NotARecordError(ValueError):
-    """A line that is JSON but no record; a torn line is a plain ValueError of the decoder."""
+    """A line that is JSON but no record. A torn line is a plain ValueError of the decoder."""
 
 
 def _is_number(value: object) -> bool:
@@ -59,7 +59,7 @@ _ACCEPTS: Mapping[Any, tuple[Callable[[Any], bool], Mapping[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """One key of a payload: the event's attribute that holds it, and which values are understood.
+    """A key of a payload: the event's attribute that holds it, and which values are understood.
 
     A value that is not understood stays among the unknown keys. A key that is neither required nor in the payload leaves the
     attribute at its default.
@@ -115,14 +115,14 @@ _KIND_OF: Mapping[type[Event], str] = {kind.event: name for name, kind in _KINDS
 
 
 def record_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a record as this version writes it; kinds that are not known are any record."""
+    """Return the JSON Schema of a record as this version writes it. Kinds that are not known are any record."""
     payloads = {name: _payload_schema(kind) for name, kind in _KINDS.items()}
     payloads["line"] = {"type": "string"}
     return {
         "type": "object",
         "properties": {
             "event": {"description": "The kind of the record.", "examples": list(payloads), "type": "string"},
-            "data": {"description": "What happened; its keys depend on the kind."},
+            "data": {"description": "Content of the event. Its keys depend on the kind."},
             "pipe": {"enum": list(_PIPES)},
             "t": {"description": "When the agent received it, unix seconds.", "type": "number"},
         },
@@ -148,9 +148,9 @@ def _payload_schema(kind: _Kind) -> dict[str, Any]:
 
 
 def decode(line: bytes, step: str) -> Event:
-    """Return the event that one line of `step`'s records holds.
+    """Return the event of a line of `step`'s records.
 
-    A kind that is not known, or a known one whose payload has another shape, becomes `Other` and keeps everything.
+    An unknown kind, or a known kind whose payload has another shape, becomes `Other` and keeps everything.
     Raises ValueError when the line is no record: torn, not JSON, not an object with an event name.
     """
     record = parse_object(line)
@@ -188,7 +188,7 @@ def decode(line: bytes, step: str) -> Event:
 def _known_event(
     kind: _Kind, step: str, t: float | None, extra: dict[str, Any], data: Mapping[str, object]
 ) -> Event | None:
-    """Return the event of a kind, or None when its payload has another shape; unknown keys are kept in `extra`."""
+    """Return the event of a kind, or None when its payload has another shape. Unknown keys are kept in `extra`."""
     build: Callable[..., Event] = kind.event
     if not kind.keys:
         return build(step=step, t=t, extra=extra, data=data)
@@ -204,7 +204,7 @@ def _known_event(
 
 
 def _complete_end(known: dict[str, Any], data: Mapping[str, object]) -> None:
-    """Add to an end what milabench 1.3 did not write: it wrote the return code only."""
+    """Add the parts of an end that milabench 1.3 did not write: it wrote the return code only."""
     known["command"] = tuple(known.get("command", ()))
     if "outcome" in known:
         return
@@ -215,7 +215,7 @@ def _complete_end(known: dict[str, Any], data: Mapping[str, object]) -> None:
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """Return the JSON object on one line. Raises ValueError when there is none, for any bytes."""
+    """Return the JSON object on a line. Raises ValueError when there is none, for any bytes."""
     if is_too_deep(line):
         raise NotARecordError("it is nested too deeply")
     try:
@@ -229,7 +229,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
 
 
 def is_too_deep(line: bytes) -> bool:
-    """Return whether lists and objects are nested deeper than `MOST_DEPTH`; of what is no JSON, nothing is said."""
+    """Return whether lists and objects are nested deeper than `MOST_DEPTH`. Of other texts than JSON, nothing is said."""
     if line.count(b"[") + line.count(b"{") <= MOST_DEPTH:
         return False
     # A manifest has megabytes: nothing here looks at its bytes one by one.
@@ -253,7 +253,7 @@ def parse_string(content: bytes) -> str:
 
 
 def encode(event: Event, t: float | None = None) -> bytes:
-    """Return the line, with its line end, of an event; `t` (unix seconds) replaces the event's own time when given.
+    """Return the line, with its line end, of an event. `t` (unix seconds) replaces the event's own time when given.
 
     Strict JSON: a number that is not finite becomes null and its name is listed under `nonfinite` of the payload.
     """
@@ -286,7 +286,7 @@ def _kind_payload_pipe(event: Event) -> tuple[str, Any, Pipe]:
 
 
 def dump(record: Mapping[str, object]) -> bytes:
-    """Return a record as strict, compact JSON on one line; what is not finite becomes null and is named in its payload."""
+    """Return a record as strict, compact JSON on a line. Numbers that are not finite become null and are named in its payload."""
     try:
         # Nearly all records are finite; only one that is refused is walked through.
         return json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
@@ -295,7 +295,7 @@ def dump(record: Mapping[str, object]) -> bytes:
 
 
 def _finite(record: Mapping[str, object]) -> dict[str, Any]:
-    """Return the record with null for every number that is not finite; those of the payload are named in it."""
+    """Return the record with null for every number that is not finite. The payload names those of its own."""
     cleaned: dict[str, Any] = {}
     for key, value in record.items():
         names: list[str] = []

@@ -1,4 +1,4 @@
-"""What an installation is doing at this moment, a line for each environment, program and node; and who watches it."""
+"""The current activities of an installation, a line for each environment, program and node, and their display."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from milabench.execute.interrupts import SIGNALS
 
 @dataclass(slots=True)
 class _Activity:
-    """What is being done, since when; `observe` returns what can be seen of it, called by the thread that watches."""
+    """An activity and its start. `observe` returns its visible progress, called by the thread that watches."""
 
     began: float
     what: str
@@ -22,7 +22,7 @@ class _Activity:
 
 
 class Activities:
-    """The current activities by name; workers change them, and one thread shows them."""
+    """The current activities by name. Workers change them, and a thread shows them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -30,13 +30,13 @@ class Activities:
         self._current: dict[str, _Activity] = {}
 
     def now(self, name: str, what: str, observe: Callable[[], str] = str) -> None:
-        """Say what is being done under this name, until it is said again; the time counts from the first."""
+        """Name the current activity, until the next call. The time counts from the first call."""
         with self._lock:
             known = self._current.get(name)
             self._current[name] = _Activity(known.began if known else self._clock(), what, observe)
 
     def over(self, name: str) -> None:
-        """Drop what was said under a name."""
+        """Drop the activity of a name."""
         with self._lock:
             self._current.pop(name, None)
 
@@ -52,7 +52,7 @@ class Activities:
 
     @contextlib.contextmanager
     def watched(self, show: Callable[[tuple[str, ...]], object], every_s: float) -> Iterator[None]:
-        """Call `show` with the rows every so many seconds, in a thread of its own, until the end."""
+        """Call `show` with the rows at this interval in seconds, in a separate thread, until the end."""
         over = threading.Event()
 
         def watch() -> None:

@@ -1,4 +1,4 @@
-"""Starts the agent on another machine over one command of a connection: finds a Python, sends the files if they are not there."""
+"""Starts the agent on another machine over a connection: finds a Python, sends the files if they are missing there."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(14, 7, -1)), "/usr
 
 
 Channel = SshChannel | CommandChannel
-"""One command that runs on another machine."""
+"""A command that runs on another machine."""
 
 
 class HostConnection(Protocol):
-    """A connection to another machine, over which any number of commands run; `lost` says how it was.
+    """A connection to another machine, over which any number of commands run. `lost` says how it was.
 
     `is_our_file_system`: its files are ours, and so is the path of our Python.
     """
@@ -43,7 +43,7 @@ class HostConnection(Protocol):
 
     @property
     def lost(self) -> str | None:
-        """How it was lost; None while it stands."""
+        """How it was lost. None while it stands."""
 
     async def start(self, command: str) -> Channel:
         """Start a line of the login shell. Raises Unreachable."""
@@ -53,7 +53,7 @@ class HostConnection(Protocol):
 
 
 async def full_end_text(channel: Channel) -> str:
-    """Wait for the end of a command; return how it ended, with the last line on its standard error."""
+    """Wait for the end of a command. Return how it ended, with the last line on its standard error."""
     try:
         async with asyncio.timeout(END_TEXT_S):
             how = await channel.describe_end()
@@ -96,7 +96,7 @@ def boot_line(
 ) -> str:
     """Return the line for the remote login shell, whichever that is, that becomes the agent with these arguments.
 
-    What it says on its way there begins with `sign`, which nothing else there can know. Without a `python` that it must be,
+    Its output on the way begins with `sign`, which nothing else there can know. Without a `python` that it must be,
     the first of those `preferred`, then of the usual names, that is recent enough becomes the agent.
     """
     program = dict(agent_files())["milabench/execute/agent/unpack.py"]
@@ -119,7 +119,7 @@ async def start_agent(
 ) -> Channel:
     """Start the agent of the node `name` with these arguments, until `by` on the loop's clock.
 
-    Raises Unreachable with what is missing there, or how far it came.
+    Raises Unreachable with the missing part there, or the stage it reached.
     """
     sign = f"milabench-boot-{os.urandom(8).hex()}"
     # srun passes on the PATH of whoever calls it, and nodes share our file system: not that, but we say which Python it is.
@@ -141,12 +141,12 @@ async def start_agent(
 
 
 class _Boot:
-    """What an agent says before it is one; `stage` is what has not happened yet, for a person."""
+    """The output of an agent before it is ready. `stage` is the next stage, for a person."""
 
     stage = "its shell came to no command; does it wait for input at login?"
 
     async def greet(self, name: str, channel: Channel, sign: bytes, python: str) -> None:
-        """Answer what is said until the agent is ready. Raises Unreachable."""
+        """Answer the lines until the agent is ready. Raises Unreachable."""
         noise = 0
         while line := await _line_of(channel):
             # Not only at the beginning of a line: what a start-up file prints may end without a newline.
@@ -164,7 +164,7 @@ class _Boot:
                     version = detail.splitlines()[0] if detail else "none"
                     needed = f"{python} (system.nodes.python)" if python else "python3 on its PATH"
                     raise Unreachable(
-                        f"{name}: no Python 3.8 or later: {needed} gives {version!r}; install one,"
+                        f"{name}: no Python 3.8 or later: {needed} gives {version!r}; install it,"
                         " or name it with `python:` in the node's entry of the system file"
                     )
                 case "error":
@@ -172,13 +172,13 @@ class _Boot:
                 case _:
                     noise += len(line)
                     if noise > NOISE_BYTES:
-                        what = "its shell never stops printing at login; milabench needs a quiet one"
+                        what = "its shell never stops printing at login; milabench needs a shell that prints nothing"
                         raise Unreachable(f"{name}: {what}")
         raise Unreachable(f"{name}: the agent could not be started: {await full_end_text(channel)}")
 
 
 async def _line_of(channel: Channel) -> bytes:
-    """Return the next line of a command's output, or what there is of one that is longer than is kept of it."""
+    """Return the next line of a command's output, or the kept part of a longer line."""
     try:
         return await channel.reader.readline()
     except ValueError:

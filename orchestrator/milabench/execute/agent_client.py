@@ -1,4 +1,4 @@
-"""Client of a node's agent, over any pair of streams; the local agent is started over pipes."""
+"""Client of a node's agent, over any pair of streams. The local agent is started over pipes."""
 
 from __future__ import annotations
 
@@ -73,15 +73,15 @@ _long_records: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = Weak
 
 M = TypeVar("M")
 OnWaiting = Callable[[Sequence[Mapping[str, Any]]], object]
-"""What is called with the holders of what a request waits for."""
+"""Called with the holders of the locks that a request waits for."""
 
 
 class LostError(Exception):
-    """The agent is gone; the text says how."""
+    """The agent is gone. The text says how."""
 
 
 Explain = Callable[[str], Awaitable[tuple[str, Why]]]
-"""What is called with how an agent was lost; it returns that for a person, with what a scheduler knows of it, and as a word."""
+"""Called with the way an agent was lost. Returns it for a person, with the scheduler's knowledge, and as a word."""
 
 
 async def _no_more_is_known(how: str) -> tuple[str, Why]:
@@ -89,7 +89,7 @@ async def _no_more_is_known(how: str) -> tuple[str, Why]:
 
 
 class Sweep(Protocol):
-    """Kills what a lost agent left, and describes the result on one line; see `sweep_text`."""
+    """Kills leftovers of a lost agent, and describes the result on a line. See `sweep_text`."""
 
     def __call__(self, *, oom_kills: int | None = None) -> Coroutine[Any, Any, str]: ...
 
@@ -108,9 +108,9 @@ class _Watched:
 
 
 class AgentLink:
-    """The conversation with one agent: requests and their replies, and the frames of its steps.
+    """The conversation with an agent: requests and their replies, and the frames of its steps.
 
-    It must have said hello at `hello_by`, on the loop's clock; default: START_S from now.
+    It must have said hello at `hello_by`, on the loop's clock. Default: START_S from now.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class AgentLink:
         self._requests: dict[int, tuple[asyncio.Future[Mapping[str, Any]], OnWaiting]] = {}
         self._steps: dict[str, _Watched] = {}
         self.hello: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        """What the agent reports about itself; LostError when it ended instead."""
+        """The agent's report about itself. LostError when it ended instead."""
         self.hello_by = asyncio.get_running_loop().time() + START_S if hello_by is None else hello_by
         self.lost: str | None = None
         self._reading: asyncio.Task[object] = asyncio.create_task(self._read())
@@ -143,7 +143,7 @@ class AgentLink:
         within_s: float | None = ANSWER_S,
         waiting: OnWaiting = lambda _: None,
     ) -> Mapping[str, Any]:
-        """Return the reply to a request, `{"ok", ...}`; until then `waiting` is called with who holds what it asks for.
+        """Return the reply to a request, `{"ok", ...}`. Until then `waiting` is called with the holders of the requested locks.
 
         Raises LostError when there will be none.
         """
@@ -166,7 +166,7 @@ class AgentLink:
             self._requests.pop(number, None)
 
     async def start(self, step: str, emit: Emit, fields: Mapping[str, object]) -> tuple[Mapping[str, Any], _Watched]:
-        """Send a start request; return its reply and the watched step."""
+        """Send a start request. Return its reply and the watched step."""
         watched = _Watched(emit=emit, ended=asyncio.get_running_loop().create_future())
         self._steps[step] = watched  # before the request: the step's first frames may come ahead of the reply
         try:
@@ -179,7 +179,7 @@ class AgentLink:
         return reply, watched
 
     def expect_end(self, step: str, within_s: float, of_what: str) -> None:
-        """Lose the agent when the end of a running step has not come by then; `of_what` says for a person since when."""
+        """Lose the agent when the end of a running step has not come by then. `of_what` says for a person since when."""
         watched = self._steps.get(step)
 
         def look() -> None:
@@ -252,7 +252,7 @@ class AgentLink:
                     await turn.acquire()
                     by = loop.time() + LONG_S
         except TimeoutError:
-            raise InvalidMessage(f"a record of it did not come within {LONG_S:g} s") from None
+            raise InvalidMessage(f"the rest of a record did not arrive within {LONG_S:g} s") from None
         finally:
             if by is not None:
                 turn.release()
@@ -321,7 +321,7 @@ class AgentLink:
 
 
 class AgentNode:
-    """Runs steps on one node, by its agent; what opens the link and what sweeps after a lost one depends on where the node is.
+    """Runs steps on a node, by its agent. How the link opens, and how a lost agent's leftovers are swept, depends on the node.
 
     `name` is the node's in the plan. A lost link is reopened for the next step. `own_values` are the names of values that the
     agent knows better than a request. `explain` asks a scheduler that may have ended the agent. `abandon` is called when a
@@ -356,7 +356,7 @@ class AgentNode:
         self._locks: tuple[str, ...] = ()
 
     async def run(self, request: StepRequest, emit: Emit) -> Outcome:
-        """Execute one step: emit `Started`, then frames in order (the last record is `end`); return the outcome.
+        """Execute a step: emit `Started`, then frames in order (the last record is `end`); return the outcome.
 
         Cancelling the task first ends the step in order: TERM, then KILL. A lost node is an outcome, not an exception.
         """
@@ -407,10 +407,10 @@ class AgentNode:
     async def end(
         self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
     ) -> None:
-        """End a running step; a grace of 0 kills at once. No-op when it is not running.
+        """End a running step. A grace of 0 kills at once. No-op when it is not running.
 
-        Its outcome will be cancelled; passed when it `is_done`, as a server is with its client; failed for a timeout
-        when `late` says what it was too late for.
+        Its outcome will be cancelled. Passed when it `is_done`, as a server is with its client. Failed for a timeout
+        when `late` names the deadline that it missed.
         """
         cause = {"detail": "cancelled"} if late is None else {"why": "timeout", "detail": late}
         fields = {"step": step, "grace_s": grace_s, "is_done": is_done, **cause}
@@ -419,20 +419,20 @@ class AgentNode:
         await self._request_if_alive("end", fields, within_s=LEAVE_S if grace_s == 0 else ANSWER_S)
 
     async def discard(self, step: str) -> str:
-        """Remove the folder of a step that is over; return why something of it is left, empty where nothing is."""
+        """Remove the folder of a step that is over. Return why some of it is left, empty where nothing is."""
         reply = await self._request_if_alive("discard", {"step": step}, within_s=REMOVAL_S)
         return visible_line(str((reply or {}).get("left") or (reply or {}).get("error") or ""))
 
     async def release(self, group: str) -> float | None:
         """Release the steps of a group from the start barrier, and those that reach it later.
 
-        Return the time on the node's clock, in unix seconds; None when the node cannot be asked.
+        Return the time on the node's clock, in unix seconds. None when the node cannot be asked.
         """
         reply = await self._request_if_alive("release", {"group": group})
         return float(reply["t"]) if reply is not None and reply.get("ok") else None
 
     async def collect(self, step: str) -> None:
-        """Let the agent look at the processes of a running step; return when it has, or cannot."""
+        """Let the agent look at the processes of a running step. Return when it has, or cannot."""
         await self._request_if_alive("collect", {"step": step}, within_s=COLLECT_S)
 
     async def collected(self, step: str) -> None:
@@ -446,7 +446,7 @@ class AgentNode:
     async def _request_if_alive(
         self, verb: str, fields: Mapping[str, object], *, within_s: float | None = ANSWER_S
     ) -> Mapping[str, Any] | None:
-        """Return the reply of a living agent; of a lost one None, which run() reports."""
+        """Return the reply of a living agent. For a lost agent None, which run() reports."""
         if self._link is None or self._link.lost is not None:
             return None
         with contextlib.suppress(LostError):
@@ -454,14 +454,14 @@ class AgentNode:
         return None
 
     async def port(self) -> int | None:
-        """Return a port that is free on the node now; None when the node cannot be asked."""
+        """Return a port that is free on the node now. None when the node cannot be asked."""
         try:
             return int((await (await self.open()).request("port"))["port"])
         except (LostError, Unreachable, KeyError):
             return None
 
     async def lock(self, names: Sequence[str], *, wait: bool, emit: Emit) -> tuple[Holder, ...]:
-        """Hold the devices' locks until `close`; without `wait` return the current holders instead.
+        """Hold the devices' locks until `close`. Without `wait` return the current holders instead.
 
         Raises Unreachable when the node cannot be asked.
         """
@@ -479,7 +479,7 @@ class AgentNode:
                 # Its lock would be waited for until the end of this run.
                 if self._marker and holder.run.partition("@")[0] == self._marker:
                     other = holder.run.partition("@")[2] or "this machine"
-                    what = f"device {holder.name} is held for {other} by this run: two nodes are one machine"
+                    what = f"device {holder.name} is held for {other} by this run: both nodes are the same machine"
                     raise Unreachable(f"{self.name}: {what}; name each machine once in the system file")
             if wait and not reply.get("ok"):
                 reply = await link.request("lock", {**fields, "wait": True}, within_s=None, waiting=waiting)
@@ -493,14 +493,14 @@ class AgentNode:
         return tuple(read_holder(holder) for holder in reply["holders"])
 
     async def cpu_s(self) -> float:
-        """Return the CPU seconds that the agent has used; 0 when it cannot tell, was lost or is not there."""
+        """Return the CPU seconds that the agent has used. 0 when it cannot tell, was lost or is not there."""
         reply = await self._request_if_alive("usage", {})  # to learn this, no machine is waited for
         return float((reply or {}).get("cpu_s") or 0.0)
 
     def give_up(self, *, at_once: bool = False) -> None:
-        """Open no link any more, and stop what is opening one; soon nothing is waited for any more, `at_once` almost at once.
+        """Open no link any more, and stop opening. All waiting ends soon, with `at_once` almost at once.
 
-        What is left on the node then is found by the markers of the run.
+        Leftovers on the node are found by the markers of the run then.
         """
         self._has_given_up = True
         if self._attempt is not None:
@@ -513,11 +513,11 @@ class AgentNode:
             wait.cancel()
         link = self._link or self._closing
         if link is not None and link.lost is None:
-            link.lose("interrupted, and its agent did not end it; `milabench gc processes` ends what is left")
+            link.lose("interrupted, and its agent did not end it; `milabench gc processes` ends leftover processes")
             self._abandon()
 
     async def close(self) -> None:
-        """End the lease and wait until the agent has killed everything; finish pending sweeps."""
+        """End the lease and wait until the agent has killed everything. Finish pending sweeps."""
         self._closing, self._link = self._link, None
         if self._closing is not None:
             await self._closing.close(0.0 if self._is_abandoned else LEAVE_S)
@@ -562,7 +562,7 @@ class AgentNode:
             raise Unreachable(f"{self.name}: the agent did not start: {lost}") from None
         except TimeoutError:
             await link.close(GIVEN_UP_S)
-            what = f"the agent did not start: it said nothing within {START_S:g} s of the first attempt to connect"
+            what = f"the agent did not start: no answer within {START_S:g} s of the first attempt to connect"
             raise Unreachable(f"{self.name}: {what}; {await self._sweep()}") from None
         except asyncio.CancelledError:
             await link.close(GIVEN_UP_S)
@@ -572,10 +572,10 @@ class AgentNode:
     async def _start(
         self, link: AgentLink, request: StepRequest, emit: Emit, *, is_kept: bool
     ) -> tuple[AgentLink, Mapping[str, Any], _Watched]:
-        """Let an agent start a step; return its link, its reply and the watched step. Raises LostError and Unreachable.
+        """Let an agent start a step. Return its link, its reply and the watched step. Raises LostError and Unreachable.
 
         A link that was kept may have been lost while nobody looked: the step, of which nothing came, is then started by
-        a new agent, once what the lost one left is gone.
+        a new agent, once the leftovers of the lost agent are gone.
         """
         has_begun = False
 
@@ -595,7 +595,7 @@ class AgentNode:
         return link, *await link.start(request.step.id, emit, fields)
 
     async def _sweep_after(self, link: AgentLink) -> str:
-        """Sweep what a lost agent left, once, however many steps it had; return the result on one line."""
+        """Sweep the leftovers of a lost agent once, however many steps it had. Return the result on a line."""
         if link not in self._swept:
             hello = link.hello.result() if link.hello.done() and link.hello.exception() is None else {}
             self._swept[link] = asyncio.create_task(self._sweep(oom_kills=hello.get("oom_kills")))
@@ -677,7 +677,7 @@ async def _streams_of(process: subprocess.Popen[bytes]) -> tuple[asyncio.StreamR
 
 
 async def _exit_code(process: subprocess.Popen[bytes]) -> int:
-    """Return the exit code of a process that is ending; a loop that is closed before that waits for nothing."""
+    """Return the exit code of a process that is ending. A loop that is closed before that waits for nothing."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
 
@@ -691,7 +691,7 @@ async def _exit_code(process: subprocess.Popen[bytes]) -> int:
 
 
 async def sweep_local(*markers: str, grace_s: float = 5.0, oom_kills: int | None = None) -> str:
-    """Kill the local processes that carry these markers and describe the result on one line; see `sweep_text`."""
+    """Kill the local processes that carry these markers and describe the result on a line. See `sweep_text`."""
     from milabench.execute.messages import SWEPT
 
     try:
@@ -702,7 +702,7 @@ async def sweep_local(*markers: str, grace_s: float = 5.0, oom_kills: int | None
 
 
 def sweep_text(answer: Swept, oom_kills: int | None = None) -> str:
-    """Return the result of a sweep, as an agent reports it, on one line.
+    """Return the result of a sweep, as an agent reports it, on a line.
 
     `oom_kills` is how often the kernel had killed for lack of memory when the agent that was lost began: it cannot tell.
     """
@@ -721,14 +721,14 @@ def leftovers(answer: Left | Swept) -> list[tuple[int, str]]:
 
 
 async def local_leftovers(*markers: str) -> list[tuple[int, str]]:
-    """Return pid and command of what `sweep_local` would kill. Raises Unreachable when the machine does not answer."""
+    """Return pid and command of the processes that `sweep_local` would kill. Raises Unreachable."""
     from milabench.execute.messages import LEFT
 
     return leftovers(await query_agent(LEFT, "left", *markers))
 
 
 async def query_agent(declared: Declared[M], *words: str, within_s: float = ANSWER_S) -> M:
-    """Return what an agent for one question answers. Raises Unreachable."""
+    """Return the answer of an agent that is started for a single question. Raises Unreachable."""
     from milabench.execute.messages import InvalidMessage
 
     process = await asyncio.create_subprocess_exec(
@@ -799,7 +799,7 @@ def _outcome(ended: StepEnd) -> Outcome:
 
 
 def read_holder(entry: Mapping[str, object]) -> Holder:
-    """Return who holds a device, by what its lock file says."""
+    """Return the holder of a device, from its lock file."""
     # The lock file may be of another version, torn, or of anybody.
     words = {name: visible_line(str(entry.get(name) or ""))[:MOST_SHOWN] for name in ("name", "run", "host", "user")}
     pid, since = entry.get("pid"), entry.get("since")

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRequest:
-    """A step with what is only known when it is executed; nothing here changes what is measured.
+    """A step with the values known only when it is executed. None of them changes the measurement.
 
     `values` replace `@name` in command, environment and folders. `group_size` is how many steps pass the start barrier
-    together on its node; `is_spread`: they wait for steps on other nodes too, until `AgentNode.release`. `marks` are files
+    together on its node. `is_spread`: they wait for steps on other nodes too, until `AgentNode.release`. `marks` are files
     that say, once it has passed, that it need not be done again. `step_dir` is the folder that is made for this attempt,
-    which the step already names; empty where it names none. `secrets` are those of the steps that talk to this one: it may
+    which the step already names. Empty where it names none. `secrets` are the secrets of the steps that talk to this step: it may
     repeat them.
     """
 
@@ -39,9 +39,9 @@ class StepRequest:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a step ended: skipped, when it was not started because of something before it; cancelled, when it or the run was ended.
+    """How a step ended: skipped, when it was not started because of something before it. Cancelled, when it or the run was ended.
 
-    `detail` is one line for a person, on a step that did not pass; `why` classifies a failure. `doubts` are those
+    `detail` is a line for a person, on a step that did not pass. `why` classifies a failure. `doubts` are those
     that the end of a passed step gives (protocol.md, section 5).
     """
 
@@ -52,15 +52,15 @@ class Outcome:
 
     @property
     def failure(self) -> str:
-        """Why the step failed or was skipped, in one line; empty for any other."""
+        """Why the step failed or was skipped, in a line. Empty for any other outcome."""
         return f"{self.why}: {self.detail}" if self.name == "failed" else self.detail if self.name == "skipped" else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """A batch of stamped records of one step, as bytes; whole lines.
+    """A batch of stamped records of a step, as bytes. Whole lines.
 
-    `kind` says what they are: `line` output, `rec` anything from the sink or the agent, `obs` observations. `last`
+    `kind` is their kind: `line` output, `rec` anything from the sink or the agent, `obs` observations. `last`
     comes with observations, their sums (docs/reference/protocol.md, section 11): a display decodes no records.
     """
 
@@ -90,14 +90,14 @@ class ServerReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hung:
-    """A step is about to be ended for silence or time; on its node its processes are looked at first."""
+    """A step is about to be ended for silence or time. On its node its processes are looked at first."""
 
     step: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceCollected:
-    """What the processes of a step do, as its node has sent it."""
+    """The state of a step's processes, as sent by its node."""
 
     step: str
     evidence: NodeEvidence
@@ -116,7 +116,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who uses a device, as the lock file tells; `since` in unix seconds, 0 when unknown."""
+    """Who uses a device, as the lock file tells. `since` in unix seconds, 0 when unknown."""
 
     name: str
     run: str = ""
@@ -142,7 +142,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One line that a person should read."""
+    """A line that a person should read."""
 
     text: str
 

@@ -26,7 +26,7 @@ class CommandChannel:
         self._listening = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:
-        """Keep the end of its standard error: a file would take what a node says without end."""
+        """Keep the end of its standard error: a file would grow with the node's output without limit."""
         assert self._process.stderr is not None
         while piece := await self._process.stderr.read(TAIL_BYTES):
             self._words = (self._words + piece)[-TAIL_BYTES:]

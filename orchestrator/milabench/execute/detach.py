@@ -1,6 +1,6 @@
-"""Leaves the terminal: one process becomes two, one that goes on in a session of its own and one that listens until it may go.
+"""Leaves the terminal: a process becomes two. The first continues in its own session, the second listens until it may go.
 
-Unaware of plans: it knows a process, its output, and the run directory that the output goes to once there is one.
+Unaware of plans: it knows a process, its output, and the run directory that the output goes to once it exists.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from milabench.execute.interrupts import WAKEUP_BYTES, interrupts, wakeup_socket
 from milabench.redaction import mask
 
 LOG = "orchestrator.log"
-"""Where in a run directory an orchestrator without a terminal says what it would say there."""
+"""The file in a run directory for the messages of an orchestrator without a terminal."""
 
 _OUT, _ERR = 1, 2
 _PIECE = 1 << 16
@@ -32,9 +32,9 @@ _PATIENCE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetachedProcess:
-    """What the process that stayed in the terminal learned about the one that left.
+    """The facts that the process in the terminal knows about the process that left.
 
-    `run` is the directory of the run that it executes, None when it ended before that began; `code` is how it ended,
+    `run` is the directory of the run that it executes, None when it ended before that began. `code` is how it ended,
     minus the number of the signal that killed it, None while it goes on.
     """
 
@@ -43,7 +43,7 @@ class DetachedProcess:
 
 
 class DetachHandover:
-    """Ties the process that left to the one that stayed, which prints all its output, until it lets go."""
+    """Ties the process that left to the process that stayed, which prints all its output, until it lets go."""
 
     def __init__(self, output_fd: int, word: int) -> None:
         self._output_fd = output_fd
@@ -137,7 +137,7 @@ def _join_threads() -> None:
 
 
 def _listen(pid: int, output_fd: int, word: int) -> DetachedProcess:
-    """Print the child's output until it lets go or ends; when interrupted, wait for its end."""
+    """Print the child's output until it lets go or ends. When interrupted, wait for its end."""
     interrupts_seen: list[None] = []
 
     def pass_on() -> None:
@@ -163,7 +163,7 @@ def _listen(pid: int, output_fd: int, word: int) -> DetachedProcess:
 
 
 def _copy_output(output_fd: int) -> bool:
-    """Copy one piece of the child's output to the terminal; return whether any came."""
+    """Copy a piece of the child's output to the terminal. Return whether any came."""
     try:
         piece = os.read(output_fd, _PIECE)
     except BlockingIOError:

@@ -56,11 +56,11 @@ class ExecutionSettings:
     `locks` are the names of the devices' locks, and `step_dirs` the folder that the folders of launches are made in, by node.
 
     `extend_plan` is called when all steps have ended and none was cancelled, again after each extension, until it returns
-    None; it may raise InterruptRequested for a signal. `missing_data` returns what an attempt at a step, by its number,
-    should have recorded and did not although it passed; empty when nothing is missing. An interrupt cancels it.
+    None. It may raise InterruptRequested for a signal. `missing_data` returns the records that an attempt at a step
+    (by number) lacks although it passed. Empty when nothing is missing. An interrupt cancels it.
 
     `settle_s`: so long after the end of a step an interrupt still cancels it. For a job of a scheduler, which asks the
-    steps to end at the same moment as us: one that then ends well has not passed.
+    steps to end at the same moment as us: a step that then ends well has not passed.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Overhead:
 
     @property
     def share(self) -> float:
-        """Of one core; 0.005 is half a percent."""
+        """Share of a core. 0.005 is half a percent."""
         return (self.control_cpu_s + self.agent_cpu_s) / self.wall_s if self.wall_s > 0 else 0.0
 
     def to_json(self) -> dict[str, float]:
@@ -97,7 +97,7 @@ class Overhead:
 class ExecutionResult:
     """The result of an execution: an outcome for each step.
 
-    `interrupted`: it received a signal; `is_cut`: before all was done.
+    `interrupted`: it received a signal. `is_cut`: before all was done.
     """
 
     outcomes: Mapping[str, Outcome]
@@ -107,7 +107,7 @@ class ExecutionResult:
 
     @property
     def all_passed(self) -> bool:
-        """Whether nothing failed or was cancelled; a skipped step does not count as a failure."""
+        """Whether nothing failed or was cancelled. A skipped step does not count as a failure."""
         return not self.is_cut and all(o.name in ("passed", "skipped") for o in self.outcomes.values())
 
 
@@ -121,8 +121,8 @@ async def execute(
     """Execute a plan and return the outcome of every step.
 
     `progress` must not raise (events.fanout.Fanout does not). The first SIGINT, SIGTERM or SIGHUP ends the steps in
-    order and cancels the rest, the second kills at once; either way it returns. Raises Unreachable when a device is
-    held by somebody else or a node cannot be asked for its locks; nothing has been started then.
+    order and cancels the rest, the second kills at once. Either way it returns. Raises Unreachable when a device is
+    held by somebody else or a node cannot be asked for its locks. Nothing has been started then.
     """
     engine = Engine(plan, executors, recorder, progress, settings or ExecutionSettings())
     loop = asyncio.get_running_loop()
@@ -131,7 +131,7 @@ async def execute(
 
 
 class Engine:
-    """One execution of a plan; `interrupt` may be called at any time from the loop's thread."""
+    """An execution of a plan. `interrupt` may be called at any time from the loop's thread."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Engine:
         self._barrier_timer: asyncio.TimerHandle | None = None
 
     def interrupt(self) -> None:
-        """End the running steps in order and start nothing more; on a second call kill them at once."""
+        """End the running steps in order and start nothing more. On a second call kill them at once."""
         self._interrupts += 1
         if self._interrupts == 1:
             self._progress(Notice(text="interrupted: ending the running steps; interrupt again to kill them"))
@@ -207,7 +207,7 @@ class Engine:
         return result
 
     def _extend_plan(self) -> Plan | None:
-        """Return an extension of the plan, decided from what has been recorded; it becomes part of the plan."""
+        """Return an extension of the plan, decided from the records so far. It becomes part of the plan."""
         if self._settings.extend_plan is None:
             return None
         if self._interrupts or self._has_cancelled():
@@ -249,7 +249,7 @@ class Engine:
         return sum(await asyncio.gather(*(executor.cpu_s() for executor in self._executors.values())))
 
     async def _try_group(self, group: Sequence[Step]) -> bool:
-        """Run a group, and again while a step fails and may be retried; return whether any step was started."""
+        """Run a group, and again while a step fails and may be retried. Return whether any step was started."""
         was_started = False
         for tries_left in range(self._retry.max_retries, -1, -1):
             for step in group:
@@ -262,7 +262,7 @@ class Engine:
         return was_started
 
     async def _run_group(self, group: Sequence[Step]) -> bool:
-        """Run the steps of a group together; return whether any was started."""
+        """Run the steps of a group together. Return whether any was started."""
         self._ended.clear()
         self._to_end.clear()
         startable = []
@@ -297,7 +297,7 @@ class Engine:
         return bool(tasks)
 
     async def _ports_of(self, group: Sequence[Step]) -> dict[str, dict[str, str]]:
-        """Return the value of `@port` for each job of a group that needs one: a port free where its first step runs."""
+        """Return the value of `@port` for each job of a group that needs a port: a port free where its first step runs."""
         ports: dict[str, dict[str, str]] = {}
         for step in group:
             job = step.job
@@ -379,7 +379,7 @@ class Engine:
         self._conclude(step, outcome)
 
     async def _settled(self, outcome: Outcome) -> Outcome:
-        """Return the outcome; cancelled where the end of the step may be due to the signal that interrupted us."""
+        """Return the outcome. Cancelled where the end of the step may be due to the signal that interrupted us."""
         is_own = outcome.name == "passed" or outcome.why in OWN_ENDS
         if not self._settings.settle_s or not is_own:
             return outcome
@@ -389,7 +389,7 @@ class Engine:
         return Outcome("cancelled", INTERRUPTED) if self._interrupts else outcome
 
     async def _checked(self, step: Step, outcome: Outcome) -> Outcome:
-        """Return the outcome, or a failure where a step that passed lacks data; the loop goes on while long records are read."""
+        """Return the outcome, or a failure where a step that passed lacks data. The loop goes on while long records are read."""
         if outcome.name != "passed" or self._settings.missing_data is None:
             return outcome
         checking = asyncio.create_task(self._settings.missing_data(step, self._attempts[step.id]))
@@ -444,7 +444,7 @@ class Engine:
         self._journal({**entry, "steps": {step: group.nodes[step] for step in group.live}})
 
     def _fail_late(self, group: GroupBarrier) -> None:
-        """End the whole group: without its last step none of it can be measured."""
+        """End the whole group: without its last step it cannot be measured."""
         late = group.late
         group.is_released = group.is_stopped = True  # no step may pass the barrier while they end one by one
         for step in group.live:
@@ -461,7 +461,7 @@ class Engine:
             self._barrier_timer = None
 
     def _notify_client(self, step: Step, *, is_serving: bool) -> None:
-        """Wake the client of a server; only the first call counts."""
+        """Wake the client of a server. Only the first call counts."""
         serving = self._servers.get(step.id)
         if serving is not None and not serving.done():
             serving.set_result(is_serving)
@@ -474,14 +474,14 @@ class Engine:
         return Outcome("skipped", f"{server} {dependency_outcome_text(self._ended.get(server))}")
 
     def _with_log(self, step: Step, outcome: Outcome) -> Outcome:
-        """Return the outcome; a failed server's names the log that explains it."""
+        """Return the outcome. A failed server's names the log that explains it."""
         if role_of(step) != "server" or outcome.name != "failed":
             return outcome
         stem = f"{self._settings.values.get('run', '.')}/{self._stem(step)}"
         return replace(outcome, detail=f"{outcome.detail}; its output is in {stem}.*")
 
     def _end_rest_of_job(self, step: Step) -> None:
-        """End the other ranks of a job, or a server's client: without the one that is gone they would wait for ever.
+        """End the other ranks of a job, or a server's client: without the missing rank or server they would wait for ever.
 
         The client of a sweep notices it, and records which points it could not measure: it has the grace period to end.
         """
@@ -543,7 +543,7 @@ class Engine:
 
     @contextlib.contextmanager
     def _recording(self, step: Step | None) -> Iterator[None]:
-        """End and fail a step whose records cannot be kept; the reason is reported once per run."""
+        """End and fail a step whose records cannot be kept. The reason is reported once per run."""
         try:
             yield
         except OSError as error:
@@ -558,7 +558,7 @@ class Engine:
         return attempt_stem(step.stem or step.id, self._attempts[step.id])
 
     def _conclude(self, step: Step, outcome: Outcome) -> None:
-        """Record the end of an attempt; a step that passed once has passed, whatever a later attempt did."""
+        """Record the end of an attempt. A step that passed once has passed, whatever a later attempt did."""
         outcome = self._as_recorded(step, outcome)
         if outcome.why == "out-of-memory" and step.sizing:
             outcome = replace(outcome, detail=f"with {step.sizing}: {outcome.detail}")
@@ -575,7 +575,7 @@ class Engine:
         self._progress(Ended(step=step.id, outcome=outcome, attempt=self._attempts[step.id], node=step.node))
 
     def _as_recorded(self, step: Step, outcome: Outcome) -> Outcome:
-        """Return the outcome, or a failure if it was not recorded: what cannot be read later was not measured."""
+        """Return the outcome, or a failure if it was not recorded: a number that cannot be read later was not measured."""
         error = self._unrecorded.get(step.id)
         if error is None or outcome.name == "skipped":
             return outcome
@@ -597,19 +597,19 @@ class Engine:
             self._start_task(executor.end(step, grace_s=grace_s, is_done=is_done))
 
     def _start_task(self, what: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine beside the steps; `run` waits for it before it returns."""
+        """Run a coroutine in addition to the steps. `run` waits for it before it returns."""
         task = asyncio.create_task(what)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
 def role_of(step: Step) -> str:
-    """Return `server` or `client`; empty for a step that is neither."""
+    """Return `server` or `client`. Empty for a step that is neither."""
     return str(step.config.get("role") or "")
 
 
 def server_of(step: Step) -> str:
-    """Return the step that a client connects to; empty for any other step."""
+    """Return the step that a client connects to. Empty for any other step."""
     server = step.config.get("server")
     return str(server.get("step") or "") if role_of(step) == "client" and isinstance(server, Mapping) else ""
 
@@ -622,7 +622,7 @@ def asks_for_port(step: Step) -> bool:
 
 
 def dependency_outcome_text(outcome: Outcome | None) -> str:
-    """Describe the outcome of a step that another one depends on."""
+    """Describe the outcome of a step that another step depends on."""
     if outcome is None:
         return "was not run"
     is_of_others = outcome.name in ("skipped", "cancelled")
@@ -630,7 +630,7 @@ def dependency_outcome_text(outcome: Outcome | None) -> str:
 
 
 def _secrets_of_jobs(group: Sequence[Step]) -> dict[str, tuple[str, ...]]:
-    """Return the secrets of each job with a server: its client may repeat what the server answers, and the other way round."""
+    """Return the secrets of each job with a server: its client may repeat the server's answers, and the other way round."""
     jobs = {step.job for step in group if step.job and role_of(step) == "server"}
     return {
         job: tuple(sorted({secret for step in group if step.job == job for secret in secrets_of(step)})) for job in jobs

@@ -1,4 +1,4 @@
-"""Copies folders to other machines: only what is not there, from where the last attempt stopped, once per file system."""
+"""Copies folders to other machines: only missing parts, from where the last attempt stopped, once per file system."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LAST = ".complete"  # marks that everything else is there
 
 
 class RemoteFiles:
-    """The file server on another machine; requests are sequential."""
+    """The file server on another machine. Requests are sequential."""
 
     def __init__(self, name: str, channel: Channel) -> None:
         self.name = name
@@ -73,13 +73,13 @@ class RemoteFiles:
         await self._ask("forget", paths=paths)
 
     async def link(self, path: str, target: str) -> None:
-        """Create a symbolic link on the machine, replacing an older one. Raises Unreachable."""
+        """Create a symbolic link on the machine, replacing an older link. Raises Unreachable."""
         await self._ask("link", path=path, target=target)
 
     async def send(self, folder: Path, target: str, *, keep: bool = False, thorough: bool = True) -> None:
-        """Make the remote folder `target` equal to the local one; `keep` leaves what else it holds.
+        """Make the remote folder `target` equal to the local one. `keep` leaves its other contents.
 
-        `thorough` compares contents; else a file with the same size and time counts as the same, which is right for what only
+        `thorough` compares contents. Else a file with the same size and time counts as the same, right for files that only
         milabench writes and much less to read. Raises Unreachable, also for a full disk.
         """
         # In a thread, as all reading here: the loop must answer keep-alives, or the machine takes us for lost.
@@ -92,12 +92,12 @@ class RemoteFiles:
             with contextlib.suppress(BrokenPipeError, ConnectionError):  # the answer says why
                 for number, offset in need:
                     if number >= len(files) or offset > files[number][3]:
-                        raise Unreachable(f"{self.name}: its answer to 'take' asks for what is not there")
+                        raise Unreachable(f"{self.name}: its answer to 'take' asks for a file that is not there")
                     await self._send_file(folder / files[number][0], files[number][3], offset)
             await self._answer("take", within_s)
 
     async def _send_file(self, path: Path, size: int, offset: int) -> None:
-        """Send a file from an offset on, then the digest of all of it."""
+        """Send a file from an offset on, then the digest of the whole file."""
         digest = hashlib.sha256()
         remaining = size
         with path.open("rb") as file:

@@ -23,10 +23,10 @@ from milabench.redaction import mask
 
 
 def with_known_commits(specs: Sequence[VenvSpec], dirs: Dirs, options: InstallOptions) -> tuple[VenvSpec, ...]:
-    """Return environments in which every git repository has a commit: as recorded beside the environment, else as git says now.
+    """Return environments in which every git repository has a commit: as recorded next to the environment, else from git now.
 
-    What git says is recorded. With `update`, what is not pinned is asked for again. Raises EnvironmentFailed for what cannot
-    be resolved, with the file, the line and a hint.
+    Commits from git are recorded. With `update`, unpinned commits are asked for again. Raises EnvironmentFailed for
+    commits that cannot be resolved, with the file, the line and a hint.
     """
     return tuple(_with_commits(spec, dirs, options) if spec.moving else spec for spec in specs)
 
@@ -58,7 +58,7 @@ def _commit_of(git: GitRequirement, file: RequirementFile, environ: Mapping[str,
     where = f"{file.name}:{number}: {mask(git.text)}"
     program = shutil.which("git", path=environ.get("PATH"))
     if program is None:
-        raise EnvironmentFailed(f"{where}: git is not installed, which says what commit this is; install it")
+        raise EnvironmentFailed(f"{where}: git is not installed; install it: it reads which commit this is")
     env = git_environment(environ)
     url = without_credentials(git.url, env)
 

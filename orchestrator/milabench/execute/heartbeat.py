@@ -19,7 +19,7 @@ FRESH_S = 60.0
 
 @contextlib.contextmanager
 def beating(path: Path, every_s: float = BEAT_S) -> Iterator[None]:
-    """Touch a file every few seconds as long as the block runs, then remove it; what cannot be touched is left."""
+    """Touch a file every few seconds as long as the block runs, then remove it. A file that cannot be touched is left."""
     is_over = Event()
 
     def beat() -> None:
@@ -45,9 +45,9 @@ def beating(path: Path, every_s: float = BEAT_S) -> Iterator[None]:
 
 
 def last_beat_ages_s(folder: Path, names: Iterable[str]) -> dict[str, float]:
-    """Return how long ago each of these files of a folder was touched; one that is not there is left out.
+    """Return how long ago each of these files of a folder was touched. A missing file is left out.
 
-    By the clock of the file server, which stamped them; by ours where the folder cannot be written.
+    By the clock of the file server, which stamped them. By ours where the folder cannot be written.
     """
     touched = {name: t for name in names if (t := _touched(folder / name)) is not None}
     now = _server_time(folder) if touched else 0.0
@@ -55,7 +55,7 @@ def last_beat_ages_s(folder: Path, names: Iterable[str]) -> dict[str, float]:
 
 
 def last_beat_age_s(path: Path) -> float | None:
-    """Return how long ago a file was touched, None without one; see `last_beat_ages_s`."""
+    """Return how long ago a file was touched, None without a file. See `last_beat_ages_s`."""
     return last_beat_ages_s(path.parent, [path.name]).get(path.name)
 
 

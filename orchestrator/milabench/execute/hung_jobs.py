@@ -1,4 +1,4 @@
-"""Jobs that hang: their other nodes are asked for evidence too, and the outcome says what all of it shows."""
+"""Jobs that hang: their other nodes are asked for evidence too, and the outcome states the finding of all evidence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAIT_S = 4.0  # for the evidence of the other nodes, which take two seconds
 
 
 class HungJobs:
-    """What is known of the steps that hung, or whose node was lost, and of their jobs; `running` are the steps that run now."""
+    """Facts about the steps that hung, or whose node was lost, and about their jobs. `running` are the steps that run now."""
 
     def __init__(self, steps: Sequence[Step], running: Mapping[str, AgentNode]) -> None:
         self._steps = {step.id: step for step in steps}
@@ -56,7 +56,7 @@ class HungJobs:
         self._evidence[step] = evidence
 
     async def explained(self, step: Step, outcome: Outcome) -> Outcome:
-        """Return the outcome; of a step that hung, or was lost and left others of its job behind, with the finding."""
+        """Return the outcome. Of a step that hung, or was lost and left others of its job behind, with the finding."""
         if outcome.why not in ("silent", "timeout", "lost-node") or not seams.takes_part("hangs"):
             return outcome
         if outcome.why == "lost-node":

@@ -28,7 +28,7 @@ def missing_images(images: Iterable[Image]) -> list[str]:
 def fetch_images(
     images: Iterable[Image], *, refetch: bool, say: Callable[[str], object], activities: Activities | None = None
 ) -> int:
-    """Fetch what is missing, or everything with `refetch`; return the number of images fetched.
+    """Fetch missing images, or all with `refetch`. Return the number of images fetched.
 
     Raises EnvironmentFailed with a line for each image that is still missing. An image that exists and cannot be
     fetched again stays: it may have been loaded by hand.
@@ -102,7 +102,7 @@ async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, refetch
 
 
 def not_fetched(image: Image, output: str) -> str:
-    """Return the message for an image that cannot be fetched, on one line."""
+    """Return the message for an image that cannot be fetched, on a line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     why = lines[-1].removeprefix("Error: ") if lines else "no error message"
     return f"image {image.name}: {image.engine} cannot fetch it: {why}; correct container.image, or load the image yourself"

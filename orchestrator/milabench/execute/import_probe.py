@@ -1,4 +1,4 @@
-"""Imports packages, and says what came of it; a program that the interpreter of an environment runs by itself.
+"""Imports packages, and reports the results. The interpreter of an environment runs this program by itself.
 
 Its argument is a JSON list of the names of distributions. Standard library only, also for older Pythons than ours.
 """
@@ -20,9 +20,9 @@ _NOT_FOR_USE = ("test", "tests", "testing", "doc", "docs", "example", "examples"
 
 
 def modules_of(name: str, paths: list[str]) -> list[str]:
-    """Return the modules to import for a distribution with these files: that of its own name, else all public ones.
+    """Return the modules to import for a distribution with these files: the module of its own name, else all public modules.
 
-    Of a package without `__init__.py` these are its outermost files of code. Empty for one that has none: stubs, data,
+    Of a package without `__init__.py` these are its outermost files of code. Empty for a package that has none: stubs, data,
     programs.
     """
     packages: set[tuple[str, ...]] = set()
@@ -75,7 +75,7 @@ def _say(**what: object) -> None:
 
 
 def main() -> None:
-    """Import what the argument names."""
+    """Import the modules that the argument names."""
     for package in json.loads(sys.argv[1]):
         try:
             files = importlib.metadata.distribution(package).files

@@ -1,4 +1,4 @@
-"""What a child process that imports packages has written: which one it imports, and why some could not be imported."""
+"""The results of a child process that imports packages: the current import, and why some could not be imported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ABSENT = "(cannot open|.*not found)"
 def is_driver_missing(why: str, devices: Collection[str]) -> bool:
     """Return whether an import failed because this machine, with devices of these kinds, lacks the driver of another kind.
 
-    A machine that has such a device has its driver: what fails there does not fit.
+    A machine that has such a device has its driver: a package that fails there does not fit.
     """
     absent = [kind for kind in _NO_DRIVER if kind not in devices]
     patterns = [_NO_DRIVER[kind].replace("{absent}", _ABSENT) for kind in absent] + ([] if devices else [_ANY])
@@ -36,7 +36,7 @@ def is_driver_missing(why: str, devices: Collection[str]) -> bool:
 
 @dataclass(slots=True)
 class ImportsTried:
-    """What was heard so far; `module` is being imported, `untried` says why nothing of a package was."""
+    """The results so far. `module` is being imported, `untried` says why no module of a package was imported."""
 
     module: str = ""
     untried: dict[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class ImportsTried:
     _is_over: bool = False
 
     def hear(self, line: str) -> None:
-        """Take in a line of output; those of others are passed over."""
+        """Take in a line of output. Lines of others are passed over."""
         if not line.startswith(MARK):
             return
         entry = json.loads(line.removeprefix(MARK))
@@ -60,7 +60,7 @@ class ImportsTried:
             self._is_over = entry.get("end", False)
 
     def problems(self, code: int) -> dict[str, str]:
-        """Return why packages could not be imported, given the exit code of the process, which may have died of one."""
+        """Return why packages could not be imported, given the exit code of the process, which a package may have killed."""
         if self._is_over:
             return self._failed
         name = signal.Signals(-code).name if -code in {*signal.Signals} else f"exit code {code}"

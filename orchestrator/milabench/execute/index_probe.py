@@ -1,4 +1,4 @@
-"""Whether package indexes answer, and what is wrong with their answers."""
+"""Checks whether package indexes answer, and whether their answers are right."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LISTING_BYTES = 1_000_000
 
 
 def url_responds(url: str, environ: Mapping[str, str]) -> bool:
-    """Return whether a server answers under this URL in time, with any status; uses the user's proxy and certificates."""
+    """Return whether a server answers under this URL in time, with any status. Uses the user's proxy and certificates."""
     try:
         opener_of(environ).open(urllib.request.Request(url, method="HEAD"), timeout=PROBE_S).close()
     except urllib.error.HTTPError:
@@ -27,7 +27,7 @@ def url_responds(url: str, environ: Mapping[str, str]) -> bool:
 
 
 def opener_of(environ: Mapping[str, str]) -> urllib.request.OpenerDirector:
-    """Return what opens URLs with the user's proxy and certificates. Raises OSError when the latter cannot be read."""
+    """Return an opener of URLs with the user's proxy and certificates. Raises OSError when the latter cannot be read."""
     proxies = {
         scheme: value
         for scheme in ("http", "https")
@@ -45,7 +45,7 @@ def opener_of(environ: Mapping[str, str]) -> urllib.request.OpenerDirector:
 
 
 def refusal(url: str, environ: Mapping[str, str]) -> str:
-    """Return what is wrong with the answer of an index to the question for a package; empty where nothing is seen."""
+    """Return the error in an index's answer to the question for a package. Empty where no error is seen."""
     kinds = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
     try:
         request = urllib.request.Request(url, headers={"Accept": kinds})

@@ -1,4 +1,4 @@
-"""What all that one install builds has in common: options, results, child processes that end together."""
+"""The common parts of everything that an install builds: options, results, child processes that end together."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ OF_A_REPOSITORY = {
 }
 
 Report = Callable[[str], object]
-"""What is called with each stage of an installation, as one line without credentials."""
+"""Called with each stage of an installation, as a line without credentials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallOptions:
     """How to install.
 
-    `benchmate` is the project folder of the instruments; `environ` the user's environment. `force` rebuilds
-    complete environments; `update` rebuilds those that are not pinned, with the newest packages. `ignore_space` begins also
-    where the disk seems too small. `pip` are pip's settings; None asks pip, once, when something is to be built. `uv` is the
-    program; None uses pip. `is_sealed`: nothing is asked but what `pip` and `environ` name, neither a network nor what the
-    suite says of indexes. `capsule` is the folder of the capsule that everything is from. `devices` are the kinds of
+    `benchmate` is the project folder of the instruments. `environ` the user's environment. `force` rebuilds
+    complete environments. `update` rebuilds those that are not pinned, with the newest packages. `ignore_space` begins also
+    where the disk seems too small. `pip` are pip's settings. None asks pip, once, when something is to be built. `uv` is the
+    program. None uses pip. `is_sealed`: only sources that `pip` and `environ` name are used, no network and no indexes
+    of the suite. `capsule` is the folder of the capsule that everything is from. `devices` are the kinds of
     accelerators that the machine has, as far as anybody knows.
     """
 
@@ -68,9 +68,9 @@ class InstallOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """The result for an environment or a program, which can be used unless `why` says in one line why not.
+    """The result for an environment or a program, which can be used unless `why` says in a line why not.
 
-    `log` is the file with all output of a failed installation. `notes` are things that a person should know, one line each.
+    `log` is the file with all output of a failed installation. `notes` are things that a person should know, a line each.
     """
 
     name: str
@@ -90,7 +90,7 @@ def raise_failures(results: Iterable[Installed]) -> None:
 
 
 def find_uv(environ: Mapping[str, str]) -> str | None:
-    """Return the path of uv: the one installed with us, else the user's, else None."""
+    """Return the path of uv: our own, else the user's, else None."""
     try:
         from uv import find_uv_bin
 
@@ -114,7 +114,7 @@ def make_folder(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def hold_lock(lock: Path, waits: Callable[[], bool] = lambda: True) -> Iterator[int]:
-    """Hold the file's lock, waiting for its holder; yields the descriptor, with which a child keeps it held.
+    """Hold the file's lock, waiting for its holder. Yields the descriptor, with which a child keeps it held.
 
     `waits` is asked now and then whether to go on waiting. Raises EnvironmentFailed when it says no.
     """
@@ -134,7 +134,7 @@ def hold_lock(lock: Path, waits: Callable[[], bool] = lambda: True) -> Iterator[
 
 
 class InstallSession:
-    """One install: its running child processes, and facts shared by all environments."""
+    """An install: its running child processes, and facts shared by all environments."""
 
     def __init__(self, dirs: Dirs, options: InstallOptions, report: Report, activities: Activities) -> None:
         self.activities = activities
@@ -165,7 +165,7 @@ class InstallSession:
                     os.killpg(child.pid, signal.SIGKILL)
 
     def report(self, line: str) -> None:
-        """Report a stage, one thread at a time."""
+        """Report a stage, from a single thread at a time."""
         with self._reporting:
             self._report(line)
 
@@ -182,7 +182,7 @@ class InstallSession:
             return self._reachable[index]
 
     def start(self, argv: Sequence[str], env: Mapping[str, str], lock: int) -> subprocess.Popen[str]:
-        """Start a child that `stop` ends. It inherits the lock: one that outlives us keeps others out of its folder."""
+        """Start a child that `stop` ends. It inherits the lock: a child that outlives us keeps others out of its folder."""
         with self._lock:
             if self.is_stopped:
                 raise EnvironmentFailed("interrupted")

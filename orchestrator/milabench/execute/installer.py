@@ -1,4 +1,4 @@
-"""The commands of uv and pip as values, and their error messages explained in one line; runs nothing itself."""
+"""The commands of uv and pip as values, and their error messages explained in a line. Runs nothing itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_NETWORK = "the network cannot be reached and the cache does not hold"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallCommand:
-    """A command that may do the job; the next attempt is made when it fails.
+    """A command that may do the job. The next attempt is made when it fails.
 
     `env` is set on top of the user's. `rehearse` asks to look first, with `--dry-run`, whether it would pull CUDA
     packages into an environment that must not have them.
@@ -31,8 +31,8 @@ class InstallCommand:
 class Uv:
     """uv, at `path`.
 
-    `is_reachable` says whether an index answers; it is asked only before the network is used. `options` are those for
-    what uv reads from no variable.
+    `is_reachable` says whether an index answers. It is asked only before the network is used. `options` are those for
+    settings that uv reads from no variable.
     """
 
     path: str
@@ -57,10 +57,10 @@ class Uv:
     ) -> Iterator[InstallCommand]:
         """Install the requirement file, with the versions of `preferred`, another constraints file, where they fit.
 
-        The packages `built_inside` are built with what is in the environment, not with what they ask for.
+        The packages `built_inside` are built with the packages of the environment, not with their own requirements.
 
-        With hashes, what the cache holds is exactly what an index would give, so the cache is tried alone first: it
-        is ten times faster and works offline. What was cached may have come from either index of a torch build.
+        With hashes, cached packages equal those of an index, so the cache is tried alone first: it
+        is ten times faster and works offline. A cached package may have come from either index of a torch build.
         """
         backend = spec.torch_backend
         chosen = {"UV_TORCH_BACKEND": backend} if backend else {}
@@ -83,7 +83,7 @@ class Uv:
     def resolve(
         self, spec: VenvSpec, requirements: str, constraints: str | None, pylock: str
     ) -> Iterator[InstallCommand]:
-        """Write which files `install` would install, as a pylock.toml; the first that succeeds need not be of the network."""
+        """Write which files `install` would install, as a pylock.toml. The first that succeeds need not be of the network."""
         backend = spec.torch_backend
         chosen = {"UV_TORCH_BACKEND": backend} if backend else {}
         limits = ("--constraints", constraints) if constraints and not spec.is_hashed else ()
@@ -99,7 +99,7 @@ class Uv:
     def rehearse(
         self, spec: VenvSpec, python: str, empty: str, requirements: str, constraints: str | None
     ) -> InstallCommand:
-        """Say which packages the cache does not hold, for an interpreter; `empty` is an empty folder."""
+        """Say which packages the cache does not hold, for an interpreter. `empty` is an empty folder."""
         options = ("--dry-run", "--offline", "--verbose", "--python", python, "--target", empty, *self.options)
         if spec.is_hashed:
             argv = (self.path, "pip", "sync", *options, "--require-hashes", requirements)
@@ -113,13 +113,13 @@ class Uv:
         return InstallCommand(argv=(self.path, "cache", "dir"), needs_network=False)
 
     def build(self, project: str, into: str) -> Iterator[InstallCommand]:
-        """Build the wheel of a project; its build backend comes from the cache when it can."""
+        """Build the wheel of a project. Its build backend comes from the cache when it can."""
         argv = (self.path, "build", "--wheel", "--no-create-gitignore", *self.options, "--out-dir", into, project)
         yield InstallCommand(argv=(*argv, "--offline"), needs_network=False)
         yield InstallCommand(argv=argv)
 
     def add(self, folder: str, wheel: str) -> InstallCommand:
-        """Install one wheel without its dependencies."""
+        """Install a wheel without its dependencies."""
         options = ("--python", f"{folder}/bin/python", "--compile-bytecode", "--no-deps", "--offline")
         return InstallCommand(argv=(self.path, "pip", "install", *options, wheel), needs_network=False)
 
@@ -130,7 +130,7 @@ class Uv:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pip:
-    """pip, where there is no uv: slower, with the same result. `python` runs it for what needs no environment."""
+    """pip, where there is no uv: slower, with the same result. `python` runs it where no environment is needed."""
 
     python: str
     is_reachable: Callable[[str], bool]
@@ -151,7 +151,7 @@ class Pip:
         preferred: str | None = None,
         built_inside: Sequence[str] = (),
     ) -> Iterator[InstallCommand]:
-        """Install the requirement file; the PyTorch index is one more place to look."""
+        """Install the requirement file. The PyTorch index is an additional source."""
         backend = spec.torch_backend
         index = torch_index(backend) if backend else ""
         extra = {"PIP_EXTRA_INDEX_URL": index} if index and self.is_reachable(index) else {}
@@ -169,7 +169,7 @@ class Pip:
         yield InstallCommand(argv=(self.python, "-m", "pip", "wheel", *options, project))
 
     def add(self, folder: str, wheel: str) -> InstallCommand:
-        """Install one wheel without its dependencies."""
+        """Install a wheel without its dependencies."""
         argv = (f"{folder}/bin/python", "-m", "pip", "install", "--no-input", "--no-deps", "--no-index", wheel)
         return InstallCommand(argv=argv, needs_network=False)
 
@@ -179,7 +179,7 @@ class Pip:
 
 
 Installer = Uv | Pip
-"""What can build an environment; both have the same methods."""
+"""The tools that can build an environment. Both have the same methods."""
 
 
 def torch_index(backend: str) -> str:
@@ -194,7 +194,7 @@ def unbuilt_package(output: str) -> str | None:
 
 
 def pulls_cuda(rehearsal: str) -> str | None:
-    """Return the first CUDA package that uv said it would install, if any; nvidia-ml-py only asks the driver."""
+    """Return the first CUDA package that uv said it would install, if any. Nvidia-ml-py only asks the driver."""
     match = re.search(r"^\s*\+ ((?:nvidia|cuda)-(?!ml-py)\S+)", rehearsal, re.MULTILINE)
     return match[1] if match else None
 
@@ -202,12 +202,10 @@ def pulls_cuda(rehearsal: str) -> str | None:
 _NO_SUCH = "requirement {0} does not exist on the configured indexes"
 _WRONG_HASH = "{0}: the hash of the index's file is not in the lock; nothing was installed from it"
 _NO_INDEX = "cannot reach {0}, and the cache does not hold everything; check the network or the index of `pip config`"
-_NO_FILE = (
-    "{0}: no file of it is for this platform and Python ({1}); choose another version, or lock it for this machine"
-)
+_NO_FILE = "{0}: it has no file for this platform and Python ({1}); choose another version, or lock it for this machine"
 _NOT_LISTED = "requirement {0} does not exist on the configured indexes, at least not for this platform and Python"
 _NO_WHEEL = (
-    "{0}: what was sent is no package, but perhaps the page of a proxy; check the network or the index of `pip config`"
+    "{0}: the answer is not a package, perhaps the page of a proxy; check the network or the index of `pip config`"
 )
 _REFUSED = "{1}: the server answers {0}; check the proxy or the index of `pip config`"
 _NO_CONNECTION = r"(?:Failed to establish a new connection|NewConnectionError|Temporary failure in name resolution)"
@@ -219,7 +217,9 @@ _NO_COMPILER = (
 _COMPILES = (
     "{0} has to be compiled, and {1} is not installed; install it, or choose a version with a wheel for this Python"
 )
-_OTHER_PYTHON = "{0} requires python {1}, another than that of the environment; choose a version for it"
+_OTHER_PYTHON = (
+    "{0} requires python {1}, and the environment has another version; choose a version of the package that fits"
+)
 # For a group of a pattern that took no part in the match.
 _UNNAMED = ("a package", "a compiler")
 # The first that matches wins: a full disk also breaks downloads, and a mismatch is reported as a failed download.
@@ -250,7 +250,7 @@ _MEANINGS = {
 
 
 def explain_failure(output: str) -> str:
-    """Extract the one line that explains the failure from the output of uv or pip."""
+    """Extract the line that explains the failure from the output of uv or pip."""
     # uv wraps its explanations at the width of a terminal, also where there is none.
     flowing = re.sub(r"\n\s{2,}(?=\S)(?!cause:)", " ", output)
     for pattern, sentence in _MEANINGS.items():

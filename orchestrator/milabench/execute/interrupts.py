@@ -1,8 +1,8 @@
-"""Handling of SIGINT, SIGTERM and SIGHUP during the whole life of a command; no other module installs handlers for them.
+"""Handling of SIGINT, SIGTERM and SIGHUP during the whole life of a command. No other module installs handlers for them.
 
 A command is interrupted once. By default that is an exception, raised once: nothing raises again while the stack unwinds.
 Around an event loop, from before its creation until it is closed, nothing is raised at all, because asyncio does not
-survive that at every point: signals go to a listener, or are deferred until the loop is closed. Only what neither awaits nor
+survive that at every point: signals go to a listener, or are deferred until the loop is closed. Only code that neither awaits nor
 writes may ask for the exception there (`raising`).
 """
 
@@ -45,7 +45,7 @@ class InterruptRequested(KeyboardInterrupt):
 
 
 class Interrupts:
-    """The handler of the process's signals; it works from `take_over` on, in the main thread, until `over`."""
+    """The handler of the process's signals. It works from `take_over` on, in the main thread, until `over`."""
 
     def __init__(self) -> None:
         self._listener: Callable[[], object] | None = None
@@ -58,7 +58,7 @@ class Interrupts:
         self._is_over = False
 
     def take_over(self) -> None:
-        """Handle the signals from now on; those that are already ignored (nohup, a script's background job) stay ignored."""
+        """Handle the signals from now on. Those that are already ignored (nohup, a script's background job) stay ignored."""
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self)
@@ -82,7 +82,7 @@ class Interrupts:
             signal.signal(number, signal.SIG_IGN)
 
     def ignore_hangup(self) -> None:
-        """Ignore SIGHUP: what is left to do does not depend on the terminal."""
+        """Ignore SIGHUP: the remaining work does not depend on the terminal."""
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
@@ -111,7 +111,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[None]:
-        """Defer signals in this context; one that no listener received is raised at its end."""
+        """Defer signals in this context. Signals that no listener received are raised at its end."""
         before, self._is_deferring = self._is_deferring, True
         try:
             yield
@@ -121,7 +121,7 @@ class Interrupts:
             self.raise_deferred()
 
     def raise_deferred(self) -> None:
-        """Handle the deferred signals as one that comes now, where nothing defers it."""
+        """Handle the deferred signals as a signal that comes now, where nothing defers it."""
         self._deferred.clear()
         before, self._is_deferring = self._is_deferring, False
         try:
@@ -133,7 +133,7 @@ class Interrupts:
     def raising(self) -> Iterator[None]:
         """Raise InterruptRequested in this context, once, instead of deferring or routing the signal.
 
-        For what takes long, changes nothing, and lets nothing else run.
+        For code that takes long, changes nothing, and lets nothing else run.
         """
         try:
             self._is_raising = True
@@ -143,7 +143,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def routed_to(self, listener: Callable[[], object]) -> Iterator[None]:
-        """Route signals to `listener`, deferred ones at once; it may be called at any instant."""
+        """Route signals to `listener`, deferred ones at once. It may be called at any instant."""
         before, self._listener = self._listener, listener
         try:
             for _ in self._deferred:
@@ -155,10 +155,10 @@ class Interrupts:
 
     @contextlib.contextmanager
     def noticed_by(self, watcher: Callable[[], object]) -> Iterator[None]:
-        """Call `watcher` when a signal is deferred in this context, or has been; it may be called at any instant.
+        """Call `watcher` when a signal is deferred in this context, or has been. It may be called at any instant.
 
-        The signal stays deferred, for the next listener or the end of the deferral: `watcher` only makes what hinders
-        that come to its end.
+        The signal stays deferred, for the next listener or the end of the deferral: `watcher` only makes the code that delays
+        it come to an end.
         """
         before, self._watcher = self._watcher, watcher
         try:
@@ -172,7 +172,7 @@ class Interrupts:
     def forwarded_to(self, child: Callable[[int], object]) -> Iterator[None]:
         """Forward signals to a child that has the terminal: Ctrl-C and Ctrl-\\ reach it without our help.
 
-        What is sent to this process alone, SIGTERM and SIGHUP, is forwarded; so is what was deferred before: it may
+        Signals to this process alone, SIGTERM and SIGHUP, are forwarded. So are earlier deferred signals: they may
         have come before there was a child. Signals stay caught, because the child would inherit that they are ignored.
         """
         quit_before = signal.signal(signal.SIGQUIT, self) if self._is_ours() else None
@@ -188,11 +188,11 @@ class Interrupts:
                 signal.signal(signal.SIGQUIT, quit_before)
 
     def _is_ours(self) -> bool:
-        """Return whether this handler is installed; a test that calls a function leaves the process's signals alone."""
+        """Return whether this handler is installed. A test that calls a function leaves the process's signals alone."""
         return any(signal.getsignal(number) is self for number in SIGNALS)
 
     def _on_unraisable(self, unraisable: UnraisableHookArgs) -> None:
-        """Raise again a little later what Python dropped in a finaliser or a weak reference's callback."""
+        """Raise again a little later an error that Python dropped in a finaliser or a weak reference's callback."""
         if issubclass(unraisable.exc_type, InterruptRequested):
             signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
         else:
@@ -200,7 +200,7 @@ class Interrupts:
 
 
 def interrupts() -> Interrupts:
-    """Return the installed handler, or one that never receives anything where none is (a test that calls a function)."""
+    """Return the installed handler, or a handler that never receives anything where none is (a test that calls a function)."""
     handlers = (signal.getsignal(number) for number in SIGNALS)
     return next((handler for handler in handlers if isinstance(handler, Interrupts)), Interrupts())
 
@@ -212,7 +212,7 @@ def wakeup_sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
     Python runs a handler in the main thread, between two byte codes. A signal that comes after the last byte code before
     the thread blocks in the kernel, or that the kernel gives to another thread, only sets a flag: a thread that waits for a
     lock or in epoll sleeps on. On a busy machine that gap is milliseconds wide, since a thread that lets the interpreter
-    lock go waits until another has taken it. Whoever waits for this socket cannot miss the signal: what the C handler
+    lock go waits until another has taken it. A listener on this socket cannot miss the signal: what the C handler
     writes to it stays there (signal.set_wakeup_fd). Outside the main thread, no signal writes to it.
     """
     import socket
@@ -232,15 +232,15 @@ def wakeup_sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def run_deferring_signals(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return what `asyncio.run(main())` returns; signals are deferred from before the loop exists until it is closed."""
+    """Return the result of `asyncio.run(main())`. Signals are deferred from before the loop exists until it is closed."""
     with interrupts().deferred(), contextlib.closing(ReusableLoop()) as loop:
         return loop.run(main)
 
 
 async def cancelled_by_signals(what: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine returns; each deferred signal cancels it.
+    """Return the result of a coroutine. Each deferred signal cancels it.
 
-    Raises asyncio.CancelledError then; a second signal ends what tidies up after the first.
+    Raises asyncio.CancelledError then. A second signal ends the clean-up after the first.
     """
     import asyncio
 
@@ -258,13 +258,13 @@ async def cancelled_by_signals(what: Coroutine[Any, Any, T]) -> T:
 
 
 class ReusableLoop:
-    """An event loop that can be used again and rests in between; it defers signals as `run_deferring_signals` does."""
+    """An event loop that can be used again and rests in between. It defers signals as `run_deferring_signals` does."""
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what `main()` returns; the first call creates the loop, which wakes up for every signal."""
+        """Return the result of `main()`. The first call creates the loop, which wakes up for every signal."""
         import asyncio
 
         with interrupts().deferred(), wakeup_sockets() as (reader, _):
@@ -283,7 +283,7 @@ class ReusableLoop:
                 loop.remove_reader(reader)
 
     def close(self) -> None:
-        """End the loop, if there is one; the next `run` makes a new one."""
+        """End the loop, if there is one. The next `run` makes a new loop."""
         if self._runner is not None:
             with interrupts().deferred():
                 self._runner.close()
@@ -300,10 +300,10 @@ def thread_map(
 ) -> tuple[R, ...]:
     """Return `function(item)` for every item, in order, with at most `jobs` calls at a time.
 
-    The first exception of a call, or an interrupt, calls `stop`, which should make the running calls return soon; what has
-    not begun is cancelled. It is raised when all threads have ended.
+    The first exception of a call, or an interrupt, calls `stop`, which should make the running calls return soon. Calls that have
+    not begun are cancelled. The exception is raised when all threads have ended.
 
-    Signals are deferred meanwhile: one that is raised while a thread is started leaves a thread that the pool does not know of,
+    Signals are deferred meanwhile: a signal that is raised while a thread is started leaves a thread unknown to the pool,
     and does not wait for. Future.result() is not used to wait: it misses signals (see wakeup_sockets).
     """
     from concurrent.futures import ThreadPoolExecutor
@@ -334,7 +334,7 @@ def thread_map(
 
 
 def abandonable(ask: Callable[[], T], is_stopped: Callable[[], bool], within_s: float | None) -> T:
-    """Return what the call returns, made in a thread of its own: nothing can end one that waits for a silent server.
+    """Return the result of a call in a separate thread: a call that waits for a silent server cannot be ended.
 
     Raises EnvironmentFailed soon after `is_stopped` says so, TimeoutError when the call has not ended in time.
     """

@@ -1,4 +1,4 @@
-"""What is installed: environments and programs that are complete, and the packages of an environment.
+"""The installed environments and programs that are complete, and the packages of an environment.
 
 Asked before every run: it imports nothing that only installing needs.
 """
@@ -43,7 +43,7 @@ def venv_link(dirs: Dirs, group: str) -> Path:
 def is_complete(dirs: Dirs, spec: VenvSpec) -> bool:
     """Return whether the environment was built completely from this specification and can measure as it was built.
 
-    One that holds what only a capsule vouches for is complete for the suite of that capsule alone.
+    An environment with contents from a capsule alone is complete only for the suite of that capsule.
     """
     folder = store_folder(dirs, spec)
     marker = _read_marker(folder / COMPLETE)
@@ -64,7 +64,7 @@ def is_own_program(folder: Path) -> bool:
 
 
 def altered_instruments(venv: Path) -> str:
-    """Return a file of benchmate that was changed or removed since the environment was complete; empty when none was."""
+    """Return a file of benchmate that was changed or removed since the environment was complete. Empty when none was."""
     try:
         since = (venv / COMPLETE).stat().st_mtime_ns
     except OSError:
@@ -73,7 +73,7 @@ def altered_instruments(venv: Path) -> str:
 
 
 def altered_files(venv: Path, packages: str = "*", *, since_ns: int | None = None) -> Iterator[str]:
-    """Yield the installed files whose content is not what a RECORD lists, each as `package version: path`.
+    """Yield the installed files whose content differs from a RECORD, each as `package version: path`.
 
     `packages` is a pattern of `name-version`. With `since_ns`, a file of the listed size that is not newer is not read.
     """
@@ -154,7 +154,7 @@ def is_fetched(dirs: Dirs, source: Source) -> bool:
 
 
 def source_marker(dirs: Dirs, source: Source) -> Path:
-    """Return the marker, beside the program, that says it is complete."""
+    """Return the marker, next to the program, of a complete program."""
     # Beside the folder, not in it: the folder is exactly what was published.
     return Path(dirs.code, f".{source.folder}.complete")
 
@@ -168,7 +168,7 @@ def _read_marker(path: Path) -> dict[str, object]:
 
 
 def marker_environment(python: str = "") -> dict[str, str]:
-    """Return what markers of requirements are evaluated in: this machine, with the running Python or another one ("3.11")."""
+    """Return the environment for markers of requirements: this machine, with the running Python or another version ("3.11")."""
     from packaging.markers import default_environment
 
     environment = {name: str(value) for name, value in default_environment().items()}
@@ -179,7 +179,7 @@ def marker_environment(python: str = "") -> dict[str, str]:
 
 
 def unmet_requirements(files: Iterable[RequirementFile], installed: Mapping[str, str]) -> dict[str, str]:
-    """Return the requirements of the files, and of benchmate, that these packages do not meet, each with what is there instead.
+    """Return the requirements of the files, and of benchmate, that these packages do not meet, each with the installed version.
 
     `installed` maps normalised names to versions.
     """
@@ -196,7 +196,7 @@ def packages_of(venv: Path) -> dict[str, str]:
 
 
 def installed_packages() -> dict[str, str]:
-    """Return the packages of the running interpreter: normalised name to version; the first on its path counts."""
+    """Return the packages of the running interpreter: normalised name to version. The first on its path counts."""
     return _packages(Path(entry) for entry in dict.fromkeys(sys.path) if entry)
 
 

@@ -21,9 +21,9 @@ PATIENCE_S = 1.0
 
 
 class LocalAgent:
-    """An agent of this machine; the end of its input ends its lease. An event loop takes it over, or it has to `leave`.
+    """An agent of this machine. The end of its input ends its lease. An event loop takes it over, or it has to `leave`.
 
-    `run_id` marks every process of the run. One that `describes` the machine says first what `facts` answers. Raises
+    `run_id` marks every process of the run. An agent that `describes` the machine sends the answer of `facts` first. Raises
     Unreachable when it cannot be started.
     """
 
@@ -55,7 +55,7 @@ class LocalAgent:
 
     @cached_property
     def _facts(self) -> Mapping[str, object] | None:
-        """What it said first; None where it has ended instead."""
+        """Its first message. None where it has ended instead."""
         output = self._process.stdout
         assert output is not None
         header = output.readline()
@@ -91,16 +91,16 @@ class LocalAgent:
 
 
 def new_marker(name: str) -> str:
-    """Return a new mark for the processes of one orchestrator; it begins with the name of its run."""
+    """Return a new mark for the processes of an orchestrator. It begins with the name of its run."""
     return f"{name}-{os.urandom(4).hex()}"
 
 
 def device_lock(device: Device, host: str) -> str:
-    """Return the name of a device's lock; slots of a processor share one."""
+    """Return the name of a device's lock. Slots of a processor share a lock."""
     # The UUID, not the index: containers and CUDA_VISIBLE_DEVICES number the same device differently.
     return f"cpu-{host}" if device.arch == "cpu" else f"{device.arch}-{device.uuid}"
 
 
 def lock_folder() -> Path | None:
-    """Return another folder for device locks than the one that all runs of a machine share: for tests, which run concurrently."""
+    """Return a folder for device locks other than the one that all runs of a machine share: for tests, which run concurrently."""
     return Path(os.environ["MILABENCH_LOCK_DIR"]) if "MILABENCH_LOCK_DIR" in os.environ else None

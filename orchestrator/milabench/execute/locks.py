@@ -1,4 +1,4 @@
-"""Locks of run directories and base folders, with the name of their holder; tells a living orchestrator from a dead one.
+"""Locks of run directories and base folders, with the name of their holder. Tells living orchestrators from dead ones.
 
 A lock is flock's: it falls with the process that holds it, however that ends, and holds between the machines of a shared
 file system (NFS turns it into a lock of the server, for which the file must be open for writing).
@@ -39,8 +39,8 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 class Orchestrator:
     """A control plane process that executes, or executed, a run.
 
-    `pid_start` (ticks since boot) and `boot` tell it from a later process with its pid; `marker` is what every process
-    that it started carries; `since` is in unix seconds. One that is `detached` has left its terminal, and goes on
+    `pid_start` (ticks since boot) and `boot` tell it from a later process with its pid. `marker` is the marker that every process
+    that it started carries. `since` is in unix seconds. A `detached` orchestrator has left its terminal, and continues
     unobserved.
     """
 
@@ -69,7 +69,7 @@ class Orchestrator:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs; on another host only the lock can tell, so this is False."""
+        """Whether it still runs. On another host only the lock can tell, so this is False."""
         process = read_process(self.pid) if self.is_local and self.is_of_this_boot else None
         return process is not None and process.start == self.pid_start
 
@@ -95,7 +95,7 @@ def this_orchestrator(marker: str, *, detached: bool = False) -> Orchestrator:
 
 
 def orchestrator_of(entry: Mapping[str, object]) -> Orchestrator | None:
-    """Return the orchestrator that a journal entry or a lock file names; None when it names none."""
+    """Return the orchestrator that a journal entry or a lock file names. None when it names none."""
     kinds = {"pid": int, "pid_start": int, "boot": str, "host": str, "user": str, "marker": str, "since": float}
     try:
         fields = {name: kind(entry[name]) for name, kind in kinds.items()}
@@ -106,7 +106,7 @@ def orchestrator_of(entry: Mapping[str, object]) -> Orchestrator | None:
 
 @contextlib.contextmanager
 def hold_run(path: Path, who: Orchestrator) -> Iterator[None]:
-    """Hold a run directory for one orchestrator.
+    """Hold a run directory for an orchestrator.
 
     Raises Unreachable, with the holder, when it is held, RecordError when the directory cannot be locked.
     """
@@ -124,9 +124,9 @@ def hold_run(path: Path, who: Orchestrator) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hold_share(path: Path, share: str, who: Orchestrator) -> Iterator[None]:
-    """Hold a share of the run in a directory for the one process that carries it out, and beat meanwhile.
+    """Hold a share of the run in a directory for the single process that carries it out, and beat meanwhile.
 
-    On a file system without locks the heartbeat of another process is what refuses us. Raises Unreachable, with the holder,
+    On a file system without locks the heartbeat of another process refuses us. Raises Unreachable, with the holder,
     when it is held, RecordError when the directory cannot be written.
     """
 
@@ -174,7 +174,7 @@ def _open_lock(path: Path, name: str) -> int:
 def hold_base(base: Path, purpose: str, *, say: Callable[[str], object]) -> Iterator[bool]:
     """Hold `base` for `purpose` (install, prepare), so that no two commands build the same thing at once.
 
-    A holder is reported and waited for; yields whether there was one. Raises EnvironmentFailed when the folder cannot be
+    A holder is reported and waited for. Yields whether there was a holder. Raises EnvironmentFailed when the folder cannot be
     locked.
     """
 
@@ -203,9 +203,9 @@ def hold_base(base: Path, purpose: str, *, say: Callable[[str], object]) -> Iter
 
 @contextlib.contextmanager
 def hold_in_use(locks: Mapping[str, str]) -> Iterator[None]:
-    """Hold the locks of what was installed, by path, for its use: as long as somebody does, it is not made again.
+    """Hold the locks of installed items, by path, for their use: a held item is not made again.
 
-    The values are what a person calls each. Raises Unreachable for one that is being made. What has no lock was not made by us.
+    The values are names for people. Raises Unreachable for an item that is being made. Items without a lock were not made by us.
     """
     with contextlib.ExitStack() as held:
         for path, name in locks.items():
@@ -224,7 +224,7 @@ def hold_in_use(locks: Mapping[str, str]) -> Iterator[None]:
 
 
 def take_alone(descriptor: int, *, wait: bool = False) -> bool:
-    """Lock an open file or folder; return whether it is ours, which it is on a file system without locks."""
+    """Lock an open file or folder. Return whether it is ours, which it is on a file system without locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
@@ -236,7 +236,7 @@ def take_alone(descriptor: int, *, wait: bool = False) -> bool:
 
 @contextlib.contextmanager
 def hold_alone(lock: Path | None) -> Iterator[bool]:
-    """Hold the lock of a thing, where it has one that exists; yields whether it could be had."""
+    """Hold the lock of an item, if it has a lock. Yields whether it could be taken."""
     try:
         descriptor = None if lock is None else os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -252,7 +252,7 @@ def hold_alone(lock: Path | None) -> Iterator[bool]:
 
 
 def is_lock_free(lock: Path) -> bool:
-    """Return whether nobody holds the lock of a thing; true where it has none."""
+    """Return whether nobody holds the lock of a thing. True where it has none."""
     with hold_alone(lock) as is_held:
         return is_held
 
@@ -261,7 +261,7 @@ def is_lock_free(lock: Path) -> bool:
 def _hold(
     fd: int, path: Path, take: Callable[[int], None], holder: Mapping[str, object], failure: type[MilabenchError]
 ) -> Iterator[None]:
-    """Hold a lock file that is open, taken by `take`, with the holder's name in it; close it at the end."""
+    """Hold a lock file that is open, taken by `take`, with the holder's name in it. Close it at the end."""
     try:
         take(fd)
         with contextlib.suppress(OSError):  # on a full disk the lock still holds, only the name is missing
@@ -276,14 +276,14 @@ def _hold(
         if error.errno not in _NO_LOCKS:
             raise
         raise failure(
-            f"{path}: this file system has no locks: {os_reason(error)}; choose a --base on another one"
+            f"{path}: this file system has no locks: {os_reason(error)}; choose a --base on another file system"
         ) from None
     finally:
         os.close(fd)
 
 
 def holder_of(path: Path) -> Orchestrator | None:
-    """Return the orchestrator that executes the run in a directory now; None without one."""
+    """Return the orchestrator that executes the run in a directory now. None without an orchestrator."""
     with contextlib.suppress(OSError), open_regular(path / RUN_LOCK) as lock:
         holder = _orchestrator_in(lock.fileno())
         if holder is not None and holder.is_local:
@@ -296,7 +296,7 @@ def holder_of(path: Path) -> Orchestrator | None:
 
 
 def share_holder(path: Path, share: str) -> Orchestrator | None:
-    """Return the process that carries out a share of the run in a directory now; None without one.
+    """Return the process that carries out a share of the run in a directory now. None without a holder.
 
     Some file systems keep locks for each host by itself (Lustre mounted with `localflock`), or have none: of a process on
     another host, whose lock looks free, the heartbeat decides.
@@ -316,7 +316,7 @@ def share_holder(path: Path, share: str) -> Orchestrator | None:
 
 
 def wait_for_release(path: Path) -> None:
-    """Block until the run directory is no longer held; nothing polls."""
+    """Block until the run directory is no longer held. Nothing polls."""
     with contextlib.suppress(OSError), open_regular(path / RUN_LOCK) as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
 
@@ -359,5 +359,5 @@ def _time(since: float) -> str:
 
 
 def this_boot() -> str:
-    """Return what tells this start of the machine from others; empty where the kernel does not say."""
+    """Return the id of this start of the machine. Empty where the kernel has none."""
     return read_text("/proc/sys/kernel/random/boot_id").strip()

@@ -1,4 +1,4 @@
-"""What a node may say: one declaration for each message, with its ranges, lengths and depth; whatever else is refused.
+"""The messages of a node: a declaration for each, with its ranges, lengths and depth. Anything else is refused.
 
 Imports msgspec, which takes tens of milliseconds: import this module where a node is talked to, not at start-up.
 """
@@ -34,7 +34,7 @@ Span = tuple[Nanoseconds, Nanoseconds, Number, bool | Annotated[int, Meta(ge=0, 
 
 
 class InvalidMessage(Exception):
-    """A message that is not what it should be; the text says which, and which part of it."""
+    """A malformed message. The text says which message, and which part of it."""
 
 
 class Sums(TypedDict, total=False):
@@ -48,7 +48,7 @@ class Sums(TypedDict, total=False):
 
 
 class Header(Struct):
-    """The line before the payload of a frame, which has `n` bytes; `last` of any shape, see `header_sums`."""
+    """The line before the payload of a frame, which has `n` bytes. `last` of any shape, see `header_sums`."""
 
     k: Word
     n: Annotated[int, Meta(ge=0, le=MOST_FRAME_BYTES)]
@@ -69,7 +69,7 @@ class Hello(TypedDict, total=False):
 
 
 class Held(TypedDict, total=False):
-    """Who holds a device; `about` of anything, for anybody may have written the file of a lock."""
+    """Who holds a device. `about` of anything, for anybody may have written the file of a lock."""
 
     name: Any
     run: Any
@@ -99,7 +99,7 @@ class Reply(TypedDict, total=False):
 
 
 class WaitingFor(TypedDict):
-    """Who holds what a request waits for."""
+    """Who holds the lock that a request waits for."""
 
     id: Count
     holders: Holders
@@ -125,13 +125,13 @@ Processes = Annotated[list[LeftProcess], Meta(max_length=20_000)]
 
 
 class Left(TypedDict):
-    """What a run has left."""
+    """The leftovers of a run."""
 
     left: Processes
 
 
 class Swept(TypedDict):
-    """What a sweep has ended, and what it has not."""
+    """The processes that a sweep has ended, and those that it has not."""
 
     ended: Processes
     left: Processes
@@ -179,7 +179,7 @@ class DeviceProcess(Struct):
 
 
 class DeviceFacts(Struct):
-    """What is used of a device; the rest is kept as it is, for each vendor has other words."""
+    """The used facts of a device. The rest is kept as it is, for each vendor has other words."""
 
     index: Annotated[int, Meta(ge=0, le=2**16)]
     arch: Word
@@ -193,7 +193,7 @@ Devices = Annotated[list[Annotated[dict[Word, Any], Meta(max_length=200)]], Meta
 
 
 class HostFacts(TypedDict, total=False):
-    """What a machine is."""
+    """The facts of a machine."""
 
     hostname: Word
     addresses: Annotated[list[Word], Meta(max_length=1000)]
@@ -234,7 +234,7 @@ _M = TypeVar("_M")
 
 
 class Declared(Generic[_M]):
-    """A message as its type declares it; `name` is the message's for a person."""
+    """A message as its type declares it. `name` is the message's for a person."""
 
     def __init__(self, name: str, type_: type[_M]) -> None:
         self._name = name
@@ -242,7 +242,7 @@ class Declared(Generic[_M]):
         self._decoder = msgspec.json.Decoder(type_)
 
     def read(self, payload: bytes) -> _M:
-        """Return the message. Raises InvalidMessage with what is wrong, and where in it."""
+        """Return the message. Raises InvalidMessage with the error and its place."""
         try:
             message = self._decode(payload)
             _require_shallow(message)
@@ -262,7 +262,7 @@ class Declared(Generic[_M]):
 
 
 def header_sums(header: Header) -> Sums:
-    """Return the sums in the header of a frame; none where they are of another shape: the program has made them."""
+    """Return the sums in the header of a frame. None where they are of another shape: the program has made them."""
     try:
         return msgspec.convert(header.last or {}, Sums)
     except msgspec.ValidationError:
@@ -270,7 +270,7 @@ def header_sums(header: Header) -> Sums:
 
 
 def require_devices(facts: HostFacts) -> None:
-    """Raise InvalidMessage for a device of which something that is used is not what it should be."""
+    """Raise InvalidMessage for a device with a malformed used fact."""
     try:
         msgspec.convert(facts.get("devices", []), list[DeviceFacts])
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""What an installation has to download and what disk it takes, before anything is downloaded: as the indexes tell it."""
+"""Downloads and disk space of an installation, from the indexes, before anything is downloaded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNCACHED = re.compile(r"Identified uncached distribution: (\S+)==(\S+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageFile:
-    """A file that would be installed. Sizes are in bytes, `size` None where nobody tells it; `python` is unpacked too."""
+    """A file that would be installed. Sizes are in bytes, `size` None where nobody tells it. `python` is unpacked too."""
 
     name: str
     version: str
@@ -48,7 +48,7 @@ class PackageFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What an environment takes: its files, of which those in `fetched` are not in the cache yet, by URL."""
+    """The files of an environment, of which those in `fetched` are not in the cache yet, by URL."""
 
     files: tuple[PackageFile, ...]
     fetched: frozenset[str]
@@ -61,9 +61,9 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """What one or several environments take together, a file that they share counted once.
+    """The needs of one or several environments together. A shared file counts once.
 
-    `download` is in bytes, without `unknown` files, whose size nobody tells; `cache` and `base` are the bytes on the disks
+    `download` is in bytes, without `unknown` files, whose size nobody tells. `cache` and `base` are the bytes on the disks
     of uv's cache and of the environments, and there are more where `is_partial`.
     """
 
@@ -87,7 +87,7 @@ class Total:
 
 
 def total(needs: Iterable[Need], *, is_linked: bool) -> Total:
-    """Return what environments take together; `is_linked`: they share their files with the cache."""
+    """Return the needs of environments together. `is_linked`: they share their files with the cache."""
     needs = list(needs)
     files = {file.url: file for need in needs for file in need.files}
     fetched = [file for url, file in files.items() if any(url in need.fetched for need in needs)]
@@ -128,7 +128,7 @@ def _name(wheel: Mapping[str, object]) -> str:
 
 
 def wheel_rank(name: str, python: str) -> int | None:
-    """Return how well a wheel of this file name fits this Python ("3.11") on this machine, 0 best; None when it does not."""
+    """Return how well a wheel of this file name fits this Python ("3.11") on this machine, 0 best. None when it does not."""
     try:
         tags = parse_wheel_filename(name)[3]
     except InvalidWheelFilename:
@@ -145,7 +145,7 @@ def _ranks(python: str) -> Mapping[Tag, int]:
 
 
 def measured(file: PackageFile, opener: urllib.request.OpenerDirector | None) -> PackageFile:
-    """Return a file with its sizes: as its contents list them where it is large, else by what such files have.
+    """Return a file with its sizes: from its list of contents where it is large, else from typical files.
 
     `opener` None asks no server.
     """
@@ -180,7 +180,7 @@ def _local(url: str) -> Path | None:
 
 
 class _Ranges(io.RawIOBase):
-    """The end of a file on a server, as far as the list of a wheel's contents reaches; the rest is not there."""
+    """The end of a file on a server, as far as the list of a wheel's contents reaches. The rest is not there."""
 
     def __init__(self, url: str, opener: urllib.request.OpenerDirector) -> None:
         super().__init__()
@@ -215,7 +215,7 @@ class _Ranges(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read from the end that is here, or fetch what is missing before it."""
+        """Read from the end that is here, or fetch the missing part before it."""
         if not self._tail:
             raise ValueError("no part of it can be had")
         if self._at < self._start:

@@ -35,7 +35,7 @@ class OpensshChannel(CommandChannel):
     program = "ssh"
 
     async def describe_end(self) -> str:
-        """Return how the command ended; ssh's own code says that the connection was lost."""
+        """Return how the command ended. ssh's own code says that the connection was lost."""
         how = await super().describe_end()
         if self._process.returncode == FAILED:
             stderr = self.last_stderr_line()
@@ -44,7 +44,7 @@ class OpensshChannel(CommandChannel):
 
 
 class OpensshConnection:
-    """A master connection of the system's ssh; each command is a client of it."""
+    """A master connection of the system's ssh. Each command is its client."""
 
     is_our_file_system = False
 
@@ -155,9 +155,9 @@ def _why(words: Path, address: Address) -> str:
             " remove the old key if the machine was reinstalled"
         )
     if "Host key verification failed" in text:
-        return f"its host key is not in {file}; add it, or record the current one with --accept-new-host-keys"
+        return f"its host key is not in {file}; add it, or record the current key with --accept-new-host-keys"
     if "Permission denied" in text:
-        return "no key was accepted; set one with system.sshkey, or load it into an ssh agent"
+        return "no key was accepted; set a key with system.sshkey, or load it into an ssh agent"
     return last_line(words.read_bytes()) or "ssh failed without an error message"
 
 

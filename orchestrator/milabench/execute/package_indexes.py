@@ -23,7 +23,7 @@ def parse_pip_config(text: str) -> dict[str, str]:
     """Return the settings that `pip config list` prints.
 
     The environment wins over settings of `pip install`, those over global ones. Names are pip's option names
-    (`find-links`); lines that are not settings are passed over.
+    (`find-links`). Lines that are not settings are passed over.
     """
     settings: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for line in text.splitlines():
@@ -35,7 +35,7 @@ def parse_pip_config(text: str) -> dict[str, str]:
 
 
 def pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what pip would use on this machine: its files and its environment variables (about half a second).
+    """Return pip's settings on this machine: from its files and its environment variables (about half a second).
 
     Where there is no pip at all, only the environment variables count. Credentials of indexes are known as secrets then.
     """
@@ -65,10 +65,10 @@ def _pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def uv_env(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that make uv use what pip would use; a variable that the user has set is left alone.
+    """Return the variables that give uv pip's settings. A variable that the user has set is left alone.
 
-    uv's default of the first index that knows a package would let an old extra index win over the main one, so pip's
-    rule, the best match of all indexes, is asked for beside extra indexes.
+    uv's default of the first index that knows a package would let an old extra index win over the main index, so pip's
+    rule, the best match of all indexes, is set with extra indexes.
     """
     variables = {ours: " ".join(_words(settings.get(name))) for ours, name in _LISTS_OF_UV.items()}
     variables |= {ours: settings.get(name, "") for ours, name in _VALUES_OF_UV.items()}
@@ -89,7 +89,7 @@ def uv_env(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str,
 
 
 def uv_options(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the options for what uv reads from no variable; for `uv pip install`, `sync`, `compile` and `uv build`."""
+    """Return the options for settings that uv reads from no variable. For `uv pip install`, `sync`, `compile` and `uv build`."""
     return ("--no-index",) if _is_true(settings.get("no-index")) else ()
 
 
@@ -129,7 +129,7 @@ def indexes(settings: Mapping[str, str], environ: Mapping[str, str]) -> Indexes:
 def excludes_others(settings: Mapping[str, str], environ: Mapping[str, str]) -> bool:
     """Return whether the user's settings say where packages come from, so that no index of a requirement file is to be asked.
 
-    An extra index or a folder of files beside the ordinary index excludes nothing.
+    An extra index or a folder of files in addition to the ordinary index excludes nothing.
     """
     named = settings.get("index-url") or any(environ.get(name) for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL"))
     closed = any(

@@ -46,7 +46,7 @@ TRANSPORTS: Mapping[str, Callable[[Address], Awaitable[HostConnection]]] = {
 
 
 class RemoteHost:
-    """A machine; every conversation with it goes over one connection."""
+    """A machine. Every conversation with it uses the same connection."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -65,7 +65,7 @@ class RemoteHost:
             return self._connection
 
     async def agent(self, *words: str, marker: str = "", by: float | None = None) -> Channel:
-        """Start an agent with these arguments, its input open; `by` is the time on the loop's clock, default in START_S.
+        """Start an agent with these arguments, its input open. `by` is the time on the loop's clock, default in START_S.
 
         Raises Unreachable.
         """
@@ -98,13 +98,13 @@ class RemoteHost:
             channel.writer.close()
 
     async def left(self, *markers: str) -> list[tuple[int, str]]:
-        """Return pid and command of each process that carries one of these markers. Raises Unreachable."""
+        """Return pid and command of each process that carries any of these markers. Raises Unreachable."""
         from milabench.execute.messages import LEFT
 
         return leftovers(await self.ask(LEFT, "left", *markers))
 
     async def sweep(self, *markers: str, grace_s: float = 5.0, oom_kills: int | None = None) -> str:
-        """Kill the processes that carry these markers and describe the result on one line; see `sweep_text`.
+        """Kill the processes that carry these markers and describe the result on a line. See `sweep_text`.
 
         Raises Unreachable.
         """
@@ -121,7 +121,7 @@ class RemoteHost:
 
 
 async def read_answer(channel: Channel, declared: Declared[T], name: str, asked: str, within_s: float) -> T:
-    """Return the line with which an agent answers what it was asked. Raises Unreachable, for a line that is none at once."""
+    """Return the line with which an agent answers. Raises Unreachable, at once for any other line."""
     from milabench.execute.messages import InvalidMessage
 
     try:
@@ -139,16 +139,16 @@ async def read_answer(channel: Channel, declared: Declared[T], name: str, asked:
 
 
 def node_marker(marker: str, node: str) -> str:
-    """Return the marker of a run's processes on another node: two nodes of a test may be one machine."""
+    """Return the marker of a run's processes on another node: two nodes of a test may be the same machine."""
     return f"{marker}@{node}"
 
 
 def remote_node(
     machine: RemoteHost, marker: str, *, grace_s: float = 5.0, lease_s: float = LEASE_S, locks: Path | None = None
 ) -> AgentNode:
-    """Return a machine as a node; `marker` is the run's, `locks` another folder of device locks than the machine's.
+    """Return a machine as a node. `marker` is the run's, `locks` another folder of device locks than the machine's.
 
-    Leftovers of a lost agent are killed before the next one starts.
+    Leftovers of a lost agent are killed before the next agent starts.
     """
     own = node_marker(marker, machine.name)
     is_first = True
@@ -197,9 +197,9 @@ async def run_shell(node: AgentNode, script: str, *arguments: str, cwd: str, emi
 
 
 class HostPool:
-    """The machines that a command reaches: one connection to each, from the first question on it to `close`.
+    """The machines that a command reaches: a connection to each, from the first question to `close`.
 
-    The connections live in one event loop, which rests while the command does other things.
+    The connections live in a single event loop, which rests while the command does other things.
     """
 
     def __init__(self) -> None:
@@ -207,12 +207,12 @@ class HostPool:
         self._loop = ReusableLoop()
 
     def machine(self, address: Address) -> RemoteHost:
-        """Return the machine at an address; the same address always yields the same object."""
+        """Return the machine at an address. The same address always yields the same object."""
         key = replace(address, accept_new=False)  # accepting its key does not make it another machine
         return self._machines.setdefault(key, RemoteHost(address))
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]], *, handles_signals: bool = False) -> T:
-        """Return what `main()` returns; see `ReusableLoop.run`. A signal cancels it unless it `handles_signals`."""
+        """Return the result of `main()`. See `ReusableLoop.run`. A signal cancels it unless it `handles_signals`."""
 
         async def awake() -> T:
             await asyncio.sleep(0)  # let the loop notice connections that were lost while it was idle
@@ -221,7 +221,7 @@ class HostPool:
         return self._loop.run(awake)
 
     def close(self) -> None:
-        """Close all connections. A later request opens a new one."""
+        """Close all connections. A later request opens a new connection."""
         if not self._loop.is_open:
             return
 
@@ -235,7 +235,7 @@ class HostPool:
 
 
 async def connect_all(machines: Sequence[RemoteHost]) -> tuple[dict[str, RemoteHost], dict[str, str]]:
-    """Open all connections concurrently; return the machines that can be reached, by name, and why the others cannot."""
+    """Open all connections concurrently. Return the machines that can be reached, by name, and why the others cannot."""
     # A jump host answers a few logins at a time (sshd's MaxStartups) and drops the others.
     through = {machine.address.proxy_jump: asyncio.Semaphore(8) for machine in machines}
 

@@ -1,4 +1,4 @@
-"""Builds environments on remote machines with the same code as local ones: packed into one file, run by the remote Python."""
+"""Builds environments on remote machines with the code of local installs: packed into a file, run by the remote Python."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _MAIN = "from milabench.execute.remote_install import main\nmain()\n"
 _LOOK = (
     'for p in python3.11 python3.12 python3.13 python3.14 python3; do if "$p" -c '
     '"import sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null; then exec "$p" "$@"; fi; done; '
-    "echo no Python 3.11 or later on its PATH, which building environments needs: install one, "
+    "echo no Python 3.11 or later on its PATH: building environments needs it. Install it, "
     "or copy the environments with system.sync: venv >&2; exit 4"
 )
 
 
 @cache
 def packed_installer() -> bytes:
-    """Return one file that Python runs: the part of this package that builds environments, and its dependencies."""
+    """Return a file that Python runs: the part of this package that builds environments, and its dependencies."""
     return deterministic_zip(_files())
 
 
@@ -72,7 +72,7 @@ async def install_remotely(
 ) -> None:
     """Build environments on a machine, in its folders and, but for `environ`, with these options.
 
-    `activities` tell under the machine's name what it does.
+    `activities` show its work under the machine's name.
 
     `scratch` is a local folder, `uv` our program when it runs there too. Raises EnvironmentFailed with why not.
     """
@@ -113,7 +113,7 @@ async def install_remotely(
 
 
 def main() -> None:
-    """Build what the job lists; runs on the remote machine and exits with the matching exit code."""
+    """Build the environments that the job lists. Runs on the remote machine and exits with the matching exit code."""
     # The job was written by the same code, into a folder of the same user.
     job = Path(sys.argv[1])
     specs, dirs, options = pickle.loads(job.read_bytes())

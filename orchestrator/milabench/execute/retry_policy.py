@@ -1,4 +1,4 @@
-"""What to do about held devices and failed steps; stdlib only, for the command line imports it for its options."""
+"""The policy for held devices and failed steps. Standard library only, because the command line imports it for its options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stand-ins for what a published package lacks beside another one: put into an environment that cannot do without, and said."""
+"""Stand-ins for missing parts of a published package: put into an environment that cannot do without them, and reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add_shim(venv: Path, shim: str) -> None:
 
 @cache
 def shims_of(venv: str) -> tuple[str, ...]:
-    """Return the shims of an environment, as its manifest lists them; empty where there is none."""
+    """Return the shims of an environment, as its manifest lists them. Empty where there is none."""
     try:
         marker = json.loads(Path(venv, COMPLETE).read_text())
     except (OSError, ValueError):

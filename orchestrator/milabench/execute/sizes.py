@@ -20,7 +20,7 @@ def size_text(size: float) -> str:
 
 
 def disk_text(disk: float, download: float) -> str:
-    """Return what something takes of disk and network, in bytes: `3.2 GB on disk, 400 MB to download`; zero is left out.
+    """Return disk and network needs, in bytes: `3.2 GB on disk, 400 MB to download`; zero is left out.
 
     More may be downloaded than stays on the disk: an archive, or a source that is built.
     """

@@ -55,7 +55,7 @@ def fetch_sources(
     report: Report,
     activities: Activities | None = None,
 ) -> tuple[Installed, ...]:
-    """Make every source ready; one that fails does not keep the others from being fetched.
+    """Make every source ready. A failed source does not keep the others from being fetched.
 
     With `force`, existing ones are unpacked again, from the archive in the cache when its hash is right. Raises
     EnvironmentFailed when the base folder cannot be written.
@@ -89,13 +89,13 @@ def fetch_sources(
 
 @dataclass(slots=True)
 class Arrived:
-    """How much of a file has come, in bytes; `of` is None where the server does not tell."""
+    """How much of a file has come, in bytes. `of` is None where the server does not tell."""
 
     size: int = 0
     of: int | None = None
 
     def text(self) -> str:
-        """Return `1.2 MB of 3.0 MB`; empty before the first."""
+        """Return `1.2 MB of 3.0 MB`. Empty before the first."""
         if not self.size:
             return ""
         return size_text(self.size) + (f" of {size_text(self.of)}" if self.of is not None else "")
@@ -112,7 +112,7 @@ def fetch(
     *,
     force: bool,
 ) -> None:
-    """Fetch the program unless it is there; `arrived` is kept up to date.
+    """Fetch the program unless it is there. `arrived` is kept up to date.
 
     Raises EnvironmentFailed, soon after `stop` is set too.
     """
@@ -221,7 +221,7 @@ def release_files(project: str, where: Indexes, stop: threading.Event) -> tuple[
 def listed_files(
     project: str, where: Indexes, stop: threading.Event
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Return what `release_files` does of those indexes that answer, and a line for each that does not."""
+    """Return the `release_files` of the indexes that answer, and a line for each that does not."""
     files, silent = [], []
     with _client(where) as client:
         for index, link in _links(project, where, client, stop):
@@ -233,7 +233,7 @@ def listed_files(
 
 
 def find_release(project: str, version: str, file: str | None = None, *, environ: Mapping[str, str]) -> PyPI:
-    """Return a release file, with the index's own sha256: the named one, else the sdist, else a wheel for any platform.
+    """Return a release file, with the index's own sha256: the named file, else the sdist, else a wheel for any platform.
 
     Raises EnvironmentFailed when no index lists such a file.
     """
@@ -288,7 +288,7 @@ def _client(where: Indexes) -> PyPIClient:
 def _links(
     project: str, where: Indexes, client: PyPIClient, stop: threading.Event
 ) -> Iterator[tuple[str, Link | Exception]]:
-    """Yield the links each index lists for a project, or its error: one failing index does not hide the others."""
+    """Yield the links each index lists for a project, or its error: a failing index does not hide the others."""
     import httpx2
     from unearth import PackageFinder
 
@@ -315,7 +315,7 @@ def _listed(finder: PackageFinder, project: str) -> list[Package]:
 
 
 def _patiently(ask: Callable[[], _T], stop: threading.Event, within_s: float | None = None) -> _T:
-    """Return what the request returns; retry when the network fails for a moment.
+    """Return the result of the request. Retry when the network fails for a moment.
 
     Raises EnvironmentFailed when `stop` is set, TimeoutError when a request has not ended in time.
     """
@@ -330,7 +330,7 @@ def _patiently(ask: Callable[[], _T], stop: threading.Event, within_s: float | N
 
 
 def _reason(error: Exception) -> str:
-    """Return why a request failed, on one line without credentials."""
+    """Return why a request failed, on a line without credentials."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return mask((text.splitlines() or [type(error).__name__])[0])
 
@@ -424,7 +424,7 @@ def _last_line(text: str, default: str) -> str:
 
 
 def _ended(argv: Sequence[str], cwd: Path, env: Mapping[str, str], stop: threading.Event) -> tuple[int, str, str]:
-    """Run a command; return its exit code and what it wrote to stdout and stderr. Raises EnvironmentFailed when `stop` is set."""
+    """Run a command. Return its exit code, stdout and stderr. Raises EnvironmentFailed when `stop` is set."""
     # A group of its own: git starts programs that connect, and they end with it.
     with subprocess.Popen(
         argv,

@@ -1,4 +1,4 @@
-"""Connections to other machines by asyncssh: one per machine, its host key checked, a loss noticed within seconds."""
+"""Connections to other machines by asyncssh: one for each machine, its host key checked, a loss noticed within seconds."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ CLOSING_S = 1.0  # from the refusal of a channel to the end of the connection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """The address of a machine; empty fields follow ~/.ssh/config and ssh's defaults.
+    """The address of a machine. Empty fields follow ~/.ssh/config and ssh's defaults.
 
-    `transport` is `asyncssh`, `openssh` or `srun`; with that one, `host` is the node's name in Slurm, and `job` holds it.
-    `accept_new` records the key of a machine that no known_hosts file names; one that differs from a known one is never accepted.
+    `transport` is `asyncssh`, `openssh` or `srun`. With `srun`, `host` is the node's name in Slurm, and `job` holds it.
+    `accept_new` records the key of a machine that no known_hosts file names. A key that differs from a known one is refused.
     """
 
     name: str
@@ -81,7 +81,7 @@ class SshReader:
         self._reader = reader
 
     async def readline(self) -> bytes:
-        """Return the next line; empty at the end, also when the connection was lost. Raises ValueError for one without end."""
+        """Return the next line. Empty at the end, also when the connection was lost. Raises ValueError for a line without end."""
         import asyncssh
 
         line = b""
@@ -109,13 +109,13 @@ class SshReader:
 
 
 class SshWriter:
-    """A channel's input; `close` is its end of file, and leaves the output to be read."""
+    """A channel's input. `close` is its end of file, and leaves the output to be read."""
 
     def __init__(self, writer: asyncssh.SSHWriter[bytes]) -> None:
         self._writer = writer
 
     def write(self, data: bytes) -> None:
-        """Queue bytes; those for a channel that is gone are dropped."""
+        """Queue bytes. Those for a channel that is gone are dropped."""
         with contextlib.suppress(OSError):
             self._writer.write(data)
 
@@ -135,9 +135,9 @@ class SshWriter:
 
 
 async def line_of(reader: SshReader | asyncio.StreamReader) -> bytes:
-    """Return the next line, also one that is longer than what is kept of a stream; empty at the end.
+    """Return the next line, also a line that is longer than the kept part of a stream. Empty at the end.
 
-    Raises ValueError for one without end.
+    Raises ValueError for a line without end.
     """
     if isinstance(reader, SshReader):
         return await reader.readline()
@@ -153,7 +153,7 @@ async def line_of(reader: SshReader | asyncio.StreamReader) -> bytes:
 
 
 def last_line(output: bytes) -> str:
-    """Return the last line of a program's output, cut to what a message can hold."""
+    """Return the last line of a program's output, cut to the length of a message."""
     lines = output.decode("utf-8", "backslashreplace").strip().splitlines()
     return visible_line(lines[-1][:300]) if lines else ""
 
@@ -283,7 +283,7 @@ def _cannot_reach(address: Address, error: OSError) -> str:
     return f"{address.shown} cannot be reached{through}: {text.lower()}; is it up, is the port right?"
 
 
-_AGENT = "load it into an ssh agent, or set another one with system.sshkey"
+_AGENT = "load it into an ssh agent, or set another key with system.sshkey"
 
 
 def _no_key(address: Address) -> str:
@@ -291,13 +291,13 @@ def _no_key(address: Address) -> str:
         "those of the ssh agent and ~/.ssh" if os.environ.get("SSH_AUTH_SOCK") else "those in ~/.ssh"
     )
     return (
-        f"{address.shown} accepted no key (tried: {tried}); set one with system.sshkey,"
+        f"{address.shown} accepted no key (tried: {tried}); set a key with system.sshkey,"
         " or put its public half into ~/.ssh/authorized_keys there"
     )
 
 
 def _known_hosts(address: Address) -> object:
-    """Return the host keys to check against; an empty list, which trusts no host, where there is no file yet."""
+    """Return the host keys to check against. An empty list, which trusts no host, where there is no file yet."""
     import asyncssh
 
     file = address.known_hosts_file
@@ -353,7 +353,7 @@ def _client(address: Address) -> Any:
             if not address.accept_new:
                 self.refusal = (
                     f"the host key of {shown} ({print_}) is not in {file}; compare it with the machine's own,"
-                    " then add it, or record the current one with --accept-new-host-keys"
+                    " then add it, or record the current key with --accept-new-host-keys"
                 )
                 return False
             try:
@@ -373,7 +373,7 @@ def _client(address: Address) -> Any:
 
 
 def record_host_key(file: Path, host: str, public: str) -> None:
-    """Append the key of a host to a known_hosts file, in one write. Raises OSError."""
+    """Append the key of a host to a known_hosts file, in a single write. Raises OSError."""
     kind, data, *_ = public.split()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

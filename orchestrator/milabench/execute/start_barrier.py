@@ -19,9 +19,9 @@ class BarrierEvent:
 
 @dataclass(slots=True, kw_only=True)
 class GroupBarrier:
-    """The steps of a group that wait for each other across nodes, by id; one that has ended is waited for no longer.
+    """The steps of a group that wait for each other across nodes, by id. An ended step is waited for no longer.
 
-    `limit_s` is how long the first that is ready waits for the last, in seconds; None: for ever.
+    `limit_s` is how long the first that is ready waits for the last, in seconds. None: for ever.
     """
 
     group: str
@@ -56,7 +56,7 @@ class GroupBarrier:
 
 
 def group_barrier(steps: Sequence[Step]) -> GroupBarrier | None:
-    """Return the barrier of the steps that start measuring together on several nodes; None without such steps."""
+    """Return the barrier of the steps that start measuring together on several nodes. None without such steps."""
     measures: dict[str, Any] = {step.id: step.config.get("measure") for step in steps}
     waiting = [step for step in steps if isinstance(measure := measures[step.id], Mapping) and measure.get("barrier")]
     if len({step.node for step in waiting}) < 2:

@@ -1,4 +1,4 @@
-"""Lets torchvision be imported beside a torch that its operators were not built for; what needs the operators raises.
+"""Lets torchvision be imported with a torch that its operators were not built for. Code that needs the operators raises.
 
 Copied into an environment, whose interpreter imports it at every start.
 """
@@ -18,7 +18,7 @@ _libraries: list[object] = []  # what is defined goes with the library
 
 
 def define() -> None:
-    """Define the operators that torchvision wants to find; none of them has a kernel."""
+    """Define the operators that torchvision wants to find. None of them has a kernel."""
     from torch import library, ops
 
     if not hasattr(ops.torchvision, "nms"):
@@ -33,7 +33,7 @@ class Finder:
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the specification of torchvision; None for everything else."""
+        """Return the specification of torchvision. None for everything else."""
         spec = PathFinder.find_spec(name, path, target) if name == "torchvision" else None
         if spec is None or spec.loader is None:
             return None

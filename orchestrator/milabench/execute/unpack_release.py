@@ -21,9 +21,9 @@ _RATIO_FROM = 2**30  # bytes
 
 
 def unpack_release(archive_file: Path, name: str, into: Path) -> None:
-    """Unpack a release file into a new folder: a wheel as it is, an sdist without its one outer folder.
+    """Unpack a release file into a new folder: a wheel as it is, an sdist without its outer folder.
 
-    Raises EnvironmentFailed when the archive is broken, too large, or a member or a link of it would lead outside.
+    Raises EnvironmentFailed when the archive is broken, too large, or a member or a link would lead outside.
     """
     loose = into.parent / f"{into.name}.loose"
     loose.mkdir()
@@ -38,7 +38,7 @@ def unpack_release(archive_file: Path, name: str, into: Path) -> None:
 
 
 class _Unpacking:
-    """The unpacking of one archive: the members so far, and the links, which are made when all files are there."""
+    """The unpacking of an archive: the members so far, and the links, which are made when all files are there."""
 
     def __init__(self, name: str, packed: int, into: Path) -> None:
         self.name, self.into = name, into

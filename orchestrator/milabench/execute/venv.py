@@ -1,4 +1,4 @@
-"""Virtual environments: what they take is looked up first, then they are built several at a time and linked atomically."""
+"""Virtual environments: their needs are looked up first, then they are built several at a time and linked atomically."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def install_venvs(
     report: Report,
     activities: Activities | None = None,
 ) -> tuple[Installed, ...]:
-    """Make every environment ready, several at a time; one that fails does not keep the others from being built.
+    """Make every environment ready, several at a time. A failed environment does not keep the others from being built.
 
-    What is complete already is left alone, at the cost of reading one file. `report` is called from one thread at a
-    time; `activities` say meanwhile what is done, to who watches them. Raises EnvironmentFailed when the base folder cannot be
+    Complete environments are left alone, at the cost of reading a file. `report` is called from one thread at a
+    time. `activities` show the current work. Raises EnvironmentFailed when the base folder cannot be
     written, or, before anything is downloaded, where its disk has not the room. On KeyboardInterrupt everything that was
     started is ended first.
     """
@@ -60,14 +60,14 @@ def install_venvs(
 
 
 class _Installation(InstallSession):
-    """The environments of one install."""
+    """The environments of an install."""
 
     def __init__(self, dirs: Dirs, options: InstallOptions, report: Report, activities: Activities) -> None:
         super().__init__(dirs, options, report, activities)
         self._waited_for: set[str] = set()
 
     def require_space(self, specs: Sequence[VenvSpec]) -> None:
-        """Report what building these environments takes. Raises EnvironmentFailed where a disk has too little room for it."""
+        """Report the needs of building these environments. Raises EnvironmentFailed where a disk has too little room."""
         if not specs:
             return
         found = thread_map(self._files, specs, jobs=self.options.jobs, stop=self.stop)
@@ -93,14 +93,14 @@ class _Installation(InstallSession):
             if MARGIN * size > free and not self.options.ignore_space:
                 raise EnvironmentFailed(
                     f"{folder}: too little space: about {size_text(size)} are needed on its disk, and a quarter more for "
-                    f"what cannot be foreseen; {size_text(free)} are free; "
+                    f"unknown needs; {size_text(free)} are free; "
                     "make room, choose another folder with --base (UV_CACHE_DIR for the cache of uv), or begin all the same "
                     "with --ignore-space"
                 )
 
     def _files(self, spec: VenvSpec) -> Need | None:
-        """Return the files that an environment needs, not measured yet; None where nobody tells."""
-        self.activities.now(spec.group, "looking up what is to be downloaded")
+        """Return the files that an environment needs, not measured yet. None where nobody tells."""
+        self.activities.now(spec.group, "looking up the downloads")
         try:
             with Path(os.devnull).open("w", encoding="utf-8") as log:
                 return VenvBuild(self, spec, store_folder(self.dirs, spec), log, log.fileno()).need()
@@ -112,7 +112,7 @@ class _Installation(InstallSession):
             self.activities.over(spec.group)
 
     def _measured(self, needs: Sequence[Need]) -> list[Need]:
-        """Return them with the sizes of their files; servers are asked only for what is not in the cache."""
+        """Return them with the sizes of their files. Servers are asked only for files that are not cached."""
         files = {file.url: file for need in needs for file in need.files}
         missing = {url for need in needs for url in need.fetched}
         opener = None
@@ -134,7 +134,7 @@ class _Installation(InstallSession):
         return [replace(need, files=tuple(sizes[file.url] for file in need.files)) for need in needs]
 
     def _cache(self) -> Path | None:
-        """Return the nearest existing folder of uv's cache; None without uv."""
+        """Return the nearest existing folder of uv's cache. None without uv."""
         if self.options.uv is None:
             return None
         argv = Uv(path=self.options.uv, is_reachable=self.is_reachable).cache().argv
@@ -173,7 +173,7 @@ class _Installation(InstallSession):
         return Installed(name=spec.group, is_new=is_new, notes=notes)
 
     def _waits(self, spec: VenvSpec) -> bool:
-        """Return whether to keep waiting for another process that builds this environment; report the wait once."""
+        """Return whether to keep waiting for another process that builds this environment. Report the wait once."""
         if spec.group not in self._waited_for:
             self._waited_for.add(spec.group)
             self.report(f"{spec.group}: waiting: another process builds or uses it")
@@ -197,7 +197,7 @@ def link_to(link: Path, folder: Path) -> None:
 
 
 def _is_one_disk(cache: Path, store: Path, environ: Mapping[str, str]) -> bool:
-    """Return whether both are on one file system, and what is in the cache is linked from the environments."""
+    """Return whether both are on the same file system, and cached files are linked from the environments."""
     is_copied = environ.get("UV_LINK_MODE") in ("copy", "symlink")
     return cache.stat().st_dev == store.stat().st_dev and not is_copied
 
@@ -208,7 +208,7 @@ def _free_bytes(folder: Path) -> int:
 
 
 def _reason(error: OSError) -> str:
-    """Return why a file operation failed, in one line; copying a tree reports all its failures in one text of its own."""
+    """Return why a file operation failed, in a line. Copying a tree reports all its failures in a single text."""
     text = str(error)
     if error.errno == errno.ENOSPC or "No space left on device" in text:
         return "no space left on the disk"

@@ -1,4 +1,4 @@
-"""Builds one environment at its final path, and marks it complete last."""
+"""Builds an environment at its final path, and marks it complete last."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def benchmate_requirements(project: Path) -> tuple[str, ...]:
 
 
 class VenvBuild:
-    """The building of one environment, by commands whose output is logged without credentials."""
+    """The building of an environment, by commands whose output is logged without credentials."""
 
     def __init__(self, session: InstallSession, spec: VenvSpec, folder: Path, log: TextIO, lock: int) -> None:
         self._session = session
@@ -111,11 +111,11 @@ class VenvBuild:
         self._is_closed = self._options.is_sealed or excludes_others(settings, user)
 
     def _is_reachable(self, index: str) -> bool:
-        """Return whether an index answers; one that the user's settings exclude is not asked for what was not locked by us."""
+        """Return whether an index answers. Excluded indexes are not asked for packages that we did not lock."""
         return not (self._spec.is_foreign and self._is_closed) and self._session.is_reachable(index)
 
     def need(self) -> Need | None:
-        """Return which files it takes, and which of them the cache does not hold; None where nobody tells."""
+        """Return which files it takes, and which of them the cache does not hold. None where nobody tells."""
         if isinstance(self._installer, Pip):
             return None
         spec, known = self._spec, None
@@ -143,7 +143,7 @@ class VenvBuild:
         return known
 
     def _write_requirements(self, folder: Path) -> tuple[str, str | None]:
-        """Write what is to be installed, and its constraints; return the paths, None where nothing constrains it."""
+        """Write the requirements and their constraints. Return the paths, None without constraints."""
         spec = self._spec
         requirements = folder / ".requirements.txt"
         lock = self._lock_with_allowed_indexes()
@@ -162,7 +162,7 @@ class VenvBuild:
         return str(requirements), str(constraints) if spec.constraints else None
 
     def _lock_with_allowed_indexes(self) -> Lock:
-        """Return the lock; one that is not ours without indexes that the user's settings exclude, or that do not answer."""
+        """Return the lock. A foreign lock comes without indexes that the user's settings exclude, or that do not answer."""
         lock = self._spec.lock
         named = {option: index for option in lock.options if (index := named_index(option)) is not None}
         if not named or not self._spec.is_foreign:
@@ -180,7 +180,7 @@ class VenvBuild:
         return replace(lock, options=tuple(allowed))
 
     def build(self) -> tuple[str, ...]:
-        """Build it and mark it complete; return notes for a person. Raises EnvironmentFailed and OSError."""
+        """Build it and mark it complete. Return notes for a person. Raises EnvironmentFailed and OSError."""
         spec, folder, installer = self._spec, self._folder, self._installer
         if folder.exists():
             remove(folder / COMPLETE)
@@ -218,7 +218,7 @@ class VenvBuild:
         return notes
 
     def _unchecked_capsule(self, python: str) -> str:
-        """Return the name of the capsule that something here is from which no lock's hash has checked; empty for none."""
+        """Return the name of the capsule that something here is from which no lock's hash has checked. Empty for none."""
         if not self._options.capsule:
             return ""
         home = Path(self._options.capsule).resolve()
@@ -228,9 +228,9 @@ class VenvBuild:
         return "" if is_checked else home.name
 
     def _install(self, requirements: str, limits: str | None, upgrade: bool, preferred: str | None) -> InstallCommand:
-        """Install the requirement file; return the command that did it.
+        """Install the requirement file. Return the command that did it.
 
-        A package of a foreign file that needs torch to be built, and does not say so, is built again with what is in the
+        A package of a foreign file that needs torch to be built, and does not say so, is built again with the packages in the
         environment.
         """
         spec, folder, installer = self._spec, str(self._folder), self._installer
@@ -303,12 +303,12 @@ class VenvBuild:
         ours = next((line for line in lines if re.search(r"\bbenchmate\b.*requires", line)), None)
         if ours:
             raise EnvironmentFailed(
-                f"the lock does not hold what benchmate needs ({ours}); rewrite it with `milabench pin`"
+                f"the lock lacks packages that benchmate needs ({ours}); rewrite it with `milabench pin`"
             )
         return (*notes, *lines)
 
     def _import_required(self) -> tuple[str, ...]:
-        """Import benchmate and what the benchmarks require; return notes on what could not be tried here.
+        """Import benchmate and the benchmarks' requirements. Return notes on packages that could not be tried here.
 
         Raises EnvironmentFailed for the first that cannot be imported.
         """
@@ -340,7 +340,7 @@ class VenvBuild:
         notes += [f"{package} was not imported: {why}" for package, why in tried.untried.items()]
         if unsaid := [bench for bench in spec.benches if bench not in spec.required]:
             notes.append(
-                f"nothing was imported for {', '.join(unsaid)}: without a requirements.in nobody says what to try"
+                f"nothing was imported for {', '.join(unsaid)}: they have no requirements.in, which lists the packages to import"
             )
         for package, why in problems.items():
             users = ", ".join(needed_by[package])
@@ -366,7 +366,7 @@ class VenvBuild:
         return tuple(notes)
 
     def _add_shims(self, problems: Iterable[str]) -> list[str]:
-        """Put in what helps against these reasons why packages cannot be imported; return a note on each."""
+        """Put in the shims that help against these import failures. Return a note on each."""
         # Beside a build of torch for an accelerator whatever does not fit is an error of the lock.
         wanted = {shim for why in problems if self._spec.is_for_cpu and (shim := shim_for(why))} - {*self._shims}
         for shim in sorted(wanted):
@@ -376,7 +376,7 @@ class VenvBuild:
         return [note_of(shim) for shim in sorted(wanted)]
 
     def _interpreter(self) -> tuple[str, tuple[str, ...]]:
-        """Return the interpreter that the locks were made for, else the running one with a note."""
+        """Return the interpreter that the locks were made for, else the running interpreter with a note."""
         running = running_python()
         version = ".".join(self._spec.python.split(".")[:2])
         if version == running:
@@ -397,7 +397,7 @@ class VenvBuild:
         return sys.executable, (note,)
 
     def _python(self, version: str) -> str | None:
-        """Return an interpreter of this version: on PATH, or where uv finds one."""
+        """Return an interpreter of this version: on PATH, or where uv finds it."""
         candidates = [shutil.which(f"python{version}", path=self._environ.get("PATH"))]
         if self._options.uv:
             find = (self._options.uv, "python", "find", version, "--no-project", "--no-python-downloads")
@@ -411,24 +411,24 @@ class VenvBuild:
         return None
 
     def _say(self, stage: str, observe: Callable[[], str] = str) -> None:
-        """Report a stage, and that it is what is done now."""
+        """Report a stage, and make it the current activity."""
         self._session.report(f"{self._spec.group}: {stage}")
         self._session.activities.now(self._spec.group, stage, observe)
 
     def _hear(self, line: str) -> None:
-        """Notice what uv does once the packages are there: it takes longer than fetching them where they are cached."""
+        """Notice uv's work once the packages are there: it takes longer than fetching them where they are cached."""
         if line.startswith("Installed "):
             self._session.activities.now(self._spec.group, "compiling byte code", self._seen)
 
     def _seen(self) -> str:
-        """Return what can be seen of an installer's work: packages that stand in the environment, bytes that it wrote."""
+        """Return the visible progress of an installer: packages in the environment, bytes written."""
         there = sum(1 for _ in self._folder.glob("lib/python*/site-packages/*.dist-info"))
         child = self._child
         written = bytes_written(child.pid) if child is not None else 0
         return ", ".join(([f"{there} there"] if there else []) + ([f"{size_text(written)} written"] if written else []))
 
     def _run(self, attempts: Iterable[InstallCommand], heard: Callable[[str], object] = str) -> InstallCommand:
-        """Return the first command that succeeds; else raise EnvironmentFailed, with the most informative error.
+        """Return the first command that succeeds. Else raise EnvironmentFailed, with the most informative error.
 
         `attempts` may be an iterator that asks the network only once those before have failed.
         """
@@ -449,7 +449,7 @@ class VenvBuild:
         raise EnvironmentFailed(self._explained(telling[-1]))
 
     def _explained(self, output: str) -> str:
-        """Return why installing failed, in one line; of a package that no index lists, ask what the index answers."""
+        """Return why installing failed, in a line. For a package that no index lists, ask the index for its answer."""
         why = explain_failure(output)
         missing = re.match(r"requirement ([A-Za-z0-9._-]+)\S* does not exist", why)
         if missing is None or self._options.is_sealed:
@@ -468,7 +468,7 @@ class VenvBuild:
         heard: Callable[[str], object] = str,
         shown: str = "",
     ) -> tuple[int, str]:
-        """Run a command; return its exit code and its output. `heard` gets each line, the log `shown` in place of `argv`."""
+        """Run a command. Return its exit code and its output. `heard` gets each line, the log `shown` in place of `argv`."""
         self._log.write(f"$ {shown or mask(' '.join(argv))}\n")
         self._log.flush()
         try:
@@ -495,7 +495,7 @@ class VenvBuild:
 
 
 def bytes_written(pid: int) -> int:
-    """Return how many bytes a process has written so far; 0 where it has ended, or nothing tells."""
+    """Return how many bytes a process has written so far. 0 where it has ended, or nothing tells."""
     try:
         match = re.search(r"^wchar: (\d+)$", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE)
     except OSError:
@@ -516,7 +516,7 @@ def _holds_instruments(home: Path, project: Path) -> bool:
 
 
 def foreign_member(wheel: Path) -> str:
-    """Return a file in a wheel of the instruments that is not one of theirs by its name; empty for none."""
+    """Return a file in a wheel of the instruments that is not theirs by its name. Empty for none."""
     try:
         with zipfile.ZipFile(wheel) as packed:
             names = packed.namelist()

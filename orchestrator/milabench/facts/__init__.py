@@ -1,1 +1,1 @@
-"""What a machine is: its processors, memory and accelerators, as frozen values."""
+"""The facts of a machine: its processors, memory and accelerators, as frozen values."""

@@ -16,7 +16,7 @@ _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatedNode:
-    """A node of an allocation: its name in Slurm, the job that holds it: of a heterogeneous one its component, `12+1`."""
+    """A node of an allocation: its name in Slurm, the job that holds it: of a heterogeneous job its component, `12+1`."""
 
     name: str
     job: str
@@ -25,7 +25,7 @@ class AllocatedNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """The allocation of a job; `here` is the name of the node that we run on, empty outside of its nodes."""
+    """The allocation of a job. `here` is the name of the node that we run on, empty outside of its nodes."""
 
     job: str
     nodes: tuple[AllocatedNode, ...]
@@ -33,7 +33,7 @@ class Allocation:
 
 
 def expand_nodelist(text: str) -> tuple[str, ...]:
-    """Return the names that a node list such as `n[1-3,5],gpu[01-02]-ib` stands for. Raises ValueError."""
+    """Return the names in a node list such as `n[1-3,5],gpu[01-02]-ib`. Raises ValueError."""
     names: list[str] = []
     for pattern in _split(text):
         parts = _PART.split(pattern)  # text, range, text, range, ..., text
@@ -65,7 +65,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _numbers(text: str) -> list[str]:
-    """Return the numbers that `1-3,05` stands for, as wide as the first of their range is written."""
+    """Return the numbers of `1-3,05`, each as wide as the first of its range."""
     numbers: list[str] = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part.replace(" ", ""))

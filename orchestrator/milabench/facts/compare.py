@@ -1,4 +1,4 @@
-"""What is in the way of a run on some machines, and in what they differ: findings from facts."""
+"""Obstacles to a run on some machines, and differences between them: findings from facts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ State = Literal["ok", "note", "bad"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFinding:
-    """One thing looked at on a node, or (`node` empty) here or between nodes: fine, worth knowing, or in the way of a run."""
+    """A checked fact of a node, or (`node` empty) here or between nodes: fine, worth knowing, or an obstacle to a run."""
 
     node: str = ""
     what: str
@@ -38,7 +38,7 @@ def compare_nodes(
 ) -> tuple[NodeFinding, ...]:
     """Return the findings on each node, then those between them. `base` is our folder, `bases` where a node has it elsewhere.
 
-    Nodes that a scheduler has `allocated` may be parts of one machine.
+    Nodes that a scheduler has `allocated` may be parts of the same machine.
     """
     findings = [
         finding for node in nodes for finding in _of_node(node, (bases or {}).get(node.name) or node.base or base)
@@ -92,7 +92,7 @@ def _processes(node: Node) -> Iterator[str]:
 
 
 def _differences(nodes: Sequence[Node]) -> Iterator[NodeFinding]:
-    """Yield what equal machines have in common and these have not."""
+    """Yield the differences between machines that should be equal."""
     asked = [node for node in nodes if node.hostname]
     kinds: dict[str, dict[str, str]] = {
         "operating system": {node.name: node.os for node in asked},
@@ -118,7 +118,7 @@ def _text(value: object) -> str:
 
 
 def _twice(nodes: Sequence[Node]) -> Iterator[NodeFinding]:
-    """Find entries that lead to one machine: in the way where they would measure on the same devices, and wait for each other."""
+    """Find entries that lead to the same machine: an obstacle where they would wait for each other's devices."""
     seen: dict[tuple[str, ...], list[Node]] = {}
     for node in nodes:
         # Cloned machines share a host name; the boot id is new with every start.

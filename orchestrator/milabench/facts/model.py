@@ -1,4 +1,4 @@
-"""What a set of machines is, as frozen values that a test can write down."""
+"""The facts of a set of machines, as frozen values that a test can write down."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 Arch: TypeAlias = str
-"""The kind of a machine's accelerators: that of a vendor in devices/, or cpu."""
+"""The kind of a machine's accelerators: a vendor in devices/, or cpu."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One accelerator; on a machine without any, one slot of the processor."""
+    """An accelerator. On a machine without any, a slot of the processor."""
 
     index: int
     uuid: str
@@ -24,10 +24,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One machine: how it is reached and what it has. `cpu_count` is what affinity and cgroups leave us, at least 1.
+    """A machine: its address and its parts. `cpu_count` is limited by affinity and cgroups, at least 1.
 
     `base` is our folder there, empty where it has the same path as here. Nodes with the same `storage` share it: one
-    file system, on which everything is made once; empty on the machine that we are on and those that share its.
+    file system, on which everything is made once. Empty on the machine that we are on and those that share its.
     """
 
     name: str = "local"
@@ -51,7 +51,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemFacts:
-    """All the machines that a plan may use; the main node comes first."""
+    """All the machines that a plan may use. The main node comes first."""
 
     arch: Arch
     nodes: tuple[Node, ...]

@@ -1,4 +1,4 @@
-"""Asks a machine what it is, through the agent, and turns the answer into facts."""
+"""Asks a machine for its facts, through the agent."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ANSWER_S = 120.0
 
 
 def agent_command(*words: str) -> list[str]:
-    """Return the command that runs the agent on this machine; it needs nothing but the standard library."""
+    """Return the command that runs the agent on this machine. It needs nothing but the standard library."""
     # -I and -S keep the user's environment and site-packages out: they can slow or break a start; -u, for it is read by
     # line.
     return [sys.executable, "-u", "-I", "-S", str(AGENT), *words]
 
 
 class LocalProbe:
-    """A query of the machine we are on; other work can be done until it has answered."""
+    """A query of the machine we are on. Other work can be done until it has answered."""
 
     def __init__(self) -> None:
         command = agent_command("facts")
@@ -58,7 +58,7 @@ def this_machine() -> LocalProbe:
 
 
 def parse_facts(answer: Mapping[str, Any], *, name: str = "local") -> Node:
-    """Return the agent's answer to `facts` as a Node; what it could not find out stays empty, with the reason in `details`."""
+    """Return the agent's answer to `facts` as a Node. Unknown facts stay empty, with the reason in `details`."""
     devices = tuple(
         Device(
             index=int(device["index"]),

@@ -1,1 +1,1 @@
-"""What is expected of the nodes and devices of a fleet, and which of them differ: `milabench baseline` and `outliers`."""
+"""Expected numbers of the nodes and devices of a fleet, and outliers among them: `milabench baseline` and `outliers`."""

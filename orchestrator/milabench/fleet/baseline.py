@@ -1,4 +1,4 @@
-"""What a fleet's nodes and devices achieve, robustly, and which of them are outliers (docs/reference/criteria.md).
+"""Robust numbers of a fleet's nodes and devices, and outliers among them (docs/reference/criteria.md).
 
 Expected is the median over places, the spread their median absolute deviation, both on logarithms: a few bad nodes among
 those that made the baseline move neither. A place is an outlier when it is further from the median than noise would put it, and
@@ -33,7 +33,7 @@ _METRICS = ("first_step", "device_memory_peak")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredUnit:
-    """Where a number was measured: a machine, and the device if it was on one; `uuid` is empty where not known."""
+    """Where a number was measured: a machine, and the device, if it was on a device. `uuid` is empty where not known."""
 
     node: str
     device: str = ""
@@ -46,7 +46,7 @@ class MeasuredUnit:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was measured at one place: of several processes there, their geometric mean."""
+    """The number of a place: of several processes there, their geometric mean."""
 
     run: str
     bench: str
@@ -61,10 +61,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What places like these achieve: median, and standard deviation of logarithms from their median absolute deviation.
+    """The expected number of places like these: median, and deviation of logarithms from their median absolute deviation.
 
-    `values` are the places' names with their numbers, so that anybody can recompute the others; `asked` is what the benchmark
-    was asked to do, as `arguments_in` returns it.
+    `values` are the places' names with their numbers, so that anybody can recompute the others. `asked` is the work
+    that the benchmark was asked to do, as `arguments_in` returns it.
     """
 
     bench: str = "None"
@@ -96,20 +96,20 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """The expected numbers of a fleet, and the runs they come from; `suspects` says in words which are suspect, and why."""
+    """The expected numbers of a fleet, and the runs they come from. `suspects` says in words which are suspect, and why."""
 
     runs: tuple[str, ...] = ()
     suspects: tuple[str, ...] = ()
     expected: tuple[Expected, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `baseline` writes."""
+        """Return the output of `baseline`."""
         return {"schema": SCHEMA, "kind": KIND, **to_json_value(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlier:
-    """A place that is an outlier of a baseline: by how much (relative, signed), what would be within, and the rule in words."""
+    """A place that is an outlier of a baseline: by how much (relative, signed), the limit, and the rule in words."""
 
     location: MeasuredUnit
     run: str
@@ -124,7 +124,7 @@ class Outlier:
     rule: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return one of `outliers` as `outliers --json` has it."""
+        """Return an entry of `outliers` as `outliers --json` has it."""
         location, encoded = self.location, to_json_value(self)
         del encoded["location"]
         return {"node": location.node, "device": location.device or None, "uuid": location.uuid or None, **encoded}
@@ -132,7 +132,7 @@ class Outlier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """The outliers, how many numbers were judged, what could not be judged with the reason, and what is suspect with its."""
+    """The outliers, the number of checked values, unchecked ones with the reason, and suspect ones with theirs."""
 
     outliers: tuple[Outlier, ...] = field(
         metadata={"json": JsonKey(write=lambda outliers: [outlier.to_json() for outlier in outliers])}
@@ -144,16 +144,16 @@ class Findings:
 
     @property
     def by_chance(self) -> float:
-        """How many numbers of a good fleet would be outliers at this level; fewer where the floor decides."""
+        """How many numbers of a good fleet would be outliers at this level. Fewer where the floor decides."""
         return self.judged * (1 - self.level)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `outliers --json` prints."""
+        """Return the output of `outliers --json`."""
         return {"schema": SCHEMA, **to_json_value(self)}
 
 
 def samples(summary: Summary) -> tuple[Sample, ...]:
-    """Return one number for each benchmark, metric and place of a run; invalid and failed ones are left out."""
+    """Return a number for each benchmark, metric and place of a run. Invalid and failed ones are left out."""
     groups: dict[tuple[str, str], tuple[str, str, dict[MeasuredUnit, list[float]]]] = {}
     for bench in summary.benchmarks:
         for metric, location, value, units, direction in (
@@ -174,7 +174,7 @@ def samples(summary: Summary) -> tuple[Sample, ...]:
 
 
 def _numbers(summary: Summary, bench: BenchSummary) -> Iterable[tuple[str, MeasuredUnit, float, str, str]]:
-    """Yield (metric, place, value, units, direction): the rate, the energy for an item, and what else tells of a place."""
+    """Yield (metric, place, value, units, direction): the rate, the energy for an item, and other metrics of a place."""
     location_of: dict[str, MeasuredUnit] = {}
     step_energies = energies(bench)
     for process in bench.processes:
@@ -194,7 +194,7 @@ def _numbers(summary: Summary, bench: BenchSummary) -> Iterable[tuple[str, Measu
 def baseline(summaries: Sequence[Summary]) -> Baseline:
     """Return the baseline of the places of these runs, each size and each set of arguments by itself.
 
-    One that is in several runs counts once, with the mean of its numbers.
+    A place in several runs counts once, with the mean of its numbers.
     """
     groups: dict[tuple[str, str, str, str, str], tuple[str, dict[str, list[float]]]] = {}
     for summary in summaries:
@@ -238,7 +238,7 @@ def robust(values: Sequence[float]) -> tuple[float, float]:
 def outliers(
     summaries: Iterable[Summary], reference: Baseline, *, level: float = LEVEL, floor: float = FLOOR
 ) -> Findings:
-    """Return the nodes and devices of runs that are outliers of a baseline, the worst first, and what could not be judged."""
+    """Return nodes and devices of runs that are outliers of a baseline, the worst first, and unchecked places."""
     expected_of: dict[tuple[str, str, str], list[Expected]] = {}
     for one in reference.expected:
         expected_of.setdefault((one.bench, one.metric, one.size), []).append(one)
@@ -273,7 +273,7 @@ def outliers(
 def baseline_from_json(value: Mapping[str, object], where: str) -> Baseline:
     """Return the baseline in a file's JSON. Raises RecordError, naming the file, when it is none."""
     if value.get("kind") != KIND:
-        raise RecordError(f"{where}: is no baseline; `milabench baseline RUN... -o {where}` makes one")
+        raise RecordError(f"{where}: is not a baseline; make it with `milabench baseline RUN... -o {where}`")
     if value.get("schema") != SCHEMA:
         raise RecordError(
             f"{where}: has schema {value.get('schema')!r}, and this version reads {SCHEMA}; create it again"
@@ -318,7 +318,7 @@ def _outlier(sample: Sample, expected: Expected, away: float, limit: float, floo
         side = "better" if is_higher == (sample.direction == "higher") else "worse"
     within = math.expm1(limit)
     is_floor = limit <= math.log1p(floor)
-    why = "the least that counts" if is_floor else f"{level:.1%} of places are nearer, by their spread"
+    why = "the smallest that counts" if is_floor else f"{level:.1%} of places are nearer, by their spread"
     return Outlier(
         location=sample.location,
         run=sample.run,
@@ -359,7 +359,7 @@ def _step_location(summary: Summary, node: str, suffixes: Sequence[str]) -> Meas
 
 
 def _location(summary: Summary, name: str, tag: str) -> MeasuredUnit:
-    """Return the machine called `name` in a run, by its host name, with its device; a lone machine needs no name.
+    """Return the machine called `name` in a run, by its host name, with its device. A lone machine needs no name.
 
     Nodes that share a host name, such as cloned machines, go by their own names.
     """

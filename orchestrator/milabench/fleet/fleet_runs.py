@@ -1,4 +1,4 @@
-"""Computes what is expected of the nodes and devices of a fleet, and finds those that differ."""
+"""Computes the expected numbers of the nodes and devices of a fleet, and finds outliers."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def find_outliers(names: Sequence[str], base: Path | None, reference: Path, *, l
 
 
 def _summaries(names: Sequence[str], base: Path | None) -> list[Summary]:
-    """Return the summaries of runs, each with what its benchmarks were asked to do."""
+    """Return the summaries of runs, each with the work of its benchmarks."""
     return [replace(summary_of(run), manifest=work_record(run)) for run in resolve_runs(base, names)]

@@ -70,7 +70,7 @@ def command(
 
 
 def outlier_text(findings: Findings, width: int | None = None, *, is_full: bool = False) -> str:
-    """Return the number of outliers, their table, fitted to a width, and the warnings; `is_full`: also the rules."""
+    """Return the number of outliers, their table, fitted to a width, and the warnings. `is_full`: also the rules."""
     from milabench.report.text_table import text_table
 
     kind = "device" if all(outlier.location.device for outlier in findings.outliers) else "node"

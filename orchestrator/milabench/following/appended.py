@@ -1,4 +1,4 @@
-"""Reads a file of lines that is still being written, each part of it once."""
+"""Reads a file of lines that is still being written, each part once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from milabench.events.rundir import CUT_LINE, MAX_LINE
 
 
 class Appended:
-    """The whole lines of a file from the byte `start` on, as they come; where that is within a line, its rest is the first.
+    """The whole lines of a file from the byte `start` on, as they come. Where that is within a line, its rest is the first.
 
     `offset` is the byte up to which it has been read.
     """
@@ -21,7 +21,7 @@ class Appended:
         self._rest = b""
 
     def lines(self, most: int = MAX_LINE) -> list[bytes]:
-        """Return what came since the last time, of it at most so many bytes, without line ends; nothing while there is no file.
+        """Return the lines since the last call, at most `most` bytes, without line ends. Empty while there is no file.
 
         Raises RecordError when it cannot be read.
         """

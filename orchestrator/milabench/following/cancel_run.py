@@ -17,7 +17,7 @@ from milabench.workflow.run_lookup import ACTIVE_STATES, RunHandle, all_runs, re
 
 
 def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bool = False) -> None:
-    """Ask the orchestrator of a run, by default the only active one, to end, and wait until it has; `now` kills its steps.
+    """Ask the orchestrator of a run, by default the only active run, to end, and wait until it has. `now` kills its steps.
 
     The jobs of a run are ended by their scheduler. Raises NothingSelected, and Unreachable for a run of another host or user.
     """
@@ -52,7 +52,7 @@ def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bo
 
 
 def signal_process(orchestrator: Orchestrator, *, times: int) -> bool:
-    """Signal exactly this process; return whether it still existed. Raises Unreachable for another user's."""
+    """Signal exactly this process. Return whether it still existed. Raises Unreachable for another user's."""
     try:
         fd = os.pidfd_open(orchestrator.pid)
     except ProcessLookupError:
@@ -78,5 +78,7 @@ def active_run(base: Path | None) -> RunHandle:
     if not active:
         raise NothingSelected(f"{base_folder(base) / 'runs'}: no active run")
     if len(active) > 1:
-        raise NothingSelected(f"several active runs: {', '.join(handle.run.name for handle in active)}; name one")
+        raise NothingSelected(
+            f"several active runs: {', '.join(handle.run.name for handle in active)}; name a single run"
+        )
     return active[0]

@@ -21,8 +21,8 @@ LOST = ("lost-node", "time-limit", "preempted", "node-failed", "job-cancelled", 
 def replay(run: Run) -> Iterator[tuple[int, Event]]:
     """Return all events of all attempts at all steps of a run with the attempt's number, merged by when the agent received them.
 
-    Holds one event, and one open file, per step. Within a step the order is the one on disk, also where a clock jumped
-    back; records without a time (milabench 1.3) keep their place beside the record before them. Those of a node whose clock
+    Holds an event, and an open file, per step. Within a step the order is as on disk, also where a clock jumped
+    back. Records without a time (milabench 1.3) keep their place after the previous record. Those of a node whose clock
     was not ours are placed on ours.
     """
     tried = attempts(run.journal)
@@ -35,7 +35,7 @@ def _tried(run: Run, step: str, tried: Iterable[Attempt]) -> Iterator[tuple[int,
 
 
 def on_our_clock(events: Iterable[Event], began: float | None) -> Iterator[Event]:
-    """Yield the events of an attempt with their times on the clock by which it `began`, that of the journal.
+    """Yield the events of an attempt with their times on the clock by which it `began`, the journal's.
 
     The agent stamps records by its node's clock, from `start` on, which comes when the journal says that the step began. The
     end of a step whose agent was lost is stamped by us.
@@ -52,7 +52,7 @@ def on_our_clock(events: Iterable[Event], began: float | None) -> Iterator[Event
 
 
 def merge_events(streams: Iterable[Iterable[tuple[int, Event]]]) -> Iterator[tuple[int, Event]]:
-    """Yield several steps' events as one stream; see `replay`."""
+    """Yield several steps' events as a single stream. See `replay`."""
     timed = (_timed(number, stream) for number, stream in enumerate(streams))
     for *_, tried in heapq.merge(*timed, key=itemgetter(0, 1)):
         yield tried

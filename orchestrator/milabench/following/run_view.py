@@ -1,4 +1,4 @@
-"""Shows a run from its journal and records alone: one that another process executes, here or elsewhere, or a recorded one."""
+"""Shows a run from its journal and records alone: a run that another process executes, here or elsewhere, or a recorded run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Ending = Literal["ended", "died", "left"]
 
 
 def attach_to_run(run: Run, orchestrator: Orchestrator, session: Session) -> int | None:
-    """Show a run to its end: return the exit code of `milabench run`; None when its orchestrator died before that.
+    """Show a run to its end: return the exit code of `milabench run`. None when its orchestrator died before that.
 
     Ctrl-C ends only the view, not the run.
     """
@@ -67,7 +67,7 @@ def attach_to_run(run: Run, orchestrator: Orchestrator, session: Session) -> int
 
 
 def follow(path: Path, orchestrator: Orchestrator, reporter: Reporter) -> Ending:
-    """Show a run until this orchestrator of it has ended or died, or we are interrupted."""
+    """Show a run until this orchestrator has ended or died, or we are interrupted."""
     requests: list[None] = []
     run, clock = open_run(path), JournalClock()
     clock.reach(run.journal[0].get("t") if run.journal else None)
@@ -88,14 +88,14 @@ def follow(path: Path, orchestrator: Orchestrator, reporter: Reporter) -> Ending
 
 
 class JournalClock:
-    """The time that is shown, in unix seconds: that of the journal's entry being shown, else the present. It never goes back."""
+    """The shown time, in unix seconds: of the journal's entry being shown, else the present. It never goes back."""
 
     def __init__(self) -> None:
         self._latest = 0.0
         self._is_past = False
 
     def reach(self, t: object) -> None:
-        """Show the time of an entry, where it has one."""
+        """Show the time of an entry, if it has a time."""
         self._is_past = True
         if isinstance(t, int | float):
             self._latest = max(self._latest, t)
@@ -112,7 +112,7 @@ class JournalClock:
 
 
 class RunView:
-    """Passes to a display what was written since the last update; `ended` is the marker of the last orchestrator to end.
+    """Passes new entries since the last update to a display. `ended` is the marker of the last orchestrator to end.
 
     `ended_shares` are those whose process said that it has ended.
     """
@@ -133,7 +133,7 @@ class RunView:
         self._shown.on_plan(plan_of(run))
 
     def update(self) -> None:
-        """Show what is new, and the progress of the running steps."""
+        """Show new entries, and the progress of the running steps."""
         for entry in self._new_entries():
             self._clock.reach(entry.get("t"))
             self._show(entry)
@@ -144,7 +144,10 @@ class RunView:
         self._display.tick()
 
     def _new_entries(self) -> tuple[Mapping[str, object], ...]:
-        """Return what is new in the journals, as one; thousands of them are looked at less often, those of ended jobs at once."""
+        """Return the new entries of the journals, merged.
+
+        Thousands of journals are read less often, those of ended jobs at once.
+        """
         own = _entries_of(self._journal)
         now = time.monotonic()
         ended = {entry.get("share") for entry in own if entry.get("state") == "ended" and "step" not in entry}
@@ -180,7 +183,7 @@ class RunView:
                 pass
 
     def _show_progress(self, step: str) -> None:
-        """Show the progress of a step, if there is something new; of one that was already running, all of it is read."""
+        """Show the progress of a step, if there is something new. For a step that was already running, the whole file is read."""
         from milabench.events.batch_decoder import decode_lines
 
         observed = []
@@ -207,7 +210,7 @@ def _attempt(entry: Mapping[str, object]) -> int:
 
 
 def measured_attempt(run: Run, step: str, attempt: int) -> Measurement | None:
-    """Return what an attempt at a step measured; None where its records cannot be read, which a view goes on without."""
+    """Return the numbers of an attempt at a step. None where its records cannot be read, which a view ignores."""
     try:
         return measure(step, run.batches(step, attempt))
     except RecordError:
@@ -215,7 +218,7 @@ def measured_attempt(run: Run, step: str, attempt: int) -> Measurement | None:
 
 
 def replay_run(run: Run, reporter: Reporter, *, speed: float = 10.0, is_verbose: bool = False) -> None:
-    """Show a run from its records; `speed` is the playback speed, 0 for no delay."""
+    """Show a run from its records. `speed` is the playback speed, 0 for no delay."""
     clock = ReplayClock(speed)
     display = reporter.open_display(is_verbose=is_verbose, clock=clock.now)
     try:
@@ -225,7 +228,7 @@ def replay_run(run: Run, reporter: Reporter, *, speed: float = 10.0, is_verbose:
 
 
 class ReplayClock:
-    """The clock of a replay, at the times of the records; it runs at `speed` times the recorded speed."""
+    """The clock of a replay, at the times of the records. It runs at `speed` times the recorded speed."""
 
     def __init__(self, speed: float, sleep: Callable[[float], object] = time.sleep) -> None:
         self._speed = speed
@@ -237,7 +240,7 @@ class ReplayClock:
         return self._now - self._first
 
     def reach(self, t: float | None) -> None:
-        """Wait until the time of a record; not for one without a time, nor where the clock jumped back."""
+        """Wait until the time of a record. Not for a record without a time, nor where the clock jumped back."""
         if t is None or t <= self._now:
             return
         if not self._now:
@@ -248,7 +251,7 @@ class ReplayClock:
 
 
 def play(run: Run, display: Display, reach: Callable[[float | None], None]) -> None:
-    """Pass the events of a run to a display; last, the ends of steps without records."""
+    """Pass the events of a run to a display. Last, the ends of steps without records."""
     # Time begins with the journal: planning and the start of the agents are part of what is shown.
     began = run.journal[0].get("t") if run.journal else None
     reach(began if isinstance(began, int | float) else None)

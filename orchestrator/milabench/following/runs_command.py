@@ -47,7 +47,7 @@ def command(base: Path | None, with_others: bool, wide: bool, as_json: bool) -> 
 
 
 def runs_table(handles: Sequence[RunHandle], width: int | None = None) -> str:
-    """Return one line for each run, fitted to a terminal's width."""
+    """Return a line for each run, fitted to a terminal's width."""
     from milabench.report.labels import duration
     from milabench.report.text_table import text_table
 

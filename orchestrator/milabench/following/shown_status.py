@@ -15,7 +15,7 @@ from milabench.workflow.run_lookup import RunHandle
 class ShareState:
     """Where the job of a share is, as `status` shows it.
 
-    `stage` is `not submitted`, `submitting`, one of `events.shares.JobStage`, or `died`: begun, not ended, and nobody
+    `stage` is `not submitted`, `submitting`, a value of `events.shares.JobStage`, or `died`: begun, not ended, and nobody
     executes it. `state` and `reason` are the scheduler's words, `done` the number of its `steps` that have ended.
     """
 
@@ -59,7 +59,7 @@ def _share_state(handle: RunHandle, share: Share, live: JobState | None) -> Shar
 
 
 def status_json(status: RunStatus, state: str) -> dict[str, object]:
-    """Return the status as `runs --json` and `status --json` print it; `state` is the verdict, or running, or cut off."""
+    """Return the status as `runs --json` and `status --json` print it. `state` is the verdict, or running, or cut off."""
     return {
         "run": status.name,
         "phase": status.phase,

@@ -47,7 +47,7 @@ def command(run: str | None, base: Path | None, as_json: bool) -> None:
 
 
 def handle_json(handle: RunHandle, now: float, live: Mapping[str, JobState] = NOBODY_ASKED) -> dict[str, object]:
-    """Return the state of a run, its orchestrator, the steps that run, and its shares; see `status_lines`."""
+    """Return the state of a run, its orchestrator, the steps that run, and its shares. See `status_lines`."""
     from milabench.following.shown_status import share_states, status_json
 
     shares = [asdict(state) for state in share_states(handle, live)]
@@ -67,7 +67,10 @@ def handle_json(handle: RunHandle, now: float, live: Mapping[str, JobState] = NO
 
 
 def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = NOBODY_ASKED) -> list[str]:
-    """Return the status as text for a person; `live` is what the scheduler says of its jobs now, by share, where it was asked."""
+    """Return the status as text for a person.
+
+    `live` is the scheduler's present state of its jobs, by share, where it was asked.
+    """
     from milabench.events.attempts import with_node
     from milabench.execute.detach import LOG
     from milabench.workflow.recorded_nodes import held_text
@@ -106,12 +109,12 @@ def _next_command(handle: RunHandle) -> str:
     if handle.state in ACTIVE_STATES:
         return f"`milabench resume {path}`: shows its progress" if handle.is_detached else f"`milabench status {path}`"
     if handle.status.counts.keys() - {"passed", "skipped"}:
-        return f"`milabench resume {path}`: runs what did not pass"
+        return f"`milabench resume {path}`: runs the steps that did not pass"
     return f"`milabench report {path}`: its numbers"
 
 
 def _running_lines(handle: RunHandle, now: float) -> list[str]:
-    """Return the steps that run, and the command that looks at the first one's processes."""
+    """Return the steps that run, and the command that shows the first step's processes."""
     from milabench.report.labels import duration
 
     lines = []

@@ -28,9 +28,9 @@ def step_output(
     follow: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[bytes]:
-    """Return the output of a step's attempt, by default the last one, in pieces; when followed, until the step ends.
+    """Return the output of a step's attempt, by default the last, in pieces. When followed, until the step ends.
 
-    `say` gets a sentence where the name is that of several steps. Raises NothingSelected for an unknown run or step, and for an
+    `say` gets a sentence where several steps have the name. Raises NothingSelected for an unknown run or step, and for an
     attempt without output.
     """
     run = resolve_run(base, name).run
@@ -46,7 +46,7 @@ def step_output(
 
 
 def log_lines(path: Path, run: Run, step: str, attempt: int, *, follow: bool) -> Iterator[bytes]:
-    """Yield the text of the `line` records of a file; when followed, until the step has ended or nobody writes."""
+    """Yield the text of the `line` records of a file. When followed, until the step has ended or nobody writes."""
     records, is_over = Appended(path), False
     while True:
         # Before reading: what was written until then is read.

@@ -1,4 +1,4 @@
-"""What lies in a base and what of it nothing refers to, and the processes that crashed runs have left: `milabench gc`.
+"""The items of a base, the unused ones among them, and leftover processes of crashed runs: `milabench gc`.
 
 Builds on: archives, capsule.
 """

@@ -1,6 +1,6 @@
-"""What lies in a base, and what of it nothing refers to.
+"""The items of a base, and the unused ones among them.
 
-Only what is below the base is looked at: folders that a system file moves elsewhere may serve other bases too.
+Only items below the base are checked: folders that a system file moves elsewhere may serve other bases too.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _UNKNOWN = "which suites were used here is not recorded"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Which runs may go: those older than so many seconds, all but so many of the newest; None for both: none."""
+    """The runs that may be removed: older than this many seconds, all but this number of the newest. None for both: no run."""
 
     older_than_s: float | None = None
     keep: int | None = None
 
 
 def survey_base(base: Path | None, policy: Policy, *, forget: Sequence[str] = ()) -> Survey:
-    """Return what lies in a base and what nothing refers to.
+    """Return the items of a base and which of them are unused.
 
     `forget` names suites whose use no longer counts. Raises UsageError for a base or suite that is not there, RecordError.
     """
@@ -76,16 +76,16 @@ def survey_base(base: Path | None, policy: Policy, *, forget: Sequence[str] = ()
     items += _others(folder, items)
     notes = [f"{_UNKNOWN}; `milabench install --config SUITE` records it"] if known is None else []
     notes += [
-        f"{suite} cannot be found, and what it refers to is kept; --forget {suite.config} counts that as unused"
+        f"{suite} cannot be found, and its files are kept; --forget {suite.config} counts them as unused"
         for suite in roots.suites
         if not suite.exists
     ]
-    notes += [f"{link} leads out of the base: what is there is left as it is" for link in sorted(set(outside.values()))]
+    notes += [f"{link} leads out of the base: its target is not touched" for link in sorted(set(outside.values()))]
     return Survey(base=folder, items=tuple(items), note="; ".join(notes), forgotten=forgotten)
 
 
 def _links_outside(folders: Iterable[Path], base: Path) -> dict[Path, Path]:
-    """Return those of the folders that a link moves out of the base, where other bases may use them, each with that link."""
+    """Return the folders that a link moves out of the base, where other bases may use them, each with its link."""
     outside = {}
     for folder in folders:
         if not folder.resolve().is_relative_to(base):
@@ -99,7 +99,7 @@ def existing_base(base: Path | None) -> Path:
     folder = base_folder(base)
     if not folder.is_dir():
         raise UsageError(
-            f"{folder}: no such folder; --base names the one that `milabench install` and `run` were given"
+            f"{folder}: no such folder; name the folder that `milabench install` and `run` used with --base"
         )
     return folder
 
@@ -116,7 +116,7 @@ def _named(name: str, known: Sequence[UsedSuite], base: Path) -> list[UsedSuite]
 
 
 class _Roots:
-    """What is referred to, and by what."""
+    """The referenced items, and their users."""
 
     def __init__(
         self, known: Sequence[UsedSuite] | None, forgotten: Sequence[UsedSuite], runs: Sequence[RunHandle]
@@ -130,7 +130,7 @@ class _Roots:
         self._plans = {name: json.dumps(handle.run.manifest.get("plan")) for name, handle in self.needed.items()}
 
     def kept_for(self, path: Path, of_suite: Callable[[UsedSuite], Iterable[str]], name: str) -> str:
-        """Return what keeps a thing: a suite whose things, by `of_suite`, it is among, or a run whose plan names its path."""
+        """Return the user of an item: a suite whose items, by `of_suite`, include it, or a run whose plan names its path."""
         for suite in self.suites:
             if name in of_suite(suite):
                 return f"the suite {suite}"
@@ -258,7 +258,7 @@ def _capsules(base: Path, roots: _Roots, pythons: Sequence[str]) -> Iterator[Sto
 
 
 def _holds_wheels(folder: Path) -> bool:
-    """Return whether a folder is one that an installation made for the instruments: it holds nothing but their wheel."""
+    """Return whether an installation made a folder for the instruments: it holds nothing but their wheel."""
     is_ours = _INSTRUMENTS.fullmatch(folder.name) is not None
     return is_ours and all(path.match("benchmate-*.whl") and path.is_file() for path in _entries(folder))
 
@@ -292,12 +292,12 @@ def _runs(base: Path, roots: _Roots, runs: Sequence[RunHandle], policy: Policy) 
 
 
 def _ended(handle: RunHandle) -> float:
-    """Return when a run ended, in unix seconds; without a journal, when its folder was last written."""
+    """Return when a run ended, in unix seconds. Without a journal, when its folder was last written."""
     return handle.status.ended or handle.run.path.stat().st_mtime
 
 
 def _leftovers(base: Path) -> Iterator[StoredItem]:
-    """Yield what commands that were killed left behind."""
+    """Yield leftovers of killed commands."""
     for path in [
         *_entries(base / REMOVED),
         *(path for name in _PARENTS for path in (base / name).glob(f"{REMOVED}-*")),
@@ -330,7 +330,7 @@ def _half_written(base: Path) -> Iterator[tuple[Path, Path | None]]:
 
 
 def _unfinished(path: Path, lock: Path | None) -> StoredItem:
-    """Return something that was not finished; kept while a running command may use it."""
+    """Return something that was not finished. Kept while a running command may use it."""
     with contextlib.suppress(OSError):
         if (lock is not None and not is_lock_free(lock)) or time.time() - path.lstat().st_mtime < SETTLED_S:
             return StoredItem(kind="leftovers", path=path, kept="a running command may use it", lock=lock)
@@ -338,7 +338,7 @@ def _unfinished(path: Path, lock: Path | None) -> StoredItem:
 
 
 def _others(base: Path, items: Sequence[StoredItem]) -> Iterator[StoredItem]:
-    """Yield what belongs to no other kind, so that the total is that of the folder."""
+    """Yield items of no other kind, so that the total equals the folder's."""
     surveyed = {item.path for item in items}
     inner = {parent for path in surveyed for parent in path.parents}
     waiting = [base]
@@ -353,7 +353,7 @@ def _others(base: Path, items: Sequence[StoredItem]) -> Iterator[StoredItem]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Return what is in a folder, by name; nothing where it cannot be read."""
+    """Return the entries of a folder, by name. Empty where it cannot be read."""
     try:
         return sorted(folder.iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""Removes from a base what nothing refers to, each thing whole or not at all."""
+"""Removes unused items from a base, each completely or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from milabench.workflow.suites_used import SUITES, forget_suites
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """What was removed, how many bytes that freed, and one line for each thing that could not be."""
+    """The removed items, the freed bytes, and a line for each item that could not be removed."""
 
     removed: tuple[StoredItem, ...]
     freed: int
@@ -34,10 +34,10 @@ class Removal:
 def collect_garbage(
     base: Path | None, policy: Policy, session: Session, *, forget: Sequence[str] = ()
 ) -> tuple[Survey, Removal]:
-    """Remove what nothing refers to; return what there was, and what was removed of it.
+    """Remove unused items. Return the survey, and the removed items.
 
-    Each thing is moved away whole before it is deleted: what an interrupt leaves is deleted by the next call. Waits for an
-    install or a preparation to end. Raises what `survey_base` raises, and EnvironmentFailed for a base that cannot be locked.
+    Each item is moved away before it is deleted: leftovers of an interrupt are deleted by the next call. Waits for an
+    install or a preparation to end. Raises the errors of `survey_base`, and EnvironmentFailed for a base that cannot be locked.
     """
     folder = existing_base(base)
     with hold_base(folder, "gc", say=session.note):
@@ -63,7 +63,7 @@ def collect_garbage(
 
 
 def still_unused(base: Path, survey: Survey, policy: Policy, forget: Sequence[str]) -> Callable[[StoredItem], bool]:
-    """Return what tells whether a thing is still unused: a command that has begun since has recorded what it uses."""
+    """Return the function that tells whether an item is still unused: commands record their uses when they begin."""
     seen, unused = _version(base / SUITES), {item.path for item in survey.unused}
 
     def is_unused(item: StoredItem) -> bool:
@@ -76,7 +76,7 @@ def still_unused(base: Path, survey: Survey, policy: Policy, forget: Sequence[st
 
 
 def _version(file: Path) -> tuple[int, int]:
-    """Return what tells a file from one that has replaced it."""
+    """Return a value that tells a file from its replacement."""
     try:
         status = file.stat()
     except OSError:
@@ -85,7 +85,7 @@ def _version(file: Path) -> tuple[int, int]:
 
 
 def _remove(item: StoredItem, base: Path, is_unused: Callable[[StoredItem], bool]) -> bool:
-    """Remove a thing; return False when somebody uses it. Raises OSError."""
+    """Remove a thing. Return False when somebody uses it. Raises OSError."""
     # Asked before it is held: the answer looks at its lock.
     if not is_unused(item):
         return False
@@ -115,7 +115,7 @@ def _is_moved(path: Path, base: Path) -> bool:
 
 
 def _moved_away(path: Path, base: Path) -> Path:
-    """Move a thing to where nobody takes it for one; return where."""
+    """Move an item to a place where nobody uses it. Return the place."""
     name = f"{path.name.lstrip('.')}-{secrets.token_hex(4)}"
     try:
         (base / REMOVED).mkdir(exist_ok=True)
@@ -128,7 +128,7 @@ def _moved_away(path: Path, base: Path) -> Path:
 
 
 def _make_writable(folder: Path) -> None:
-    """Let us delete what is in our own folders, also where a program has made them read-only."""
+    """Let us delete the contents of our own folders, also where a program has made them read-only."""
     for path, folders, _ in [(str(folder.parent), [folder.name], []), *os.walk(folder)]:
         for name in folders:
             inner = Path(path, name)

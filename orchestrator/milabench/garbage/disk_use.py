@@ -1,4 +1,4 @@
-"""What things of a base take of the disk: files with several names are counted once, and freed when all of them go."""
+"""The disk use of a base's items: files with several names are counted once, and freed when all of them go."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _UNUSED = {
 
 @dataclass(frozen=True, kw_only=True)
 class StoredItem:
-    """A folder or file of the base; `kept` says what it is kept for, empty when nothing refers to it.
+    """A folder or file of the base. `kept` names its user, empty when unused.
 
-    `lock` is the file whose lock its users hold, `beside` are small files that go with it. `saved` is where small files of it
+    `lock` is the file whose lock its users hold, `beside` are small files that go with it. `saved` is where its small files
     are copied before it goes, None for nowhere.
     """
 
@@ -39,19 +39,19 @@ class StoredItem:
 
     @cached_property
     def usage(self) -> DiskUsage:
-        """How much of the disk it takes; read once."""
+        """How much of the disk it takes. Read once."""
         return disk_usage(self.path)
 
     @property
     def why(self) -> str:
-        """Why it counts as unused; empty for what is kept."""
+        """Why it counts as unused. Empty for kept items."""
         return (
             "" if self.kept else _UNUSED.get(self.kind, "no suite that was used here refers to it, and no run needs it")
         )
 
     @property
     def problem(self) -> str:
-        """Why it cannot be removed although nothing refers to it; empty when it can."""
+        """Why it cannot be removed although nothing refers to it. Empty when it can."""
         return f"{self.usage.foreign} belongs to another user" if not self.kept and self.usage.foreign else ""
 
 
@@ -72,12 +72,12 @@ class DiskUsage:
 
     @property
     def freed(self) -> int:
-        """Bytes that removing all of it frees: a file with a name elsewhere, such as in the cache of uv, stays."""
+        """Bytes freed by its removal: a file with a name elsewhere, such as in the cache of uv, stays."""
         return sum(size for size, found, links in self.inodes.values() if found >= links)
 
 
 def disk_usage(path: Path) -> DiskUsage:
-    """Return what a folder or file takes."""
+    """Return the disk use of a folder or file."""
     inodes: dict[tuple[int, int], tuple[int, int, int]] = {}
     foreign = ""
     user = os.geteuid()
@@ -106,7 +106,7 @@ def disk_usage(path: Path) -> DiskUsage:
 
 
 def united(usages: Iterable[DiskUsage]) -> DiskUsage:
-    """Return what several take together: a file that they share is counted once, and freed when all of them go."""
+    """Return the disk use of several together: a file that they share is counted once, and freed when all of them go."""
     inodes: dict[tuple[int, int], tuple[int, int, int]] = {}
     for usage in usages:
         for key, (size, found, links) in usage.inodes.items():
@@ -116,7 +116,7 @@ def united(usages: Iterable[DiskUsage]) -> DiskUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """Everything in a base; `note` says what could not be decided, `forgotten` are suites that no longer count."""
+    """Everything in a base. `note` names undecided parts, `forgotten` are suites that no longer count."""
 
     base: Path
     items: tuple[StoredItem, ...]
@@ -125,21 +125,21 @@ class Survey:
 
     @property
     def unused(self) -> tuple[StoredItem, ...]:
-        """What nothing refers to, and can be removed."""
+        """The unused items, which can be removed."""
         return tuple(item for item in self.items if not item.kept and not item.problem)
 
     def of_kind(self, kind: str) -> Survey:
-        """Return the part of one kind."""
+        """Return the items of a kind."""
         return Survey(base=self.base, items=tuple(item for item in self.items if item.kind == kind))
 
     @property
     def usage(self) -> DiskUsage:
-        """What all of it takes."""
+        """The disk use of all items."""
         return united(item.usage for item in self.items)
 
     @property
     def reclaimable(self) -> DiskUsage:
-        """What is unused of it takes."""
+        """The disk use of the unused items."""
         return united(item.usage for item in self.unused)
 
     def to_json(self) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def command(
 
 
 def survey_table(survey: Survey) -> str:
-    """Return one line for each kind of thing, and the total."""
+    """Return a line for each kind of item, and the total."""
     from milabench.garbage.disk_use import KINDS
     from milabench.report.text_table import text_table
 
@@ -115,7 +115,7 @@ def _item_line(item: StoredItem) -> str:
 
 
 def _outlook(survey: Survey) -> str:
-    """Return what --remove would do."""
+    """Return the effect of --remove."""
     if not survey.unused:
         return "gc: nothing is unused"
     reclaimable = survey.reclaimable

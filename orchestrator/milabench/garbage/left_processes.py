@@ -32,9 +32,9 @@ from milabench.workflow.run_lookup import all_runs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphans:
-    """Leftover processes of crashed runs, by machine, and their markers; `unknown` are machines that do not answer.
+    """Leftover processes of crashed runs, by machine, and their markers. `unknown` are machines that do not answer.
 
-    `jobs` still hold the nodes of Slurm that such runs asked for; `requests` are those that no run had begun with.
+    `jobs` still hold the nodes of Slurm that such runs asked for. `requests` are those that no run had begun with.
     """
 
     processes: Mapping[Machine, Processes]
@@ -50,7 +50,7 @@ class Orphans:
 
     @property
     def verb(self) -> str:
-        """What is done with them."""
+        """The action on them."""
         return "end" if self.jobs or self.requests else "kill"
 
     @property

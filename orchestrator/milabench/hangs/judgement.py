@@ -1,4 +1,4 @@
-"""The evidence of a job that hangs -> one sentence: who waits in what, and the rank that is waited for.
+"""The evidence of a hanging job -> a sentence: the waiting ranks, their call, and the rank that they wait for.
 
 Ranks that have left, have ended, are stopped or in state D outrank the rest. Else those are named that are not where most are.
 """
@@ -48,7 +48,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """A rank, or the one process of a program without ranks: where it runs and what it does.
+    """A rank, or the single process of a program without ranks: its place and its current call.
 
     `process` is None of a rank that has left.
     """
@@ -66,7 +66,7 @@ class Rank:
 
     @property
     def grave(self) -> str:
-        """Why it cannot go on by itself; empty where it may."""
+        """Why it cannot go on by itself. Empty where it may."""
         if self.process is None:
             return "has left the job"
         word = _GRAVE.get(self.process.state, "")
@@ -74,12 +74,12 @@ class Rank:
 
     @property
     def place(self) -> Place | None:
-        """Where it is; None where its stack is not known."""
+        """Where it is. None where its stack is not known."""
         return None if self.process is None else place_of(self.process)
 
     @property
     def doing(self) -> str:
-        """What it does, for a person."""
+        """Its current call, for a person."""
         if self.grave or self.process is None:
             return self.grave
         place, process = self.place, self.process
@@ -108,7 +108,7 @@ def place_of(process: ProcessState) -> Place | None:
 
 
 def hang_sentence(members: Sequence[JobMember]) -> str:
-    """Return what the evidence of the steps of one job shows, in one sentence; empty where there is none."""
+    """Return the finding from the evidence of a job's steps, in a sentence. Empty without evidence."""
     unseen = [member for member in members if member.evidence is not None and not member.evidence.processes]
     more = [
         f"{member.step if member.node == 'local' else member.node} could not be looked at in time" for member in unseen
@@ -141,7 +141,7 @@ def _finding(members: Sequence[JobMember]) -> str:
 
 
 def ranks_of(members: Sequence[JobMember]) -> list[Rank]:
-    """Return all ranks of a job, those that have left included; none of a program without ranks."""
+    """Return all ranks of a job, those that have left included. None of a program without ranks."""
     found: dict[int, Rank] = {}
     bases: dict[str, int] = {}
     world = 0
@@ -162,7 +162,7 @@ def ranks_of(members: Sequence[JobMember]) -> list[Rank]:
 
 
 def _home(number: int, members: Sequence[JobMember], bases: Mapping[str, int], world: int) -> JobMember:
-    """Return the step that a rank belonged to: one whose ranks it is among, else one of which nothing was heard."""
+    """Return the step that a rank belonged to: the step that lists the rank, else a step without any report."""
     each = max(1, world // len(members))
     at = next((member for member in members if 0 <= number - bases.get(member.step, world) < each), None)
     silent = [member for member in members if member.step not in bases]
@@ -178,7 +178,7 @@ def _rank(
 
 
 def _apart(ranks: Sequence[Rank]) -> tuple[list[Rank], list[Rank]]:
-    """Return those that are not where most are, and those that are; of two places with as many, the first rank's are the most."""
+    """Return those that are not where most are, and those that are. Of two places with as many, the first rank's are the most."""
     places = [rank.place for rank in ranks]
     # A flight recorder knows no line.
     has_lines = all(place is None or place.line for place in places)
@@ -197,7 +197,7 @@ def _behind(ranks: Sequence[Rank]) -> list[Rank]:
 
 
 def _waits(ranks: Sequence[Rank], world: int) -> str:
-    """Return how many ranks wait in what, and at which step."""
+    """Return how many ranks wait in which call, and at which step."""
     if not ranks:
         return ""
     names = {rank.place.collective for rank in ranks if rank.place} - {""}
@@ -214,7 +214,7 @@ def _one(ranks: Sequence[Rank]) -> str:
 
 
 def _named(*groups: Iterable[Rank]) -> str:
-    """Return each rank with what it does, those together that do the same; of many the first ones."""
+    """Return each rank with its current call, equal calls together. Of many ranks the first ones."""
     parts = []
     for group in groups:
         by_doing: dict[str, list[Rank]] = defaultdict(list)
@@ -239,7 +239,7 @@ def _together(ranks: Sequence[Rank], doing: str) -> str:
 
 
 def _of_programs(members: Sequence[JobMember]) -> str:
-    """Return what the processes of a program without ranks do: those that cannot go on, else the first one of Python."""
+    """Return the calls of a program's processes without ranks: of blocked processes, else of the first Python process."""
     parts = []
     for member in members:
         if member.evidence is None:

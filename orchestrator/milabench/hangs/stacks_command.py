@@ -39,10 +39,10 @@ def command(step: str, run: str | None, base: Path | None, as_json: bool) -> Non
 
 
 def stacks_text(members: Sequence[JobMember]) -> Iterator[str]:
-    """Yield the finding, then each stack with the processes that are there, then what could not be had."""
+    """Yield the finding, then each stack with its processes, then missing evidence."""
     from milabench.hangs.judgement import distinct_stacks, hang_sentence
 
-    yield hang_sentence(members) or "no process of it was seen"
+    yield hang_sentence(members) or "none of its processes was found"
     for ranks, frames in distinct_stacks(members):
         has_ranks = ranks[0].process is None or ranks[0].process.rank is not None
         names = ", ".join(str(rank.number) for rank in ranks)

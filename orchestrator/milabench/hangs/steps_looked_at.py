@@ -1,4 +1,4 @@
-"""The evidence of a step: of one that runs, looked at now on its nodes; of one that hung, as it was kept."""
+"""The evidence of a step: of a running step, collected now on its nodes. Of a hung step, as stored."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def looked_at(step: str, run: str | None, base: Path | None, session: Session) -
 
 
 def kept_evidence(run: Run, step: str) -> NodeEvidence | None:
-    """Return the evidence of the last attempt at a step; None where there is none. Raises RecordError."""
+    """Return the evidence of the last attempt at a step. None where there is none. Raises RecordError."""
     number = attempts_made(run, step, attempts(run.journal).get(step, ()))
     path = run.path / evidence_name(run.stem(step, number))
     try:

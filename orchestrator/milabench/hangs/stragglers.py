@@ -108,7 +108,7 @@ def _steps(members: Sequence[StepResult], clocks: SharedClocks) -> tuple[list[En
 
 
 def _recorded(member: StepResult) -> Iterator[RankCollectives]:
-    """Yield what the ranks of a step recorded; what has another form says nothing."""
+    """Yield the records of the ranks of a step. Other forms are ignored."""
     for record in member.measured.collectives:
         try:
             yield convert(record, RankCollectives)

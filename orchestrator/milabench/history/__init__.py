@@ -1,4 +1,4 @@
-"""Results of many runs in one store, their trend, and results from and for other programs.
+"""Results of many runs in a store, their trend, and results from and for other programs.
 
 Builds on: archives.
 """

@@ -38,7 +38,7 @@ class Segment:
 
 
 def segments(values: Sequence[float]) -> tuple[Segment, ...]:
-    """Return the levels of a history of values above zero, in order; one when nothing changes, none without a value.
+    """Return the levels of a history of values above zero, in order. A single level when nothing changes, none without a value.
 
     Changes below 1 % do not count, and neither does anything in a history of less than six values.
     """
@@ -62,7 +62,7 @@ def shown_changes(values: Sequence[float], parts: Sequence[Segment]) -> tuple[bo
     """Return of each change between some levels of a history whether noise alone would hardly bring it (5 %), else perhaps.
 
     The noise has the distribution of this history, such as two modes or two digits, and its dependence on the run before. A
-    change is tested among the runs of the two levels beside it where both are long and levels are few, else among all runs.
+    change is tested among the runs of the two neighbouring levels where both are long and levels are few, else among all runs.
     """
     logs = [math.log(value) for value in values]
     shown = []
@@ -76,9 +76,9 @@ def shown_changes(values: Sequence[float], parts: Sequence[Segment]) -> tuple[bo
 
 
 def _p_of_noise(values: Sequence[float]) -> float:
-    """Return how often noise like that of a history has as clear a change as it, wherever that is.
+    """Return how often noise like a history's shows an equally clear change, at any place.
 
-    The history is taken for one change and noise of first order: innovations, drawn again in another order, make others.
+    The history is modelled as a single change and noise of first order: innovations, drawn again in another order, make others.
     """
     found, place = _clearest(values)
     levels = mean(values[:place]), mean(values[place:])
@@ -104,7 +104,7 @@ def _p_of_noise(values: Sequence[float]) -> float:
 
 
 def _clearest(values: Sequence[float]) -> tuple[float, int]:
-    """Return the largest share of the squares that one change explains, and where that is."""
+    """Return the largest share of the squares that a single change explains, and its place."""
     n, total = len(values), math.fsum(values)
     squares = math.fsum(value * value for value in values) - total * total / n
     best, place, before = 0.0, LEAST_SEGMENT, math.fsum(values[: LEAST_SEGMENT - 1])
@@ -118,7 +118,7 @@ def _clearest(values: Sequence[float]) -> tuple[float, int]:
 
 
 def change_points(values: Sequence[float]) -> list[int]:
-    """Return the indices at which a new level begins; single outliers are clipped first and begin none."""
+    """Return the indices at which a new level begins. Single outliers are clipped first and begin none."""
     sigma = max(noise(values), _LEAST_NOISE)
     n = len(values)
     penalty = _PENALTY * math.log(n) * (1 + _SHORT / n) if n > 1 else math.inf
@@ -133,7 +133,7 @@ def noise(values: Sequence[float]) -> float:
 
 
 def partition(values: Sequence[float], penalty: float, least: int = LEAST_SEGMENT) -> list[int]:
-    """Return the starts, except the first, of the segments with the least cost: sum of squared residuals plus `penalty` each.
+    """Return the starts, except the first, of the segments with the lowest cost: sum of squared residuals plus `penalty` each.
 
     No segment is shorter than `least`. O(n^2).
     """

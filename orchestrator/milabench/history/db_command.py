@@ -32,7 +32,7 @@ def command() -> None:
 @db_option
 @json_option
 def add(runs: tuple[str, ...], base: Path | None, location: str | None, as_json: bool) -> None:
-    """Add runs to the store; adding a run again is a no-op. Default: the latest run."""
+    """Add runs to the store. Adding a run again is a no-op. Default: the latest run."""
     from milabench.history.results_store import add_runs, store_location
 
     added, count = add_runs(store_location(base, location), base, runs)
@@ -62,12 +62,12 @@ def add(runs: tuple[str, ...], base: Path | None, location: str | None, as_json:
 def query(
     sql: str, base: Path | None, location: str | None, form: str | None, as_json: bool, as_csv: bool, wide: bool
 ) -> None:
-    """Query the store in SQL; its tables are runs, results and metrics (docs/reference/results-store.md)."""
+    """Query the store in SQL. Its tables are runs, results and metrics (docs/reference/results-store.md)."""
     from milabench.history.results_store import query_store, store_location
 
     forms = {*([form] if form else []), *(["json"] if as_json else []), *(["csv"] if as_csv else [])}
     if len(forms) > 1:
-        raise UsageError(f"{' and '.join(sorted(forms))} are different formats; give one")
+        raise UsageError(f"{' and '.join(sorted(forms))} are different formats; choose a single format")
     columns, rows = query_store(store_location(base, location), sql)
     match forms.pop() if forms else "table":
         case "json":
@@ -94,7 +94,7 @@ def rows_text(columns: list[str], rows: list[Row], width: int | None = None) -> 
 
 
 def _table(columns: list[str], rows: list[Row]) -> Table:
-    """Return the rows as a table; numbers to the right. Whoever asks for columns names what matters first."""
+    """Return the rows as a table. Numbers to the right. A request for columns names the most important first."""
     from milabench.report.document import Table
 
     values = [[row[at] for row in rows if row[at] is not None] for at in range(len(columns))]

@@ -89,12 +89,12 @@ def _text(form: str, base: Path | None, names: tuple[str, ...], submitter: str) 
         from milabench.history.result_rows import system_description
 
         if len(summaries) > 1:
-            raise UsageError(f"{len(summaries)} runs: a description is of one system, so one run")
+            raise UsageError(f"{len(summaries)} runs: a description is of a single system; name a single run")
         return system_description(summaries[0], submitter)
     from milabench.history.prometheus import exposition
 
     if len(summaries) > 1:
         raise UsageError(
-            f"{len(summaries)} runs: what Prometheus reads is how things are now, so one run; --format otlp-json takes several"
+            f"{len(summaries)} runs: Prometheus reads the current state; name a single run, or use --format otlp-json for several"
         )
     return exposition(summaries[0])

@@ -1,4 +1,4 @@
-"""A run's summary -> gauges in base units, which monitoring systems read; prometheus.py and otlp.py spell them."""
+"""A run's summary -> gauges in base units, which monitoring systems read. prometheus.py and otlp.py spell them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _SINGULAR = {"seconds": "second", "bytes": "byte", "joules": "joule", "watts": "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseUnit:
-    """A unit of a report in base units: `noun` counts what (`images`), `suffix` is the word for the unit (`per_second`).
+    """A unit of a report in base units: `noun` is the counted item (`images`), `suffix` is the word for the unit (`per_second`).
 
-    `code` is the unit in UCUM, `scale` what a number is multiplied by.
+    `code` is the unit in UCUM, `scale` the factor of a number.
     """
 
     noun: str
@@ -44,7 +44,7 @@ class BaseUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
-    """One gauge of a run: `name` with dots and without its unit, and a value for each set of labels."""
+    """A gauge of a run: `name` with dots and without its unit, and a value for each set of labels."""
 
     name: str
     suffix: str
@@ -67,7 +67,7 @@ def base_unit(units: str) -> BaseUnit:
 
 
 def _word(text: str) -> str:
-    """Return a text as part of a name; one that is not ASCII as a digest, so that two are never one."""
+    """Return a text as part of a name. A text that is not ASCII as a digest, so that two are never equal."""
     word = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
     return (
         word if word and text.isascii() else f"unit_{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:8]}"
@@ -75,7 +75,7 @@ def _word(text: str) -> str:
 
 
 def gauges(summary: Summary) -> tuple[Gauge, ...]:
-    """Return the gauges of a run, in order of their names; what is not known has none."""
+    """Return the gauges of a run, in order of their names. Unknown values have none."""
     found: dict[str, Gauge] = {}
     for gauge in (*_of_run(summary), *(each for bench in summary.benchmarks for each in _of_bench(bench))):
         key = f"{gauge.name} {gauge.suffix}"
@@ -88,7 +88,7 @@ def gauges(summary: Summary) -> tuple[Gauge, ...]:
 
 
 def created_at(summary: Summary) -> datetime | None:
-    """Return when a run was started; None where that was not recorded."""
+    """Return when a run was started. None where that was not recorded."""
     try:
         when = datetime.fromisoformat(summary.created)
     except ValueError:
@@ -132,9 +132,9 @@ def _of_bench(bench: BenchSummary) -> Iterator[Gauge]:
     unit = base_unit(bench.units)
     low, high = bench.interval or (None, None)
     for name, text, value in (
-        ("perf", "Rate of one instance", bench.perf),
-        ("perf_low", "Lower bound of the 95 % interval of the rate of one instance", low),
-        ("perf_high", "Upper bound of the 95 % interval of the rate of one instance", high),
+        ("perf", "Rate of an instance", bench.perf),
+        ("perf_low", "Lower bound of the 95 % interval of the rate of an instance", low),
+        ("perf_high", "Upper bound of the 95 % interval of the rate of an instance", high),
     ):
         of = ".".join(part for part in (f"milabench.{name}", unit.noun) if part)
         scaled = None if value is None else value * unit.scale
@@ -147,5 +147,5 @@ def _of_bench(bench: BenchSummary) -> Iterator[Gauge]:
 
 
 def _gauge(name: str, suffix: str, code: str, text: str, labels: Mapping[str, str], value: float | None) -> Gauge:
-    """Return a gauge with one value, or with none."""
+    """Return a gauge with a single value, or with none."""
     return Gauge(name=name, suffix=suffix, code=code, text=text, samples=() if value is None else ((labels, value),))

@@ -26,7 +26,7 @@ from milabench.history.trend import Trend
 def command(
     bench: str, base: Path | None, location: str | None, metric: str, last: int | None, wide: bool, as_json: bool
 ) -> None:
-    """Show a benchmark's runs in the order of time, and where their level changed; each size by itself."""
+    """Show a benchmark's runs in the order of time, and where their level changed. Each size by itself."""
     trends = benchmark_trends(store_location(base, location), bench, metric, last=last)
     if as_json:
         click.echo(json.dumps({"schema": 1, "trends": [trend.to_json() for trend in trends]}, indent=1))
@@ -35,9 +35,9 @@ def command(
 
 
 def trend_text(trend: Trend, beside: Sequence[Trend] = (), width: int | None = None) -> str:
-    """Return a system's runs, a line each, with a note where the level changed; fitted to a terminal's width.
+    """Return a system's runs, a line each, with a note where the level changed. Fitted to a terminal's width.
 
-    `beside` are all trends that are shown: the head of each names those of its arguments that are not the same in all.
+    `beside` are all shown trends: the head of each names its arguments that differ.
     """
     from milabench.analysis.system_diff import own_arguments
     from milabench.history.changepoints import LEAST_HISTORY

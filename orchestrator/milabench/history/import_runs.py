@@ -19,7 +19,7 @@ from milabench.workflow.files import base_folder, require_file
 def import_runs(
     sources: Sequence[str], base: Path | None, *, run_name: str | None = None
 ) -> tuple[list[Imported], list[str]]:
-    """Convert what folders, with the zip files in them, zip files and JSON files hold: return the runs, and a note for each
+    """Convert folders, with the zip files in them, zip files and JSON files: return the runs, and a note for each
     part left out.
 
     Raises RecordError for a file that cannot be read.
@@ -54,7 +54,7 @@ def _zip_files_in(folder: Path) -> list[str]:
 
 @contextmanager
 def unpacked(source: Path) -> Iterator[Path]:
-    """Yield the source itself, or a temporary folder with what a zip file holds. Raises RecordError."""
+    """Yield the source itself, or a temporary folder with the contents of a zip file. Raises RecordError."""
     if not source.exists():
         raise RecordError(f"{source}: no such file or folder")
     if not source.is_dir():

@@ -1,4 +1,4 @@
-"""Converts runs of other programs to run directories; records are copied as written, except that secrets are masked."""
+"""Converts runs of other programs to run directories. Records are copied as written, except that secrets are masked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from milabench.redaction import mask_assignments, mask_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignStep:
-    """One step of a foreign run: its entry for the plan, its outcome, its records and its output.
+    """A step of a foreign run: its entry for the plan, its outcome, its records and its output.
 
     A file is read only while it is copied: a run may be larger than the memory.
     """
@@ -36,7 +36,7 @@ class ForeignStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignRun:
-    """A whole foreign run; `origin` is its format and location, `digest` identifies it."""
+    """A whole foreign run. `origin` is its format and location, `digest` identifies it."""
 
     name: str
     when: datetime
@@ -62,7 +62,7 @@ class Importer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """Where a run went; `is_new` is false when it had been imported before. `masked` secrets were found in it."""
+    """Where a run went. `is_new` is false when it had been imported before. `masked` secrets were found in it."""
 
     path: Path
     is_new: bool
@@ -71,7 +71,7 @@ class Imported:
 
 
 def write_foreign_run(arrival: ForeignRun, base: Path) -> Imported:
-    """Make the run directory; the values of secret variables are masked. Raises RecordError when it cannot be written."""
+    """Make the run directory. The values of secret variables are masked. Raises RecordError when it cannot be written."""
     benches = len({step.bench for step in arrival.steps})
     # By content, not by name: a run that was moved or renamed is the same run.
     existing = _imported_before(base, arrival.digest)
@@ -88,14 +88,14 @@ def write_foreign_run(arrival: ForeignRun, base: Path) -> Imported:
 
 
 def digest_of_pieces(pieces: Iterable[tuple[str, bytes]]) -> str:
-    """Return one hash for named pieces, independent of their order."""
+    """Return a hash of named pieces, independent of their order."""
     # The length keeps two pieces apart from one that contains both.
     lines = sorted(f"{name}\0{len(content)}\0{hashlib.sha256(content).hexdigest()}\n" for name, content in pieces)
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def at(seconds: float | None) -> datetime:
-    """Return a unix time as a date; the epoch where it is unknown."""
+    """Return a unix time as a date. The epoch where it is unknown."""
     try:
         return datetime.fromtimestamp(seconds or 0.0, tz=UTC)
     except (OverflowError, OSError, ValueError):

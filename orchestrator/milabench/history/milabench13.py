@@ -26,7 +26,7 @@ def _can_read(source: Path) -> bool:
 
 
 def _read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
-    """Return the runs in the run directories at or below a folder, and what was left out."""
+    """Return the runs in the run directories at or below a folder, and the skipped parts."""
     runs: list[ForeignRun] = []
     notes: list[str] = []
     for folder in sorted({path.parent for path in source.rglob("*.data")}):
@@ -37,7 +37,7 @@ def _read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
 
 
 def _read_run(folder: Path, origin: str) -> tuple[ForeignRun | None, list[str]]:
-    """Return the run in a folder and what is left out of it. Raises RecordError when it is none, or one of ours."""
+    """Return the run in a folder and its skipped parts. Raises RecordError for other folders, and for our own runs."""
     run = open_run(folder)
     if run.manifest:
         unpack = "unpack it to a folder, and `milabench report --base FOLDER`"
@@ -112,7 +112,7 @@ def _version(meta: Mapping[str, object]) -> str:
 
 
 def _system(system: Mapping[str, object], results: Iterable[StepResult]) -> Mapping[str, Any]:
-    """Return the machine as its records describe it; with several nodes, those that the records name."""
+    """Return the machine as its records describe it. With several nodes, those that the records name."""
     nodes = system.get("nodes")
     names = dict.fromkeys(result.step.node for result in results)
     if not isinstance(nodes, list) or not nodes or len(names) < 2:

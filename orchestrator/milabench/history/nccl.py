@@ -1,4 +1,4 @@
-"""The JSON that nccl-tests (and rccl-tests) write with `--output-file`/`-J`: one collective, many message sizes."""
+"""The JSON that nccl-tests (and rccl-tests) write with `--output-file`/`-J`: a collective, many message sizes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _can_read(source: Path) -> bool:
 
 
 def _read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
-    """Return one run of the results in a file, or in all JSON files of a folder. Raises RecordError for other JSON."""
+    """Return a run of the results in a file, or in all JSON files of a folder. Raises RecordError for other JSON."""
     paths = [source] if source.is_file() else sorted(source.rglob("*.json"))
     files = [(path.name, _read_json(path)) for path in paths]
     steps, repeats = [], Counter[str]()
@@ -146,7 +146,7 @@ def _wrong(value: Mapping[str, Any]) -> float:
 
 
 def _devices(value: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the devices that have an index; where they are listed depends on the version."""
+    """Return the devices that have an index. Where they are listed depends on the version."""
     listed = as_mapping(value.get("config")).get("devices") or value.get("devices") or ()
     return [device for device in map(as_mapping, listed) if isinstance(device.get("device"), int)]
 
@@ -159,7 +159,7 @@ def _bench(value: Mapping[str, object], file: str) -> str:
 
 
 def _system(values: Sequence[Mapping[str, object]]) -> Mapping[str, Any]:
-    """Return the hosts and devices that took part; the device names come from the files."""
+    """Return the hosts and devices that took part. The device names come from the files."""
     hosts: dict[str, dict[int, dict[str, Any]]] = {}
     for value in values:
         for device in _devices(value):

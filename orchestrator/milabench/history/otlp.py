@@ -16,7 +16,7 @@ _NS = 10**9
 
 
 def metrics_request(summaries: Iterable[Summary]) -> str:
-    """Return the request on one line, as a collector takes it by HTTP and reads it from a file."""
+    """Return the request on a line, as a collector takes it by HTTP and reads it from a file."""
     request = {"resourceMetrics": [_resource_metrics(summary) for summary in summaries]}
     return json.dumps(request, separators=(",", ":")) + "\n"
 
@@ -38,7 +38,7 @@ def _metric(gauge: Gauge, time: Mapping[str, str]) -> dict[str, object]:
 
 
 def _resource(summary: Summary) -> Mapping[str, str | Sequence[str] | None]:
-    """Return what was measured; the names are those of OpenTelemetry's conventions as far as there are any."""
+    """Return the measured system. Names follow OpenTelemetry's conventions as far as there are any."""
     nodes = summary.nodes
     hosts = [str(node.get("hostname") or node.get("name") or "") for node in nodes]
     # A resource of the conventions is one host.

@@ -1,6 +1,7 @@
-"""Gauges of one run in the text format of Prometheus, for the textfile collector of node_exporter.
+"""Gauges of a run in the text format of Prometheus, for the textfile collector of node_exporter.
 
-Without time stamps, which the collector refuses; without the name of the run but in one sample, for each run would be new series.
+Without time stamps, which the collector refuses. With the name of the run in a single sample only, because each run
+would create new series.
 """
 
 from __future__ import annotations

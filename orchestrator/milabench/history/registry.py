@@ -1,4 +1,4 @@
-"""The formats that `milabench import` reads; a format is a module of this package and an entry in `IMPORTERS`."""
+"""The formats that `milabench import` reads. A format is a module of this package and an entry in `IMPORTERS`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ IMPORTERS: Sequence[Importer] = (MILABENCH13_RUNS, NCCL_TESTS)
 
 
 def read_foreign_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
-    """Return the runs in a file or folder of any known format, and what was left out; nothing for an unknown one."""
+    """Return the runs in a file or folder of any known format, and the skipped parts. Empty for an unknown format."""
     importer = next((importer for importer in IMPORTERS if importer.can_read(source)), None)
     return ([], []) if importer is None else importer.read_runs(source, origin)

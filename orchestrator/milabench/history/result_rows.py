@@ -1,6 +1,6 @@
 """A run in the columns that MLPerf Inference's result lists and system descriptions have, for those who keep such lists.
 
-github mlcommons/inference b66003e, tools/submission/submission_checker (columns and keys); wording: github mlcommons/policies
+github mlcommons/inference b66003e, tools/submission/submission_checker (columns and keys). Wording: github mlcommons/policies
 c195f80, MLPerf_Results_Messaging_Guidelines. Ours are not MLPerf benchmarks: the columns of a model and of a scenario stay empty.
 """
 
@@ -40,9 +40,9 @@ _FRAMEWORKS: Final = ("torch", "jax", "vllm", "tensorflow")
 
 
 def result_rows(summaries: Sequence[Summary], submitter: str = "") -> str:
-    """Return a row for each benchmark that has a number, as CSV; what no record says is empty.
+    """Return a row for each benchmark that has a number, as CSV. Unrecorded values are empty.
 
-    `has_power` is always False: what devices say of their power is no measurement by MLPerf's rules.
+    `has_power` is always False: devices' own power readings are no measurement by MLPerf's rules.
     """
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
@@ -57,7 +57,7 @@ def result_rows(summaries: Sequence[Summary], submitter: str = "") -> str:
 
 
 def system_description(summary: Summary, submitter: str = "") -> str:
-    """Return the system of a run as JSON with every key of such a description; what no record says is empty."""
+    """Return the system of a run as JSON with every key of such a description. Unrecorded values are empty."""
     facts = _facts(summary)
     node = summary.nodes[0] if summary.nodes else {}
     memory = sorted({int(device.get("memory_MiB") or 0) for device in _accelerators(summary)} - {0})
@@ -92,7 +92,7 @@ def _result(summary: Summary, bench: BenchSummary) -> dict[str, object]:
 
 
 def _facts(summary: Summary) -> dict[str, object]:
-    """Return what is known of a run's machine; nodes that differ are named one after the other."""
+    """Return the known facts of a run's machine. Nodes that differ are named in sequence."""
     nodes, accelerators = summary.nodes, _accelerators(summary)
     # One number for all nodes holds only where they are alike.
     each = {sum(device in accelerators for device in _devices(node)) for node in nodes}

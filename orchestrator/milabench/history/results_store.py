@@ -1,4 +1,4 @@
-"""The results of many runs in one store: add, query, read back, and the history of a benchmark."""
+"""The results of many runs in a store: add, query, read back, and the history of a benchmark."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ROWS = {"rows": [RESULT_ROW_SHAPE]}
 
 
 def store_location(base: Path | None, location: str | None) -> str:
-    """Return the path or address of the store: the given one, else in the base."""
+    """Return the path or address of the store: the given location, else in the base."""
     return location or str(base_folder(base) / STORE)
 
 
@@ -57,7 +57,7 @@ def query_store(location: str, sql: str) -> tuple[list[str], list[Row]]:
 
 
 def stored_summaries(base: Path | None, location: str | None, names: Sequence[str]) -> list[Summary]:
-    """Return what the store holds of runs of these names, the newest of each; without names of the newest run.
+    """Return the stored summaries of runs of these names, the newest of each. Without names, of the newest run.
 
     Raises NothingSelected when there is none.
     """
@@ -79,7 +79,7 @@ def stored_summaries(base: Path | None, location: str | None, names: Sequence[st
             summaries.append(summary_from_json(parse_object(str(text).encode())))
         except (ValueError, RecordError) as error:
             raise RecordError(
-                f"the results store: what it holds of {wanted or rows[0][0]} {error}; add the run again"
+                f"the results store: its entry of {wanted or rows[0][0]} {error}; add the run again"
             ) from None
     return summaries
 
@@ -119,12 +119,12 @@ def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, object
     try:
         require_shape({"rows": found}, _ROWS)
     except ValueError as error:
-        raise RecordError(f"the results store was altered: {error}; add the runs again to a new one") from None
+        raise RecordError(f"the results store was altered: {error}; add the runs again to a new store") from None
     return found
 
 
 def _work_of(stored: str, bench: str) -> tuple[str, str]:
-    """Return the size of a benchmark in a run, and what it was asked to do, from the summary that the store holds; else empty."""
+    """Return the size of a benchmark in a run, and its work, from the stored summary. Else empty."""
     try:
         summary = parse_object(stored.encode())
     except ValueError:
@@ -134,7 +134,7 @@ def _work_of(stored: str, bench: str) -> tuple[str, str]:
 
 
 def run_identity(run: Run) -> str:
-    """Return the hash of what was planned and when, which stays when the run is moved or resumed.
+    """Return the hash of the plan and its time, which stays when the run is moved or resumed.
 
     A run of milabench 1.3 has no plan: its name and the beginning of its records identify it. Raises RecordError.
     """

@@ -1,4 +1,4 @@
-"""A run's summary -> the rows that a store or a Parquet file holds of it; the columns are results-store.md."""
+"""A run's summary -> its rows in a store or a Parquet file. The columns are in results-store.md."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {"runs": RUNS, "results": RESULTS, "me
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRows:
-    """What a store holds of one run: the rows of each table by its name, in the order of their columns."""
+    """The stored form of a run: the rows of each table by its name, in the order of their columns."""
 
     run: str
     digest: str
@@ -59,7 +59,7 @@ class RunRows:
 
 
 def rows(summary: Summary, document: Mapping[str, object], identity: str) -> RunRows:
-    """Return the rows of a run; `identity` is its key, `document` its summary as JSON, which is kept whole."""
+    """Return the rows of a run. `identity` is its key, `document` its summary as JSON, which is kept whole."""
     text = json.dumps(document, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     nodes, devices = summary.nodes, summary.devices
@@ -93,7 +93,7 @@ def rows(summary: Summary, document: Mapping[str, object], identity: str) -> Run
 
 
 def _created(name: str) -> str:
-    """Return when a run was started, from the name of its directory; milabench 1.3 recorded it nowhere else."""
+    """Return when a run was started, from the name of its directory. Milabench 1.3 recorded it nowhere else."""
     stamp = _STAMP.search(name)
     return f"{stamp[1]}T{stamp[2]}:{stamp[3]}:{stamp[4]}" if stamp else ""
 
@@ -135,7 +135,7 @@ _OWN = tuple(name for name in METRICS if name != "place_in_run")
 def write(path: Path, runs: Iterable[RunRows]) -> int:
     """Write the file and say how many rows it has.
 
-    A benchmark without any metric has one row, so that a failure is not left out. Raises UsageError without pyarrow,
+    A benchmark without any metric has a row, so that a failure is not left out. Raises UsageError without pyarrow,
     RecordError when the file cannot be written.
     """
     try:

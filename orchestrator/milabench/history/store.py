@@ -33,7 +33,7 @@ class Store:
         self._failure = failure
 
     def add(self, rows: RunRows) -> Literal["added", "updated", "known"]:
-        """Put a run in; one that is there is left as it is, or replaced when its results are others now."""
+        """Add a run. An existing run is left unchanged, or replaced when its results have changed."""
         with self._writing():
             stored = self._execute("SELECT digest FROM runs WHERE run = ?", (rows.run,)).fetchone()
             if stored is not None and stored[0] == rows.digest:
@@ -67,7 +67,7 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Run one transaction: all of it, or nothing."""
+        """Run a transaction: completely, or not at all."""
         try:
             yield
             self._connection.commit()
@@ -77,7 +77,7 @@ class Store:
             raise RecordError(f"{self._name}: cannot be written: {_first_line(error)}") from None
 
     def make_tables(self) -> None:
-        """Make what is not there yet. Raises RecordError for a store of another version."""
+        """Create missing tables. Raises RecordError for a store of another version."""
         with self._writing():
             for table, columns in TABLES.items():
                 key = {"runs": "run", "results": "run, bench", "metrics": "run, bench, place_in_run"}[table]
@@ -104,7 +104,7 @@ def is_url(place: str) -> bool:
 
 @contextmanager
 def open_store(place: str, *, is_writing: bool) -> Iterator[Store]:
-    """Open the store at a path or a PostgreSQL URL; writing creates it.
+    """Open the store at a path or a PostgreSQL URL. Writing creates it.
 
     Raises NothingSelected when there is none to read, RecordError when it is none, Unreachable for a server that does not
     answer, UsageError without its driver.
@@ -121,7 +121,7 @@ def open_store(place: str, *, is_writing: bool) -> Iterator[Store]:
 def _open_file(path: Path, is_writing: bool) -> Store:
     if not is_writing and not path.is_file():
         create = f"milabench db add RUN... --db {shlex.quote(str(path))}"
-        raise NothingSelected(f"{path}: no results store; `{create}` creates one")
+        raise NothingSelected(f"{path}: no results store; create it with `{create}`")
     try:
         if path.exists():
             open_regular(path).close()
@@ -142,7 +142,7 @@ def _open_file(path: Path, is_writing: bool) -> Store:
                 # A view or a virtual table runs what its file says, whenever it is read.
                 raise RecordError(f"{path}: not a results store: '{odd[0]}' is a view or a virtual table")
             if not is_writing and "milabench_store" not in known:
-                raise NothingSelected(f"{path}: is empty: no run was added; `milabench db add RUN...` adds one")
+                raise NothingSelected(f"{path}: is empty: no run was added; add a run with `milabench db add RUN...`")
             undo.pop_all()
     except sqlite3.Error as error:
         _raise_interrupt(error)
@@ -172,7 +172,9 @@ def _open_server(url: str, is_writing: bool) -> Store:
         table_row = connection.execute("SELECT to_regclass('milabench_store')").fetchone()
         if table_row is None or table_row[0] is None:
             connection.close()
-            raise NothingSelected(f"{name}: is empty: no run was added; `milabench db add RUN... --db URL` adds one")
+            raise NothingSelected(
+                f"{name}: is empty: no run was added; add a run with `milabench db add RUN... --db URL`"
+            )
     # Of what a connection can do, only what the two drivers have in common is used.
     return Store(cast("sqlite3.Connection", connection), name, "%s", psycopg.Error)
 

@@ -13,7 +13,7 @@ from milabench.history.changepoints import LEAST_HISTORY, segments, shown_change
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One run's number; `interval` is the 95 % interval of its replicates where there is one."""
+    """A run's number. `interval` is the 95 % interval of its replicates where there is one."""
 
     run: str
     created: str
@@ -33,9 +33,9 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelChange:
-    """The level changed with a run, by `ratio` (new over old); `side` says whether for the better.
+    """The level changed with a run, by `ratio` (new over old). `side` says whether for the better.
 
-    `is_perhaps`: noise like that of this history might bring such a change.
+    `is_perhaps`: noise like this history's might cause such a change.
     """
 
     run: str
@@ -51,9 +51,9 @@ class LevelChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """The history of one benchmark's number, of one size on one system; its fields are the JSON of `history --json`.
+    """The history of a benchmark's number, of a size on a system. Its fields are the JSON of `history --json`.
 
-    `asked` is what it was asked to do, as JSON text; empty where the runs do not say.
+    `asked` is its work, as JSON text. Empty where not recorded.
     """
 
     bench: str
@@ -83,7 +83,7 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
 
     Rows have run, created, host, device, size, asked, value, units, direction, low, high, validity, outcome.
 
-    Numbers that are invalid, not above zero, or of a benchmark that did not pass, whose processes are not those of the other
+    Numbers that are invalid, not above zero, or of a benchmark that did not pass, whose processes differ from the other
     runs, are left out.
     """
     groups: dict[tuple[str, str, str, str, str], list[Mapping[str, Any]]] = {}
@@ -138,7 +138,7 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
 
 
 def _series(row: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
-    """Return what all points of a trend share: system, size, what was asked for, units and direction."""
+    """Return the common facts of a trend's points: system, size, work, units and direction."""
     system = ", ".join(part for part in (row["host"], row["device"]) if part) or "unknown system"
     return system, row.get("size") or "", row.get("asked") or "", row["units"] or "", row["direction"] or "none"
 

@@ -32,15 +32,16 @@ def oci_recipe(wheel: Path, base: str | None, session: Session) -> str:
 
 
 def apptainer_recipe(options: SuiteOptions, wheel: Path, base: str | None, session: Session) -> str:
-    """Return the definition of the one environment of the selected benchmarks.
+    """Return the definition of the only environment of the selected benchmarks.
 
-    Raises UsageError where they have several, EnvironmentFailed for one of which no image can be made, and ConfigError.
+    Raises UsageError where they have several, EnvironmentFailed for an environment of which no image can be made, and
+    ConfigError.
     """
     context = read_context(options, session)
     specs = decide_install(context).venvs
     if len(specs) != 1:
         groups = "; ".join(f"{spec.group} for {', '.join(spec.benches)}" for spec in specs) or "none"
-        raise UsageError(f"an image has one environment, and --select means {len(specs)}: {groups}")
+        raise UsageError(f"an image has a single environment, and --select names {len(specs)}: {groups}")
     [spec] = specs
     control = read_control_plane(wheel)
     if spec.pip:
@@ -63,7 +64,7 @@ def _base(given: str | None, python: str, session: Session) -> str:
 
 
 def read_control_plane(wheel: Path) -> ControlPlane:
-    """Return what an image needs of a wheel of this milabench. Raises EnvironmentFailed for any other file."""
+    """Return the parts of a wheel of this milabench that an image needs. Raises EnvironmentFailed for any other file."""
     if not _NAME.fullmatch(wheel.name):
         raise EnvironmentFailed(f"{wheel}: not the name of a wheel of milabench, which pip goes by; {_HINT}")
     try:

@@ -26,9 +26,9 @@ _END_OF_LOCK = "END_OF_LOCK"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlane:
-    """The wheel of milabench that goes into an image: its file, and what it says of itself.
+    """The wheel of milabench that goes into an image: its file, and its metadata.
 
-    `requirements` are its dependencies as it declares them, `lock` their versions with hashes, which lies inside of it.
+    `requirements` are its dependencies as it declares them, `lock` their versions with hashes, which is inside the wheel.
     """
 
     file: str
@@ -39,7 +39,7 @@ class ControlPlane:
 
 
 def base_image(given: str | None, python: str = "3.11") -> str:
-    """Return the image to start from: the given one, else Python's own. Raises ValueError for what is no image's name."""
+    """Return the image to start from: the given image, else Python's own. Raises ValueError for other texts than image names."""
     if given is None:
         return _BASE.format(python=".".join(python.split(".")[:2]))
     if not _REFERENCE.fullmatch(given):
@@ -48,7 +48,7 @@ def base_image(given: str | None, python: str = "3.11") -> str:
 
 
 def is_pinned_image(name: str) -> bool:
-    """Return whether the name means one image for good: a tag can be moved."""
+    """Return whether the name always means the same image: a tag can be moved."""
     return "@sha256:" in name
 
 
@@ -81,9 +81,9 @@ def containerfile(control: ControlPlane, base: str) -> str:
 
 
 def apptainer_definition(spec: VenvSpec, control: ControlPlane, base: str, index: str | None) -> str:
-    """Return the definition of an image with one environment, and with the control plane in it.
+    """Return the definition of an image with a single environment, and with the control plane in it.
 
-    `index` is one more index to look on. Raises ValueError for an environment of which no such image can be made.
+    `index` is an additional index. Raises ValueError for an environment of which no such image can be made.
     """
     lock = image_lock(spec, control)
     python = tuple(int(part) for part in spec.python.split(".")[:2])
@@ -124,7 +124,7 @@ def apptainer_definition(spec: VenvSpec, control: ControlPlane, base: str, index
 
 
 def image_lock(spec: VenvSpec, control: ControlPlane) -> Lock:
-    """Return what is installed: the environment's lock, and of the control plane's own what is not in it.
+    """Return the installed packages: the environment's lock, and the control plane's own packages outside it.
 
     Raises ValueError, with the reason, where a package has no hash or the two cannot share an environment.
     """
@@ -133,7 +133,7 @@ def image_lock(spec: VenvSpec, control: ControlPlane) -> Lock:
         raise ValueError(f"its lock is for python {spec.python}, and the control plane needs 3.11 or later")
     if loose := [pin.name or pin.line for pin in lock.pins if not pin.hashes]:
         raise ValueError(
-            f"its lock has no hash for {', '.join(loose[:3])}; an image is made only of what can be checked: "
+            f"its lock has no hash for {', '.join(loose[:3])}; an image contains only checked packages: "
             "`milabench pin` writes such a lock"
         )
     if lock.options:
@@ -164,7 +164,7 @@ def _pip(*words: str) -> str:
 
 
 def _checked(imports: str) -> Iterator[str]:
-    """Yield the commands that check the environment, and remove what only its making needed."""
+    """Yield the commands that check the environment, and remove its build requirements."""
     yield f"{_PYTHON} -m pip check"
     yield f"{_PYTHON} -c '{imports}'"
     yield "rm -r source"

@@ -1,4 +1,4 @@
-"""Runs whose shares are carried out by jobs of a batch scheduler: `run --submit`, and what follows, resumes and cancels them.
+"""Runs whose shares are carried out by jobs of a batch scheduler: `run --submit`, and following, resuming and cancelling them.
 
 Builds on: following.
 """

@@ -1,6 +1,6 @@
 """Follows the jobs of a run to their ends, and gives each step of a job that died its end and the reason.
 
-Whoever does so holds the run's lock; the jobs need nobody.
+Whoever does so holds the run's lock. The jobs need nobody.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class JobWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Ask no more; a question that the scheduler has yet to answer is left to itself."""
+        """Ask no more. A question that the scheduler has yet to answer is left to itself."""
         self._is_over = True
         self._is_wanted.set()
 
@@ -77,7 +77,7 @@ class JobWatch:
 def follow_jobs(
     path: Path, writer: RunWriter, scheduler: Scheduler, session: Session, *, until: Until = "ended"
 ) -> bool:
-    """Show what the jobs of a run write, and harvest those that end, until all have; False when we were asked to leave before.
+    """Show the output of a run's jobs, and harvest ended jobs, until all have ended. False when we were asked to leave before.
 
     `until="known"`: only until each job is known to wait, run or have ended. Raises Unreachable then, when the scheduler does
     not answer, RecordError when the journal cannot be written.
@@ -138,9 +138,9 @@ def open_jobs(run: Run) -> dict[str, JobHandle]:
 def ask_about(run: Run, say: Callable[[str], object] = lambda _: None) -> tuple[Run, Mapping[str, JobState]]:
     """Ask the scheduler once about the jobs of a run that have not ended, and harvest them where nobody follows them.
 
-    What is known of a run must not depend on whether somebody watched. Return the run as it is then, and what the scheduler
-    says of the jobs that go on, by share. Nothing is written into a run that is held, or not ours to write; a scheduler that is
-    silent is only told of (`say`), and one that is not here not even that.
+    The record of a run must not depend on whether somebody watched. Return the run as it is then, and the scheduler's
+    says of the jobs that go on, by share. Nothing is written into a run that is held, or not ours to write. A scheduler that is
+    silent is only reported (`say`), and a missing scheduler not even that.
     """
     jobs = open_jobs(run)
     if not jobs or shutil.which("squeue") is None:
@@ -175,7 +175,7 @@ def _has_end(run: Run, share: str, state: JobState) -> bool:
 
 
 def end_run(path: Path, writer: RunWriter) -> bool:
-    """Journal the end of a run all of whose jobs have ended; return whether all its steps have passed."""
+    """Journal the end of a run all of whose jobs have ended. Return whether all its steps have passed."""
     shares = open_run(path).shares.values()
     outcomes = [tried and tried.outcome for share in shares for tried in share.attempts.values()]
     is_passed = all(outcome in ("passed", "skipped") for outcome in outcomes)
@@ -185,7 +185,7 @@ def end_run(path: Path, writer: RunWriter) -> bool:
 
 
 class Harvest:
-    """Writes what the scheduler says of the jobs of a run to its journal, and ends the steps of those that are gone."""
+    """Writes the scheduler's states of a run's jobs to its journal, and ends the steps of those that are gone."""
 
     def __init__(self, path: Path, writer: RunWriter, tracker: JobTracker, display: Display) -> None:
         self._path = path
@@ -197,12 +197,12 @@ class Harvest:
 
     @property
     def silent(self) -> str:
-        """Why nothing at all is known of a job; empty where something is known of each."""
+        """Why nothing at all is known of a job. Empty where something is known of each."""
         why = [state.reason for state in self._tracker.states.values() if state.phase == "unknown"]
         return (why[0] or "the scheduler does not answer") if why else ""
 
     def look(self, until: Until) -> bool:
-        """Harvest what has ended; return whether there is nothing left to wait for."""
+        """Harvest ended jobs. Return whether there is nothing left to wait for."""
         run, open_phases = open_run(self._path), Counter[str]()
         is_over = True
         entries: list[dict[str, object]] = []
@@ -234,15 +234,15 @@ class Harvest:
 
 
 def phase_text(state: JobState) -> str:
-    """Return where a job is, for a person: a pending one with its reason."""
+    """Return the phase of a job, for a person: of a pending job with its reason."""
     waits = state.phase == "pending" and state.reason not in ("", "None")
     return f"pending ({state.reason})" if waits else state.phase
 
 
 def conclusion(job: ShareJob, state: JobState, is_lost: bool) -> tuple[JobState, str] | None:
-    """Return how a job ended, and its result; None while it goes on, or nobody can say.
+    """Return how a job ended, and its result. None while it goes on, or nobody can say.
 
-    Its own word counts where the scheduler has none; a job that the scheduler has forgotten, and of which nothing is heard, is
+    Its own word counts where the scheduler has none. A job that the scheduler has forgotten, and of which nothing is heard, is
     lost.
     """
     if state.phase == "ended":
@@ -253,12 +253,12 @@ def conclusion(job: ShareJob, state: JobState, is_lost: bool) -> tuple[JobState,
 
 
 def why_of(result: str) -> Why:
-    """Return why the steps of a job failed that left them undone; one that ended by itself is `job-failed`."""
+    """Return why the steps of a job failed that left them undone. A job that ended by itself is `job-failed`."""
     return "job-lost" if result == "lost" else WHY_OF_RESULT.get(result, "job-failed")
 
 
 def harvested(share: Share, end: tuple[JobState, str], output: str) -> Iterator[dict[str, object]]:
-    """Yield the entries that end a share: those of its steps that have no end, then that of its job, whose `output` is named."""
+    """Yield the entries that end a share: the entries of steps without end, then of its job, whose `output` is named."""
     state, result = end
     job = share.job
     assert job is not None

@@ -1,4 +1,4 @@
-"""`milabench job`, which batch scripts call; `milabench run --submit` writes those."""
+"""`milabench job`, which batch scripts call. `milabench run --submit` writes those."""
 
 from __future__ import annotations
 

@@ -47,9 +47,9 @@ NAMED = 8  # jobs that a message names
 
 
 def submit_runs(prepared: PreparedRuns, session: Session, *, detach: bool = False) -> list[tuple[Path, int]]:
-    """Submit the runs of a command one after the other, each followed to its end unless `detach`.
+    """Submit the runs of a command in sequence, each followed to its end unless `detach`.
 
-    Return the directory and exit code of each. Raises UsageError with the scheduler's reason for what it refuses, Unreachable
+    Return the directory and exit code of each. Raises UsageError with the scheduler's reason for a refusal, Unreachable
     when it does not answer.
     """
     finished = []
@@ -113,7 +113,7 @@ def _submit(
     max_jobs: int | None,
     living: Sequence[str] = (),
 ) -> bool:
-    """Submit batches; return whether all were, and no signal came in between."""
+    """Submit batches. Return whether all were, and no signal came in between."""
     jobs, count = [], sum(len(batch.shares) for batch in batches)
     for _, handle in submit_jobs(batches, scheduler, writer, max_jobs=max_jobs, living=living):
         jobs.append(handle.id)
@@ -128,9 +128,9 @@ def _submit(
 
 
 def _withdraw(path: Path, writer: RunWriter, scheduler: Scheduler, error: MilabenchError, session: Session) -> None:
-    """Cancel what was submitted of a run of which a job was refused; remove the run where that was the first of them.
+    """Cancel the submitted jobs of a run of which a job was refused. Remove the run where that was the first job.
 
-    A scheduler that did not answer may have taken the job all the same: what is known stays, for `resume`.
+    A scheduler that did not answer may have taken the job all the same: the records stay, for `resume`.
     """
     if isinstance(error, Unreachable):
         if open_run(path).shares:
@@ -143,11 +143,11 @@ def _withdraw(path: Path, writer: RunWriter, scheduler: Scheduler, error: Milabe
         return
     with contextlib.suppress(Unreachable):
         scheduler.cancel(list(jobs.values()))
-        session.info(f"run: {path.name}: cancelled what was submitted before: {_names(jobs.values())}")
+        session.info(f"run: {path.name}: cancelled the jobs submitted before: {_names(jobs.values())}")
 
 
 def _followed(path: Path, writer: RunWriter, scheduler: Scheduler, session: Session, *, leave: bool) -> int:
-    """Follow the jobs of a run to its end, and return its exit code; say how to go on where we leave before."""
+    """Follow the jobs of a run to its end, and return its exit code. Say how to go on where we leave before."""
     if leave or not follow_jobs(path, writer, scheduler, session):
         session.info(
             f"run: the jobs of {path.name} go on: `milabench status` shows them, `resume` follows them and harvests what has"
@@ -164,7 +164,7 @@ def _finished(path: Path, writer: RunWriter, session: Session) -> int:
 
 
 def resume_jobs(path: Path, session: Session, *, force: bool = False, detach: bool = False) -> int:
-    """Adopt the jobs of a run that go on, harvest those that have ended, submit again what has not passed; return the exit code.
+    """Adopt running jobs, harvest ended jobs, submit failed steps again. Return the exit code.
 
     Raises Unreachable when another orchestrator follows the run or the scheduler does not answer, RecordError for a run that
     is not as it was planned.
@@ -227,7 +227,7 @@ def _adopt(path: Path, writer: RunWriter, scheduler: Scheduler, session: Session
 
 
 def _batches_again(run: Run, todo: set[str], writer: RunWriter, session: Session, *, force: bool) -> list[JobBatch]:
-    """Return the jobs that do again what has not passed. Raises RecordError unless all is as it was planned, or forced."""
+    """Return the jobs that repeat failed steps. Raises RecordError unless everything equals the plan, or forced."""
     unbound = tuple((name, "") for name in stated_nodes(run))
     planned = plan_request(request_of(run, session, bound_nodes=unbound, ask_nodes=False))
     description = describe_run(planned)
@@ -237,7 +237,7 @@ def _batches_again(run: Run, todo: set[str], writer: RunWriter, session: Session
         lines = "\n         ".join(differences)
         raise RecordError(
             f"{run.path}: cannot resume, something changed since it was planned:\n         {lines}\n"
-            "       start a new run with `milabench run`, or mix both in one run with --force"
+            "       start a new run with `milabench run`, or continue anyway with --force: the run then mixes both"
         )
     if differences:
         writer.journal({"run": "mixed", "differs": list(differences)})
@@ -255,11 +255,11 @@ def _batches_again(run: Run, todo: set[str], writer: RunWriter, session: Session
 
 
 def cancel_jobs(run: Run, session: Session) -> bool:
-    """Cancel the jobs of a run that have not ended, and wait until they have; False where all have ended.
+    """Cancel the jobs of a run that have not ended, and wait until they have. False where all have ended.
 
     Raises Unreachable, where the scheduler is silent.
 
-    Whoever follows the run, on whatever host, records their ends; nobody: we do.
+    Whoever follows the run, on whatever host, records their ends. Nobody: we do.
     """
     if not open_jobs(run):
         return False

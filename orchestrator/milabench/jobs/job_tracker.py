@@ -1,4 +1,4 @@
-"""Follows jobs of a batch scheduler: what is known of each, from answers that may be late, wrong or missing."""
+"""Follows jobs of a batch scheduler: the state of each, from answers that may be late, wrong or missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DOUBTED_S: Final = 90.0
 """Seconds before the end of a job with a heartbeat is believed, if no other source confirms it."""
 
 BEATING: Final = JobState(phase="running", witness="heartbeat")
-"""What is known of a job whose end is doubted, and that nobody has seen running."""
+"""The state of a job whose end is doubted, and that nobody has seen running."""
 
 
 @dataclass(slots=True)
@@ -38,9 +38,10 @@ class _Tracked:
 
 
 class JobTracker:
-    """Knows the states of jobs; `tick` asks for all that have not ended by one `observe`, `interval_s` is when to tick again.
+    """Knows the states of jobs.
 
-    `last_beat_s` returns how many seconds ago a job's share showed a heartbeat, None when it never did, or its process ended in
+    `tick` asks for all that have not ended by a single `observe`, `interval_s` is when to tick again. `last_beat_s`
+    returns how many seconds ago a job's share showed a heartbeat, None when it never did, or its process ended in
     order. While it beats no single answer ends the job. One thread may tick while others read.
     """
 
@@ -62,7 +63,7 @@ class JobTracker:
 
     @property
     def states(self) -> Mapping[str, JobState]:
-        """What is known of each job, by id: a job seen running is running while nobody answers."""
+        """The state of each job, by id: a job seen running is running while nobody answers."""
         return {id_: job.state for id_, job in list(self._jobs.items())}
 
     @property
@@ -71,7 +72,7 @@ class JobTracker:
         return [job.handle for job in list(self._jobs.values()) if job.state.phase != "ended" and not job.is_lost]
 
     def is_lost(self, id_: str) -> bool:
-        """Whether a job is lost: no witness knows it, and its share shows no heartbeat."""
+        """Whether a job is lost: no source knows it, and its share shows no heartbeat."""
         return self._jobs[id_].is_lost
 
     def add(self, handles: Iterable[JobHandle]) -> None:
@@ -82,7 +83,7 @@ class JobTracker:
         self.interval_s = FIRST_INTERVAL_S
 
     def tick(self) -> None:
-        """Ask for all unfinished jobs at once; does nothing when there are none."""
+        """Ask for all unfinished jobs at once. Does nothing when there are none."""
         asked = self.unfinished
         if not asked:
             return
@@ -112,7 +113,7 @@ class JobTracker:
     def _doubted(self, ended: Sequence[JobHandle], now: float) -> set[str]:
         """Return which of the jobs that are said to have ended may go on: their shares beat.
 
-        They are asked for again; if they then are still said to have ended, another witness decides.
+        They are asked for again. If they are still reported as ended, another source decides.
         """
         beating = [handle for handle in ended if (beat_s := self._last_beat_s(handle)) is not None and beat_s < FRESH_S]
         again = [handle for handle in beating if self._jobs[handle.id].doubted_s is not None]

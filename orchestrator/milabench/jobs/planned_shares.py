@@ -1,4 +1,4 @@
-"""Divides the plan of a run into shares, each of which one job of a scheduler carries out."""
+"""Divides the plan of a run into shares, each carried out by a job of a scheduler."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from milabench.plan.model import Plan, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedShare:
-    """The part of a plan that one job carries out: its steps, in the plan's order, and the nodes that these are planned for.
+    """The part of a plan that a job carries out: its steps, in the plan's order, and the nodes that these are planned for.
 
-    Shares with the same `array` are submitted together, as the tasks of one job array; empty: a job of its own.
+    Shares with the same `array` are submitted together, as the tasks of a job array. Empty: a separate job.
     """
 
     name: str
@@ -30,13 +30,14 @@ def shares_of(
     array: bool = False,
     distribute: bool = False,
 ) -> tuple[PlannedShare, ...]:
-    """Return the shares of a plan, named `s1`, `s2`, ... in its order; each step is in exactly one.
+    """Return the shares of a plan, named `s1`, `s2`, ... in its order. Each step is in exactly one share.
 
-    A share is a benchmark with all its replicates: what is compared is measured on the same nodes. So are the two sides
-    of a pair (they share a bundle) and the benchmarks that `compared` names. Its nodes are those of its steps, and those that
-    `reached` names of a benchmark whose one step starts ranks on others. With `array`, each replicate is a share. With
-    `distribute`, each node is, but for a job that spans nodes: one benchmark on one node, not all benchmarks of a node, so that
-    a node that is lost takes one of them with it, and the limit of jobs counts small ones.
+    A share is a benchmark with all its replicates: compared benchmarks are measured on the same nodes. So are the two
+    sides of a pair (they share a bundle) and the benchmarks that `compared` names. Its nodes are the nodes of its
+    steps, and the nodes that `reached` names for a benchmark whose single step starts ranks on others. With `array`,
+    each replicate is a share. With `distribute`, each node is, except for jobs that span nodes: a benchmark on a node,
+    not all benchmarks of a node, so that a node that is lost takes only one of them with it, and the limit of jobs
+    counts small ones.
     """
     leader = _leaders(bundles, compared)
     units: dict[tuple[str, int, str], list[Step]] = {}
@@ -82,7 +83,7 @@ def _leaders(bundles: Sequence[Sequence[Step]], compared: Iterable[tuple[str, st
 
 
 def _by_node(bundle: Sequence[Step]) -> dict[str, list[Step]]:
-    """Return the steps of a bundle by node; all of them under the name of the first, where a job of theirs spans nodes."""
+    """Return the steps of a bundle by node. All of them under the name of the first, where a job of theirs spans nodes."""
     nodes: dict[str, set[str]] = {}
     for step in bundle:
         nodes.setdefault(step.job or step.id, set()).add(step.node)

@@ -1,6 +1,6 @@
 """Carries out a share of a run in the job that was submitted for it: as a local run does, with a journal of its own.
 
-No orchestrator need live meanwhile. What has passed is not done again, so that a job which is submitted twice does its
+No orchestrator need live meanwhile. Passed steps are not repeated, so that a job which is submitted twice does its
 share once.
 """
 
@@ -36,7 +36,7 @@ from milabench.workflow.saved_options import changed_files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareWork:
-    """What a job has to do: its share of the plan, and what remains of that, both for the nodes that it was given."""
+    """The work of a job: its share of the plan, and the rest of it, both for the nodes that it was given."""
 
     planned: PlannedRequest
     description: RunDescription
@@ -108,7 +108,7 @@ def retry_of(run: Run) -> RetryPolicy:
 
 
 def _work_of(run: Run, share: Share, allocation: Allocation, passed: frozenset[str], session: Session) -> ShareWork:
-    """Plan the run again, for the nodes that we have, and return our part. Raises MilabenchError for what is not as it was."""
+    """Plan the run again, for the nodes that we have, and return our part. Raises MilabenchError for changes since then."""
     bound = _bound_nodes(run, share, allocation)
     planned = plan_request(request_of(run, session, bound_nodes=bound, ask_nodes=True))
     description = describe_run(planned)
@@ -118,7 +118,7 @@ def _work_of(run: Run, share: Share, allocation: Allocation, passed: frozenset[s
     if missing := [step for step in share.steps if step not in found]:
         raise EnvironmentFailed(
             f"{', '.join(missing[:3])}{' and others' if len(missing) > 3 else ''}: planned for {_stated(run, share)};"
-            f" the job has {_present(planned.plan, bound)}; state what the nodes have in system.slurm.gpus_per_node and"
+            f" the job has {_present(planned.plan, bound)}; state the nodes' devices in system.slurm.gpus_per_node and"
             " system.gpu"
         )
     plan = with_stems(_of_share(planned.plan, share.steps), run.files)
@@ -138,7 +138,7 @@ def _of_share_steps(plan: Plan, bundle: Sequence[Step]) -> list[Step]:
 
 
 def _bound_nodes(run: Run, share: Share, allocation: Allocation) -> tuple[tuple[str, str], ...]:
-    """Return each node that the run was planned for, with the one of ours that stands for it, empty where none does.
+    """Return each node that the run was planned for, with the node of ours in its place, empty where there is none.
 
     Raises EnvironmentFailed when we have too few.
     """
@@ -173,7 +173,7 @@ def _require_unchanged(run: Run, share: Share, description: RunDescription) -> N
     ]
     if lines:
         raise RecordError(
-            f"not what was submitted: {'; '.join(lines)}; submit a new run, or `milabench resume --force`"
+            f"differs from the submitted plan: {';  '.join(lines)}; submit a new run, or `milabench resume --force`"
         )
 
 
@@ -198,7 +198,7 @@ def _node_text(node: Mapping[str, object], name: str) -> str:
 
 @contextlib.contextmanager
 def _failing(writer: RunWriter, run: Run, name: str) -> Iterator[None]:
-    """Journal the end of each step of a share that an error leaves without one, with the error as the reason."""
+    """Journal the end of each step of a share that an error leaves without an end, with the error as the reason."""
     try:
         yield
     except MilabenchError as error:

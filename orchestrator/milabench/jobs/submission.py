@@ -1,6 +1,6 @@
-"""Submits a run as jobs of a scheduler, one for each share of its plan: what is submitted, in which order, what is written first.
+"""Submits a run as jobs of a scheduler, one for each share of its plan: the jobs, their order, and the entries written first.
 
-A submission is journaled before it is made and after it, so that a job is known whenever an orchestrator dies: one that was
+A submission is journaled before it is made and after it, so that a job is known whenever an orchestrator dies: a job that was
 not heard of any more is found by its name.
 """
 
@@ -37,7 +37,7 @@ JOBS = "jobs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobBatch:
-    """What is submitted at once: one job for a share, or an array with a task for each of several."""
+    """The jobs submitted at once: a job for a share, or an array with a task for each of several."""
 
     shares: tuple[str, ...]
     request: JobRequest
@@ -54,7 +54,7 @@ def _task_of(handle: JobHandle) -> int | None:
 
 
 def share_of_job(run: Run, handle: JobHandle) -> str | None:
-    """Return the share for which a job of this name was submitted, as the journal says; None for one that it does not name."""
+    """Return the share for which a job of this name was submitted, by the journal. None for a job that it does not name."""
     task = _task_of(handle)
     for entry in run.journal:
         if entry.get("state") == "submitting" and (entry.get("name"), entry.get("task")) == (handle.name, task):
@@ -63,7 +63,10 @@ def share_of_job(run: Run, handle: JobHandle) -> str | None:
 
 
 def job_system_of(run: Run) -> JobSystem:
-    """Return the batch scheduler that a run was submitted to. Raises RecordError for one that this version does not know."""
+    """Return the batch scheduler that a run was submitted to.
+
+    Raises RecordError for a scheduler that this version does not know.
+    """
     try:
         return job_system(str(as_mapping(run.manifest.get("submission")).get("scheduler")))
     except UsageError as error:
@@ -71,7 +74,7 @@ def job_system_of(run: Run) -> JobSystem:
 
 
 def scheduler_of(run: Run, *, timeout_s: float | None = None) -> Scheduler:
-    """Return the scheduler that a run was submitted to, each command of which is given so long; see `job_system_of`."""
+    """Return the scheduler that a run was submitted to, each command of which is given so long. See `job_system_of`."""
     return job_system_of(run).connect(timeout_s=timeout_s)
 
 
@@ -135,7 +138,7 @@ def job_batches(
     max_jobs: int | None = None,
     submissions: Mapping[str, int] | None = None,
 ) -> list[JobBatch]:
-    """Return what is submitted for the shares of a run, in order; pure, so that it can be shown before.
+    """Return the jobs for the shares of a run, in order. Pure, so that it can be shown before.
 
     `submissions` counts those that each share has behind it: no two jobs of a run have the same name.
     """
@@ -181,7 +184,7 @@ def job_batches(
 def submission_entry(
     shares: Sequence[PlannedShare], submission: Submission, scheduler: str, marker: str, retry: RetryPolicy
 ) -> dict[str, object]:
-    """Return what the manifest holds of a submission."""
+    """Return the manifest's entry of a submission."""
     return {
         "marker": marker,
         "scheduler": scheduler,
@@ -236,7 +239,7 @@ def submit_jobs(
     """Submit batches in order, and yield the job of each share when it is in the journal.
 
     At most `max_jobs` run at once, of the `living` ones too, without anybody who would have to watch: a job begins when
-    one before it has ended. Raises what `Scheduler.submit` raises.
+    one before it has ended. Raises the errors of `Scheduler.submit`.
     """
     before = [handle.partition("_")[0] for handle in living]
     has_arrays = any(batch.request.tasks for batch in batches)

@@ -1,1 +1,1 @@
-"""What a suite can run, and what each benchmark asks for: `milabench list`."""
+"""The benchmarks of a suite, and their requirements: `milabench list`."""

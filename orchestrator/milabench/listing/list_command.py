@@ -43,7 +43,7 @@ _CLAUSE = re.compile(r"[:;,.]\s|\s\(")
 def command(options: SuiteOptions, references: bool, gated: bool, wide: bool, as_json: bool) -> None:
     """List the benchmarks of the suite."""
     if references and gated:
-        raise UsageError("--gated lists benchmarks, and --references results; leave one of the two out")
+        raise UsageError("--gated lists benchmarks, and --references results; use only one of them")
     if references:
         from milabench.workflow.report_inputs import shipped_references
 
@@ -73,7 +73,7 @@ def command(options: SuiteOptions, references: bool, gated: bool, wide: bool, as
 
 
 def benchmarks_table(benches: Sequence[Mapping[str, object]], width: int | None = None) -> str:
-    """Return a line for each benchmark, fitted to a width: what it measures, its minutes and disk; None: every column."""
+    """Return a line for each benchmark, fitted to a width: its measurement, its minutes and disk. None: every column."""
     from milabench.report.text_table import text_table
 
     # Heading, cell, and whether it is text; the last five only where every column is asked for.
@@ -151,7 +151,7 @@ def _disk(mib: int | None) -> str:
 
 
 def _environment(bench: Mapping[str, Any]) -> str:
-    """Return the environment of a benchmark with its disk, where that is known, and what stands in for what it lacks."""
+    """Return the environment of a benchmark with its disk, where that is known, and the shims for missing parts."""
     notes = [*filter(None, (_disk(bench["environment_MiB"]),)), *(f"{shim} by a shim" for shim in bench["shims"])]
     return f"{bench['install_group']} ({', '.join(notes)})" if notes else str(bench["install_group"])
 

@@ -76,9 +76,9 @@ def interpreter_of(
     *,
     is_complete: bool = True,
 ) -> Interpreter:
-    """Return the interpreter of a program: the one that its command names, else the first with the imported packages.
+    """Return the interpreter of a program: the interpreter that its command names, else the first with the imported packages.
 
-    `named` is the interpreter or launcher of the command line, empty where it is a script alone; `imports` are packages with
+    `named` is the interpreter or launcher of the command line, empty where it is a script alone. `imports` are packages with
     their lines. Raises EnvironmentFailed where packages are missing in all, unless not `is_complete`, and UsageError for a module
     that there is not.
     """

@@ -1,4 +1,4 @@
-"""Chooses the probes for a program: those of its framework, or a probe on the loop of the script."""
+"""Chooses the probes for a program: its framework's, or a probe on the loop of the script."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ _LIBRARIES = (
 
 
 def observation_of(reading: Reading, environ: Mapping[str, str]) -> ProgramObservation | None:
-    """Return how a program is observed; None where it has no step that anything could observe.
+    """Return how a program is observed. None where it has no step that anything could observe.
 
     `environ` has the backend of Keras, where the program does not choose it.
     """
@@ -168,7 +168,7 @@ def _torch(reading: Reading) -> ProgramObservation | None:
         found = loader
     elif optimizer is not None and backward is not None:
         steps, why, found = 'probes.optimizer_step(ov, units="steps/s")', "every step of the optimizer", optimizer
-        missing.append("samples: a step is one; `items=64` in the probe says how many samples it has")
+        missing.append("samples: a step counts as a sample; `items=64` in the probe sets how many samples a step has")
     else:
         return None
     return ProgramObservation(
@@ -191,7 +191,7 @@ def _own_loop(reading: Reading) -> ProgramObservation | None:
         found=reading.loop,
         pauses=reading.pauses,
         missing=(
-            "samples: a step is one; `batch_size=64` in the probe says how many samples it has",
+            "samples: a step counts as a sample; `batch_size=64` in the probe sets how many samples a step has",
             "loss: observe the function that returns it with probes.result",
         ),
     )

@@ -81,16 +81,16 @@ def _clone(url: str, clone: Path) -> ProgramOrigin:
 
 
 def chosen_program(origin: ProgramOrigin, script: str | None, module: str | None) -> Program:
-    """Return the program of a folder: the named one, else the usual or only one. Raises UsageError with those there are."""
+    """Return the program of a folder: the named program, else the usual or only one. Raises UsageError with the existing ones."""
     if script and module:
-        raise UsageError("--script and --module both name the program; give one")
+        raise UsageError("--script and --module both name the program; give only one")
     if module:
         return Program(module=module)
     programs = _programs_in(origin.root)
     if script is None:
         usual = [name for name in _USUAL_NAMES if name in programs]
         if not usual and len(programs) != 1:
-            found = f"has {len(programs)} programs; choose one with --script or --module"
+            found = f"has {len(programs)} programs; choose a program with --script or --module"
             found = found if programs else "has no program that is recognised; name a file with --script"
             raise UsageError(f"{origin.name}: {found}{_known(programs)}")
         script = (usual or programs)[0]
@@ -101,7 +101,7 @@ def chosen_program(origin: ProgramOrigin, script: str | None, module: str | None
 
 
 def _programs_in(content: Path) -> list[str]:
-    """Return the files that are meant to be started, those of the upper folders first; tests are not."""
+    """Return the files that are meant to be started, upper folders first. Tests are not."""
     files = [path.relative_to(content) for path in content.rglob("*.py") if _is_program(path)]
     shown = [path for path in files if not {"tests", "test", "docs"} & set(path.parts)]
     return [path.as_posix() for path in sorted(shown, key=lambda path: (len(path.parts), path))]
@@ -133,15 +133,15 @@ def module_in(origin: ProgramOrigin, module: str) -> tuple[str, Path]:
 
 
 def is_compiled(content: Path) -> bool:
-    """Return whether an unpacked release has parts that have to be built, or were built for one platform."""
+    """Return whether an unpacked release has parts that have to be built, or were built for a single platform."""
     return any({path.name, path.suffix} & _COMPILED for path in content.rglob("*"))
 
 
 def release_requirements(source: PyPI, content: Path, *, is_installed: bool) -> list[str]:
-    """Return what the program of a release needs installed, without what only extras of the release need.
+    """Return the requirements of a release's program, without extras.
 
     A script finds the release's own packages only where they are installed, and so does a module of a release that has to be
-    built; another module is started from among them.
+    built. Another module is started from among them.
     """
     from email.parser import HeaderParser
 

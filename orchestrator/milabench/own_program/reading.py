@@ -85,7 +85,7 @@ def read_program(sources: Mapping[str, str]) -> Reading:
 
 
 def training_loop(script: Script) -> Loop | None:
-    """Return the innermost loop whose every iteration trains; None where there is none."""
+    """Return the innermost loop whose every iteration trains. None where there is none."""
     for is_step in (_is_torch_step, _is_named_step):
         for call in script.calls:
             loops = script.loops_around(call.node)
@@ -109,7 +109,7 @@ def _is_named_step(script: Script, call: ScriptCall) -> bool:
 
 
 def _named_loop(script: Script) -> Loop | None:
-    """Return the loop over epochs, steps or batches, the inner one of two; None where no loop has such a name."""
+    """Return the loop over epochs, steps or batches, the inner loop of two. None where no loop has such a name."""
     loops = [node for node in ast.walk(script.tree) if isinstance(node, Loop) and _is_named(node)]
     loops = [loop for loop in loops if not script.is_compiled(loop)]
     if not loops:

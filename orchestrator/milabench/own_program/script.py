@@ -16,7 +16,7 @@ _JITTED = re.compile(r"\b(jit|pmap|filter_jit|shard_map)\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Something that a script has, and the line where it stands; `file` is empty for the program itself."""
+    """Something that a script has, and the line where it stands. `file` is empty for the program itself."""
 
     what: str
     line: int
@@ -55,7 +55,7 @@ class Script:
 
     @cached_property
     def imports(self) -> dict[str, int]:
-        """The modules that it imports, by full name, each with its first line; relative ones begin with a dot."""
+        """The modules that it imports, by full name, each with its first line. Relative ones begin with a dot."""
         lines: dict[str, int] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):

@@ -115,7 +115,7 @@ class _Trials:
         self._name = at_hand.program.name
 
     def observed(self) -> Trial:
-        """Measure the steps of the program; its time, where it ends before it has done enough of them."""
+        """Measure the steps of the program. Its time, where it ends before it has done enough of them."""
         at_hand = self._at_hand
         assert at_hand.observation is not None and at_hand.reading is not None and at_hand.interpreter is not None
         seen = f"{at_hand.observation.why} ({at_hand.observation.found})"
@@ -136,7 +136,7 @@ class _Trials:
     def timed(self, why: str, wall_s: float | None = None) -> Trial:
         """Measure the time of the whole program: as many repeats as fit, at least three unless they take minutes.
 
-        `why` is the reason for not measuring steps. `wall_s` is an estimate of the seconds of a repeat, if there is one.
+        `why` is the reason for not measuring steps. `wall_s` is an estimate of the seconds of a repeat, if available.
         """
         plain = self._plain()
         if wall_s is None:
@@ -203,7 +203,7 @@ class _Trials:
 
     def _keep(self) -> str:
         words = self._words if len(self._words) == 1 else (shlex.join(self._words),)
-        return f"`milabench new NAME --from {shlex.join(words)}`: a benchmark of it, and a number from three processes"
+        return f"`milabench new NAME --from {shlex.join(words)}`: makes a benchmark, whose number comes from three processes"
 
     def _more(self) -> str:
         """Return how the program would run long enough."""
@@ -220,7 +220,7 @@ class _Trials:
 
 
 class _Ended(Exception):
-    """The trial is over; with this result."""
+    """The trial is over. With this result."""
 
     def __init__(self, trial: Trial) -> None:
         super().__init__(trial)

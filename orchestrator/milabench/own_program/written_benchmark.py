@@ -17,7 +17,7 @@ from milabench.own_program.reading import Reading
 from milabench.own_program.voirfile import voirfile_text
 
 PROGRAM = "program"
-"""The folder of the program in that of its benchmark."""
+"""The folder of the program in its benchmark's folder."""
 # Packages that a library imports only when it trains.
 LATE: Mapping[str, tuple[str, ...]] = {"transformers": ("accelerate",), "keras": ("tensorflow", "torch", "jax")}
 
@@ -50,7 +50,7 @@ class WrittenProgram:
 
 
 def benchmark_files(written: WrittenProgram, schema: str) -> dict[str, str]:
-    """Return the texts of a benchmark's files by name; `schema` is the path to that of suites."""
+    """Return the texts of a benchmark's files by name. `schema` is the path to the schema of suites."""
     observation = written.observation
     voirfile = "" if observation is None else voirfile_text(written.name, written.reading, observation)
     return {
@@ -130,7 +130,7 @@ def _suite(written: WrittenProgram, schema: str) -> str:
     }
     lines = [
         f"# yaml-language-server: $schema={schema}",
-        "# A suite of this one benchmark; `include:` it from another suite, or copy the entry there.",
+        "# A suite of this benchmark; `include:` it from another suite, or copy the entry there.",
         "profile: default",
         "",
         f"{written.name}:",
@@ -161,8 +161,8 @@ def _readme(written: WrittenProgram) -> str:
     step = "not known yet" if observation is None else observation.why
     return (
         f"# {written.name}\n\n"
-        "<!-- One sentence here, for whoever reads a report: what is computed, what it stresses, in which unit. -->\n\n"
+        "<!-- Write a sentence for readers of a report: the computation, the stressed part of the machine, the unit. -->\n\n"
         f"- program: {written.program.name}\n"
-        f"- a step is one of: {step}\n"
+        f"- each of these is a step: {step}\n"
         "- measured by: voirfile.py\n"
     )

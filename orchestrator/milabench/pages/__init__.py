@@ -1,4 +1,4 @@
-"""Reports and comparisons as pages of HTML, each with its drawings: one file that needs nothing else (reports.md)."""
+"""Reports and comparisons as pages of HTML, each with its drawings: a file that needs nothing else (reports.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from milabench.report.document_renderer import acceptance_sentence, acceptance_t
 
 
 def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
-    """Return one page with all runs, one after the other; `traces` are the time series of their steps."""
+    """Return a page with all runs in sequence. `traces` are the time series of their steps."""
     traced = [steps or () for steps in traces or [None] * len(summaries)]
     how = fineness(traced)
     several = len(summaries) > 1
@@ -34,7 +34,7 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
 
 
 def render_comparison(comparison: Comparison, differences: Differences = None, traces: RunTraces = None) -> str:
-    """Return the page of a comparison; `traces` are the time series of each system's steps, None where unknown."""
+    """Return the page of a comparison. `traces` are the time series of each system's steps, None where unknown."""
     traced = traces if traces is not None else [None] * len(comparison.systems)
     how = fineness([system_traces for system_traces in traced if system_traces is not None])
     body, nav = compared.comparison_article(comparison, differences, traced, how)
@@ -47,7 +47,7 @@ def render_acceptance(acceptance: Acceptance) -> str:
         acceptance_title(acceptance),
         acceptance_sentence(acceptance),
         None,
-        alert("What is missing", "doubt", missing_evidence(acceptance)),
+        alert("Missing", "doubt", missing_evidence(acceptance)),
         [
             ("criteria", "Criteria", html_table(criteria_table(acceptance))),
             *([("notes", "Notes", [el("p", note) for note in acceptance.notes])] if acceptance.notes else []),

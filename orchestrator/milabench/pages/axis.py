@@ -1,4 +1,4 @@
-"""From values to coordinates: scales, and the round numbers along them. Unaware of what is drawn."""
+"""From values to coordinates: scales, and the round numbers along them. Unaware of the drawn content."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Scale:
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Return round numbers from low to high; low alone where there is nothing between them."""
+    """Return round numbers from low to high. Low alone where there is nothing between them."""
     if not 0 < high - low < math.inf:
         return [low]
     # 1, 2 and 5 times a power of ten: the steps that a reader can divide in the head.
@@ -47,7 +47,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return 1, 2 and 5 times the powers of ten from low to high, both above zero; low alone where there is none."""
+    """Return 1, 2 and 5 times the powers of ten from low to high, both above zero. Low alone where there is none."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     return [tick for p in powers for tick in (10.0**p, 2 * 10.0**p, 5 * 10.0**p) if low <= tick <= high] or [low]
 
@@ -59,7 +59,7 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def padded(values: Iterable[float], share: float = 0.06) -> tuple[float, float]:
-    """Return the range of some values with a margin; never empty."""
+    """Return the range of some values with a margin. Never empty."""
     finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
     low, high = min(finite), max(finite)
     room = (high - low) * share or abs(high) * 0.05 or 1.0
@@ -77,5 +77,5 @@ def short(value: float) -> str:
 
 
 def coordinate(value: float) -> str:
-    """Format a coordinate to a tenth; 0 for what no axis has a place for."""
+    """Format a coordinate to a tenth. 0 for a value without a place."""
     return f"{value:.1f}".removesuffix(".0") if math.isfinite(value) else "0"

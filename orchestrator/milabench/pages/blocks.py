@@ -19,7 +19,7 @@ from milabench.report.document import (
 
 
 def document_page(blocks: Document, figures: Child = None) -> str:
-    """Return the page; `figures` stand before its first table."""
+    """Return the page. `figures` stand before its first table."""
     title = next((block.text for block in blocks if isinstance(block, Title)), "")
     lead = " ".join(block.text for block in blocks if isinstance(block, Statement))
     alerts: list[Child] = []

@@ -1,4 +1,4 @@
-"""The page of a comparison: the sentence, what is wrong with it, the ratios, the systems, then each benchmark."""
+"""The page of a comparison: the sentence, its warnings, the ratios, the systems, then each benchmark."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def comparison_article(
         alert("Failures", "bad", comparison_text.failed_entries(comparison)),
         alert("Excluded from the index", "bad", comparison.excluded),
         alert("Suspect numbers", "doubt", comparison_text.suspects(comparison), doubtful),
-        alert("What differs", "none", [("", comparison.differs)]),
-        alert("To be known before the first number", "doubt", [("", text) for text in comparison.warnings]),
+        alert("Differences", "none", [("", comparison.differs)]),
+        alert("Before you compare", "doubt", [("", text) for text in comparison.warnings]),
         alert("Skipped, on purpose", "none", skips),
     ]
     summaries = comparison_text.named_summaries(comparison)
@@ -57,7 +57,7 @@ def comparison_article(
         ("memory", "Resources", too_many(comparison) or _memory(comparison)),
         *((("expenses", "Energy, cost, carbon", spent),) if (spent := expense_content(summaries)) else ()),
         ("systems", "Systems", _systems(comparison)),
-        ("why", "What differs", _why(comparison, differences)),
+        ("why", "Differences", _why(comparison, differences)),
         ("details", "Each benchmark", too_many(comparison) or _details(comparison, traced, how)),
         ("method", "Method", map(note, comparison_text.legend_lines(comparison))),
     )
@@ -69,7 +69,7 @@ def _is_many(comparison: Comparison) -> bool:
 
 
 def too_many(comparison: Comparison) -> Markup | None:
-    """Return the note that replaces drawings of too many systems; None for few."""
+    """Return the note that replaces drawings of too many systems. None for few."""
     if not _is_many(comparison):
         return None
     shown = f"Drawn for up to {SYSTEMS_DRAWN} systems; these are {len(comparison.systems)}."
@@ -128,7 +128,7 @@ def _ratios(comparison: Comparison) -> Child:
     text = (
         f"Right of 1 is better than {comparison.systems[0].name}; for lower-is-better metrics the ratio is inverted. "
         f"Band: ±{comparison.margin:.2%}, in which nothing is called faster or slower. "
-        "Whiskers: 95 % intervals; an arrow is one that goes on. ▲ faster, ▼ slower, ■ equivalent, ◆ different but small, "
+        "Whiskers: 95 % intervals; an arrow: the interval goes on. ▲ faster, ▼ slower, ■ equivalent, ◆ different but small, "
         "○ not decided; '?' marks a suspect number."
     )
     if is_many:
@@ -193,7 +193,7 @@ def _index(comparison: Comparison) -> list[Child]:
         text = index.holds + ("" if len(moved) <= 20 else f"; the ten that move it most each way, of {len(moved)}")
         name = comparison_text.index_name(index)
         drawing = dots(f"index of {name} without each benchmark", rows, units="index")
-        title = f"Index of {name} when one benchmark is left out"
+        title = f"Index of {name} when a benchmark is left out"
         children.append(foldable(title, "", figure("Leave one out", drawing, text)))
     return children
 
@@ -221,7 +221,7 @@ def _memory(comparison: Comparison) -> list[Child]:
         is_text=(True, *(False for _ in headings[1:])),
         rows=tuple(_resource_cells(comparison, row) for row in comparison.rows),
     ).without_empty()
-    text = "An empty cell: not recorded, or (overlap) one instance."
+    text = "An empty cell: not recorded, or (overlap) a single instance."
     text += f" Known of no benchmark, and not shown: {', '.join(empty)}." if empty else ""
     return [*children, html_table(table), note(text)]
 
@@ -242,7 +242,7 @@ def _resource_cells(comparison: Comparison, row: ComparisonRow) -> tuple[str, ..
 
 
 def _systems(comparison: Comparison) -> Child:
-    """Return a table of the systems' facts; rows that differ have a sign, an underline and a background."""
+    """Return a table of the systems' facts. Rows that differ have a sign, an underline and a background."""
     tables = [_facts(system) for system in comparison.systems]
     rows, states = [], []
     for what in dict.fromkeys(name for properties in tables for name in properties):
@@ -353,9 +353,9 @@ def _launches(row: ComparisonRow, sign: dict[str, str]) -> Markup:
         if side.values
     ]
     without = [f"{side.system} {side.why_not}" for side in row.sides if side.why_not]
-    text = "Dots: launches; bar: their mean; whisker: its 95 % interval, from 3 launches on."
+    text = "Dots: repeats. Bar: their mean. Whisker: its 95 % interval, from 3 repeats on."
     text += "".join(
-        f" {side.system}: sessions of {', '.join(map(str, side.sessions))} launches, which the interval is over."
+        f" {side.system}: sessions of {', '.join(map(str, side.sessions))} repeats; the interval is over sessions."
         for side in row.sides
         if len(side.sessions) > 1
     )

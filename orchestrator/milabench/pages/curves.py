@@ -14,7 +14,7 @@ Section = tuple[str, str, Child]
 
 
 def curve_section(shown: Summary | Comparison) -> Sequence[Section]:
-    """Return the section of the curves of a run or a comparison, as drawings and tables; empty without one."""
+    """Return the section of the curves of a run or a comparison, as drawings and tables. Empty without curves."""
     if not has_curves(shown):
         return ()
     left_out = curves_left_out()

@@ -1,4 +1,4 @@
-"""What one benchmark did, drawn: series, distributions, devices, launches; and how much of it fits in a page."""
+"""Drawings of a benchmark: series, distributions, devices, launches, and how many fit in a page."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _RANKS = 2  # of a step, whose distributions are drawn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fineness:
-    """How many steps of a benchmark are drawn, on each system, and in how many buckets; no step where they do not fit."""
+    """How many steps of a benchmark are drawn, on each system, and in how many buckets. No step where they do not fit."""
 
     steps: int
     buckets: int
 
 
 def fineness(traced: Iterable[Sequence[Trace]]) -> Fineness:
-    """Return the finest level of detail at which all steps of these runs fit in one page."""
+    """Return the finest level of detail at which all steps of these runs fit in a page."""
     groups = [group for run in traced for group in by_bench(run).values()]
     for steps, buckets in _FINENESS:
         curves = sum(curves_of(trace) for group in groups for trace in group[:steps])
@@ -74,7 +74,7 @@ def middle_rate(trace: Trace) -> float:
 
 
 def step_timelines(traced: Sequence[Trace], how: Fineness, name: str = "") -> list[Markup]:
-    """Return a drawing with its notes for each selected step; `name` is the system's where there are several."""
+    """Return a drawing with its notes for each selected step. `name` is the system's where there are several."""
     drawn = selected_steps(traced, how.steps)
     if not drawn:
         too_large = "left out: the page would be larger than 2 MB; report fewer runs at once"
@@ -95,7 +95,7 @@ def step_timelines(traced: Sequence[Trace], how: Fineness, name: str = "") -> li
 
 
 def rate_distributions(named: Sequence[tuple[str, str, Trace]], bench: str) -> Markup:
-    """Return the distribution of the rates of some steps: (name, one of SERIES, trace)."""
+    """Return the distribution of the rates of some steps: (name, a value of SERIES, trace)."""
     lines = []
     for name, mark, trace in named:
         for rank in trace.ranks[:_RANKS]:
@@ -128,10 +128,10 @@ def _places(name: str, mark: str, bench: BenchSummary) -> list[Dots]:
 
 
 def device_spread(benches: Sequence[tuple[str, str, BenchSummary]], units: str) -> Markup:
-    """Draw the spread over devices and launches of a benchmark: (system or empty, one of SERIES, benchmark)."""
+    """Draw the spread over devices and launches of a benchmark: (system or empty, a value of SERIES, benchmark)."""
     rows = [row for name, mark, bench in benches for row in _places(name, mark, bench)]
     if sum(len(row.values) for row in rows) < 2:
-        return note("One process only: nothing is known of how launches or devices differ.")
+        return note("A single process: differences between repeats or devices are not known.")
     notes = []
     for name, _, bench in benches:
         spreads = (("between devices", bench.spread_devices), ("between launches", bench.spread_processes))
@@ -140,7 +140,7 @@ def device_spread(benches: Sequence[tuple[str, str, BenchSummary]], units: str) 
     if len(rows) > _MOST_PLACES:
         notes.append(f"the first {_MOST_PLACES} of {len(rows)} places are drawn")
     return figure(
-        "Each device or job, launch by launch (bar: its mean)",
+        "Each device or job by repeat (bar: its mean)",
         dots("rate at each place", rows[:_MOST_PLACES], units=units),
         "Standard deviation " + "; ".join(notes) if notes else None,
     )

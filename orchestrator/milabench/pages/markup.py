@@ -1,4 +1,4 @@
-"""Elements of a page as strings: whatever is not an element already is escaped, so that no name can inject one."""
+"""Elements of a page as strings: all other text is escaped, so that no name can inject an element."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Markup(str):
 
 
 def escaped_text(value: object) -> Markup:
-    """Return a value as escaped text, with a sign for what a page cannot hold."""
+    """Return a value as escaped text, with a sign for each character that a page cannot hold."""
     if isinstance(value, Markup):
         return value
     # Quotes too: attributes are escaped by the same function.
@@ -30,7 +30,7 @@ def escaped_text(value: object) -> Markup:
 
 
 def el(tag: str, /, *children: Child, **attributes: object) -> Markup:
-    """Return an element. `class_` is `class`, `aria_label` is `aria-label`; an attribute that is None or False is left out."""
+    """Return an element. `class_` is `class`, `aria_label` is `aria-label`. An attribute that is None or False is left out."""
     content = "".join(
         _attribute(name, value) for name, value in attributes.items() if value is not None and value is not False
     )
@@ -70,10 +70,10 @@ def html_table(
     can_filter: bool = True,
     is_alone: bool = False,
 ) -> Markup:
-    """Return a table with its title as caption; with `is_alone` the caption is for screen readers only.
+    """Return a table with its title as caption. With `is_alone` the caption is for screen readers only.
 
-    What a narrow terminal can do without, a narrow page does not show. `shown` are elements in place of the texts of some
-    columns. `states` are words, one a row, by which rows can be chosen.
+    Columns that a narrow terminal leaves out are hidden on a narrow page. `shown` are elements in place of the texts of some
+    columns. `states` are words, a word for each row, by which rows can be chosen.
     """
     # By position, not by heading: a system may be called as a column is.
     columns = [(shown or {}).get(at, column) for at, column in enumerate(zip(*table.rows, strict=True))]

@@ -1,4 +1,4 @@
-"""The frame of a page: one self-contained file that loads nothing and runs only its own script."""
+"""The frame of a page: a self-contained file that loads nothing and runs only its own script."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from milabench.version import __version__
 
 
 def document(title: str, nav: Sequence[tuple[str, str]], body: Child) -> str:
-    """Return the whole page; `nav` are (id, name) of the link targets in it, or (file, name) of a page beside it."""
+    """Return the whole page. `nav` are (id, name) of the link targets in it, or (file, name) of a page next to it."""
     style, script = _packaged("page.css"), _packaged("page.js")
     head = el(
         "head",
@@ -55,7 +55,7 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child) -> str:
 def article(
     title: str, lead: str, tiles: Child, alerts: Child, sections: Sequence[tuple[str, str, Child]], key: str = ""
 ) -> tuple[Markup, list[tuple[str, str]]]:
-    """Return an article of sections (id, name, content) and its link targets; `key` is the prefix of every id."""
+    """Return an article of sections (id, name, content) and its link targets. `key` is the prefix of every id."""
     head = el(
         "header",
         el("h1", title, id=f"{key}top"),
@@ -68,12 +68,12 @@ def article(
 
 
 def tile(name: str, value: Child, *details: Child, kind: str) -> Markup:
-    """Return a number that a reader must see, with what qualifies it."""
+    """Return an important number, with its qualification."""
     return el("li", name, el("b", value), [el("small", detail) for detail in details], class_=kind)
 
 
 def alert(title: str, kind: str, entries: Iterable[Entry | tuple[str, str]], count: int | None = None) -> Markup | None:
-    """Return a prominent list with its count, the names in it in bold; None when it is empty."""
+    """Return a prominent list with its count, the names in it in bold. None when it is empty."""
     items = []
     for entry in (entry for block in section(title, entries) for entry in block.entries):
         name = [el("strong", entry.name), ": "] if entry.name else None
@@ -87,7 +87,7 @@ def alert(title: str, kind: str, entries: Iterable[Entry | tuple[str, str]], cou
 def foldable(
     title: str, hint: str, *content: Child, id_: str | None = None, is_open: bool = False, sign: Child = None
 ) -> Markup:
-    """Return content that is opened by its heading; `hint` stands beside the heading."""
+    """Return content that is opened by its heading. `hint` is next to the heading."""
     summary = el("summary", el("h3", title), sign, el("span", hint, class_="told") if hint else None)
     return el("details", summary, *content, id=id_, open=is_open)
 

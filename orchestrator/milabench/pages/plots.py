@@ -25,7 +25,7 @@ _NOTE = 110  # of the text that replaces a drawing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """A line of a forest plot; without a value `note` is shown instead."""
+    """A line of a forest plot. Without a value `note` is shown instead."""
 
     label: str
     value: float | None
@@ -40,7 +40,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dots:
-    """A line of values with their mean and interval, `mark` being one of SERIES."""
+    """A line of values with their mean and interval, `mark` being a value of SERIES."""
 
     label: str
     values: tuple[float, ...]
@@ -52,7 +52,7 @@ class Dots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A line of one value and, where it is known, what it can at most be."""
+    """A line of a value and, where known, its possible maximum."""
 
     label: str
     value: float
@@ -63,7 +63,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwingBar:
-    """A line from what a result is at the lower bound of an input to what it is at the upper one."""
+    """A line from a result at the lower bound of an input to the result at its upper bound."""
 
     label: str
     low: float
@@ -97,7 +97,7 @@ def svg(title: str, describe: str, width: float, height: float, *children: Child
 
 
 def figure(caption: Child, drawing: Child, note: Child = None) -> Markup:
-    """Return a drawing under its heading; on a narrow screen it is scrolled, not shrunk to nothing."""
+    """Return a drawing under its heading. On a narrow screen it is scrolled, not shrunk to nothing."""
     return el(
         "figure",
         el("figcaption", caption),
@@ -118,7 +118,7 @@ def patterns() -> Markup:
 
 
 def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> Markup:
-    """Return text, shortened to fit unless its kind says `whole`; the full text is its tooltip."""
+    """Return text, shortened to fit unless its kind says `whole`. The full text is its tooltip."""
     cut = text if len(text) <= _LETTERS or "whole" in kind else f"{text[: _LETTERS - 1]}…"
     whole = el("title", text) if cut != text else None
     end = None if anchor == "start" else anchor
@@ -190,7 +190,7 @@ _SIGNS = {"FASTER": "▲", "SLOWER": "▼", "EQUIVALENT": "=", "DIFFERENT-BUT-SM
 
 
 def verdict_sign(verdict: str) -> str:
-    """Return the shape that stands for a verdict."""
+    """Return the shape of a verdict."""
     return _SIGNS.get(verdict, "")
 
 
@@ -224,7 +224,7 @@ _SHAPES = {
 
 
 def marker(name: str, x: float, y: float, kind: str | None = None, *, radius: int = 4) -> Markup:
-    """Return the shape of a verdict or of one of SERIES around a place."""
+    """Return the shape of a verdict or of a value of SERIES around a place."""
     if name not in _SHAPES:
         return el("circle", cx=at(x), cy=at(y), r=radius, class_=kind)
     across, down, outline = _SHAPES[name]
@@ -246,7 +246,7 @@ def _whisker(interval: Interval, scale: Scale, y: float) -> Markup:
 def _rows_drawing(
     title: str, scale: Scale, units: str, rows: Sequence[tuple[str, str, Child]], *, describe: str, grid: Child
 ) -> Markup:
-    """Return a drawing of rows (name, note, what is drawn between the two), one below the other, over a grid."""
+    """Return a drawing of rows (name, note, the drawing between the two), in lines over a grid."""
     drawn: list[Child] = [grid, label(WIDTH - 4, _bottom(rows) + 18, units, "dim", "end")]
     for position, (name, text, content) in enumerate(rows):
         y = _middle(position) + 4
@@ -294,7 +294,7 @@ def _line(x: float, bottom: float, kind: str) -> Markup:
 
 
 def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = None) -> Markup:
-    """Draw a bar for each value from zero on, with the value beside it and its maximum as a frame around it."""
+    """Draw a bar for each value from zero on, with the value next to it and its maximum as a frame around it."""
     high = max((value for bar in rows for value in (bar.value, bar.most or 0.0)), default=1.0) or 1.0
     scale = Scale(low=0.0, high=high, start=_LEFT, stop=WIDTH - 220)
     grid: list[Child] = [axis_grid(scale, ticks(0.0, high), _TOP, _bottom(rows))]
@@ -314,7 +314,7 @@ def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = N
 
 
 def tornado(title: str, rows: Sequence[SwingBar], *, centre: float, units: str) -> Markup:
-    """Draw a bar to either side of the centre for each input: framed towards its lower bound, filled towards its upper one."""
+    """Draw a bar to either side of the centre for each input: framed towards its lower bound, filled towards its upper bound."""
     low, high = padded([centre, *(end for row in rows for end in (row.low, row.high))])
     scale = Scale(low=low, high=high, start=_LEFT, stop=WIDTH - 220)
     grid: list[Child] = [
@@ -342,7 +342,7 @@ def tornado(title: str, rows: Sequence[SwingBar], *, centre: float, units: str) 
 def distribution(
     title: str, lines: Sequence[DistributionLine], shares: Sequence[float], *, units: str
 ) -> tuple[Markup, str]:
-    """Draw the share of observations at or below each value, a line each; return it with a note on clipped values."""
+    """Draw the share of observations at or below each value, a line each. Return it with a note on clipped values."""
     left, right, top, bottom = 60, WIDTH - 250, 10, max(210, 10 + 22 * len(lines))
     # One outlier in a hundred would squeeze all else to a vertical line.
     inner = [value for line in lines for share, value in zip(shares, line.values, strict=True) if 0.01 <= share <= 0.99]
@@ -364,7 +364,7 @@ def distribution(
     texts = ((line.label, *(format_number(line.values[index]) for index in (middle, 0, -1))) for line in lines)
     medians = "; ".join("{}: median {}, all between {} and {}".format(*words) for words in texts)
     off = any(not (x.holds(line.values[0]) and x.holds(line.values[-1])) for line in lines)
-    note = f"Drawn at the edge is what lies beyond the axis. {medians}." if off else ""
+    note = f"Points beyond the axis are drawn at the edge. {medians}." if off else ""
     describe = f"share of observations at or below a rate, in {units}. {medians}"
     return svg(title, describe, WIDTH, bottom + 26, *drawn), note
 
@@ -390,7 +390,7 @@ def axis_grid(
 
 
 def plot_legend(sign: Mapping[str, str]) -> Markup:
-    """Return the legend of shapes and names: one of SERIES for each name."""
+    """Return the legend of shapes and names: a value of SERIES for each name."""
     items = []
     for name, mark in sign.items():
         drawn = (el("path", d="M0,8h30", class_=f"line {mark}"), el("g", marker(mark, 15, 8), class_=f"dots {mark}"))
@@ -400,5 +400,5 @@ def plot_legend(sign: Mapping[str, str]) -> Markup:
 
 
 def marks(names: Sequence[str]) -> dict[str, str]:
-    """Assign one of SERIES to each name, repeating when there are more names."""
+    """Assign a value of SERIES to each name, repeating when there are more names."""
     return {name: SERIES[position % len(SERIES)] for position, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""The page of one run: what a reader must know first, then every number, then how each was measured."""
+"""The page of a run: the facts to know first, then every number, then how each was measured."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _KINDS = {
 
 
 def sentence(summary: Summary) -> str:
-    """Return the run in one sentence: what passed, on which devices, the score and its caveats."""
+    """Return the run in a sentence: passed benchmarks, their devices, the score and its caveats."""
     benches = [bench for bench in summary.benchmarks if bench.outcome != "skipped"]
     passed = sum(bench.outcome == "passed" for bench in benches)
     valid = sum(bench.validity == "valid" for bench in benches)
@@ -57,7 +57,7 @@ def sentence(summary: Summary) -> str:
     counts = Counter(bench.validity for bench in benches)
     clauses += [f"{counts[word]} {word}" for word in ("imprecise", "suspect", "invalid") if word in counts]
     if not summary.is_ended:
-        clauses.append("the run is incomplete or still running: this is what is known so far")
+        clauses.append("the run is incomplete or still running: the page has the results so far")
     if summary.profile == "quick":
         clauses.append("measured with the quick profile, so that every number is an indication only")
     return "; ".join(clauses) + "."
@@ -66,7 +66,7 @@ def sentence(summary: Summary) -> str:
 def run_article(
     summary: Summary, traced: Sequence[Trace], how: details.Fineness, key: str
 ) -> tuple[Markup, list[tuple[str, str]]]:
-    """Return the article of a run and its link targets; `key` is the prefix of every id."""
+    """Return the article of a run and its link targets. `key` is the prefix of every id."""
     return article(
         f"milabench run {summary.run}",
         sentence(summary),
@@ -121,7 +121,7 @@ def _tiles(summary: Summary) -> list[Markup]:
 
 
 def _score_note(summary: Summary) -> str:
-    """Return how far the score reaches: its interval, what it is relative to, and whose weights it has where not the suite's."""
+    """Return how far the score reaches: its interval, its reference, and the source of its weights where not the suite's."""
     score = summary.score
     interval = score.ci95 if model.shown_score(summary) is not None else None
     reach = f"95 % from {' to '.join(map(format_number, interval))}" if interval else "no interval"
@@ -162,7 +162,7 @@ def _together(entries: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def state(bench: BenchSummary) -> str:
-    """Return one word for a benchmark: its outcome, or its validity."""
+    """Return a word for a benchmark: its outcome, or its validity."""
     return (bench.validity or "no rate") if bench.outcome == "passed" else bench.outcome
 
 
@@ -185,8 +185,8 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
         text += f" Known of no benchmark here, and not shown: {', '.join(unknown)}."
     children.append(note(text))
     for title, entries in (
-        ("Not beside the reference", model.without_ratio(summary)),
-        ("What each benchmark stands for", model.benchmark_lines(summary)),
+        ("Without a ratio to the reference", model.without_ratio(summary)),
+        ("Benchmarks represent", model.benchmark_lines(summary)),
     ):
         children += [el("h3", title), pairs(entries)] if entries else []
     if summary.ab is not None:
@@ -241,12 +241,12 @@ def _spread(summary: Summary) -> Child:
         rows.append(Dots(label=bench.bench, values=values, interval=interval, centre=0.0, note=size))
     if not rows:
         return note(
-            "Not shown: every benchmark ran as one process, so that nothing is known of how launches or devices differ. "
+            "Not shown: every benchmark ran as a single process, so differences between repeats or devices are not known. "
             "Run with --repeat 3 or more."
         )
     alone = [bench.bench for bench in summary.benchmarks if bench.perf is not None and len(bench.processes) == 1]
-    text = "Dots: processes (launches on devices). Whisker: 95 % interval that holds the undisturbed number, from 3 launches on."
-    text += f" One process only, and not shown: {', '.join(alone)}." if alone else ""
+    text = "Dots: processes (repeats on devices). Whisker: 95 % interval that contains the undisturbed number, from 3 repeats on."
+    text += f" Not shown, a single process: {', '.join(alone)}." if alone else ""
     drawing = dots("processes around the mean of their benchmark", rows, units="% from the mean", is_relative=True)
     return figure("Every process, relative to the mean of its benchmark", drawing, text)
 
@@ -285,7 +285,7 @@ def _memory(summary: Summary) -> list[Child]:
 
 
 def _device_memory(summary: Summary) -> float | None:
-    """Return the memory of the smallest device, MiB; None where benchmarks ran on the processor."""
+    """Return the memory of the smallest device, MiB. None where benchmarks ran on the processor."""
     # What a processor has for device memory is the host's: no frame to hold one process against.
     sizes = [device.get("memory_MiB") for device in summary.devices if device.get("arch") != "cpu"]
     return min((float(size) for size in sizes if isinstance(size, int | float)), default=None) or None
@@ -328,10 +328,10 @@ def _facts(bench: BenchSummary) -> list[tuple[Child, Child]]:
     waits = [float(metric["value"]) for metric in bench.metrics if metric["metric"] == "data_wait"]
     within, first, energy = bench.spread_within, bench.first_step_s, bench.energy_j
     return [
-        *([("stands for", bench.about)] if bench.about else []),
-        ("rate of one instance", "none" if bench.perf is None else f"{format_number(bench.perf)} {bench.units}"),
+        *([("represents", bench.about)] if bench.about else []),
+        ("rate of an instance", "none" if bench.perf is None else f"{format_number(bench.perf)} {bench.units}"),
         *([] if bench.serving is None else [("best point", bench.serving.best or "none")]),
-        ("95 % interval", interval_cell(bench) or f"none below 3 launches (has {bench.replicates})"),
+        ("95 % interval", interval_cell(bench) or f"none below 3 repeats (has {bench.replicates})"),
         ("steps", ", ".join(f"{count} {name}" for name, count in bench.counts.items() if count)),
         ("concurrent instances", bench.instances or "none"),
         ("devices", bench.ngpu or "processor"),
@@ -339,7 +339,7 @@ def _facts(bench: BenchSummary) -> list[tuple[Child, Child]]:
         ("first step", "not recorded" if first is None else f"{first:.2f} s"),
         ("peak memory", "not recorded" if bench.memory_peak_mib is None else f"{bench.memory_peak_mib:.0f} MiB"),
         ("energy (board sensors)", "not recorded" if energy is None else f"{format_number(energy)} J"),
-        ("overlap", "one instance" if bench.overlap is None else f"{bench.overlap:.1%}"),
+        ("overlap", "a single instance" if bench.overlap is None else f"{bench.overlap:.1%}"),
         *([] if bench.compute is None else [("use of the device", _use_text(bench.compute))]),
         ("waited for data", f"{max(waits):.1%}" if waits else "not recorded"),
         ("weight", "none" if bench.weight is None else f"{bench.weight:g}"),
@@ -347,10 +347,10 @@ def _facts(bench: BenchSummary) -> list[tuple[Child, Child]]:
 
 
 def _use_text(use: ComputeUse) -> str:
-    """Return the operations a second of one device, and what share of its peaks that is."""
+    """Return the operations a second of a device, and their share of its peaks."""
     shares = (
         f"{use.mfu:.1%} of the published peak ({use.peak_source})" if use.mfu is not None else "",
-        f"{use.mfu_measured:.1%} of what {use.measured_by} reached" if use.mfu_measured is not None else "",
+        f"{use.mfu_measured:.1%} of the rate that {use.measured_by} reached" if use.mfu_measured is not None else "",
     )
     return "; ".join([f"{use.achieved / 1e12:.4g} Tflop/s in {use.precision}", *filter(None, shares)])
 
@@ -365,7 +365,7 @@ def _system(summary: Summary) -> list[Child]:
 
 
 def device_facts(devices: Sequence[Mapping[str, object]]) -> dict[str, str]:
-    """Return the drivers' facts, one value where all devices agree, else device by device."""
+    """Return the drivers' facts, a single value where all devices agree, else device by device."""
     facts = {}
     for name in dict.fromkeys(name for device in devices for name in device):
         values = ["" if device.get(name) is None else str(device[name]) for device in devices]

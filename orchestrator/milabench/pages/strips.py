@@ -1,4 +1,4 @@
-"""The course of a step as a drawing: its rate, then power, clock, temperature, load and memory on one axis of time."""
+"""The course of a step as a drawing: its rate, then power, clock, temperature, load and memory on the same axis of time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_MARKS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Panel:
-    """One quantity: its name and unit, a curve for each rank or device, how high it is drawn."""
+    """A quantity: its name and unit, a curve for each rank or device, its drawn height."""
 
     name: str
     unit: str
@@ -36,7 +36,7 @@ def curves_of(trace: Trace) -> int:
 
 
 def step_timeline(trace: Trace, buckets: int) -> Markup:
-    """Draw one step, every curve in at most `buckets` buckets."""
+    """Draw a step, every curve in at most `buckets` buckets."""
     is_timed = all(rank.rate.is_timed for rank in trace.ranks)
     panels = [panel for panel in _panels(trace, buckets) if is_timed or panel.name == "rate"]
     last = max(1e-9, *(time for panel in panels for curve in panel.curves for time in curve.time), 0.0)
@@ -54,7 +54,7 @@ def step_timeline(trace: Trace, buckets: int) -> Markup:
 
 
 def timeline_notes(trace: Trace) -> list[str]:
-    """Return the notes beside the drawing: throttling, and missing data."""
+    """Return the notes next to the drawing: throttling, and missing data."""
     notes = []
     for device in trace.devices:
         name = f"device {device.key}"
@@ -80,7 +80,7 @@ def timeline_notes(trace: Trace) -> list[str]:
     if not trace.ranks:
         notes.append("no observations: there is no series of rates")
     elif not all(span.rate.is_timed for span in trace.ranks):
-        notes.append("its records have no times: the axis counts observations, and no sensor can be drawn beside them")
+        notes.append("its records have no times: the axis counts observations, and sensors cannot be drawn")
     return notes
 
 
@@ -145,7 +145,7 @@ def _panel(panel: _Panel, x: Scale, top: float, trace: Trace) -> Markup:
 
 
 def _range(panel: _Panel, warmup: float) -> tuple[float, float]:
-    """Return the range of a panel: all of it, but of a rate neither the warm-up nor single outliers."""
+    """Return the range of a panel: the whole range, but for a rate without warm-up and single outliers."""
     if panel.unit == "%":
         return 0.0, max(100.0, *(value for curve in panel.curves for value in curve.high))
     is_rate = panel.height == _RATE
@@ -164,7 +164,7 @@ def _range(panel: _Panel, warmup: float) -> tuple[float, float]:
 
 
 def _area(curve: Curve, x: Scale, y: Scale) -> str:
-    """Trace the maxima forth and the minima back; a line where each bucket holds one reading."""
+    """Trace the maxima forth and the minima back. A line where each bucket holds a single reading."""
     places = [at(x(time)) for time in curve.time]
     upper = [f"{position},{at(y(value))}" for position, value in zip(places, curve.high, strict=True)]
     if curve.low == curve.high:
@@ -205,7 +205,7 @@ def _window(window: tuple[float, float], x: Scale, bottom: float) -> Markup:
 
 
 def _warm_until(trace: Trace) -> float:
-    """Return when the last rank was warm; minus infinity where no rank recorded a warm-up."""
+    """Return when the last rank was warm. Minus infinity where no rank recorded a warm-up."""
     return max((rank.warmup for rank in trace.ranks if rank.warmup is not None), default=-math.inf)
 
 

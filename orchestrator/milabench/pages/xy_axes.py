@@ -1,4 +1,4 @@
-"""What drawings with two axes of numbers share: their frame, its scales, and intervals along either axis."""
+"""The common parts of drawings with two axes of numbers: frame, scales, and intervals along either axis."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def scale_of(values: Sequence[float], start: float, stop: float) -> Scale:
 
 
 def axes(x: Scale, y: Scale, across: str, up: str, marked: Sequence[float] = ()) -> Markup:
-    """Return the grid with the names of both axes; `marked` are numbers to show along the first instead of round ones."""
+    """Return the grid with the names of both axes. `marked` are numbers to show along the first instead of round ones."""
     drawn: list[Child] = [axis_grid(x, marked or ticks(x.low, x.high, 8), TOP, BOTTOM)]
     for tick in log_ticks(y.low, y.high) if y.is_log else ticks(y.low, y.high, 8):
         drawn.append(el("path", d=f"M{LEFT},{coordinate(y(tick))}H{RIGHT}", class_="grid"))
@@ -36,7 +36,7 @@ def axes(x: Scale, y: Scale, across: str, up: str, marked: Sequence[float] = ())
 
 
 def interval_path(interval: Interval | None, scale: Scale, at: float, *, is_upright: bool) -> str:
-    """Return the path of an interval with its ends, along one axis at a place of the other; no end where it goes on."""
+    """Return the path of an interval with its ends, along an axis at a place of the other. No end where it goes on."""
     if interval is None:
         return ""
     low, high = (coordinate(scale(min(end, scale.high))) for end in interval)

@@ -80,7 +80,7 @@ def _unpinned(context: CommandContext) -> dict[str, list[str]]:
 
 
 def pin_inputs(bench: str, folder: Path, variant: str) -> Iterator[PinInput]:
-    """Yield a benchmark's locks for a variant, each with its source, its own where there is one. Raises EnvironmentFailed."""
+    """Yield a benchmark's locks for a variant, each with its source, its own where it exists. Raises EnvironmentFailed."""
     names = foreign_requirements(folder)
     for name in ("requirements.in",) if names is None else names:
         requirements = environments.requirements_source(folder, variant) if names is None else folder / name

@@ -1,4 +1,4 @@
-"""What `milabench pin` asks uv, and the lock files it makes of the answers; reads and writes nothing itself."""
+"""The questions of `milabench pin` to uv, and the lock files it makes of the answers. Reads and writes nothing itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CUDA_ONLY = re.compile(r"(nvidia|cuda)-.+|triton$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinInput:
-    """One benchmark of a group: the requirements somebody wrote and the lock to write, as paths."""
+    """A benchmark of a group: its requirements and the lock to write, as paths."""
 
     bench: str
     requirements: str
@@ -31,9 +31,9 @@ class PinInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinSpec:
-    """The locks of one install group for one variant: they share an environment, so they are resolved together.
+    """The locks of an install group for a variant: they share an environment, so they are resolved together.
 
-    `benchmate` are the requirements of the instruments; `constraints` is a path.
+    `benchmate` are the requirements of the instruments. `constraints` is a path.
     """
 
     group: str
@@ -53,10 +53,10 @@ def pin_specs(
     benchmate: Sequence[str],
     constraints: Mapping[str, tuple[str, str]],
 ) -> tuple[PinSpec, ...]:
-    """Return one specification for each group and variant.
+    """Return a specification for each group and variant.
 
-    `inputs` are pairs of an install group and a benchmark's files, where `{variant}` in the lock's path stands for
-    the variant; `constraints` maps a variant to the path and the text of its constraints file.
+    `inputs` are pairs of an install group and a benchmark's files, where `{variant}` in the lock's path is replaced by
+    the variant. `constraints` maps a variant to the path and the text of its constraints file.
     """
     groups: dict[str, list[PinInput]] = {}
     for group, member in inputs:
@@ -112,11 +112,11 @@ def lock_text(
     inputs: str = "",
     unverified: str = "",
 ) -> str:
-    """Return the lock file, from what uv compiled.
+    """Return the lock file, from uv's output.
 
-    `files` maps a package to the files that all indexes list, each with its sha256: every one of the pinned version
-    is accepted, not only those of the index that happened to be the best match here. `inputs` is the digest of what was
-    compiled, which `install` compares. `unverified` says why nobody has
+    `files` maps a package to the files that all indexes list, each with its sha256: every file of the pinned version
+    is accepted, not only files of the index that was the best match here. `inputs` is the digest of the
+    inputs, which `install` compares. `unverified` says why nobody has
     installed from this lock. No path and no index address gets into it.
     """
     header = {"python": spec.python, "platform": PLATFORM, "variant": spec.variant, "made by": MADE_BY}
@@ -145,7 +145,7 @@ def _with_all_hashes(pin: Pin, files: Sequence[tuple[str, str]]) -> Pin:
 
 
 def _for_other_platforms(pin: Pin, files: Sequence[tuple[str, str]]) -> tuple[Pin, ...]:
-    """Return a cpu build of torch has a local version on Linux only; elsewhere the plain version is the cpu build."""
+    """Return a cpu build of torch has a local version on Linux only. Elsewhere the plain version is the cpu build."""
     public, _, local = (pin.version or "").partition("+")
     if pin.name != "torch" or local != "cpu" or pin.marker:
         return (pin,)
@@ -161,7 +161,7 @@ def _for_other_platforms(pin: Pin, files: Sequence[tuple[str, str]]) -> tuple[Pi
 
 
 def _from_elsewhere(pin: Pin, spec: PinSpec) -> Pin:
-    """Return the pin of an index that could not be asked: without hashes, so that the installer resolves what it needs."""
+    """Return the pin of an index that could not be asked: without hashes, so that the installer resolves its needs."""
     if pin.name != "torch" or pin.version is None:
         return pin
     version = f"{Version(pin.version).public}+{spec.backend}"

@@ -1,4 +1,4 @@
-"""Writing lock files: uv resolves, the indexes list the files, and the lock replaces the old one in one step."""
+"""Writing lock files: uv resolves, the indexes list the files, and the lock replaces the old lock in a single step."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Releases = dict[str, tuple[tuple[str, str], ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned:
-    """A lock that was written, or was up to date. `unverified` says what could not be checked."""
+    """A lock that was written, or was up to date. `unverified` names unchecked parts."""
 
     path: Path
     has_changed: bool
@@ -66,7 +66,7 @@ def _pin(
     backend: str | None,
     known: Releases,
 ) -> list[Pinned]:
-    """Write the locks of a specification; `backend` is that of torch when its index answers."""
+    """Write the locks of a specification. `backend` is torch's when its index answers."""
     if spec.variant not in ("cpu", "unpinned"):
         # A local folder of cpu builds has the higher version (2.13.0+cpu is above 2.13.0) and would win.
         settings = {name: value for name, value in settings.items() if name != "find-links"}

@@ -1,4 +1,4 @@
-"""Tries newer locks before anybody has to live with them: resolved beside the tree, installed apart, run at the smallest size."""
+"""Tries newer locks before they are used: resolved in a scratch copy, installed separately, run at the smallest size."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FAILED = "failed-upgrade"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewLock:
-    """A lock as it is and as it would be, with what changes; `benches` are the selected ones that use it."""
+    """A lock as it is and as it would be, with the changes. `benches` are the selected benchmarks that use it."""
 
     group: str
     old: Path
@@ -51,7 +51,7 @@ class NewLock:
 
 
 def version_changes(old: str, new: str) -> tuple[str, ...]:
-    """Return what differs between the packages of two locks: `name 1 -> 2`, `+ name 1`, `- name 1`."""
+    """Return the differences between the packages of two locks: `name 1 -> 2`, `+ name 1`, `- name 1`."""
     before, after = (
         {f"{pin.name} {pin.marker}".strip(): pin.version or pin.line for pin in parse_requirements(text).pins}
         for text in (old, new)
@@ -65,7 +65,7 @@ def version_changes(old: str, new: str) -> tuple[str, ...]:
 
 
 def mirror(files: Sequence[Path], folders: Sequence[Path], root: Path, scratch: Path) -> None:
-    """Copy files and folders below a root to the same places below scratch; what lies beside them is linked."""
+    """Copy files and folders below a root to the same places below scratch. Their neighbours are linked."""
     for folder in folders:
         ignored = shutil.ignore_patterns("__pycache__", ".*")
         copy_tree(folder, scratch / folder.relative_to(root), ignored, is_added=True)
@@ -80,7 +80,7 @@ def mirror(files: Sequence[Path], folders: Sequence[Path], root: Path, scratch: 
 
 
 def upgrade(options: SuiteOptions, python: str, session: Session, *, write: bool, wait: bool) -> int:
-    """Propose newer locks for this machine's variant, try each, and keep with `write` those that pass; return the exit code.
+    """Propose newer locks for this machine's variant, try each, and keep with `write` those that pass. Return the exit code.
 
     Nothing of the tree is changed otherwise. Raises ConfigError, UsageError, EnvironmentFailed, and Unreachable for a device in
     use unless `wait`.
@@ -113,19 +113,19 @@ def upgrade(options: SuiteOptions, python: str, session: Session, *, write: bool
                 problems[group] = why
             session.info(f"pin: {group}: {'failed: ' + why if why else 'passed'}: {', '.join(names)}")
         if problems:
-            session.info(f"pin: the records and logs of what was tried are in {display_path(_kept(name, cache))}")
+            session.info(f"pin: the records and logs of the trial are in {display_path(_kept(name, cache))}")
         passed = [lock for lock in locks if lock.group not in problems]
         for lock in passed if write else ():
             replace_file(lock.old, lock.new.read_bytes())
         kept = f"{len(passed)} of {len(locks)} locks passed"
-        others = "`milabench pin --all-variants` writes those of other machines again"
+        others = "`milabench pin --all-variants` writes the locks of other machines again"
         done = f"; written; {others}" if write else f"; nothing is written; --write keeps them; {others}"
         session.info(f"pin: {kept}{done if passed else '; nothing is written'}")
         return STEPS_FAILED if problems else DONE
 
 
 def _kept(scratch: str, cache: Path) -> Path:
-    """Keep the records and logs of an attempt, without its environments and caches, in place of earlier ones; return where."""
+    """Keep the records and logs of an attempt, without its environments and caches, in place of earlier ones. Return where."""
     kept = fresh_scratch(cache / FAILED)
     for path in Path(scratch, "base").iterdir():
         if path.name not in ("venv", "cache", "data", "code"):
@@ -136,7 +136,7 @@ def _kept(scratch: str, cache: Path) -> Path:
 def propose(
     context: CommandContext, options: SuiteOptions, python: str, session: Session, scratch: Path
 ) -> tuple[list[NewLock], SuiteOptions]:
-    """Resolve the locks again in a copy of the suite; return those that differ, and the options that mean the copy."""
+    """Resolve the locks again in a copy of the suite. Return those that differ, and the options that mean the copy."""
     configs = context.suite.benchmarks.values()
     definitions = {config.name: config.definition for config in configs if isinstance(config.definition, Path)}
     places = {name: environments.requirements_of(folder) for name, folder in definitions.items()}
@@ -178,9 +178,9 @@ def propose(
 
 
 def _at_smallest_size(options: SuiteOptions, session: Session) -> tuple[CommandContext, SuiteOptions]:
-    """Return the suite at the smallest size, or the one asked for, and the options that mean it.
+    """Return the suite at the smallest size, or the requested size, and the options for it.
 
-    Benchmarks without sizes are as they are; those that have sizes and not the smallest are left out, which is said. Raises
+    Benchmarks without sizes are as they are. Those that have sizes and not the smallest are left out, which is said. Raises
     NothingSelected where none is left.
     """
     context = read_context(options, session)
@@ -193,14 +193,14 @@ def _at_smallest_size(options: SuiteOptions, session: Session) -> tuple[CommandC
         session.info(f"pin: not tried, with sizes and none that is {SIZE}: {', '.join(untried)}")
     kept = [name for name in selected if name not in lacking]
     if not kept:
-        raise NothingSelected(f"no selected benchmark has the size {SIZE}; give one to try with --size")
+        raise NothingSelected(f"no selected benchmark has the size {SIZE}; choose a size to try with --size")
     if untried:
         smallest = replace(smallest, select=",".join(kept))
     return read_context(smallest, session, warn=False), smallest
 
 
 def _try(options: SuiteOptions, session: Session, *, wait: bool) -> tuple[int, str]:
-    """Install, prepare and run in environments apart; return the exit code, and why it is no success."""
+    """Install, prepare and run in environments apart. Return the exit code, and why it is no success."""
     extent = Extent(run_name="upgrade", profile="quick", repeat=1)
     settings = RunSettings(retry=RetryPolicy(wait=wait), as_default=False, is_kept=False)
     try:

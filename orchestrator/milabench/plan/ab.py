@@ -1,4 +1,4 @@
-"""Makes one plan of two: each benchmark of suite A beside that of suite B, in pairs, in an order that chance decides."""
+"""Merges two plans: each benchmark of suite A with its partner of suite B, in pairs, in random order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIDES = ("A", "B")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interleaved:
-    """The plan of both sides, its pairs one by one, and of each benchmark on both sides whether these plan the same."""
+    """The plan of both sides, its pairs in sequence, and for each benchmark on both sides whether these plan the same."""
 
     plan: Plan
     bundles: tuple[tuple[Step, ...], ...] = ()
@@ -22,14 +22,14 @@ class Interleaved:
 
 
 def side_name(bench: str, side: str) -> str:
-    """Return what a benchmark of one side is called: `digits@A`."""
+    """Return the name of a benchmark on a side: `digits@A`."""
     return f"{bench}@{side}"
 
 
 def interleaved(a: Plan, b: Plan, seed: int) -> Interleaved:
-    """Return both plans as one: replicate by replicate and benchmark by benchmark, the two sides right after each other.
+    """Return both plans merged: replicate by replicate and benchmark by benchmark, the two sides right after each other.
 
-    Which side of a pair goes first is drawn by the seed. What only one side can run is skipped, with the reason.
+    Which side of a pair goes first is drawn by the seed. Benchmarks that only one side can run are skipped, with the reason.
     """
     ours, theirs = _launches(a), _launches(b)
     both = {bench for bench, _ in ours} & {bench for bench, _ in theirs}
@@ -50,7 +50,7 @@ def interleaved(a: Plan, b: Plan, seed: int) -> Interleaved:
 
 
 def of_side(plan: Plan, side: str) -> Plan:
-    """Return the steps of one side, with their benchmarks under the names that the suite has for them."""
+    """Return the steps of a side, with their benchmarks under their names in the suite."""
     suffix = side_name("", side)
     own = (step for step in plan.steps if step.bench.endswith(suffix))
     return replace(plan, steps=tuple(replace(step, bench=step.bench.removesuffix(suffix)) for step in own))
@@ -68,7 +68,7 @@ def _hashes(launches: Mapping[tuple[str, int], list[Step]], bench: str) -> list[
 
 
 def _left_out(plan: Plan, other: Plan, side: str, both: set[str]) -> list[SkippedBench]:
-    """Return what one side has and the pairs have not."""
+    """Return the benchmarks of a side that are in no pair."""
     elsewhere = {skip.bench: skip.why for skip in other.skipped}
     other_side = "B" if side == "A" else "A"
     skipped = [SkippedBench(bench=side_name(skip.bench, side), why=skip.why) for skip in plan.skipped]
@@ -79,7 +79,7 @@ def _left_out(plan: Plan, other: Plan, side: str, both: set[str]) -> list[Skippe
 
 
 def _of_side(step: Step, side: str) -> Step:
-    """Return the step under the name of its side; what the program is told stays the same."""
+    """Return the step under the name of its side. The program's inputs stay the same."""
 
     def renamed(name: str) -> str:
         return side_name(step.bench, side) + name.removeprefix(step.bench)

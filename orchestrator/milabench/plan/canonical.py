@@ -1,4 +1,4 @@
-"""What hashes of plans are made of: JSON that is sorted and without spaces, the same on every machine and in every version."""
+"""The form that plans are hashed in: JSON that is sorted and without spaces, the same on every machine and in every version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def canonical_json(value: object) -> bytes:
 
 
 def fast_writer() -> Writer:
-    """Return what writes plain values in an eighth of the time; its result is canonical only for these."""
+    """Return a writer of plain values that takes an eighth of the time. Its result is canonical only for these."""
     from msgspec.json import Encoder  # ten milliseconds: for the hashes of hundreds of steps
 
     return Encoder(order="deterministic").encode
@@ -41,14 +41,14 @@ def is_plain_number(number: float) -> bool:
 
 @lru_cache(maxsize=1 << 12)  # thousands of steps have variables and keys of the same names
 def has_secret_name(names: tuple[str, ...]) -> bool:
-    """Return whether what stands under one of these names is a secret."""
+    """Return whether a value under any of these names is a secret."""
     return any(map(is_secret_name, names))
 
 
 class PlainSettings:
     """Tells which settings are plain: all writers of JSON write them alike, and nothing in them stands under a secret's name.
 
-    What thousands of settings share is looked at once: a word by its letters, a mapping or tuple within others by its
+    Shared parts of thousands of settings are checked once: a word by its letters, a mapping or tuple within others by its
     identity, so that none of them may change as long as this lives.
     """
 
@@ -89,7 +89,7 @@ class PlainSettings:
         return True
 
     def hold_words(self, words: Collection[str]) -> bool:
-        """Return whether no secret stands after one of these words."""
+        """Return whether no secret follows any of these words."""
         if not self._words.issuperset(words):
             # The word after an option may be its value.
             if any(word[:1] == "-" and is_secret_name(word) for word in words):

@@ -29,9 +29,9 @@ _PULL = {"apptainer": "apptainer pull --force", "enroot": "enroot import --outpu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """What an engine needs on a node before a step can start in it.
+    """The image that an engine needs on a node before a step can start in it.
 
-    `file` is where apptainer or enroot keeps it on that node; docker and podman have a store of their own. `source` is where
+    `file` is where apptainer or enroot keeps it on that node. Docker and podman have a store of their own. `source` is where
     it can be fetched from, empty for a file of the user's.
     """
 
@@ -47,7 +47,7 @@ class Image:
 
     @property
     def fetch(self) -> tuple[str, ...]:
-        """The command that fetches it, also where there is an older one; empty for a file of the user's."""
+        """The command that fetches it, also where an older image exists. Empty for a file of the user's."""
         if not self.source:
             return ()
         if self.file:
@@ -57,7 +57,7 @@ class Image:
 
     @property
     def absence(self) -> str:
-        """What to say of a file of the user's that is not there."""
+        """The message about a missing file of the user's."""
         return f"{self.file}: no such image"
 
     def to_json(self) -> dict[str, str]:
@@ -66,7 +66,7 @@ class Image:
 
 
 def image_of(engine: str, name: str, cache: str) -> Image:
-    """Return the image `name` of a suite; what apptainer or enroot has to fetch is kept as a file in `cache`."""
+    """Return the image `name` of a suite. An image that apptainer or enroot has to fetch is kept as a file in `cache`."""
     if engine in ("docker", "podman"):
         return Image(engine=engine, name=name, source=name)
     ending = "sif" if engine == "apptainer" else "sqsh"
@@ -87,7 +87,7 @@ def _with_registry(name: str) -> str:
 
 
 def in_one_line(image: Image, *, refetch: bool) -> str:
-    """Return the line for a shell that fetches an image that is missing, or any with `refetch`; it fails without an image."""
+    """Return the line for a shell that fetches an image that is missing, or any with `refetch`. It fails without an image."""
     look = f"{shlex.join(image.look)} >/dev/null 2>&1"
     fetch = shlex.join(image.fetch) if image.fetch else f"{{ echo {shlex.quote(image.absence)} >&2; exit 1; }}"
     return f"{fetch} || {look}" if refetch and image.fetch else f"{look} || {fetch}"
@@ -106,7 +106,7 @@ _PATH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """What runs a command inside of what: `args` are further options of the engine, `mounts` as the suite wrote them."""
+    """The container of a command: `args` are further options of the engine, `mounts` as the suite wrote them."""
 
     engine: str
     image: str
@@ -115,7 +115,7 @@ class Container:
 
 
 def container_of(config: BenchmarkConfig, system: SystemConfig) -> Container | None:
-    """Return the container of a benchmark's steps: what it says itself, else the system. Raises ConfigError without an image."""
+    """Return the container of a benchmark's steps: its own, else the system's. Raises ConfigError without an image."""
     own, common = config.container, system.container
     engine = own.engine or common.engine
     image = own.image or config.docker_image or common.image or system.docker_image
@@ -143,9 +143,9 @@ def _place_of(own: ContainerConfig, config: BenchmarkConfig, system: SystemConfi
 
 
 def containerized(step: Step, bench: NodeBenchmark, devices: Sequence[Device] = ()) -> Step:
-    """Return the step in the container that suite or system name, with all our folders inside; as it is without one.
+    """Return the step in the container that suite or system name, with all our folders inside. Unchanged without a container.
 
-    Where the server is a command of its own, the image is that of this program: nothing else of the benchmark is in it. One that
+    Where the server is a separate command, the image contains only this program, not the benchmark. A server that
     runs already has an image of its own, if any.
     `devices` are those that the step sees. Raises ConfigError for a container without an image.
     """
@@ -157,7 +157,7 @@ def containerized(step: Step, bench: NodeBenchmark, devices: Sequence[Device] = 
     ):
         return step
     if launcher_of(bench.config) == SRUN:
-        what = "srun starts ranks on nodes that do not have what is mounted into a container"
+        what = "srun starts ranks on nodes that lack the folders mounted into a container"
         raise bench.config.error("plan.launcher", what, "use torchrun or ranks with a container")
     dirs = bench.dirs
     folders = [dirs.base, dirs.venv, dirs.code, dirs.data, dirs.cache, dirs.extra, bench.folder, bench.modules]
@@ -172,7 +172,7 @@ def containerize(
 ) -> Step:
     """Return the step with its command in a container of its own, which the engine ends too.
 
-    `folders` are seen inside under the same paths; of `devices` (all that the node has for it) no others are seen. Values
+    `folders` are seen inside under the same paths. Of `devices` (all that the node has for it) no others are seen. Values
     of variables stand in no command line: the engine takes them from its own environment, by name. `cache` is where
     images that are files are kept.
     """
@@ -228,7 +228,7 @@ def containerize(
 
 
 def _apptainer(container: Container, step: Step, arch: Arch, mounts: Sequence[str], cache: str) -> tuple[str, ...]:
-    """Return the words around a command. Apptainer has no daemon: what it starts are its children, with its environment."""
+    """Return the words around a command. Apptainer has no daemon: programs are its children, with its environment."""
     return (
         *("apptainer", "exec", *vendor_of(arch).apptainer_options),
         *(f"--bind={_pair(mount)}" for mount in mounts),
@@ -260,7 +260,7 @@ def _enroot(
 def _pyxis(container: Container, step: Step, names: Sequence[str], mounts: Sequence[str], file: str) -> tuple[str, ...]:
     """Return the words around a command: a step of the job that we are in, on the same node, which pyxis puts into a container.
 
-    Our variables win over those of the image; of PATH its own would.
+    Our variables win over the image's. For PATH, the image's own would win.
     """
     return (
         *("/bin/sh", "-c", SRUN_LINE, "srun", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={step.node}"),
@@ -288,7 +288,7 @@ def _path(step: Step) -> str:
 
 
 def _is_given(word: str, args: Sequence[str]) -> bool:
-    """Return whether the suite's own options have one of ours: twice is an error for some, for others the later wins."""
+    """Return whether the suite's own options include any of ours: twice is an error for some, for others the later wins."""
     name = word.partition("=")[0]
     return any(given.partition("=")[0] == name for given in args)
 
@@ -298,11 +298,11 @@ def _pair(mount: str) -> str:
 
 
 def outermost(folders: Iterable[str]) -> tuple[str, ...]:
-    """Return the folders that are in no other one of them, in the order in which they come; a relative one is none."""
+    """Return the folders that are in no other of them, in their order, without relative ones."""
     known = dict.fromkeys(PurePath(folder) for folder in folders if folder.startswith("/"))
     return tuple(str(folder) for folder in known if not any(outer in folder.parents for outer in known))
 
 
 def names_in(step: Step, attempt: int) -> dict[str, str]:
-    """Return the values that a step's container needs beside the run's: what tells its name from an earlier attempt's."""
+    """Return the values that a step's container needs in addition to the run's: they tell its name from an earlier attempt's."""
     return {"attempt": str(attempt)} if step.end_argv and attempt > 1 else {}

@@ -1,4 +1,4 @@
-"""What a plan is made from: selected benchmarks with their declarations, and the folders and all else that it depends on."""
+"""The inputs of a plan: selected benchmarks with their declarations, the folders, and everything else it depends on."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Dirs:
 
 
 def dirs_under(base: str, overrides: Mapping[str, str]) -> Dirs:
-    """Return the folders under `base`; `overrides` (the system file's `dirs`) move single ones elsewhere.
+    """Return the folders under `base`. `overrides` (the system file's `dirs`) move single ones elsewhere.
 
     Raises ConfigError for `runs`.
     """
@@ -59,9 +59,9 @@ COMMAND = Benchmark(voirfile=None, prepare=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedBenchmark:
-    """A selected benchmark with what its folder declares; `declared` is None while its definition is not fetched.
+    """A selected benchmark with its folder's declarations. `declared` is None while its definition is not fetched.
 
-    `modules` is the folder beside it whose Python modules its prepare.py shares with others; empty where there is none.
+    `modules` is the folder next to it whose Python modules its prepare.py shares with others. Empty where there is none.
     """
 
     config: BenchmarkConfig
@@ -82,12 +82,12 @@ class Instruments:
 class PlanContext:
     """Everything a plan depends on that is not a benchmark.
 
-    `environments` are the folders of the install groups' environments, below `dirs.venv`: each by the digest of what it is
-    made from, so that two suites may use one group's name for two environments. A group that is not in it has one of its
-    own name there. `repeats` is how often each benchmark is run, in fresh processes, as the profile says unless given;
-    `replicates` are the numbers of single benchmarks, where they were computed one by one. `missing_programs` has, by
+    `environments` are the folders of the install groups' environments, below `dirs.venv`: each by the digest of its
+    inputs, so that two suites may use a group's name for two environments. A group that is not in it has an environment of its
+    own name there. `repeats` is how often each benchmark is run, in fresh processes, as the profile says unless given.
+    `replicates` are the numbers of single benchmarks, where they were computed separately. `missing_programs` has, by
     benchmark, the first of its `requires_programs` that the main node does not have, as far as is known. `unavailable` says
-    why benchmarks cannot run in the active interpreter, where that is what all of them are to run in.
+    why benchmarks cannot run in the active interpreter, if all of them are to run in it.
     """
 
     facts: SystemFacts
@@ -106,10 +106,10 @@ class PlanContext:
     instruments: Instruments | None = None
     missing_programs: Mapping[str, str] = field(default_factory=dict)
     on_nodes: dict[str, OnNode] = field(init=False, default_factory=dict, compare=False, repr=False)
-    """What has been worked out for each node, by its name: the same for all benchmarks."""
+    """The values computed for each node, by its name: the same for all benchmarks."""
 
     def on(self, node: Node) -> OnNode:
-        """Return what is the same for all benchmarks on a node."""
+        """Return the values that all benchmarks share on a node."""
         known = self.on_nodes.get(node.name)
         if known is None or known.node is not node:
             context = self if node.local else replace(self, dirs=dirs_at(self, node))
@@ -123,7 +123,7 @@ class PlanContext:
 
 @dataclass(slots=True, kw_only=True)
 class OnNode:
-    """What is the same for all benchmarks on a node: the context with its folders there, and values of placeholders."""
+    """The values that all benchmarks share on a node: the context with its folders there, and values of placeholders."""
 
     node: Node
     context: PlanContext
@@ -139,12 +139,12 @@ def dirs_at(context: PlanContext, node: Node) -> Dirs:
 
 
 def folder_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> str:
-    """Return where a benchmark's own folder lies on a node: on another one never outside of its base."""
+    """Return where a benchmark's own folder lies on a node: on another node never outside of its base."""
     return _definition_on(node, bench, bench.folder, context)
 
 
 def modules_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> str:
-    """Return where the modules lie on a node that its prepare.py shares with others; empty where there are none."""
+    """Return where the modules lie on a node that its prepare.py shares with others. Empty where there are none."""
     return _definition_on(node, bench, bench.modules, context) if bench.modules else ""
 
 
@@ -159,17 +159,17 @@ def _definition_on(node: Node, bench: ResolvedBenchmark, path: str, context: Pla
 
 
 def rebase_path(base: str, path: str, new_base: str) -> str:
-    """Return a path below `base` as it is called below `new_base`; another path as it is."""
+    """Return a path below `base` as it is called below `new_base`. Another path as it is."""
     return str(PurePath(new_base, PurePath(path).relative_to(base))) if PurePath(path).is_relative_to(base) else path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeBenchmark:
-    """A benchmark on one node, with the paths that it has there.
+    """A benchmark on a node, with the paths that it has there.
 
-    `dirs` are the folders as the benchmark sees them; `source` is that of the fetched program, or the benchmark's own
-    where nothing is fetched; `venv` is empty for a command without a benchfile, which has no environment.
-    `modules` is the folder of those that its prepare.py shares with others; empty where there are none.
+    `dirs` are the folders as the benchmark sees them. `source` is the folder of the fetched program, or the benchmark's own
+    where nothing is fetched. `venv` is empty for a command without a benchfile, which has no environment.
+    `modules` is the folder of those that its prepare.py shares with others. Empty where there are none.
     """
 
     config: BenchmarkConfig
@@ -189,7 +189,7 @@ class NodeBenchmark:
 
     @property
     def cwd(self) -> str:
-        """Where the program is started; in a folder of its own in each launch, unless suite or benchfile say otherwise."""
+        """Where the program is started. In a folder of its own in each launch, unless suite or benchfile say otherwise."""
         if self.config.cwd is not None:
             return str(self.config.cwd)
         match self.declared.cwd:
@@ -204,12 +204,12 @@ class NodeBenchmark:
 
     @property
     def prepare_cwd(self) -> str:
-        """Where prepare.py is started: what it writes there stays, for all launches."""
+        """The working folder of prepare.py. Its files there stay, for all launches."""
         return self.data_folder if self.cwd == STEP_DIR else self.cwd
 
     @property
     def data_folder(self) -> str:
-        """Its own folder in that of all data."""
+        """Its own folder below the folder of all data."""
         return f"{self.dirs.data}/{self.config.name}"
 
 
@@ -246,5 +246,5 @@ def _own_dirs(config: BenchmarkConfig, dirs: Dirs) -> Dirs:
     for name in config.dirs:
         if name not in ("data", "cache", "extra"):
             hint = "move data, cache or extra; system.dirs moves any folder for all"
-            raise config.error(f"dirs.{name}", f"'{name}' cannot be moved for one benchmark", hint)
+            raise config.error(f"dirs.{name}", f"'{name}' cannot be moved for a single benchmark", hint)
     return replace(dirs, **{name: str(PurePath(dirs.base, folder)) for name, folder in config.dirs.items()})

@@ -1,4 +1,4 @@
-"""What changed between two plans, from their JSON: what was added and removed, and of what stayed which fields differ."""
+"""The differences between two plans, from their JSON: added and removed entries, and differing fields of the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldChange:
-    """One field that differs: its dotted name, what it was and what it is; None where it is absent."""
+    """A field that differs: its dotted name, its old and its new value. None where it is absent."""
 
     field: str
     old: Any
@@ -31,7 +31,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SectionDiff:
-    """What changed in one list of a plan; `changed` has what differs least first."""
+    """The changes in a list of a plan. `changed` has the smallest changes first."""
 
     name: str
     added: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class SectionDiff:
         return bool(self.added or self.removed or self.changed or self.is_reordered)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the names of what was added and removed, and the changes by name."""
+        """Return the names of added and removed entries, and the changes by name."""
         return {
             "added": list(self.added),
             "removed": list(self.removed),
@@ -54,7 +54,7 @@ class SectionDiff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDiff:
-    """What is different in the new plan."""
+    """The differences of the new plan."""
 
     phase: tuple[str, str]
     system: tuple[FieldChange, ...]
@@ -75,7 +75,7 @@ class PlanDiff:
 
 
 def plan_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> PlanDiff:
-    """Return what changed from one plan to another; both are JSON as `milabench plan --json` prints it."""
+    """Return the changes from a plan to another. Both are JSON as `milabench plan --json` prints it."""
     present = [name for name in SECTIONS if name in old or name in new]
     return PlanDiff(
         phase=(str(old.get("phase", "run")), str(new.get("phase", "run"))),
@@ -85,7 +85,7 @@ def plan_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> PlanDiff:
 
 
 def lasting(system: object) -> dict[str, object]:
-    """Return what does not change by itself of the system in a plan or a manifest: `{"arch", node: {...}}`."""
+    """Return the stable facts of the system in a plan or a manifest: `{"arch", node: {...}}`."""
     system = system if isinstance(system, Mapping) else {}
     nodes = {}
     for node in system.get("nodes") or ():
@@ -138,7 +138,7 @@ def _changes(old: object, new: object, path: str = "") -> tuple[FieldChange, ...
 
 
 def diff_text(diff: PlanDiff) -> str:
-    """Return the difference for a person: `+` added, `-` removed, `~` changed, with what each field was and is."""
+    """Return the difference for a person: `+` added, `-` removed, `~` changed, with each field's old and new value."""
     if not diff:
         return "no difference\n"
     lines = [f"{diff.phase[0]} plan -> {diff.phase[1]} plan"] if diff.phase[0] != diff.phase[1] else []

@@ -17,9 +17,10 @@ from milabench.plan.render import render_text
 
 
 def program_environment(bench: NodeBenchmark, own: Mapping[str, str]) -> dict[str, str]:
-    """Return what both prepare.py and the program see: folders, caches, the venv, the benchfile's and the suite's variables.
+    """Return variables of prepare.py and the program: folders, caches, the venv, the benchfile's and the suite's variables.
 
     `own` are the suite's, rendered.
+
     """
     declared = bench.declared
     python_path = [str(PurePath(bench.source, folder)) for folder in declared.python_path]
@@ -40,7 +41,7 @@ def program_environment(bench: NodeBenchmark, own: Mapping[str, str]) -> dict[st
 
 
 def started_environment(bench: NodeBenchmark, started: StartedProcess | None) -> dict[str, str]:
-    """Return the variables of a process that its benchfile starts itself; text that is no template stays as it is."""
+    """Return the variables of a process that its benchfile starts itself. Text that is no template stays as it is."""
     if started is None:
         return {}
     env = {**started.literal_env, **started.env}
@@ -53,7 +54,7 @@ def started_environment(bench: NodeBenchmark, started: StartedProcess | None) ->
 
 
 def search_path(bench: NodeBenchmark, inherited: str) -> str:
-    """Return the folders in which a program of the benchmark is looked for; `inherited` is the PATH of its agent.
+    """Return the folders in which a program of the benchmark is looked for. `inherited` is the PATH of its agent.
 
     Raises ConfigError for a placeholder that cannot be resolved.
     """
@@ -65,7 +66,7 @@ def search_path(bench: NodeBenchmark, inherited: str) -> str:
 def placed_environment(
     placement: Placement, *, arch: str, threads: int, visible: Sequence[Device] | None = None
 ) -> dict[str, str]:
-    """Return what depends on where a step runs: its devices and its share of the processor's threads.
+    """Return the environment that depends on where a step runs: its devices and its share of the processor's threads.
 
     `visible` are the devices that it sees, where they are more than its own.
     """

@@ -1,4 +1,4 @@
-"""The launchers that start one process per device: the words around the interpreter, and the variables of ranks."""
+"""The launchers that start a process per device: the words around the interpreter, and the variables of ranks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_I
 
 
 def launcher_of(config: BenchmarkConfig) -> str:
-    """Return `plan.launcher`; else torchrun where one program of Python uses many devices, and is no server with its client."""
+    """Return `plan.launcher`. Else torchrun where a Python program uses many devices, and is no server with its client."""
     if config.plan.launcher is not None:
         return config.plan.launcher
     is_plain = not method_of(config).is_one_job or bool(config.command) or is_client_server(config)
@@ -45,10 +45,10 @@ def launcher_of(config: BenchmarkConfig) -> str:
 def launcher_words(
     bench: NodeBenchmark, placement: Placement, own_options: Mapping[str, object], env: Mapping[str, str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what stands before the interpreter or the command, and between it and the program; both empty without a launcher.
+    """Return the words before the interpreter or the command, and between it and the program. Both are empty without a launcher.
 
-    `own_options`, the rendered further keys of `plan`, win over what follows from the placement; `env` is the step's, of which
-    what only the first node has is not handed on to others. Raises ConfigError for a launcher that is not known, or that does
+    `own_options`, the rendered further keys of `plan`, win over derived options. `env` is the step's, of which
+    variables of the first node alone are not passed to others. Raises ConfigError for a launcher that is not known, or that does
     not go with the method.
     """
     config, facts, options = bench.config, bench.context.facts, bench.context.system.options
@@ -57,7 +57,7 @@ def launcher_words(
         case "none":
             return (), ()
         case "torchrun" | "accelerate" as launcher if config.command or (config.server and config.server.command):
-            what = f"{launcher} starts programs of Python, and the benchmark is a command"
+            what = f"{launcher} starts Python programs, and the benchmark is a command"
             raise config.error("plan.launcher", what, "use mpirun, srun or ranks, or call it in the command")
         case "torchrun":
             words = _words(_torchrun(config, nodes, rank, options), own_options)
@@ -66,7 +66,7 @@ def launcher_words(
             words = _words(_accelerate(config, nodes, rank, facts.arch, options), own_options)
             return (), ("-m", "accelerate.commands.launch", *words)
         case "ranks" | "mpirun" | "srun" as launcher if not method_of(config).is_one_job:
-            what = f"{launcher} starts the ranks of one job, and {config.plan.method} is not one"
+            what = f"{launcher} starts the ranks of a job that spans devices, which {config.plan.method} is not"
             raise config.error("plan.launcher", what, f"use the method {' or '.join(ONE_JOB_METHODS)}")
         case "ranks":
             return (), ()
@@ -79,7 +79,7 @@ def launcher_words(
 
 
 def rank_environment(bench: NodeBenchmark, placement: Placement) -> dict[str, str]:
-    """Return the variables of torch's `env://` that no launcher sets; empty for launchers that set all of them."""
+    """Return the variables of torch's `env://` that no launcher sets. Empty for launchers that set all of them."""
     launcher = launcher_of(bench.config)
     if launcher not in (RANKS, MPIRUN, SRUN):
         return {}
@@ -103,7 +103,7 @@ def rank_environment(bench: NodeBenchmark, placement: Placement) -> dict[str, st
 def network_environment(bench: NodeBenchmark, placement: Placement) -> dict[str, str]:
     """Return the network interface of a job over several nodes: the node's `interface`, else `system.options.network.interface`.
 
-    Without either the libraries choose one themselves, by the name of the machine.
+    Without either the libraries choose an interface themselves, by the name of the machine.
     """
     if not method_of(bench.config).spans_nodes:
         return {}
@@ -115,7 +115,7 @@ def network_environment(bench: NodeBenchmark, placement: Placement) -> dict[str,
 
 
 def _job(config: BenchmarkConfig, placement: Placement, facts: SystemFacts) -> tuple[tuple[Node, ...], int]:
-    """Return the nodes of one job, that of rank 0 first, and the number of this one among them."""
+    """Return the nodes of a job, the node of rank 0 first, and the number of this node among them."""
     if not method_of(config).spans_nodes:
         return (placement.node,), 0
     numbers, nodes = zip(*nodes_of(config, facts), strict=True)
@@ -158,9 +158,9 @@ def _accelerate(
 
 
 def _mpirun(nodes: Sequence[Node], own_options: Mapping[str, object], env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return one command for the whole job, on its first node; mpirun itself reaches the others.
+    """Return a single command for the whole job, on its first node. Mpirun itself reaches the others.
 
-    What only the first node has is not handed on: the ranks there report for all.
+    Variables of the first node alone are not passed on: the ranks there report for all.
     """
     slots = [(node.ip, max(1, len(node.devices))) for node in nodes]
     derived = {"-np": str(sum(count for _, count in slots))}
@@ -176,7 +176,7 @@ def _mpirun(nodes: Sequence[Node], own_options: Mapping[str, object], env: Mappi
 
 
 def _srun(nodes: Sequence[Node], own_options: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the options of one step over the whole job, beside the steps that run there already, with ranks in our order.
+    """Return the options of a step over the whole job, in parallel with running steps, with ranks in our order.
 
     Which devices a rank sees, Slurm says: all of the job's on its node, unless the suite binds it to some.
     """
@@ -201,7 +201,7 @@ def _as_task(nodes: Sequence[Node], env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _port(launcher: str, options: Mapping[str, object]) -> object:
-    """Return the launcher's port in the system file, else the network's, else one that is free."""
+    """Return the launcher's port in the system file, else the network's, else a free port."""
     for name in (launcher, "network"):
         given = options.get(name)
         if isinstance(given, Mapping) and given.get("port") is not None:
@@ -221,5 +221,5 @@ def _words(derived: Mapping[str, object], own: Mapping[str, object]) -> tuple[st
 
 
 def _bare(key: str) -> str:
-    """Return the option's name however it is spelled, so that the suite's own replaces the derived one."""
+    """Return the option's name in any spelling, so that the suite's own replaces the derived option."""
     return key.lstrip("-").replace("_", "-")

@@ -1,4 +1,4 @@
-"""The plan methods: how many processes a benchmark has, on which devices of which nodes, and whether they are one job."""
+"""The plan methods: how many processes a benchmark has, on which devices of which nodes, and whether they form a job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RankedNodes: TypeAlias = Sequence[tuple[int, Node]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """One process of a benchmark: its node, the devices it sees, and the tag that tells it from its siblings."""
+    """A process of a benchmark: its node, the devices it sees, and the tag that tells it from its siblings."""
 
     node: Node
     node_rank: int
@@ -31,9 +31,9 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanMethod:
-    """What a plan method means.
+    """The meaning of a plan method.
 
-    `is_one_job`: the processes are ranks of one program, and all of them give one measurement; else each is an instance
+    `is_one_job`: the processes are ranks of a program, and all of them give a single measurement. Else each is an instance
     that is measured by itself, while the others run. `spans_nodes`: the ranks on several nodes belong together.
     """
 
@@ -74,7 +74,7 @@ ONE_JOB_METHODS: Final = tuple(name for name, method in METHODS.items() if metho
 
 
 def method_of(bench: BenchmarkConfig) -> PlanMethod:
-    """Return what a benchmark's plan method means."""
+    """Return the meaning of a benchmark's plan method."""
     return METHODS[bench.plan.method]
 
 
@@ -84,13 +84,13 @@ def is_client_server(bench: BenchmarkConfig) -> bool:
 
 
 def reached_nodes(bench: BenchmarkConfig, facts: SystemFacts) -> tuple[str, ...]:
-    """Return the nodes on which a launcher that is started on one of them starts ranks; none for other launchers."""
+    """Return the nodes on which a launcher that is started on any of them starts ranks. None for other launchers."""
     reaches = method_of(bench).spans_nodes and bench.plan.launcher in (MPIRUN, SRUN)
     return tuple(node.name for _, node in nodes_of(bench, facts)) if reaches else ()
 
 
 def placements(bench: BenchmarkConfig, facts: SystemFacts) -> Iterator[Placement]:
-    """Yield the processes of one replicate of a benchmark, in rank order."""
+    """Yield the processes of a replicate of a benchmark, in rank order."""
     method, nodes = method_of(bench), nodes_of(bench, facts)
     if method.is_one_job and bench.plan.launcher == RANKS:
         return _one_per_device(bench, nodes)
@@ -103,7 +103,7 @@ def placements(bench: BenchmarkConfig, facts: SystemFacts) -> Iterator[Placement
 def nodes_of(bench: BenchmarkConfig, facts: SystemFacts) -> tuple[tuple[int, Node], ...]:
     """Return the nodes that run a benchmark, each with its number.
 
-    Those that `plan.nodes` names; else as many as `num_machines` says; else all, but one for a job that spans nodes.
+    The nodes of `plan.nodes`. Else `num_machines` nodes. Else all, but a single node unless a job spans nodes.
     """
     ranked = tuple(enumerate(facts.nodes))
     if bench.plan.nodes:

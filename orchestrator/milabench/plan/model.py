@@ -1,4 +1,4 @@
-"""The plan: everything that will be done, as one frozen value; its JSON form is protocol.md, section 6."""
+"""The plan: everything that will be done, as a frozen value. Its JSON form is protocol.md, section 6."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from milabench.redaction import mask_settings, may_hold_secret
 PhaseName = Literal["install", "prepare", "run"]
 SCHEMA = 1
 STEP_DIR: Final = "@{step_dir}"
-"""What `{step_dir}`, the folder of a launch, is in a plan: the same in every run, so that hashes can be compared."""
+"""The value of `{step_dir}`, the folder of a launch, in a plan: the same in every run, so that hashes can be compared."""
 STEP_DIRS: Final = "steps"
 """The folder of a run directory that holds the folders of its repeats."""
 RECORDS_MIB: Final = 4096
@@ -32,24 +32,24 @@ RECORDS_MIB: Final = 4096
 _BATCH = r"[\w.-]*batch(?:[_-]?size[\w-]*)?"
 _SIZING = re.compile(rf"(?<![^\s'\"])(?:-{_BATCH}[ =]|{_BATCH}=)\d+(?!\w)")
 _MANY: Final = 300
-"""Steps whose hashes take longer than it takes to import what writes them faster."""
+"""Number of steps from which it pays to import the faster writer of hashes."""
 # What names a step, follows from the rest of it, or watches it does not decide what it does.
 _NOT_HASHED = ("id", "stem", "monitor", "job", "one_job", "keep_step_dir")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One process to start on one node.
+    """A process to start on a node.
 
-    `env` holds the variables that we set, on top of what the agent inherits; values known only at the start (`@sink`, `@config`,
+    `env` holds the variables that we set, on top of the agent's own. Values known only at the start (`@sink`, `@config`,
     `@port`, `@run`) are filled in by the agent and stay outside the hashes. `config` is the benchmark's resolved configuration,
-    handed to the process as a JSON file. `needs_data` says that ending well without one observation is a failure. `monitor` is
-    the command that watches the step's group on its node, one for all of them; it does not decide what the step does.
-    `job` is what all steps share that need each other: the ranks of a job, a server and its client; empty for a step that
-    needs no other. `one_job`: the steps of a replicate give one measurement, else each is an instance that has its own.
-    `prerun` is a command that runs right before each attempt; its time is not the step's. `keep_step_dir` is when the folder
+    handed to the process as a JSON file. `needs_data` says that ending well without an observation is a failure. `monitor` is
+    the command that watches the step's group on its node, a single one for all of them. It does not change the step's work.
+    `job` is shared by all steps that need each other: the ranks of a job, a server and its client. Empty for a step that
+    needs no other. `one_job`: the steps of a replicate give a single measurement, else each is an instance that has its own.
+    `prerun` is a command that runs right before each attempt. Its time is not the step's. `keep_step_dir` is when the folder
     of a launch stays after it: always, failed or never.
-    `end_argv` ends what the end of the process does not: the container, when only its engine's client is a child of ours.
+    `end_argv` ends programs that survive the process: the container, when only its engine's client is a child of ours.
     """
 
     id: str
@@ -81,28 +81,28 @@ class Step:
 
     @property
     def sizing(self) -> str:
-        """The arguments that say how many items it takes at a time, else the batch size of the sizer; empty if unknown."""
+        """The arguments that say how many items it takes at a time, else the batch size of the sizer. Empty if unknown."""
         arguments = ", ".join(dict.fromkeys(_SIZING.findall(" ".join(self.argv))))
         size = self.config.get("batch_size")
         return arguments or (f"batch size {size}" if size else "")
 
     @property
     def hash(self) -> str:
-        """sha256 over everything that decides what this step does; of secrets only the names."""
+        """sha256 over everything that decides the step's work. Of secrets only the names."""
         return _ShownSteps().hash(self)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the step as protocol.md, section 6, spells it; of secrets only the names."""
+        """Return the step as protocol.md, section 6, spells it. Of secrets only the names."""
         shown = _ShownSteps()
         return {**shown.fields(self), "hash": shown.hash(self)}
 
     def shown(self) -> dict[str, Any]:
-        """Return its fields as they may be shown; of secrets only the names."""
+        """Return its fields as they may be shown. Of secrets only the names."""
         return _ShownSteps().fields(self)
 
 
 def _values_of(names: Sequence[str]) -> Callable[[Step], dict[str, Any]]:
-    """Return what reads the values of a step's fields by their names, `env` without secrets."""
+    """Return a reader of a step's fields by their names, `env` without secrets."""
     read = attrgetter(*names)
 
     def values_of(step: Step) -> dict[str, object]:
@@ -124,7 +124,7 @@ _hashed_without_prerun = _values_of(sorted({*_HASHED} - {"prerun"}))
 
 
 class _ShownSteps:
-    """Steps as they may be shown, and their hashes; what thousands of them share is looked at once."""
+    """Steps as they may be shown, and their hashes. Shared parts of thousands of them are checked once."""
 
     def __init__(self, write: Writer = canonical_json) -> None:
         self._write = write
@@ -141,7 +141,7 @@ class _ShownSteps:
         return dict(mask_settings(shown)) if self._json(shown) is None else shown
 
     def _json(self, values: Mapping[str, object]) -> bytes | None:
-        """Return the canonical JSON of a step's values; None where something in them may have to be masked."""
+        """Return the canonical JSON of a step's values. None where something in them may have to be masked."""
         try:
             data = self._write(values)
         except (TypeError, ValueError):  # what is no JSON, and letters that UTF-8 does not have
@@ -149,7 +149,7 @@ class _ShownSteps:
         return None if may_hold_secret(data) or not self._are_plain(values) else data
 
     def _are_plain(self, values: Mapping[str, Any]) -> bool:
-        """Return whether the values of a step are plain; of most what they are declared to be says that."""
+        """Return whether the values of a step are plain. For most their declared type shows that."""
         words = (
             *values["argv"],
             *values["after"],
@@ -178,9 +178,9 @@ class SkippedBench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The steps of one phase, in the order in which they are carried out.
+    """The steps of a phase, in the order in which they are carried out.
 
-    Steps that share a `group` run together; groups run one after the other.
+    Steps that share a `group` run together. Groups run in sequence.
     """
 
     phase: PhaseName
@@ -221,16 +221,16 @@ class Plan:
 
 
 def remaining_plan(plan: Plan, passed: Collection[str], bundles: Sequence[Sequence[Step]] | None = None) -> Plan:
-    """Return the plan of the bundles in which a step has not passed; of its groups, where no bundles are given.
+    """Return the plan of the bundles in which a step has not passed. Of its groups, where no bundles are given.
 
     A group is done again as a whole: its steps are concurrent, and an instance measured alone is not comparable. So
-    are the two sides of a pair: what drifts cancels only while one follows the other.
+    are the two sides of a pair: drift cancels only while they run in turn.
     """
     todo = (bundle for bundle in bundles or plan.groups() if not all(step.id in passed for step in bundle))
     return replace(plan, steps=tuple(step for bundle in todo for step in bundle))
 
 
 def restricted_plan(plan: Plan, steps: Collection[str]) -> Plan:
-    """Return the plan of the groups that hold one of these steps."""
+    """Return the plan of the groups that hold any of these steps."""
     groups = (group for group in plan.groups() if any(step.id in steps for step in group))
     return replace(plan, steps=tuple(step for group in groups for step in group))

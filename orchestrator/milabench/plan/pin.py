@@ -14,7 +14,7 @@ MADE_BY = "milabench pin"
 
 
 def inputs_digest(requirements: str, constraints: str = "") -> str:
-    """Return the SHA-256 of what a benchmark's lock is made from: two texts, whatever their comments, spaces and order."""
+    """Return the SHA-256 of the inputs of a benchmark's lock: two texts, whatever their comments, spaces and order."""
     locks = [parse_requirements(text) for text in (requirements, constraints)]
     lines = ["\n".join(sorted((*lock.options, *(pin.line for pin in lock.pins)))) for lock in locks]
     lines += [" ".join(left_out)] if (left_out := excluded_packages((requirements,))) else []

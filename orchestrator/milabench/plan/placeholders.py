@@ -44,7 +44,7 @@ def names_for(bench: NodeBenchmark) -> dict[str, object]:
 
 
 def _names_on(node: Node, context: PlanContext) -> dict[str, object]:
-    """Return the values that all benchmarks have on a node; that of the sizer is only there to say that sizing is asked for."""
+    """Return the values that all benchmarks have on a node. The sizer's value only shows that sizing is asked for."""
     arch = context.facts.arch
     sizing = context.system.options.get("cpu", {})
     devices = max(1, len(node.devices))
@@ -73,12 +73,12 @@ def _names_on(node: Node, context: PlanContext) -> dict[str, object]:
 
 
 def device_memory(node: Node) -> int | None:
-    """Return the MiB of the smallest device of a node; None where it is not known."""
+    """Return the MiB of the smallest device of a node. None where it is not known."""
     return min((device.memory_mib for device in node.devices), default=0) or None
 
 
 def system_names(context: PlanContext, node: Node) -> dict[str, Any]:
-    """Return the system as placeholders see it: what the system file says, completed with what is known of the machines."""
+    """Return the system for placeholders: the system file, completed with the facts of the machines."""
     first = node.devices[0] if node.devices else None
     gpu = context.system.raw.get("gpu")
     return {
@@ -103,7 +103,7 @@ def system_names(context: PlanContext, node: Node) -> dict[str, Any]:
 
 
 def sizing_notes(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[str, ...]:
-    """Return what a person should know about batch sizes that stay as they are although sizing is asked for."""
+    """Return notes on batch sizes that stay unchanged although sizing is asked for."""
     if not context.sizer.options.needs_observations:
         return ()
     memory = device_memory(context.facts.main)

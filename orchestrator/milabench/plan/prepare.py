@@ -1,4 +1,4 @@
-"""Which prepare.py must run before the benchmarks can: one step each, and the marker that says it was done."""
+"""Which prepare.py must run before the benchmarks can: a step each, and the marker of its completion."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OWN_DATA = ".milabench"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """A prepare step and the file that exists, on its node, once it passed; `portable` is the digest that it has on any base."""
+    """A prepare step and the file that exists, on its node, once it passed. `portable` is the digest that it has on any base."""
 
     step: Step
     marker: str
@@ -39,7 +39,7 @@ class Preparation:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from all others: node and marker."""
+        """Identifies it: node and marker."""
         return self.step.node, self.marker
 
 
@@ -49,9 +49,9 @@ def has_preparation(declared: Benchmark) -> bool:
 
 
 def prepare_step(bench: NodeBenchmark, *, rank: int | None = None) -> Step | None:
-    """Return the step that runs the benchmark's prepare.py in its venv with the run's arguments; None without a prepare.py.
+    """Return the step that runs the benchmark's prepare.py in its venv with the run's arguments. None without a prepare.py.
 
-    `rank` is the number of the node, where there are several. Raises ConfigError for what cannot be resolved.
+    `rank` is the number of the node, where there are several. Raises ConfigError for unresolved values.
     """
     config, declared = bench.config, bench.declared
     preparing = declared.preparing.get(bench.node.name) if isinstance(declared, ForeignBenchmark) else None
@@ -96,11 +96,11 @@ def prepare_step(bench: NodeBenchmark, *, rank: int | None = None) -> Step | Non
 def prepare_digest(
     step: Step, files: Mapping[str, bytes], *, venv: str = "", source: str = "", places: Mapping[str, str] | None = None
 ) -> str:
-    """Return the sha256 over all that decides what a preparation makes.
+    """Return the sha256 over all inputs of a preparation's result.
 
     `files` are those that it is made of (the Python files of the benchmark's folder and of the modules that it shares),
     `venv` the digest of the environment, `source` the revision of the fetched program. The configuration and limits of the
-    step are left out: they do not reach the data, except through argv, env and what a sweep reads. `places` are folders of
+    step are left out: they do not reach the data, except through argv, env and inputs of a sweep. `places` are folders of
     this machine with names that they have on every machine: with them the digest is the same below another base.
     """
     named = sorted((places or {}).items(), key=lambda place: -len(place[0]))  # a folder before the one that holds it
@@ -129,7 +129,7 @@ def prepare_digest(
 
 
 def _decisive(name: str, value: str) -> str:
-    """Return of a variable what reaches the data: of the settings of a benchmark not how it is measured, judged and placed."""
+    """Return the part of a variable that reaches the data: from a benchmark's settings not measuring, checks and placement."""
     try:
         settings = json.loads(value) if name == SETTINGS else None
     except ValueError:
@@ -140,12 +140,12 @@ def _decisive(name: str, value: str) -> str:
 
 
 def marker_name(bench: str, prepared: str) -> str:
-    """Return the marker, below the folder of the data, for the digest of `prepare_digest`: beside them, to go with them."""
+    """Return the marker, below the folder of the data, for the digest of `prepare_digest`: next to them, to go with them."""
     return f"{bench}/{MARKERS}/{prepared[:16]}"
 
 
 def data_mark(data: Path, bench: str) -> Path:
-    """Return the mark that milabench made the folder of a benchmark's data; without it, the folder is somebody's own."""
+    """Return the mark that milabench made the folder of a benchmark's data. Without it, the folder is somebody's own."""
     return data / OWN_DATA / f"{bench}.made"
 
 
@@ -164,7 +164,7 @@ def plan_prepare(
 ) -> Plan:
     """Return the preparations still to do: those whose key is not among `markers`, or all with `force`; the others are skipped.
 
-    Benchmarks are prepared one after the other, each on all of its nodes at the same time.
+    Benchmarks are prepared in sequence, each on all of its nodes at the same time.
     """
     todo = [preparation for preparation in preparations if force or preparation.key not in markers]
     done = [

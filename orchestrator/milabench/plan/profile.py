@@ -10,7 +10,7 @@ class Profile:
     """A measuring profile.
 
     Warm-up and window end when both their number of steps and their seconds are reached. `processes` are the fresh processes per
-    benchmark; `short` marks every number measured with it.
+    benchmark. `short` marks every number measured with it.
     """
 
     name: str

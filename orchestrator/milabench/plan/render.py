@@ -1,6 +1,6 @@
 """Templates as a process gets them: placeholders resolved, `auto(...)`, `auto_batch(...)` and `expr(...)` worked out.
 
-No shell, no eval. `render_benchmark` renders everything that one process of a benchmark needs, in one pass.
+No shell, no eval. `render_benchmark` renders everything that a process of a benchmark needs, in a single pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from milabench.errors import ConfigError, Problem
 AUTO_CPU: Final = "_auto_cpu"
 """The name that says whether CPU sizing is enabled."""
 AUTO_BATCH: Final = "_auto_batch"
-"""The name of the function from a benchmark's own batch size to the one that fits; absent where no sizing is asked
+"""The name of the function from a benchmark's own batch size to the size that fits. Absent where no sizing is asked
 for.
 """
 
@@ -34,10 +34,10 @@ _MAX_DEPTH: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedBenchmark:
-    """Everything of a benchmark that had placeholders, as one process of it gets it.
+    """Everything of a benchmark that had placeholders, as a process gets it.
 
-    `launcher_options` are the further keys of `plan`; `batch_sizes` the distinct sizes that `auto_batch(...)` came to in
-    the arguments; `serve` is the sweep with all its keys, empty where there is none.
+    `launcher_options` are the further keys of `plan`. `batch_sizes` the distinct sizes that `auto_batch(...)` came to in
+    the arguments. `serve` is the sweep with all its keys, empty where there is none.
     """
 
     arguments: tuple[str, ...] = ()
@@ -62,11 +62,11 @@ def render_benchmark(
     has_launcher: bool = False,
     is_preparation: bool = False,
 ) -> RenderedBenchmark:
-    """Render what a process of the benchmark needs.
+    """Render the values that a process of the benchmark needs.
 
     `argument_keys` are where its arguments stand, in order: of a client `client.argv`, then `argv`. `command_key` is where
-    its command stands; `command` are the templates of one that stands elsewhere. `flags` are those that the benchfile
-    declares. Options of a launcher are rendered where one starts the process; a preparation has neither launcher nor server,
+    its command is declared. `command` are the templates of a command from elsewhere. `flags` are those that the benchfile
+    declares. Options of a launcher are rendered if it starts the process. A preparation has neither launcher nor server,
     nor a command of the suite. Raises ConfigError with every placeholder that cannot be resolved and its place.
     """
     renderer = _Renderer(bench, names)
@@ -94,7 +94,7 @@ def render_benchmark(
 
 
 def render_text(text: str, names: Mapping[str, Any], bench: BenchmarkConfig | None = None, key: str = "") -> str:
-    """Render any text; `bench` and `key` say where it stands. Raises ConfigError for a placeholder that cannot be resolved."""
+    """Render any text. `bench` and `key` say where it stands. Raises ConfigError for a placeholder that cannot be resolved."""
     renderer = _Renderer(bench, names)
     rendered = renderer.text(text, key)
     renderer.problems.raise_any()
@@ -138,7 +138,7 @@ def texts(bench: BenchmarkConfig, key: str) -> Iterator[str]:
 
 
 def _arguments_of(bench: BenchmarkConfig, key: str) -> tuple[Argument, ...]:
-    """Return the arguments under one of the keys that have some; a benchmark without a server has none for it."""
+    """Return the arguments under a key. A benchmark without a server has no arguments for it."""
     value: Any = bench
     for name in key.split("."):
         value = getattr(value, name, ())
@@ -152,7 +152,7 @@ def _items(value: Any) -> tuple[object, ...]:
 
 
 class _Renderer:
-    """Renders the texts of one benchmark and notes the problem of each that cannot be rendered."""
+    """Renders the texts of a benchmark and notes the problem of each that cannot be rendered."""
 
     def __init__(self, bench: BenchmarkConfig | None, names: Mapping[str, Any]) -> None:
         self.batch_sizes: dict[int, None] = {}
@@ -161,7 +161,7 @@ class _Renderer:
         self.problems = Problems()
 
     def text(self, text: str, key: str) -> str:
-        """Return a text rendered, or as it is after noting the problem; `key` is the benchmark's key that it stands under."""
+        """Return a text rendered, or as it is after noting the problem. `key` is the benchmark's key that it stands under."""
         try:
             return self._rendered(text, 0)
         except UnplacedProblem as error:
@@ -177,10 +177,10 @@ class _Renderer:
         self.problems.extend(replace(problem, where=where, path=path) for problem in problems)
 
     def arguments(self, key: str, flags: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """Return the arguments under one of the keys that have some.
+        """Return the arguments under a key that has arguments.
 
-        Of a mapping, keys without a leading dash come first, then options, then what is under `--`. null and false drop
-        the key, true is a bare flag, a list is joined by commas; false gives `--no-x` where `flags` has `--x`. A list is
+        Of a mapping, keys without a leading dash come first, then options, then the values under `--`. null and false drop
+        the key, true is a bare flag, a list is joined by commas. False gives `--no-x` where `flags` has `--x`. A list is
         verbatim.
         """
         assert self._bench is not None
@@ -207,7 +207,7 @@ class _Renderer:
         return (*positional, *options, *tail)
 
     def serve(self) -> dict[str, Any]:
-        """Return the sweep with all its keys; empty where there is none."""
+        """Return the sweep with all its keys. Empty where there is none."""
         serve = self._bench.serve if self._bench is not None else None
         if serve is None:
             return {}
@@ -231,7 +231,7 @@ class _Renderer:
         return options
 
     def _rendered(self, text: str, depth: int) -> str:
-        """Return the text with its calls worked out and its placeholders filled in; doubled braces become single."""
+        """Return the text with its calls worked out and its placeholders filled in. Doubled braces become single."""
         if "{" not in text and "}" not in text and "(" not in text:
             return text
         if depth > _MAX_DEPTH:
@@ -265,7 +265,9 @@ class _Renderer:
     def _batch_size(self, argument: str, depth: int) -> str:
         choices = _split(argument)
         if len(choices) != 1 or not choices[0]:
-            raise UnplacedProblem(f"auto_batch takes one value, got auto_batch({argument})", "write auto_batch(128)")
+            raise UnplacedProblem(
+                f"auto_batch takes a single value, got auto_batch({argument})", "write auto_batch(128)"
+            )
         own = self._rendered(choices[0], depth + 1)
         sizer = self._names.get(AUTO_BATCH)
         if sizer is None:
@@ -313,7 +315,9 @@ class _Renderer:
     def _value_text(self, field: Field) -> str:
         value = self._value(field)
         if isinstance(value, Mapping | list | tuple):
-            raise UnplacedProblem(f"the placeholder {field.text} is not one value", "continue with [name] or [number]")
+            raise UnplacedProblem(
+                f"the placeholder {field.text} is not a single value", "continue with [name] or [number]"
+            )
         try:
             return text_of(field, value)
         except ValueError as error:
@@ -327,7 +331,7 @@ class _Renderer:
         except FieldError as error:
             raise _no_such_name(error) from None
         if value is None:
-            raise UnplacedProblem(f"the placeholder {field.text} has no value here", "give it one in the system file")
+            raise UnplacedProblem(f"the placeholder {field.text} has no value here", "set it in the system file")
         return value
 
 
@@ -349,12 +353,12 @@ def _scanned(text: str, quote: str = "") -> Iterator[tuple[int, str, str]]:
 
 
 def _open_quote(text: str, quote: str) -> str:
-    """Return the quote that is open at the end of a text, at whose start `quote` is; empty outside quotes."""
+    """Return the quote that is open at the end of a text, at whose start `quote` is. Empty outside quotes."""
     return [quote, *(after for _, _, after in _scanned(text, quote))][-1]
 
 
 def _calls(text: str) -> Iterator[tuple[int, int, str, str]]:
-    """Yield the outermost function calls: start, end, name and what stands between the parentheses."""
+    """Yield the outermost function calls: start, end, name and the text between the parentheses."""
     position = 0
     while (call := _CALL.search(text, position)) is not None:
         start = call.end()

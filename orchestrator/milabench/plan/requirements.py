@@ -1,4 +1,4 @@
-"""Requirement files as values: the pins of a lock, what two locks disagree on, what an environment lacks."""
+"""Requirement files as values: the pins of a lock, differences between locks, packages that an environment lacks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RequirementFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """One requirement. `version` is None when it is not an exact one; `name` is normalised, empty for a bare URL."""
+    """A requirement. `version` is None when it is not exact. `name` is normalised, empty for a bare URL."""
 
     line: str
     name: str
@@ -52,7 +52,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """What a requirement file says: `header` holds the `# key: value` lines above the first requirement."""
+    """The content of a requirement file: `header` holds the `# key: value` lines above the first requirement."""
 
     pins: tuple[Pin, ...]
     options: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ def parse_requirements(text: str) -> Lock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitRequirement:
-    """A git repository that a requirement names; `text` is as it is written there, `rev` is empty for the default branch."""
+    """A git repository that a requirement names. `text` is as it is written there, `rev` is empty for the default branch."""
 
     text: str
     url: str
@@ -99,7 +99,7 @@ class GitRequirement:
         return _COMMIT.fullmatch(self.rev) is not None
 
     def at(self, commit: str) -> str:
-        """Return what to write for this commit."""
+        """Return the text for this commit."""
         return f"git+{self.url}@{commit}" + (f"#{self.fragment}" if self.fragment else "")
 
 
@@ -118,14 +118,14 @@ def _git_requirement(text: str) -> GitRequirement:
 
 
 def with_commits(text: str, commits: Mapping[str, str]) -> str:
-    """Return a requirement file with the commits of its git repositories, by what is written there."""
+    """Return a requirement file with the commits of its git repositories, by their text in the file."""
     return _GIT_URL.sub(
         lambda found: _git_requirement(found[0]).at(commits[found[0]]) if found[0] in commits else found[0], text
     )
 
 
 def with_overrides(lock: Lock, overrides: Sequence[str]) -> Lock:
-    """Return a lock in which requirements take the place of what it says of the same packages."""
+    """Return a lock in which requirements replace its pins of the same packages."""
     if not overrides:
         return lock
     own = parse_requirements("\n".join(overrides)).pins
@@ -134,9 +134,9 @@ def with_overrides(lock: Lock, overrides: Sequence[str]) -> Lock:
 
 
 def preferred_versions(requirements: Lock, lock: Lock) -> str:
-    """Return the versions that a lock for other machines has of what requirements name themselves, as constraints.
+    """Return a lock's versions, made for other machines, of packages that requirements name, as constraints.
 
-    A build for one kind of device (2.10.0+cu130) is none for another.
+    A build for a kind of device (2.10.0+cu130) does not count for another.
     """
     named = {pin.name for pin in requirements.pins if pin.name}
     pins = (pin for pin in lock.pins if pin.name in named and pin.version is not None and "+" not in pin.version)
@@ -162,7 +162,7 @@ def _with_absolute_path(line: str, folder: str) -> str:
 
 
 def unbroken_constraints(constraints: str, requirements: Lock) -> str:
-    """Return a constraints file without those lines that a requirement contradicts: what asks for a version itself gets it."""
+    """Return a constraints file without lines that a requirement contradicts: requirements win."""
     asked: dict[str, list[str]] = {}
     for pin in requirements.pins:
         asked.setdefault(pin.name, []).append(pin.line)
@@ -176,7 +176,7 @@ def unbroken_constraints(constraints: str, requirements: Lock) -> str:
 
 
 def merge_locks(locks: Sequence[Lock]) -> Lock:
-    """Return all requirements of several locks, each once; the hashes of equal pins are united."""
+    """Return all requirements of several locks, each once. The hashes of equal pins are united."""
     pins: dict[tuple[str, str | None, str], Pin] = {}
     for pin in (pin for lock in locks for pin in lock.pins):
         key = (pin.name or pin.line, pin.version if pin.version else pin.line, pin.marker)
@@ -187,7 +187,7 @@ def merge_locks(locks: Sequence[Lock]) -> Lock:
 
 
 def render_requirements(lock: Lock) -> str:
-    """Return a requirement file; `parse` reads it back."""
+    """Return a requirement file. `parse` reads it back."""
     head = [f"# {key}: {value}" for key, value in lock.header.items()]
     lines = [" \\\n    ".join((pin.line, *(f"--hash={digest}" for digest in pin.hashes))) for pin in lock.pins]
     return "".join(f"{line}\n" for line in (*head, *lock.options, *lines))
@@ -217,7 +217,7 @@ def lacking(
 ) -> Iterator[tuple[Pin, str | None]]:
     """Yield the requirements that an environment does not meet, each with the version that is there instead (None: none).
 
-    `installed` maps normalised names to versions, `environment` is what markers are evaluated in.
+    `installed` maps normalised names to versions, `environment` is used to evaluate markers.
     """
     for pin in lock.pins:
         if not pin.name or not applies(pin.line, environment):

@@ -1,4 +1,4 @@
-"""What a suite takes, as its benchmarks state it: disk and download of environments and data, memory of devices and nodes."""
+"""The needs of a suite, as its benchmarks state them: disk and download of environments and data, memory of devices and nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceSum:
-    """The disk and the download of several environments or data sets, in bytes; `unknown` are those that state neither."""
+    """The disk and the download of several environments or data sets, in bytes. `unknown` are those that state neither."""
 
     disk: int = 0
     download: int = 0
@@ -26,7 +26,7 @@ class ResourceSum:
 
 
 def sum_of_environments(benches: Iterable[BenchmarkConfig]) -> ResourceSum:
-    """Return the sum of the environments of benchmarks: of each the largest statement, for it has what all of them need."""
+    """Return the sum of the environments of benchmarks: of each the largest statement, because it covers all needs."""
     return _sum(
         benches,
         lambda bench: bench.install_group,
@@ -67,9 +67,9 @@ def _larger(a: int | None, b: int | None) -> int | None:
 def memory_shortages(
     benches: Mapping[str, BenchmarkConfig], steps: Iterable[Mapping[str, Any]], nodes: Iterable[Node]
 ) -> Iterator[str]:
-    """Yield, for each benchmark whose memory a device or a node of its steps lacks, a line that says so; each once.
+    """Yield, for each benchmark whose memory a device or a node of its steps lacks, a line that says so. Each once.
 
-    `benches` are benchmarks by name; a step has its benchmark's name in its configuration. What nobody stated, and devices
+    `benches` are benchmarks by name. A step has its benchmark's name in its configuration. Unstated needs, and devices
     that do not say how much they have, are passed over.
     """
     by_name = {node.name: node for node in nodes}

@@ -23,7 +23,7 @@ def plan_run(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> Plan
     """Return the steps of a run.
 
     Benchmarks are shuffled inside each replicate block by the seed (docs/explanation/methodology.md, 1.0), so that a slow
-    drift of the machine does not favour whatever stands first. A plan with more replicates begins with the one with fewer.
+    drift of the machine does not favour the first benchmark. A plan with more replicates begins with the plan with fewer.
     Raises ConfigError for a placeholder that cannot be resolved.
     """
     skipped = tuple(
@@ -55,7 +55,7 @@ def _require_few(benches: Sequence[ResolvedBenchmark], replicates: Mapping[str, 
 
 
 def shuffle_key(seed: int, block: int, name: str) -> bytes:
-    """Return what to sort by for an order that only seed and block decide, the same on every machine."""
+    """Return the key for an order that only seed and block decide, the same on every machine."""
     # Not random.shuffle: adding a benchmark must not change the order of the others.
     return hashlib.sha256(f"{seed}:{block}:{name}".encode()).digest()
 

@@ -1,4 +1,4 @@
-"""Which batch size a benchmark gets on a device: what was observed on such devices, and what the sizer's options ask for."""
+"""Which batch size a benchmark gets on a device: from observations on such devices, and the sizer's options."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class OnOff(Kind):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizerOptions:
-    """The keys of `system.options.sizer`; of those that choose a size, the first that is given decides."""
+    """The keys of `system.options.sizer`. Of those that choose a size, the first that is given decides."""
 
     batch_size: PositiveWhole | None = key("This size.", default=None)
     optimized: Annotated[bool, OnOff()] = key("The observed size with the best rate.", default=False)
@@ -64,7 +64,7 @@ class SizerOptions:
 
     @property
     def needs_observations(self) -> bool:
-        """Whether what was observed decides."""
+        """Whether observations decide."""
         return self.batch_size is None and (self.auto or self.optimized)
 
 
@@ -87,14 +87,14 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizer:
-    """The options, and what was observed by benchmark; `source` is the file that it comes from."""
+    """The options, and the observations by benchmark. `source` is their file."""
 
     options: SizerOptions = SizerOptions()
     observations: Mapping[str, tuple[Observation, ...]] = field(default_factory=dict)
     source: str = ""
 
     def size(self, bench: str, own: int, memory_mib: float | None) -> int:
-        """Return the batch size of a benchmark whose own is `own`, on devices with so much memory; at least 1."""
+        """Return the batch size of a benchmark whose own is `own`, on devices with so much memory. At least 1."""
         options = self.options
         if options.batch_size is not None:
             return options.batch_size
@@ -102,7 +102,7 @@ class Sizer:
         return _scaled(own if observed is None else observed, options)
 
     def why_unsized(self, bench: str, memory_mib: float | None) -> str | None:
-        """Return why observations cannot decide on the size of this benchmark; None where they do or need not."""
+        """Return why observations cannot decide on the size of this benchmark. None where they do or need not."""
         if not self.options.needs_observations or self._observed_size(bench, memory_mib) is not None:
             return None
         observations = self.observations.get(bench, ())
@@ -166,7 +166,7 @@ def _scaled(size: int, options: SizerOptions) -> int:
 
 
 def sizer_options(given: object, where: Callable[[str], str] = str) -> SizerOptions:
-    """Return the value of `system.options.sizer`; `where` gives the place of a key of the system.
+    """Return the value of `system.options.sizer`. `where` gives the place of a key of the system.
 
     Raises ConfigError with everything that is wrong with it.
     """
@@ -197,7 +197,7 @@ def device_slug(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """A file of observations: what it says, and what to keep of it when it is written again."""
+    """A file of observations: its content, and the part to keep when it is written again."""
 
     observations: Mapping[str, tuple[Observation, ...]] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -281,7 +281,7 @@ def _optional_number(value: object) -> float | None:
 
 
 def scaling_text(scaling: Scaling, added: Mapping[str, Sequence[Observation]]) -> str:
-    """Return the file with more observations in it; everything that it said stays, but for comments between its lines."""
+    """Return the file with more observations in it. Everything that it said stays, but for comments between its lines."""
     data: dict[str, Any] = dict(scaling.data)
     for bench, observations in added.items():
         entries = [observation.to_json() for observation in observations]
@@ -303,7 +303,7 @@ def scaling_text(scaling: Scaling, added: Mapping[str, Sequence[Observation]]) -
 
 
 def _flow(value: object) -> str:
-    """Return JSON, which is YAML; keys of our own are written without quotes."""
+    """Return JSON, which is YAML. Keys of our own are written without quotes."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(key)}: {_flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):

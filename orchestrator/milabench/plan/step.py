@@ -1,4 +1,4 @@
-"""One step of a run, planned from value to value: process, names, rendered templates, command, launched command, step."""
+"""A step of a run, planned from value to value: process, names, rendered templates, command, launched command, step."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _RESTARTING = ("-m", "benchmate.serving.restarting", "--")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedProcess:
-    """One process of a replicate: the benchmark on its node, and whether it is the server or the client of a pair.
+    """A process of a replicate: the benchmark on its node, and whether it is the server or the client of a pair.
 
-    `repeat` is the number of the replicate, None where there is one only. `server_host` is where a client finds its server.
+    `repeat` is the number of the replicate, None where there is only one. `server_host` is where a client finds its server.
     `started` is how its benchfile starts it, where that says so itself.
     """
 
@@ -60,15 +60,15 @@ class PlannedProcess:
 
     @property
     def tag(self) -> str:
-        """What tells it from the other processes of the replicate."""
+        """Tells it from the other processes of the replicate."""
         return ".".join(part for part in (self.placement.tag, self.role) if part)
 
 
 def replicate_steps(bench: ResolvedBenchmark, context: PlanContext, *, repeat: int | None) -> Iterator[Step]:
-    """Yield the steps of one replicate of one benchmark, one for each process that is started, all in one group.
+    """Yield the steps of a replicate of a benchmark, one for each process, all in the same group.
 
-    A server and its client see the same devices; which server a client has to wait for stands in its configuration.
-    Raises ConfigError for what cannot be resolved.
+    A server and its client see the same devices, which server a client has to wait for stands in its configuration.
+    Raises ConfigError for unresolved values.
     """
     processes = _processes(bench, context, repeat)
     siblings = Counter(process.placement.node.name for process in processes)
@@ -114,7 +114,7 @@ def _processes(bench: ResolvedBenchmark, context: PlanContext, repeat: int | Non
 
 
 def _host_of(server: Node, client: Node) -> str:
-    """Return where a client reaches a server: on one node by the loopback, where servers listen that nobody else may use."""
+    """Return where a client reaches a server: on the same node by the loopback, where servers listen that nobody else may use."""
     return "127.0.0.1" if server.name == client.name else server.ip
 
 
@@ -211,12 +211,12 @@ def _proxies(process: PlannedProcess, rendered: RenderedBenchmark) -> dict[str, 
 
 
 def _visible_devices(config: BenchmarkConfig, placement: Placement) -> Sequence[Device]:
-    """Return the devices that a process sees: its own; a rank sees those of its whole node, and picks by its number."""
+    """Return the devices that a process sees: its own. A rank sees all devices of its node, and picks by its number."""
     return placement.node.devices if launcher_of(config) == RANKS else placement.devices
 
 
 def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return interpreter, launcher, our runner and the program; or launcher and command. The own arguments follow."""
+    """Return interpreter, launcher, our runner and the program, or launcher and command. The own arguments follow."""
     bench = process.bench
     config, declared = bench.config, bench.declared
     if process.role == "client" and config.serve is not None:
@@ -240,7 +240,7 @@ def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[
 
 
 def process_key(placement: Placement) -> str:
-    """Return the key of a placement in what a benchfile starts itself: its node and tag."""
+    """Return the key of a placement among the processes that a benchfile starts itself: its node and tag."""
     return f"{placement.node.name}/{placement.tag}"
 
 
@@ -249,9 +249,9 @@ _LAUNCHERS = frozenset({"torchrun", "benchrun", "accelerate", "torch.distributed
 
 
 def with_runner(bench: NodeBenchmark, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words of a process that its benchfile starts itself, with our runner where they have one.
+    """Return the words of a process that its benchfile starts itself, with our runner where they need it.
 
-    A process without the runner is started by a relay, which reads what a program says of itself.
+    A process without the runner is started by a relay, which reads the program's own records.
     """
     voirfile = bench.declared.voirfile
     runner = ("benchmate.run", *(("--voirfile", str(PurePath(bench.source, voirfile))) if voirfile is not None else ()))
@@ -269,7 +269,7 @@ def with_runner(bench: NodeBenchmark, words: tuple[str, ...]) -> tuple[str, ...]
 
 
 def _apart(program: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the program for torchrun, which else takes the beginning of one of its options for an option of its own.
+    """Return the program for torchrun, which otherwise mistakes abbreviations of options for its own.
 
     `--logs` of a program, for example: torchrun has two options that begin so, and refuses the line as ambiguous.
     """
@@ -298,7 +298,7 @@ def _joined(folder: str, path: str) -> str:
 
 
 def _job(process: PlannedProcess, name: str, server: Step | None) -> str:
-    """Return what all steps share that need each other, see `Step.job`."""
+    """Return the job of steps that need each other, see `Step.job`."""
     config = process.bench.config
     if process.role:
         return server.id if server is not None else name
@@ -308,7 +308,7 @@ def _job(process: PlannedProcess, name: str, server: Step | None) -> str:
 
 
 def bench_config(bench: NodeBenchmark, rendered: RenderedBenchmark) -> dict[str, Any]:
-    """Return what the process finds in the file at MILABENCH_BENCH_CONFIG."""
+    """Return the content of the file at MILABENCH_BENCH_CONFIG."""
     config, profile = bench.config, bench.context.profile
     return {
         **{key: getattr(config, key) for key in ("name", "group", "install_group")},
@@ -362,9 +362,9 @@ def _sweep(bench: NodeBenchmark, rendered: RenderedBenchmark) -> dict[str, Any]:
 def _step_config(
     process: PlannedProcess, rendered: RenderedBenchmark, instances: int, server: Step | None
 ) -> dict[str, Any]:
-    """Return the benchmark's configuration with what only this process of it has.
+    """Return the benchmark's configuration with the values of this process.
 
-    A server and its client have what they need to find each other; `ready` is the port or pattern for which the client waits.
+    A server and its client get the values to find each other. `ready` is the port or pattern for which the client waits.
     """
     bench, config = process.bench, process.bench.config
     described = bench_config(bench, rendered)
@@ -386,7 +386,7 @@ def _step_config(
 
 
 def _limit_s(config: BenchmarkConfig) -> float:
-    """Return the time limit of a process, in seconds; of a sweep it follows from its points, each of which has the same."""
+    """Return the time limit of a process, in seconds. Of a sweep it follows from its points, each of which has the same."""
     return config.max_duration * (config.serve.points if config.serve is not None else 1)
 
 
@@ -397,16 +397,16 @@ def _ready_s(config: BenchmarkConfig) -> float:
 
 
 def _ready_condition(config: BenchmarkConfig, ready: str, placement: Placement) -> dict[str, Any]:
-    """Return what the agent waits for: a port when it is a number, or chosen at the start (`@port`), else a pattern.
+    """Return the agent's condition: a port when it is a number, or chosen at the start (`@port`), else a pattern.
 
-    Raises ConfigError for what is neither.
+    Raises ConfigError for other texts.
     """
     timeout_s = _ready_s(config)
     if not ready:
         return {"timeout_s": timeout_s}
     path = config.server.ready.path if config.server is not None else ""
     if path and ready != FREE_PORT and not ready.isdecimal():
-        raise config.error("server.ready", f"the path {path} needs a port", "write port: '@port' beside it")
+        raise config.error("server.ready", f"the path {path} needs a port", "write port: '@port' next to it")
     if ready != FREE_PORT and not ready.isdecimal():
         try:
             re.compile(ready)
@@ -424,7 +424,7 @@ BARRIER_S = 600.0
 
 
 def barrier(config: BenchmarkConfig, instances: int, options: Mapping[str, object]) -> dict[str, Any]:
-    """Return the part of `measure` for steps that start together; `instances` is how many there are, on all nodes.
+    """Return the part of `measure` for steps that start together. `instances` is how many there are, on all nodes.
 
     The longest wait, in seconds, is `system.options.barrier.timeout_s`, else half of `max_duration`, at most ten minutes.
     Raises ConfigError when it is no number of seconds.
@@ -452,11 +452,11 @@ _FROM_SOURCES = (
 
 
 def monitor_command(bench: NodeBenchmark) -> tuple[str, ...]:
-    """Return the command that watches a group, from the environment of its steps; empty when it is not wanted.
+    """Return the command that watches a group, from the environment of its steps. Empty when it is not wanted.
 
-    Steps without an environment are watched by what `instruments` names, where there is something.
+    Steps without an environment are watched by the command in `instruments`, if there is one.
 
-    `system.options.monitor: false` switches it off; `system.options.simulated_devices` names a file of scripted readings.
+    `system.options.monitor: false` switches it off. `system.options.simulated_devices` names a file of scripted readings.
     """
     context, venv = bench.context, bench.venv
     options = context.system.options

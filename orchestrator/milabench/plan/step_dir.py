@@ -1,4 +1,4 @@
-"""The folder of a launch: which steps have one, the path that takes the place of its token, and when it stays."""
+"""The folder of a launch: which steps have it, the path that replaces its token, and when it is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machines that a plan is made for: those of the system file, completed with what they reported."""
+"""The machines that a plan is made for: from the system file, completed with their reports."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from milabench.facts.model import Arch, Device, Node, SystemFacts
 def system_facts(
     system: SystemConfig, local: Node, arch: Arch, reported: Mapping[str, Node] | None = None
 ) -> SystemFacts:
-    """Return the machines that a plan is made for: those of the system file, or this one.
+    """Return the machines that a plan is made for: from the system file, or this machine.
 
-    `reported` is what nodes reported of themselves, by name; of the others only what the file says is known.
-    `system.gpu.count` and `.capacity` override what was detected; where there is no accelerator, slots of the processor stand in.
+    `reported` are the nodes' own reports, by name. Of other nodes only the file's facts are known.
+    `system.gpu.count` and `.capacity` override detected values. Without accelerators, slots of the processor are used.
     """
     if not system.nodes:
         node = replace(local, cpu_count=system.cpu_count or local.cpu_count)
@@ -46,10 +46,10 @@ def system_facts(
 def allocated_facts(
     system: SystemConfig, local: Node, arch: Arch, allocation: Allocation, reported: Mapping[str, Node]
 ) -> SystemFacts:
-    """Return the nodes of an allocation, or those that are only stated; the first is the main one.
+    """Return the nodes of an allocation, or the stated nodes. The first is the main node.
 
-    They share the file system that the base lies on: what is made there once is there for all. `reported` is what nodes
-    reported of themselves, by name.
+    They share the file system that the base lies on: files made there are there for all. `reported` are the nodes'
+    own reports, by name.
     """
     stated = system.gpu if system.gpu.count is not None else replace(system.gpu, count=stated_devices(system))
     nodes = []
@@ -69,7 +69,7 @@ def allocated_facts(
 
 
 def stated_devices(system: SystemConfig) -> int | None:
-    """Return the devices of a node that `gpus_per_node` asks for, such as `a100:4`; None where it asks for none.
+    """Return the devices of a node that `gpus_per_node` asks for, such as `a100:4`. None where it asks for none.
 
     Raises ConfigError.
     """
@@ -83,9 +83,9 @@ def stated_devices(system: SystemConfig) -> int | None:
 
 
 def stated_allocation(system: SystemConfig, *, is_distributed: bool = False) -> Allocation:
-    """Return the nodes that a job will have, before there is one.
+    """Return the nodes that a future job will have.
 
-    They have the names of `slurm.nodelist` where that leaves no choice, or each of its nodes is meant; else `node1`, `node2`
+    They have the names of `slurm.nodelist` where that leaves no choice, or each of its nodes is meant. Else `node1`, `node2`
     and so on. Raises ConfigError for a node list that cannot be read.
     """
     named = nodes_in(system.slurm.nodelist, "nodelist")

@@ -12,9 +12,9 @@ from milabench.shown import counted
 
 
 def plan_text(plan: Plan, *, is_full: bool = False, estimate: Sequence[str] = ()) -> str:
-    """Return each step with its command line and limits; `is_full`: with its folder and the variables that are set, too.
+    """Return each step with its command line and limits. `is_full`: with its folder and the variables that are set, too.
 
-    `estimate` are lines below the first one.
+    `estimate` are lines below the first line.
     """
     benches = len({step.bench for step in plan.steps})
     size = f"{counted(len(plan.steps), 'step')} of {counted(benches, 'benchmark')}"
@@ -51,5 +51,5 @@ def _step_lines(step: Step, *, is_full: bool) -> list[str]:
 
 
 def _shell_line(words: Sequence[str]) -> str:
-    """Return words as for a shell, what is masked in them readable."""
+    """Return words as for a shell, with readable masks."""
     return " ".join(word if word == MASK else shlex.quote(word) for word in words)

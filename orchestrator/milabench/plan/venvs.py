@@ -1,4 +1,4 @@
-"""What `milabench install` is going to do: environments, each a pure value with a digest, sources to fetch, images."""
+"""The plan of `milabench install`: environments, each a pure value with a digest, sources to fetch, images."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ UNPINNED = "unpinned"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VenvRequest:
-    """What one benchmark asks of the environment it shares: its requirement files, read, and its pip settings.
+    """The requirements of a benchmark on the environment it shares: its requirement files, read, and its pip settings.
 
     `pip` has the names of pip's own configuration: find-links, index-url, extra-index-url, no-index, constraint,
     cert, proxy, trusted-host. `arch` says which build of torch an unpinned environment wants. `required` are the packages
-    that the benchmark itself asks for; None where nothing says which. `overrides` are requirements that win over what the files
-    say of the same packages, `pip_args` words for the command that installs, `preferred` versions that are taken where they fit
-    each other; all three only of benchfiles that are not ours.
+    that the benchmark itself asks for. None where unknown. `overrides` are requirements that win over the files'
+    requirements of the same packages, `pip_args` words for the command that installs, `preferred` versions, taken where they fit
+    each other. All three only of benchfiles that are not ours.
     """
 
     bench: str
@@ -58,12 +58,12 @@ class VenvRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VenvSpec:
-    """One virtual environment, and everything that shapes it.
+    """A virtual environment, and everything that shapes it.
 
-    `python` is what the locks were made for, or the interpreter that runs us when they do not say; `benchmate` is the digest
+    `python` is the version of the locks, or our own interpreter where they name none. `benchmate` is the digest
     of the instruments' own source. `required` are the packages that each benchmark that says so itself asks for: they are
-    imported when the environment is built, and shape nothing. `overrides`, `pip_args` and `preferred` are those of its
-    benchmarks. `commits` has, by what the files say of a git repository, the commit that it was resolved to, which does
+    imported when the environment is built, and shape nothing. `overrides`, `pip_args` and `preferred` come from its
+    benchmarks. `commits` has, by the files' text of a git repository, its resolved commit, which does
     not change its digest.
     """
 
@@ -85,7 +85,7 @@ class VenvSpec:
 
     @property
     def digest(self) -> str:
-        """sha256 over all that shapes the environment; file names and the order of files do not."""
+        """sha256 over all that shapes the environment. File names and the order of files do not."""
         return digest(
             {
                 "builder": BUILDER,
@@ -135,7 +135,7 @@ class VenvSpec:
 
     @property
     def is_pinned(self) -> bool:
-        """The packages are decided; otherwise they are what the index has on the day."""
+        """The packages are decided. Otherwise they are the newest in the index."""
         return self.variant != UNPINNED
 
     @property
@@ -145,15 +145,15 @@ class VenvSpec:
 
     @property
     def cuda(self) -> int:
-        """The version of CUDA that its packages are built for; 0 where the lock names none."""
+        """The version of CUDA that its packages are built for. 0 where the lock names none."""
         found = (re.fullmatch(r"nvidia-[a-z]+-cu(\d+)", pin.name) for pin in self.lock.pins)
         return max((int(match[1]) for match in found if match), default=0)
 
     @property
     def torch_backend(self) -> str | None:
-        """The PyTorch index that serves this torch, in uv's words (cpu, cu130, rocm7.1, xpu), if one is needed.
+        """The PyTorch index that serves this torch, in uv's words (cpu, cu130, rocm7.1, xpu), if it is needed.
 
-        The local part of the pinned version names it (2.13.0+cpu). A version without one lies on the ordinary index,
+        The local part of the pinned version names it (2.13.0+cpu). A version without it lies on the ordinary index,
         but there it is the CUDA build, which a cpu environment must not pull.
         """
         torch = [pin for pin in self.lock.pins if pin.name == "torch"]
@@ -194,9 +194,9 @@ def plan_venvs(
 ) -> tuple[VenvSpec, ...]:
     """Return the environments of the selected benchmarks, in the order of the suite.
 
-    Give the requests of the whole suite: the benchmarks of one install group share one environment, so one of them
-    alone must not give it another digest. `benchmate` is a digest; `python` ("3.11") and `platform` ("linux-x86_64")
-    are what runs us. Raises ConfigError when benchmarks of a group contradict each other, or a lock its constraints,
+    Give the requests of the whole suite: the benchmarks of an install group share an environment, so one of them
+    alone must not give it another digest. `benchmate` is a digest. `python` ("3.11") and `platform` ("linux-x86_64")
+    are our own interpreter's. Raises ConfigError when benchmarks of a group contradict each other, or a lock its constraints,
     with every contradiction found.
     """
     groups: dict[str, list[VenvRequest]] = {}
@@ -235,7 +235,7 @@ def _spec(members: Sequence[VenvRequest], benchmate: str, python: str, platform:
 
 
 def _united(constraints: Sequence[RequirementFile | None]) -> RequirementFile | None:
-    """Return the constraints of all benchmarks of a group, which are those of the variant unless a suite has its own."""
+    """Return the constraints of all benchmarks of a group, which are the variant's unless a suite has its own."""
     files = {file.sha256: file for file in constraints if file is not None}
     if len(files) < 2:
         return next(iter(files.values()), None)
@@ -289,11 +289,11 @@ def _contradictions(members: Sequence[VenvRequest]) -> list[Problem]:
 
 
 def _problem(where: str, what: str) -> Problem:
-    return Problem(where, "", what, "let them agree with `milabench pin`, or give one of them another install_group")
+    return Problem(where, "", what, "let them agree with `milabench pin`, or give them different install_groups")
 
 
 def agreeing_groups(locks: Mapping[Key, Lock | None]) -> tuple[tuple[Key, ...], ...]:
-    """Return the keys whose locks can share an environment together, in their order; one without a lock (None) is alone.
+    """Return the keys whose locks can share an environment together, in their order. A key without a lock (None) is alone.
 
     Each goes to the first group with which it agrees on every version.
     """
@@ -322,7 +322,7 @@ class InstallPlan:
 
     @property
     def hash(self) -> str:
-        """sha256 over what is made ready."""
+        """sha256 over the prepared inputs."""
         images = [[image.to_json() for image in self.images]] if self.images else []
         return digest([[venv.digest for venv in self.venvs], [source_json(source) for source in self.sources], *images])
 
@@ -340,7 +340,7 @@ class InstallPlan:
 
 
 def source_json(source: Source) -> dict[str, str]:
-    """Return a source in words; `folder` is where it lies under base/code."""
+    """Return a source in words. `folder` is where it lies under base/code."""
     if isinstance(source, Git):
         return {"git": mask_urls(source.url), "rev": source.rev, "folder": source.folder}
     if isinstance(source, WorkingCopy):

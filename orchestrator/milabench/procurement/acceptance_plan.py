@@ -1,7 +1,7 @@
 """How much has to be measured so that a good system passes its criteria: launches, hours and nodes, from the noise of a pilot.
 
-`accept` decides a bound by the launches of all instances together (docs/reference/criteria.md); the power of that test is in
-statistical_power.py. A plan for nodes is for a sample of them, whose speeds differ as those of the pilot do.
+`accept` decides a bound by the launches of all instances together (docs/reference/criteria.md). The power of that test is in
+statistical_power.py. A plan for nodes is for a sample of them, whose speeds differ as the pilot's nodes do.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _MOST_PER_NODE, _MOST_NODES = 30, 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCriterion:
-    """What one criterion takes. `expected` is in `units`, or times the reference; `spread` that of the logarithms of launches.
+    """The needs of a criterion. `expected` is in `units`, or times the reference. `spread` is over logarithms of repeats.
 
-    `launches` are of all instances at once, one after the other; None where no number of them is enough, or it cannot be said:
-    `missing` says why. `sample` is the least sample of nodes with launches on each; None where the spread between nodes is not
-    known. `power` is what the launches have, None where the pilot's number is in doubt: `missing` says so.
+    `launches` are of all instances at once, in sequence. None where no number is enough, or it is not known:
+    `missing` says why. `sample` is the smallest sample of nodes with launches on each. None where the spread between nodes is not
+    known. `power` is the power of the launches, None where the pilot's number is suspect: `missing` says so.
     """
 
     bench: str
@@ -53,7 +53,7 @@ class PlannedCriterion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBench:
-    """What one benchmark takes: as many launches as the criterion of it that needs most, of `seconds` each on `nodes`."""
+    """The needs of a benchmark: the launches of its most demanding criterion, of `seconds` each on `nodes`."""
 
     bench: str
     launches: int | None
@@ -75,7 +75,7 @@ class PlannedBench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptancePlan:
-    """Launches, nodes and hours that give each criterion its power, where the system is what the pilot was."""
+    """Launches, nodes and hours that give each criterion its power, where the system equals the pilot."""
 
     title: str
     pilot: str
@@ -92,12 +92,12 @@ class AcceptancePlan:
 
     @property
     def power_of_all(self) -> float:
-        """The least probability that all pass, where one may fail without another."""
+        """The minimum probability that all pass, where a criterion may fail without another."""
         return max(0.0, 1 - math.fsum(1 - (criterion.power or 0.0) for criterion in self.criteria))
 
     @property
     def hours(self) -> float | None:
-        """Of the benchmarks whose launches and durations are known, one after the other; None where no benchmark's are."""
+        """Hours of the benchmarks with known launches and durations, in sequence. None where no benchmark's are known."""
         return _sum_of_known([bench.hours for bench in self.benchmarks])
 
     @property
@@ -119,10 +119,10 @@ def plan_acceptance(
     power: float = 0.95,
     seconds: Mapping[str, float] | None = None,
 ) -> AcceptancePlan:
-    """Return what it takes that a system like the pilot's passes each criterion with this probability.
+    """Return the plan by which a system like the pilot's passes each criterion with this probability.
 
-    `reference` is what `x reference` means; where it is the pilot itself, a ratio of 1 is expected. `seconds` is what a launch of
-    each benchmark took.
+    `reference` is the run of `x reference`. For the pilot itself, a ratio of 1 is expected. `seconds` is the time of a launch of
+    each benchmark.
     """
     measured = {bench.bench: bench for bench in pilot.benchmarks}
     expected = {bench.bench: bench for bench in reference.benchmarks} if reference is not None else {}
@@ -174,18 +174,18 @@ def _of_bench(
                     bench=criteria.name,
                     criterion=f"{one.point} {one.metric}".strip(),
                     requirement=str(bound),
-                    missing="a plan: those of points of curves are not made; the pilot's spread over launches is in its report",
+                    missing="a plan: points of curves are not planned; the pilot's report has their spread over repeats",
                     where=bound.where,
                 )
 
 
 def _unless_suspect(planned: PlannedCriterion, criteria: BenchCriteria, pilot: BenchSummary | None) -> PlannedCriterion:
-    """Return the criterion without a power where the pilot's number is in doubt for a reason that is not accepted."""
+    """Return the criterion without a power where the pilot's number is suspect for a reason that is not accepted."""
     reasons = [] if pilot is None else sorted({*pilot.doubts} - {*criteria.allow})
     if planned.launches is None or not reasons:
         return planned
     missing = (
-        f"numbers to trust: the pilot's are suspect ({', '.join(reasons)}), which no number of launches changes and `accept`"
+        f"numbers to trust: the pilot's are suspect ({', '.join(reasons)}), which no number of repeats changes and `accept`"
         " does not pass; measure it again without that, or let `allow` accept it"
     )
     return replace(planned, power=None, missing=missing)
@@ -220,13 +220,13 @@ def _of_bound(
     if criteria.confidence is None or quantity == "memory_peak":  # the measured value decides
         return replace(planned, launches=1, power=1.0)
     if len(values) < LEAST_LAUNCHES:
-        missing = f"launches of the pilot: {len(values)} of at least {LEAST_LAUNCHES}, from which a spread is taken"
+        missing = f"repeats of the pilot: {len(values)} of at least {LEAST_LAUNCHES} that a spread needs"
         return replace(planned, missing=missing)
     is_rate = quantity in ("rate", "system")
     of_nodes = _node_noise(pilot) if is_rate else None
     lost = _lost(pilot, reference if base else None, is_minimum=is_minimum) if is_rate else 0.0
     if (expected * math.exp(lost) > bound.value) != is_minimum:
-        missing = f"a calmer pilot: what disturbances may have cost ({abs(lost):.2%}) reaches over the bound"
+        missing = f"a calmer pilot: the possible cost of disturbances ({abs(lost):.2%}) exceeds the bound"
         return replace(planned, missing=missing)
     question = PowerQuestion(
         expected=expected * math.exp(lost),
@@ -239,7 +239,7 @@ def _of_bound(
 
 
 def _lost(pilot: BenchSummary, reference: BenchSummary | None, *, is_minimum: bool) -> float:
-    """Return what disturbances may have cost towards the bound, as a logarithm: no number of launches makes it smaller."""
+    """Return the possible cost of disturbances towards the bound, as a logarithm. No number of launches reduces it."""
     allowance = pilot.allowance if reference is None else pilot.allowance.over(reference.allowance)
     return -allowance.one_sided.below if is_minimum else allowance.one_sided.above
 
@@ -247,9 +247,9 @@ def _lost(pilot: BenchSummary, reference: BenchSummary | None, *, is_minimum: bo
 def _expected_value(
     quantity: Quantity, bound: Bound, pilot: BenchSummary | None, reference: BenchSummary | None
 ) -> tuple[list[float], list[float], str] | str:
-    """Return the numbers of the pilot's launches, those of the reference where the bound is relative, and the units.
+    """Return the numbers of the pilot's launches, of the reference's where the bound is relative, and the units.
 
-    What is missing for them, in words, where they cannot be had.
+    Where they are not known, a text with the missing part instead.
     """
     values = [] if pilot is None else replicate_values(pilot, quantity)
     if pilot is None or not values:
@@ -259,7 +259,7 @@ def _expected_value(
         return (values, [], units) if units == bound.units else f"the same units: the pilot is in {units or 'none'}"
     base = [] if reference is None else replicate_values(reference, quantity)
     if reference is None or not base or units_of(reference, quantity) != units:
-        return f"a number of it in {units} in the reference"
+        return f"its number in {units} in the reference"
     return values, base, units
 
 
@@ -287,7 +287,7 @@ def _with_launches(
 
 
 def _node_noise(bench: BenchSummary) -> Noise | None:
-    """Return the spreads of the logarithms of nodes' own speeds, and of launches on one node, by analysis of variance.
+    """Return the spreads of the logarithms of nodes' own speeds, and of launches on a node, by analysis of variance.
 
     None below two nodes, or without a second launch on any. The instances of a node are averaged.
     """

@@ -1,4 +1,4 @@
-"""What an acceptance takes, as a document: each criterion with its launches, each benchmark with its hours."""
+"""The plan of an acceptance as a document: each criterion with its launches, each benchmark with its hours."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _BENCHMARKS = "benchmark | #launches | #seconds each | #nodes | #hours | #node-h
 
 
 def plan_document(plan: AcceptancePlan) -> document.Document:
-    """Return what cannot be promised, launches by criterion, hours by benchmark, and what all of it stands on."""
+    """Return criteria that cannot be promised, launches by criterion, hours by benchmark, and the sources of the plan."""
     return (
         document.Title(text=f"plan: {plan.title or 'acceptance'}"),
         document.Statement(text=_sentence(plan)),
-        *document.section("what cannot be promised", _unplanned(plan)),
+        *document.section("cannot be promised", _unplanned(plan)),
         _criteria_table(plan),
         _benchmarks_table(plan),
         document.Notes(lines=_notes(plan)),
@@ -28,13 +28,13 @@ def plan_document(plan: AcceptancePlan) -> document.Document:
 
 
 def render_plan(plan: AcceptancePlan, format_name: str) -> str:
-    """Return the plan in a format. Raises UsageError for one that a plan has not."""
+    """Return the plan in a format. Raises UsageError for a format that plans lack."""
     return write_document(format_name, plan_document(plan), to_json_value(plan))
 
 
 def _sentence(plan: AcceptancePlan) -> str:
     done = sum(criterion.launches is not None and not criterion.missing for criterion in plan.criteria)
-    against = f" beside {plan.reference}" if plan.reference and plan.reference != plan.pilot else ""
+    against = f" compared with {plan.reference}" if plan.reference and plan.reference != plan.pilot else ""
     return (
         f"a system like {plan.pilot}{against}, by {plan.file}: {done} of {len(plan.criteria)} criteria can be planned, each to"
         f" pass with a probability of {plan.power:g}; {_duration(plan)}"
@@ -91,13 +91,11 @@ def _unplanned(plan: AcceptancePlan) -> list[tuple[str, str]]:
 def _notes(plan: AcceptancePlan) -> tuple[str, ...]:
     unknown = [bench.bench for bench in plan.benchmarks if bench.hours is None]
     return (
-        "launches: of all instances at once, one after the other, as `accept` decides; at least three",
+        "launches: of all instances together, in sequence, as `accept` decides; at least three",
         *(
-            ("nodes x launches: the least sample of nodes that speaks for others like them, and launches on each",)
+            ("nodes x launches: the smallest sample of nodes that represents others like them, and launches on each",)
             if any(criterion.sample is not None for criterion in plan.criteria)
-            else (
-                "nodes x launches: not known, for that takes a pilot with several launches on each of two nodes or more",
-            )
+            else ("nodes x launches: not known: it needs a pilot with several repeats on each of two nodes or more",)
         ),
         *((f"all of them pass with a probability of at least {plan.power_of_all:.3g}",) if plan.is_complete else ()),
         *(

@@ -1,4 +1,4 @@
-"""What `accept` does with runs besides checking one against criteria: rechecks, plans, acceptance launch by launch."""
+"""Work of `accept` with runs besides a check of criteria: rechecks, plans, sequential acceptance."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def recheck_run(
     name: str | None, base: Path | None, against: str, limit: float, criteria_file: Path | None = None
 ) -> Acceptance:
-    """Return the verdict on a run of today, by default the latest, beside the accepted one: a run, or a bundle of it.
+    """Return the verdict on a run of today, by default the latest, against the accepted one: a run or its bundle.
 
-    Of criteria only the reasons for doubt count that they allow. Raises UsageError where both are one run, or in the wrong order;
+    Of the criteria only the accepted warnings count. Raises UsageError where both are the same run, or in the wrong order.
     ConfigError for bad criteria, NothingSelected and RecordError.
     """
     from milabench.procurement.recheck import RecheckTerms, check_again
@@ -50,7 +50,7 @@ def recheck_run(
 def acceptance_plan(
     pilot: str | None, base: Path | None, criteria_file: Path, reference: str | None, power: float
 ) -> AcceptancePlan:
-    """Return what it takes that a system like the pilot's, by default the reference's, passes criteria with this power.
+    """Return the plan by which a system like the pilot's, by default the reference's, passes criteria with this power.
 
     Raises ConfigError for bad criteria, UsageError without a run whose noise and durations could be used, NothingSelected and
     RecordError.
@@ -58,7 +58,7 @@ def acceptance_plan(
     from milabench.procurement.acceptance_plan import plan_acceptance
 
     if power == 1:
-        raise UsageError("--power 1: no number of launches is certain to pass; give less, such as 0.95")
+        raise UsageError("--power 1: no number of repeats is certain to pass; give a lower power, such as 0.95")
     criteria = read_criteria(criteria_file, reference)
     name = pilot or reference
     if name is None:
@@ -83,7 +83,7 @@ def accept_growing_run(
 ) -> Acceptance:
     """Return where a run has come to by its records so far, whether it has ended or not.
 
-    The launches planned for each benchmark are its cap, unless the plan has one. What did
+    The launches planned for each benchmark are its cap, unless the plan has a cap. What did
     other work than the reference is decided only `across`. Raises ConfigError for bad criteria, UsageError, NothingSelected and
     RecordError.
     """
@@ -137,7 +137,7 @@ def _require_later(now: System, then: System, against: str) -> None:
     if times[0] is not None and times[1] is not None and times[0] < times[1]:
         raise UsageError(
             f"{now.name}: began at {created[0]}, before {then.name} at {created[1]}; the run of today comes first, "
-            "--against names the accepted one"
+            "--against names the accepted run"
         )
 
 

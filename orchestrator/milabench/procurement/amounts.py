@@ -1,6 +1,6 @@
-"""Amounts as tenders and offers write them: a number with its unit and what it may be off by.
+"""Amounts as tenders and offers write them: a number with its unit and its uncertainty.
 
-`0.12 +- 0.02 EUR/kWh`, `10.2 kW +- 2 %`, `300 k EUR`, `[0.10 EUR/kWh, 0.14 EUR/kWh]`. What is declared holds in 95 of 100 cases.
+`0.12 +- 0.02 EUR/kWh`, `10.2 kW +- 2 %`, `300 k EUR`, `[0.10 EUR/kWh, 0.14 EUR/kWh]`. The range holds in 95 of 100 cases.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _MOST: Final = 1e30
 
 
 class Dimension(NamedTuple):
-    """The units of a kind of amount with what each is worth in `units`; `example` is how to write one.
+    """The units of a kind of amount with the value of each in `units`. `example` shows an amount.
 
-    `units` that begin with `*` are of money, for which any currency stands; without `worth` any units are taken as they are.
+    `units` that begin with `*` are of money, for which any currency stands. Without `worth` any units are taken as they are.
     """
 
     units: str
@@ -47,7 +47,7 @@ ANY = Dimension("", {}, "699.78 s")
 
 
 class Amount(Kind):
-    """An amount of a dimension, in its units; `at_least` and `at_most` bound the number itself.
+    """An amount of a dimension, in its units. `at_least` and `at_most` bound the number itself.
 
     With `may_be_zero` an amount of 0 is read as none. Others are above 0, for they have a logarithm.
     """
@@ -118,7 +118,7 @@ class Amount(Kind):
             known = ", ".join(self.dimension.worth).replace("*", "EUR") or "none"
             what = f"{display_value(node)}: its units are {known}" if units else f"{display_value(node)} has no unit"
             if units[:1] in _SCALES and self._worth(units[1:]):
-                what = f"{display_value(node)}: {units[:1]} stands alone before the unit"
+                what = f"{display_value(node)}: {units[:1]} is separated from the unit"
                 return parser.reject(node, path, what, f"write '{number} {units[:1]} {units[1:]}'")
             return parser.reject(node, path, what, f"write '{self.dimension.example}'")
         value = float(number) * scale * worth
@@ -140,7 +140,7 @@ class Amount(Kind):
         )
 
     def _worth(self, units: str) -> float:
-        """Return what one of these units is worth in those of the dimension; 0 where it is none of them."""
+        """Return the value of a unit in the dimension's units. 0 for an unknown unit."""
         if not self.dimension.worth:
             return 1.0
         money, slash, rest = units.partition("/")
@@ -155,7 +155,7 @@ class Amount(Kind):
 
 
 def _scaled(written: str) -> tuple[float, str]:
-    """Return what the first word scales the number by, and the units: `k EUR` is a thousand EUR."""
+    """Return the factor of the first word, and the units: `k EUR` is a thousand EUR."""
     first, _, rest = written.partition(" ")
     return (_SCALES[first], rest.strip()) if first in _SCALES else (1.0, written)
 

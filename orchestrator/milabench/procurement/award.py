@@ -1,4 +1,4 @@
-"""Which offer leads a tender: the admissible one with the highest score, beside which the others are compared."""
+"""Which offer leads a tender: the admissible offer with the highest score, with which the others are compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _RANKS: Final[dict[Admissible, int]] = {"yes": 2, "not shown": 1, "no": 0}
 
 
 def leading(scores: TenderScores) -> ScoredBid | None:
-    """Return the bid with the best score of those shown to be admissible, else of those not ruled out; None without one."""
+    """Return the bid with the best score among bids shown to be admissible, else among bids not ruled out. None without any."""
     ranked = [
         ((_RANKS[entry.admissible], entry.score.value.value), entry)
         for entry in scores.bids
@@ -21,7 +21,7 @@ def leading(scores: TenderScores) -> ScoredBid | None:
 
 
 def beside_the_leading(scores: TenderScores) -> TenderScores:
-    """Return the scores with the leading bid first, and all others compared with it; as they are where none leads."""
+    """Return the scores with the leading bid first, and all others compared with it. As they are where none leads."""
     first = leading(scores)
     if first is None:
         return scores
@@ -31,7 +31,7 @@ def beside_the_leading(scores: TenderScores) -> TenderScores:
 
 
 def award_sentence(scores: TenderScores) -> str:
-    """Return which offer leads, and whether it is shown to be better than every other one that is not ruled out."""
+    """Return which offer leads, and whether it is shown to be better than every other offer that is not ruled out."""
     first = leading(scores)
     if first is None:
         return "No offer is admissible."
@@ -46,7 +46,7 @@ def award_sentence(scores: TenderScores) -> str:
     close = [entry for entry in rivals if entry.verdict != "SLOWER"]
     if not close:
         ruled_out = len(scores.bids) - 1 - len(rivals)
-        return f"{text}, and is shown to be above every other one{' that is not ruled out' if ruled_out else ''}."
+        return f"{text}, and is shown to be above every other offer{' that is not ruled out' if ruled_out else ''}."
     named = ", ".join(
         f"{entry.bid.name} ({entry.verdict}{'' if entry.admissible == 'yes' else ', not shown to be admissible'})"
         for entry in close

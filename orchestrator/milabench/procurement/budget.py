@@ -1,6 +1,6 @@
-"""Budget questions: how many nodes of one system match another, what money buys, what fits in a power, and what that hangs on.
+"""Budget questions: how many nodes of a system match another, fit a budget or fit a power limit, and which inputs decide.
 
-Nodes are whole: what a limit allows is rounded down, what matches is rounded up, and scores, money and power are computed again
+Nodes are whole: limits are rounded down, matches are rounded up, and scores, money and power are computed again
 from the whole nodes. Only scores that count nodes can be asked (ssi, ssni, ssp, throughput): they grow in proportion to N.
 """
 
@@ -31,7 +31,7 @@ _MOST_NODES: Final = 10**9  # the upper bound of what two launches far apart say
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetSystem:
-    """A system as a question needs it: `score` at `nodes`, the terms that it is a mean of with their weights, what a node takes.
+    """A system as a question needs it: `score` at `nodes`, the terms of its mean with their weights, the needs of a node.
 
     `node_price` and `fixed_price` are in the currency of their units, `node_kw` is the power of a node at work, known as
     `power_level` says. `least_nodes` are those that its largest benchmark runs on.
@@ -51,16 +51,16 @@ class BudgetSystem:
     least_nodes: float = 1.0
 
     def score_at(self, nodes: float) -> UncertainValue:
-        """Return its score with so many nodes."""
+        """Return its score with this number of nodes."""
         return product([(self.score, 1)], nodes / self.nodes, self.score.units)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetAnswer:
-    """The answer of one system to a question: whole `nodes`, `bounds` at 95 % (None where not known), what they come to.
+    """The answer of a system to a question: whole `nodes`, `bounds` at 95 % (None where not known), and their totals.
 
-    `quotient` is the number before it was made whole. `cost` is what the nodes cost over their years, `power_kw` what they draw
-    at work, `energy_kwh` and `carbon_kg` are of a year with PUE. `result` names what swings are of: the nodes that
+    `quotient` is the number before it was made whole. `cost` is the cost of the nodes over their years, `power_kw` their power
+    at work, `energy_kwh` and `carbon_kg` are of a year with PUE. `result` names the quantity of swings: the nodes that
     match, or the score that a limit allows, neither of them rounded. `why_not` says why the nodes have no score.
     """
 
@@ -83,12 +83,12 @@ class BudgetAnswer:
 
 
 def budget_system(scores: TenderScores, entry: ScoredBid) -> BudgetSystem:
-    """Return a scored bid as a question needs it. Raises ConfigError where it has no score, or one that counts no nodes."""
+    """Return a scored bid as a question needs it. Raises ConfigError where it has no score, or its score counts no nodes."""
     name = entry.bid.name
     if "machine.nodes" not in METRICS[scores.metric].needs:
         known = ", ".join(metric for metric, each in METRICS.items() if "machine.nodes" in each.needs)
         what = f"{scores.metric} does not grow with the nodes of a system"
-        raise ConfigError(Problem("", "metric", what, f"ask by one of {known} (--metric)"))
+        raise ConfigError(Problem("", "metric", what, f"choose {known} with --metric"))
     if entry.score is None or entry.machine.nodes is None:
         raise ConfigError(Problem("", name, f"has no score: {entry.why_not or 'how many nodes it has is not known'}"))
     offer = entry.bid.offer
@@ -115,7 +115,7 @@ def budget_system(scores: TenderScores, entry: ScoredBid) -> BudgetSystem:
 def matching_nodes(wanted: BudgetSystem, system: BudgetSystem, terms: Terms, *, vary: float = 0.1) -> BudgetAnswer:
     """Return how many nodes of a system reach the score of another, rounded up.
 
-    `vary` is the share by which weights and unstated prices are taken to be off, for what the answer hangs on.
+    `vary` is the share by which weights and unstated prices are varied, to find the inputs that decide the answer.
     """
     quotient = product([(wanted.score, 1), (system.score, -1)], system.nodes, "nodes")
     interval = quotient.interval()
@@ -147,7 +147,7 @@ def nodes_for_money(budget: UncertainValue, system: BudgetSystem, terms: Terms, 
     if system.fixed_price is not None:
         same_units([budget, system.fixed_price], "budget")
         if system.fixed_price.value >= budget.value:
-            what = f"its fixed price of {_money(system.fixed_price)} leaves nothing of {_money(budget)} for nodes"
+            what = f"its fixed price of {_money(system.fixed_price)} leaves no part of {_money(budget)} for nodes"
             raise ConfigError(Problem("", system.name, what))
         inputs["fixed"] = system.fixed_price
     same_units([budget, node], "budget")
@@ -176,7 +176,7 @@ def nodes_for_money(budget: UncertainValue, system: BudgetSystem, terms: Terms, 
 
 
 def nodes_for_power(limit: UncertainValue, system: BudgetSystem, terms: Terms, *, vary: float = 0.1) -> BudgetAnswer:
-    """Return how many nodes a power allows, without the building's. Raises ConfigError where that of a node is not known."""
+    """Return how many nodes a power allows, without the building's. Raises ConfigError where the power of a node is not known."""
     if system.node_kw is None:
         hint = "give its offer power: {node: 10 kW}"
         raise ConfigError(Problem("", system.name, "the power of a node is not known", hint))
@@ -209,7 +209,7 @@ def _answer(
     quotient: UncertainValue,
     bounds: tuple[int, int] | None,
 ) -> BudgetAnswer:
-    """Return what the whole nodes come to."""
+    """Return the totals of the whole nodes."""
     answer = BudgetAnswer(
         question=question,
         system=system.name,
@@ -220,7 +220,7 @@ def _answer(
         power_level=system.power_level,
     )
     if not nodes:
-        return replace(answer, why_not="not one node")
+        return replace(answer, why_not="not even a node")
     if nodes < system.least_nodes:
         answer = replace(answer, why_not=f"a benchmark runs on {system.least_nodes:g} nodes")
     else:
@@ -256,7 +256,7 @@ def _energy_inputs(system: BudgetSystem, terms: Terms) -> dict[str, UncertainVal
 
 
 def _lifetime_of_node(system: BudgetSystem, terms: Terms) -> UncertainValue:
-    """Return what a node costs: with the energy and the upkeep of all years, or the price alone where the energy is not known."""
+    """Return the cost of a node: with energy and upkeep of all years, or the price alone where the energy is not known."""
     price = system.node_price
     if price is None:
         hint = "give its offer price: {node: 300 k EUR}"
@@ -293,7 +293,7 @@ def _up(number: float) -> int:
 
 
 def _per_node(system: BudgetSystem, names: Mapping[str, float]) -> float:
-    """Return what one node brings to the score, its figures and the weights times those that are named."""
+    """Return a node's contribution to the score, its figures and the named ones times their weights."""
     values = [term.value * names.get(_figure_name(bench, system), 1.0) for bench, (term, _) in system.terms.items()]
     weights = [weight * names.get(f"weight of {bench}", 1.0) for bench, (_, weight) in system.terms.items()]
     total = math.fsum(weights)
@@ -329,7 +329,7 @@ def _stated_inputs(stated: Mapping[str, UncertainValue | None], vary: float) -> 
 
 
 def _score_inputs(systems: Sequence[BudgetSystem], vary: float) -> list[InputRange]:
-    """Return the ranges of figures, by the intervals of their launches, and of weights: all factors of what they are."""
+    """Return the ranges of figures, by the intervals of their launches, and of weights, as factors of their values."""
     ranges = []
     for system in systems:
         for bench, (term, _) in system.terms.items():
@@ -354,9 +354,9 @@ def _score_inputs(systems: Sequence[BudgetSystem], vary: float) -> list[InputRan
 def _with_sensitivity(
     answer: BudgetAnswer, result: str, function: Callable[[Mapping[str, float]], float], inputs: Sequence[InputRange]
 ) -> BudgetAnswer:
-    """Return the answer with what its result hangs on.
+    """Return the answer with its sensitivity.
 
-    Nothing hangs on anything where not one node is left.
+    Empty where not even a node is left.
     """
     if not answer.nodes:
         return answer

@@ -27,7 +27,7 @@ def varied_share(ctx: click.Context, param: click.Parameter, value: str) -> floa
 
 @click.command(
     "budget",
-    epilog="Exit codes: 0 answered; 2 usage, or a tender or an offer that lacks what the question needs; 3 nothing in common; "
+    epilog="Exit codes: 0 answered; 2 usage, or a tender or an offer that lacks a value the question needs; 3 nothing in common; "
     "6 records unreadable.",
 )
 @click.argument("tender", metavar="TENDER", type=click.Path(path_type=Path))
@@ -36,10 +36,8 @@ def varied_share(ctx: click.Context, param: click.Parameter, value: str) -> floa
 @click.option(
     "--match", nargs=2, metavar="A B", help="How many nodes of B, and of the systems named, have the score of A."
 )
-@click.option(
-    "--spend", metavar="AMOUNT", help="What this money buys and runs for the years of the tender: 2M, '300 k EUR'."
-)
-@click.option("--power", metavar="AMOUNT", help="What fits in this power: 400kW.")
+@click.option("--spend", metavar="AMOUNT", help="Money for purchase and the tender's years of use: 2M, '300 k EUR'.")
+@click.option("--power", metavar="AMOUNT", help="Power limit: 400kW.")
 @metric_option
 @click.option(
     "--vary",
@@ -47,12 +45,12 @@ def varied_share(ctx: click.Context, param: click.Parameter, value: str) -> floa
     default="10%",
     show_default=True,
     metavar="SHARE",
-    help="How far amounts without an uncertainty of their own are varied, to show what the answer hangs on. 0: not at all.",
+    help="Range over which exact amounts are varied, to show how the answer depends on them. 0: not varied.",
 )
 @screen_options
 @collected_as("request", BudgetRequest)
 def command(request: BudgetRequest, destination: Destination) -> int:
-    """Answer how many nodes match a system, what money buys, what fits in a power; by default by the limits of the tender.
+    """Answer how many nodes match a system, fit a budget or fit a power limit. Default: the limits of the tender.
 
     Systems are offers (offer.yaml), runs, JSON reports or bundles.
     """

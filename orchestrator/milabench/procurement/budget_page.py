@@ -41,5 +41,5 @@ def _figure(answer: BudgetAnswer) -> Child:
         centre=centre,
         units=answer.result,
     )
-    note = "One input at a time, from its lower (framed) to its upper bound (filled); the line is the result itself."
+    note = "Each input alone is moved from its lower (framed) to its upper bound (filled). The line is the result."
     return figure(f"Swings: {title}", drawing, f"{note}{left_out}")

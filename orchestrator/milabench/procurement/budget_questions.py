@@ -1,4 +1,4 @@
-"""Budget questions about systems by a tender: reads what they name, answers them."""
+"""Budget questions about systems by a tender: reads the named systems, answers the questions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from milabench.workflow.options import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetAnswers:
-    """All answers, by the metric of the scores; `notes` say what could not be asked of a system, and why.
+    """All answers, by the metric of the scores. `notes` say which questions had no answer for a system, and why.
 
     `broken` are the rules of the metric that a system breaks, with its name: however many nodes it has, it is not admissible.
     """
@@ -44,9 +44,9 @@ class BudgetAnswers:
 
 
 def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:
-    """Return the answers to budget questions; a system that cannot answer is told beside those of the others.
+    """Return the answers to budget questions. A system without an answer is listed with the others.
 
-    Raises UsageError for a question about nothing, ConfigError for what a tender or an offer lacks where nothing is answered,
+    Raises UsageError for a question about nothing, ConfigError for missing values where nothing is answered,
     NothingSelected and RecordError for runs.
     """
     named = list(dict.fromkeys([*(request.match or ()), *request.systems]))
@@ -68,7 +68,7 @@ def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:
     if request.match is not None:
         first, second = request.match
         if len(named) == 1:
-            raise UsageError(f"--match {first} {second}: is one system; name another")
+            raise UsageError(f"--match {first} {second}: is the same system twice; name another")
         if first not in systems:
             raise ConfigError(notes[0])
         others = [system for name, system in systems.items() if name != first]
@@ -82,7 +82,7 @@ def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:
 
 
 def _limits(request: BudgetRequest, tender: Tender) -> tuple[UncertainValue | None, UncertainValue | None]:
-    """Return the money and the power that are asked about: those of the tender where nothing else is asked."""
+    """Return the limits of money and power in question: by default those of the tender."""
     spend = _money_of(request.spend, tender)
     power = None if request.power is None else amount_of(request.power, POWER, "kW", "--power")
     if request.match is not None or spend is not None or power is not None:
@@ -102,7 +102,7 @@ def _limited(
     vary: float,
     notes: list[str],
 ) -> Iterator[BudgetAnswer]:
-    """Yield what a limit of money and one of power allow of each system; `notes` get why one has no answer."""
+    """Yield the nodes of each system within limits of money and power. `notes` get the reason for a missing answer."""
     for system in systems:
         for ask, limit in ((nodes_for_money, spend), (nodes_for_power, power)):
             if limit is None:
@@ -121,7 +121,7 @@ def _money_of(text: str | None, tender: Tender) -> UncertainValue | None:
     money = amount_of(text, MONEY, currency, "--spend")
     if currency and money.units != currency:
         raise ConfigError(
-            Problem("", "--spend", f"is in {money.units}, and the tender in {currency}", "convert one of them")
+            Problem("", "--spend", f"is in {money.units}, and the tender in {currency}", "convert to the same currency")
         )
     return money
 

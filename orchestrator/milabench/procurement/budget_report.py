@@ -24,7 +24,7 @@ BUDGET_LEGEND = (
 
 
 def budget_sentence(answer: BudgetAnswer) -> str:
-    """Return an answer in one sentence that may be quoted."""
+    """Return an answer in a sentence that may be quoted."""
     bounds = "" if answer.bounds is None else f" ({answer.bounds[0]} to {answer.bounds[1]} at 95 %)"
     bounds = bounds if answer.bounds != (answer.nodes, answer.nodes) else ""
     what = {
@@ -130,7 +130,7 @@ def _input_table(answer: BudgetAnswer) -> Table:
         )
         for swing in answer.swings
     ]
-    title, columns = f"what changes {sensitivity_title(answer)}", "input | value | varied | basis | #low | #high"
+    title, columns = f"changes of {sensitivity_title(answer)}", "input | value | varied | basis | #low | #high"
     return headed_table(title, columns, rows, spare=("basis",))
 
 
@@ -177,9 +177,9 @@ def render_budget(
     *,
     again: str = "",
 ) -> str:
-    """Return the answers in a format; the page has drawings. Raises UsageError for a format that has none of this.
+    """Return the answers in a format. The page has drawings. Raises UsageError for a format that has none of this.
 
-    `again` is the command that asked; the short report ends with it.
+    `again` is the command that asked. The short report ends with it.
     """
     if format_name == "brief":
         document = budget_screen(answers, notes, broken, again)

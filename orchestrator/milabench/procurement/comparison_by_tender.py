@@ -11,14 +11,14 @@ from milabench.workflow.options import CompareRequest
 
 
 def score_by_tender(request: CompareRequest, destination: Destination, tender: Path, metric: str | None) -> int:
-    """Compare runs and offers by a tender, for `compare --tender`; what only the comparison of runs has is refused."""
+    """Compare runs and offers by a tender, for `compare --tender`. Options that only comparisons of runs have are refused."""
     from milabench.procurement.document_formats import write_document
     from milabench.procurement.tender_report import tender_document, tender_to_json
     from milabench.procurement.tenders import compare_by_tender
 
     for option in ("why", "weights", "costs", "validations", "per"):
         if is_on_command_line(option):
-            raise UsageError(f"--{option} is of comparisons without --tender; leave one of the two out")
+            raise UsageError(f"--{option} cannot be used with --tender; leave out --{option} or --tender")
     if destination.is_workbook:
         raise UsageError(
             "a workbook of offers is written by `milabench offer compare`; leave out --tender, or choose another format"

@@ -1,4 +1,4 @@
-"""Money, energy and carbon of work, each with the uncertainty of what it is computed of.
+"""Money, energy and carbon of work, each with the uncertainty of its inputs.
 
 Carbon: Software Carbon Intensity, github Green-Software-Foundation/sci 29cab98, specification 1.1.0. Provisioned power: github
 mlcommons/endpoints_policies 00135a0 (a draft).
@@ -22,8 +22,8 @@ _ONE: Final = constant(1.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """What a delivery in phases leaves of costs, as shares: of energy (`in_use`), of the price that upkeep is of (`kept`), and of
-    the price, whose parts are paid as they arrive, in what that is worth at the beginning (`paid`).
+    """The remaining costs of a delivery in phases, as shares: of energy (`in_use`), of the price behind upkeep (`kept`), and of
+    the price, whose parts are paid as they arrive, in their value at the beginning (`paid`).
     """
 
     in_use: float = 1.0
@@ -36,9 +36,9 @@ AT_ONCE: Final = Delivery()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnershipCosts:
-    """What owning a system or a node costs; `price` is in the currency of its units, `electricity` in the same for a kWh.
+    """Costs of owning a system or a node. `price` is in the currency of its units, `electricity` in the same for a kWh.
 
-    `power_kw` is the IT power at work, `pue` what the building draws for each watt of it, `energy_use` the share of the year at
+    `power_kw` is the IT power at work, `pue` the building's power for each watt of it, `energy_use` the share of the year at
     that power. `interest` and `upkeep` (of the price) are shares a year.
     """
 
@@ -55,7 +55,7 @@ class OwnershipCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YearlyCost:
-    """What a year costs, on average over all years, in the currency of the price; without upkeep that is None."""
+    """Costs of a year, on average over all years, in the currency of the price. Without upkeep that is None."""
 
     capital: UncertainValue
     energy: UncertainValue
@@ -72,7 +72,7 @@ def capital_recovery_factor(interest: float, years: float) -> float:
 
 
 def yearly_cost(costs: OwnershipCosts) -> YearlyCost:
-    """Return the parts of a year's cost and their sum. Raises ConfigError for two currencies, and what are no years or shares."""
+    """Return the parts of a year's cost and their sum. Raises ConfigError for two currencies, and bad years or shares."""
     currency = same_units([costs.price, costs.electricity], "prices")
     if not 0 <= costs.upkeep < math.inf:
         raise ConfigError(Problem("", "upkeep", f"expected a share from zero up, got {costs.upkeep:g}"))
@@ -97,7 +97,7 @@ def yearly_cost(costs: OwnershipCosts) -> YearlyCost:
 
 
 def lifetime_cost(costs: OwnershipCosts) -> UncertainValue:
-    """Return the price with the energy and the upkeep of all years, without interest: what a fixed budget pays for a node."""
+    """Return the price with the energy and the upkeep of all years, without interest: a node's part of a fixed budget."""
     energy, kept = yearly_cost(costs).energy, costs.upkeep * costs.delivery.kept
     return propagate(
         lambda names: names["price"] * (1 + names["years"] * kept) + names["years"] * names["energy"],
@@ -109,9 +109,9 @@ def lifetime_cost(costs: OwnershipCosts) -> UncertainValue:
 def of_items(
     yearly: UncertainValue, rate: UncertainValue, *, items: float = 1.0, used: UncertainValue = _ONE
 ) -> UncertainValue:
-    """Return what so many items take of what a year takes; the rate is in items/s, kept busy for the share `used`.
+    """Return the share of a year's expenses for these items. The rate is in items/s, kept busy for the share `used`.
 
-    What the year and the items both hang on cancels.
+    Inputs shared by the year and the items cancel.
     """
     return product([(yearly, 1), (rate, -1), (used, -1)], items / (YEAR_HOURS * 3600), yearly.units)
 
@@ -135,9 +135,9 @@ def design_power(supplies: Sequence[tuple[int, UncertainValue]]) -> UncertainVal
 def embodied_carbon(
     whole_g: UncertainValue, *, reserved_h: float, lifetime_h: float, share: float = 1.0
 ) -> UncertainValue:
-    """Return M in gCO2eq: what was emitted in making it, for the part of its life and the `share` of it that are reserved."""
+    """Return M in gCO2eq: the emissions of its production, for the reserved part of its life and its reserved `share`."""
     if not (0 < reserved_h <= lifetime_h and 0 < share <= 1):
-        what = f"expected a part of {lifetime_h:g} h and a share of 1 at most, got {reserved_h:g} h and {share:g}"
+        what = f"expected a part of {lifetime_h:g} h and a share of at most 1, got {reserved_h:g} h and {share:g}"
         raise ConfigError(Problem("", "embodied", what))
     return product([(whole_g, 1)], reserved_h / lifetime_h * share, "g")
 
@@ -148,7 +148,7 @@ def carbon_intensity(
     embodied_g: UncertainValue | None = None,
     functional_units: UncertainValue = _ONE,
 ) -> UncertainValue:
-    """Return SCI = (E I + M) / R in gCO2eq for each functional unit; E includes the PUE, I is that of the place, no offsets."""
+    """Return SCI = (E I + M) / R in gCO2eq for each functional unit. E includes the PUE, I is of the place, without offsets."""
     inputs = {"energy": energy_kwh, "grid": grid_g_per_kwh, "units": functional_units}
     if embodied_g is not None:
         inputs["embodied"] = embodied_g
@@ -158,9 +158,9 @@ def carbon_intensity(
 
 
 def whole_machine_power(readings: Sequence[float], nodes: int, units: str = "W") -> UncertainValue:
-    """Return the power of all nodes from that of some, chosen at random: with the correction for a finite machine.
+    """Return the power of all nodes from the power of a random sample, with the correction for a finite machine.
 
-    Its `plain_interval` is that of a sum. Raises ConfigError for fewer than two readings, or more than there are nodes.
+    Its `plain_interval` is the interval of a sum. Raises ConfigError for fewer than two readings, or more than there are nodes.
     """
     count = len(readings)
     if not 2 <= count <= nodes or any(not 0 < reading < math.inf for reading in readings):

@@ -14,7 +14,7 @@ DOCUMENT_FORMATS = ("text", "markdown", "html", "json")
 
 
 def write_document(format_name: str, document: Document, value: Mapping[str, object], width: int | None = None) -> str:
-    """Return a document in a format, as JSON the `value` that it was made of; in text its tables fit so many characters.
+    """Return a document in a format, as JSON the `value` that it was made of. In text its tables fit the width in characters.
 
     Raises UsageError for a format that is made of something else.
     """
@@ -35,4 +35,4 @@ def write_document(format_name: str, document: Document, value: Mapping[str, obj
         case "json":
             return json.dumps(strict({"schema": SCHEMA, **value}), indent=2, allow_nan=False) + "\n"
         case _:
-            raise UsageError(f"--format {format_name}: this has {', '.join(DOCUMENT_FORMATS)}; choose one of these")
+            raise UsageError(f"--format {format_name}: choose one of {', '.join(DOCUMENT_FORMATS)}")

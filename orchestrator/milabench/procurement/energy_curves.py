@@ -1,6 +1,6 @@
 """The energy that was drawn up to each moment, and where on a run's clock the readings of a meter belong.
 
-A meter's clock is not the run's. The lag is that at which the meter's power follows best what the run knows of itself: the power
+A meter's clock is not the run's. The lag is the shift at which the meter's power best fits the run's own records: the power
 of its devices, or which steps ran. Outside of steps the run is taken to be idle, so that a shift by a whole step does not fit.
 """
 
@@ -35,12 +35,12 @@ _RIVAL: Final = 0.02  # correlations closer than this are told apart by nothing
 
 
 class EnergyCurve:
-    """The energy in J since the first reading, at rising unix seconds; between readings the power is constant."""
+    """The energy in J since the first reading, at rising unix seconds. Between readings the power is constant."""
 
     __slots__ = ("joules", "times")
 
     def __init__(self, points: Iterable[Point]) -> None:
-        """Take points (unix seconds, J) in the order of time; of a moment that is there twice, the last."""
+        """Take points (unix seconds, J) in the order of time. Of a moment that is there twice, the last."""
         of_time = dict(points)
         self.times = list(of_time)
         self.joules = list(of_time.values())
@@ -56,7 +56,7 @@ class EnergyCurve:
         return len(self.times) > 1
 
     def at(self, time: float) -> float:
-        """Return the energy up to a moment; outside of the readings as at the nearest."""
+        """Return the energy up to a moment. Outside of the readings as at the nearest."""
         if time <= self.times[0]:
             return self.joules[0]
         if time >= self.times[-1]:
@@ -101,9 +101,9 @@ def total_curve(curves: Sequence[EnergyCurve]) -> EnergyCurve:
 
 
 def run_curve(spans: Sequence[tuple[str, Interval, Sequence[Point]]]) -> tuple[EnergyCurve, Basis]:
-    """Return what a run knows of its power, and by what: from (place, span, readings of power) of devices in steps.
+    """Return the power that a run recorded, and its source: from (place, span, readings of power) of devices in steps.
 
-    Where no device was read it is how many steps ran. Outside of its steps a device draws the least that was read of it, or less.
+    Where no device was read, it is the number of running steps. Outside of its steps a device draws at most its lowest reading.
     """
     has_power = bool(spans) and all(len(readings) > 1 for _, _, readings in spans)
     if not has_power:
@@ -172,7 +172,7 @@ def fit_clock(meter: EnergyCurve, run: EnergyCurve, basis: Basis) -> ClockFit:
     if not tried:
         raise UsageError(
             f"the meter was read for {meter.times[-1] - meter.times[0]:.0f} s, the run with its margins takes "
-            f"{span[1] - span[0]:.0f} s: import the readings of all of it"
+            f"{span[1] - span[0]:.0f} s: import the readings of the whole time"
         )
     best = max(tried, key=lambda lag: tried[lag])
     rivals = [value for lag, value in tried.items() if abs(lag - best) > 4 * width and value < 1]
@@ -245,7 +245,7 @@ def _peak(before: float | None, top: float, after: float | None) -> float:
 def _error(meter: EnergyCurve, run: EnergyCurve, fit: ClockFit, width: float) -> float:
     """Return the standard error of the offset: least squares of the meter on the run and its slope, and half a reading.
 
-    Residuals follow one another, so that they count for less than they are many: by their own lag-one correlation. Steps begin
+    Successive residuals are correlated, so they count as fewer, by their lag-one correlation. Steps begin
     before the work in them does, which no slope shows.
     """
     count = max(_LEAST_BINS, math.floor((run.times[-1] - run.times[0]) / width))

@@ -1,7 +1,7 @@
-"""What the work of a run takes in energy, money and carbon, by the terms of a tender: for an item, a run, a year.
+"""The energy, money and carbon of a run's work, by the terms of a tender: for an item, a run, a year.
 
-All of it is computed for a year of use and divided by the items of that year, so that what both hang on cancels. Energy and its
-cost are those of the time at work; what an idle machine draws is no part of them.
+Everything is computed for a year of use and divided by the items of that year, so that shared inputs cancel. Energy and its
+cost are of the time at work, without the power of an idle machine.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _UNITS: Final[Mapping[str, tuple[str, str, float]]] = {"energy": ("J", "kWh", 1 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeteredBench:
-    """What meters measured of a benchmark, by replicate; `error` is the most that they err by, as their owner declares it.
+    """The meters' measurements of a benchmark, by replicate. `error` is their largest error, as their owner declares it.
 
-    `level` is the least that they reached, None where a meter is not declared. Without windows, as of commands that milabench
+    `level` is the lowest that they reached, None where a meter is not declared. Without windows, as of commands that milabench
     only starts, the launches are from beginning to end.
     """
 
@@ -54,7 +54,7 @@ class MeteredBench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """What is known of a benchmark's work: items a second, items of a launch, kW of the system, and how those are known."""
+    """The work of a benchmark: items a second, items of a launch, kW of the system, and the sources of these numbers."""
 
     power_kw: UncertainValue
     power: Literal["meter", "node", "board", "provisioned"]
@@ -75,10 +75,10 @@ def expenses(
     whole: int | None = None,
     declared_by: str = "power_W of the system file",
 ) -> tuple[Expense, ...]:
-    """Return what a benchmark's work takes; nothing where it has no valid rate in items, or no power is known.
+    """Return the expenses of a benchmark's work. None where it has no valid rate in items, or no power is known.
 
-    `costs` are those of the system that ran, of so many `nodes`, with an offer's `price` and power for as many; the terms win
-    where both say something. A year is that of the `whole` system's nodes, all kept at work as those that ran. `declared_by`
+    `costs` are of the system that ran, of `nodes` nodes, with an offer's `price` and power for as many. The terms win
+    where both have a value. A year is of the `whole` system's nodes, all kept at work as those that ran. `declared_by`
     says where a power that nothing measured is from. Raises ConfigError for two currencies.
     """
     if power_kw is None and costs.power_w is not None:
@@ -105,7 +105,7 @@ def expenses(
 
 
 def _of_launch(bench: BenchSummary, terms: Terms, metered: MeteredBench | None) -> tuple[Expense, ...]:
-    """Return what meters say of launches from their beginning to their end, where no window says when they measured."""
+    """Return the meters' readings of launches from begin to end, where no window says when they measured."""
     if metered is None or metered.has_windows or not metered.launches or bench.outcome != "passed":
         return ()
     joules = [launch.power_w * launch.seconds for launch in metered.launches.values()]
@@ -130,7 +130,7 @@ def _of_launch(bench: BenchSummary, terms: Terms, metered: MeteredBench | None) 
 
 
 def _own_error(metered: MeteredBench, repeats: Iterable[int]) -> UncertainValue:
-    """Return 1 with the errors of the meters, of their clocks, and of the nodes that stand for all."""
+    """Return 1 with the errors of the meters, of their clocks, and of the sampled nodes."""
     launches = [metered.launches[repeat] for repeat in repeats]
     by_clock = max(launch.clock_share for launch in launches)
     drawn = [launch.drawn for launch in launches if launch.drawn is not None and launch.drawn.sd]
@@ -143,7 +143,7 @@ def _own_error(metered: MeteredBench, repeats: Iterable[int]) -> UncertainValue:
 
 
 def metered_node_kw(metered: MeteredBench, nodes: int) -> UncertainValue | None:
-    """Return the power of each of so many nodes that meters showed in the launches of a benchmark; None where they saw none."""
+    """Return the power of each node that meters showed in the launches of a benchmark. None where they covered no launch."""
     if not metered.launches:
         return None
     watts = UncertainValue.of_launches([launch.power_w for launch in metered.launches.values()], "W")
@@ -182,7 +182,7 @@ def _work(
 def _metered(
     bench: BenchSummary, rates: Mapping[int, float], rate: UncertainValue, metered: MeteredBench | None
 ) -> _Work | None:
-    """Return what meters say, with their error and that of their clocks; None unless they saw every launch."""
+    """Return the meters' power, with their error and their clocks' error. None unless they covered every launch."""
     if metered is None or not metered.has_windows or not rates.keys() <= metered.launches.keys():
         return None
     taken = [metered.launches[repeat].power_w / rate for repeat, rate in rates.items()]
@@ -191,7 +191,7 @@ def _metered(
 
 
 def _by_boards(bench: BenchSummary, rates: Mapping[int, float], rate: UncertainValue) -> _Work | None:
-    """Return what the sensors of the devices say; None unless all of them did."""
+    """Return the power from the sensors of the devices. None unless all were read."""
     by_step = energies(bench)
     known: dict[int, list[float]] = {repeat: [] for repeat in rates}
     for process in bench.processes:
@@ -213,7 +213,7 @@ def _years(terms: Terms, costs: Costs) -> UncertainValue | None:
 
 
 def _made_of_year(terms: Terms, costs: Costs, nodes: int) -> UncertainValue | None:
-    """Return the carbon in g of making the nodes that is of a year of their life; of one below a year, all of it."""
+    """Return the carbon in g of making the nodes for a year of their life. For a life below a year, the whole carbon."""
     years = _years(terms, costs)
     if terms.embodied_carbon is None or years is None:
         return None
@@ -226,10 +226,10 @@ def _made_of_year(terms: Terms, costs: Costs, nodes: int) -> UncertainValue | No
 def _cost_of_year(
     terms: Terms, costs: Costs, power_kw: UncertainValue, energy: UncertainValue, price: UncertainValue | None
 ) -> tuple[UncertainValue, tuple[str, ...]] | None:
-    """Return what a year costs and what is in that; None where neither the price of energy nor that of the system is known."""
+    """Return the cost of a year and its parts. None where neither the price of energy nor the system's price is known."""
     if terms.currency and costs.currency and terms.currency != costs.currency:
         what = f"prices in two currencies: {terms.currency} of the tender, {costs.currency} of the system"
-        raise ConfigError(Problem("", "currency", what, "convert one of them"))
+        raise ConfigError(Problem("", "currency", what, "convert to the same currency"))
     electricity = terms.electricity
     currency = terms.currency or costs.currency or (electricity.units.split("/")[0] if electricity is not None else "")
     if electricity is None and costs.electricity is not None:
@@ -238,7 +238,7 @@ def _cost_of_year(
         return None
     if costs.currency and electricity.units.split("/")[0] not in ("", costs.currency):
         what = f"prices in two currencies: energy in {electricity.units}, the system in {costs.currency}"
-        raise ConfigError(Problem("", "currency", what, "convert one of them"))
+        raise ConfigError(Problem("", "currency", what, "convert to the same currency"))
     years = _years(terms, costs)
     if price is None and costs.price is not None:
         price = constant(costs.price, currency)

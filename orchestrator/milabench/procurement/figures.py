@@ -1,4 +1,4 @@
-"""The figure of merit of a benchmark: one of its metrics, or an expression over metrics and arguments."""
+"""The figure of merit of a benchmark: a metric, or an expression over metrics and arguments."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def figure_of_merit(
 ) -> UncertainValue:
     """Return the value of an expression such as `rate * sequence_length` with the uncertainty of the metrics in it.
 
-    What is both a metric and an argument, or has a name that is none of the language, is `metrics["..."]` or `arguments["..."]`.
-    A metric alone has its own units if none are given. Raises ConfigError, with the place, for what has no value above zero.
+    A name that is both a metric and an argument, or that the language lacks, is `metrics["..."]` or `arguments["..."]`.
+    A metric alone has its own units if none are given. Raises ConfigError, with the place, for a figure not above zero.
     """
     arguments = arguments or {}
     check_expression(expression, where=where, path=path)

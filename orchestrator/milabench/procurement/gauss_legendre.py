@@ -1,4 +1,4 @@
-"""Integrals over an interval by the rule of Gauss and Legendre; the normal distribution; the root of a falling function."""
+"""Integrals over an interval by the rule of Gauss and Legendre. The normal distribution. The root of a falling function."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=64)
 def gauss_legendre(points: int) -> tuple[tuple[float, float], ...]:
-    """Return nodes between -1 and 1 with their weights; exact for polynomials of degree 2 points - 1."""
+    """Return nodes between -1 and 1 with their weights. Exact for polynomials of degree 2 points - 1."""
     rule: list[tuple[float, float]] = []
     for index in range(points):
         x = math.cos(math.pi * (index + 0.75) / (points + 0.5))
@@ -44,15 +44,15 @@ def normal_density(z: float) -> float:
 
 
 def points_for(width: float) -> int:
-    """Return how many nodes an interval needs under a normal kernel; `width` is in standard deviations of the kernel.
+    """Return how many nodes an interval needs under a normal kernel. `width` is in standard deviations of the kernel.
 
-    Then what 20 steps of recursive integration give has an error of about 1e-15.
+    Then the result of 20 steps of recursive integration has an error of about 1e-15.
     """
     return 24 + 3 * math.ceil(width)
 
 
 def falling_root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a falling function is 0 between low and high, by false position after Illinois; to about 1e-13."""
+    """Return where a falling function is 0 between low and high, by false position after Illinois. To about 1e-13."""
     at_low, at_high = function(low), function(high)
     side = 0
     for _ in range(200):

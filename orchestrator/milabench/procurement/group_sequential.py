@@ -1,6 +1,6 @@
-"""Tests with looks that are planned ahead: bounds for each look, so that all of them together keep one error rate.
+"""Tests with looks that are planned ahead: bounds for each look, so that all looks together keep a single error rate.
 
-The statistic at a look is a standard normal z; at information fractions t the looks have the correlation sqrt(t_i / t_j), as sums
+The statistic at a look is a standard normal z. At information fractions t the looks have the correlation sqrt(t_i / t_j), as sums
 of independent increments have. The probability of crossing a bound first at look k is integrated from look to look.
 """
 
@@ -23,7 +23,7 @@ _LARGEST = 20.0  # a bound that nothing crosses
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookPlan:
-    """Looks at information fractions, each with its bound on z: of |z| for two sides, of z for one.
+    """Looks at information fractions, each with its bound on z: of |z| for two sides, of z for a single side.
 
     `crossed` is the probability, without any effect, of crossing up to each look, of all sides together.
     """
@@ -37,7 +37,7 @@ class LookPlan:
 def spending_bounds(fractions: Sequence[float], alpha: float = 0.025, sides: Sides = 1) -> LookPlan:
     """Return bounds at these information fractions that spend alpha after Lan and DeMets (1983), like O'Brien and Fleming.
 
-    Up to a fraction, 2 - 2 Phi(z / sqrt(fraction)) is spent, z being that of alpha / 2; of two sides each spends half of it.
+    Up to a fraction, 2 - 2 Phi(z / sqrt(fraction)) is spent, with z at alpha / 2. Each of two sides spends half.
     """
     _require(fractions, alpha)
     z = normal_quantile(1 - alpha / sides / 2)

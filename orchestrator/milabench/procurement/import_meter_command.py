@@ -41,14 +41,14 @@ def offset_of(ctx: click.Context, param: click.Parameter, value: str) -> float |
     default="auto",
     show_default=True,
     metavar="SECONDS|auto",
-    help="What is to be added to the meter's times. auto: where the meter follows the power of the run's devices best, or"
+    help="Seconds to add to the meter's times. auto: the offset that best fits the power of the run's devices, or"
     " which steps ran.",
 )
 @click.option("--outlet", "outlets", multiple=True, metavar="NAME", help="Only this outlet or sensor. Default: all.")
 @file_option(
     "--declaration",
     metavar="FILE",
-    help="What the meter measures and how far it errs (YAML), for its level: L1, L2, L3.",
+    help="File with the meter's coverage and error (YAML), for its level: L1, L2, L3.",
 )
 @json_option
 def command(
@@ -60,10 +60,10 @@ def command(
     declaration: Path | None,
     as_json: bool,
 ) -> None:
-    """Add what a power meter measured to a run: the CSV of a PDU or meter, or a Redfish telemetry dump.
+    """Add the readings of a power meter to a run: the CSV of a PDU or meter, or a Redfish telemetry dump.
 
     A CSV has a heading with a column "time" (ISO 8601, UTC without a zone, or seconds since 1970) and columns that end in a
-    unit: W, kW, J, kJ, Wh or kWh, the last four being counters; "outlet" may name who was read. A declaration has nodes,
+    unit: W, kW, J, kJ, Wh or kWh, the last four being counters. "outlet" may name who was read. A declaration has nodes,
     measured_nodes, random, compute, interconnect, others, location, error and meters, all optional.
     """
     from milabench.procurement.run_meters import import_meter
@@ -111,12 +111,12 @@ def _as_text(imported: ImportedMeter) -> str:
         lines.append("check: readings a day or more apart from the run may be of another run of the same work")
     if imported.of_devices is not None and imported.of_devices < _LEAST_OF_DEVICES:
         lines.append(
-            f"check: the run's meters measured {imported.of_devices:.2f} of what its devices drew by their own sensors: outlets"
+            f"check: the run's meters measured {imported.of_devices:.2f} times the devices' own reading: outlets"
             " are missing, or not of these nodes"
         )
     if imported.unread:
         more = f" and {len(imported.unread) - 5} more" if len(imported.unread) > 5 else ""
         lines.append(f"holes: without readings, and so not metered: {', '.join(imported.unread[:5])}{more}")
     if record.declared is None:
-        lines.append("level: none: what the meter measures is not declared (--declaration)")
+        lines.append("level: none: the meter's coverage is not declared (--declaration)")
     return "\n".join([*lines, *(f"note: {note}" for note in record.notes)])

@@ -1,6 +1,6 @@
 """Weighted least squares with few parameters: Levenberg's and Marquardt's method over a curve that gives its own gradient.
 
-Small and dense: three parameters, some dozens of points. Unaware of what the curve stands for.
+Small and dense: three parameters, some dozens of points. Unaware of the meaning of the curve.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 Vector = tuple[float, ...]
 Curve = Callable[[Vector, float], tuple[float, Vector] | None]
-"""(parameters, x) -> the value and its derivative by each parameter; None where the curve is not defined."""
+"""(parameters, x) -> the value and its derivative by each parameter. None where the curve is not defined."""
 
 _MOST_ITERATIONS = 500
 _SMALLEST_STEP = 1e-13  # of the size of the data, below which a step changes nothing
@@ -21,7 +21,7 @@ _SINGULAR = 1e-13  # a pivot of a matrix whose diagonal is 1, below which column
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeastSquares:
-    """The parameters of least squares; `squares` is the weighted sum of squared residuals, `inverse` that of J'WJ."""
+    """The parameters of least squares. `squares` is the weighted sum of squared residuals, `inverse` the inverse of J'WJ."""
 
     parameters: Vector
     residuals: Vector
@@ -29,7 +29,7 @@ class LeastSquares:
     inverse: tuple[Vector, ...]
 
     def variance_of(self, gradient: Sequence[float]) -> float:
-        """Return g'(J'WJ)^-1 g: what times the variance of an observation of weight 1 is the curve's own variance."""
+        """Return g'(J'WJ)^-1 g: times the variance of an observation of weight 1 it is the curve's own variance."""
         return math.fsum(
             left * entry * right
             for left, row in zip(gradient, self.inverse, strict=True)
@@ -40,7 +40,7 @@ class LeastSquares:
 def least_squares(
     curve: Curve, start: Vector, xs: Sequence[float], ys: Sequence[float], weights: Sequence[float]
 ) -> LeastSquares | None:
-    """Return the fit that is nearest below `start`; None where it does not converge or parameters cannot be told apart."""
+    """Return the fit that is nearest below `start`. None where it does not converge or parameters cannot be told apart."""
     point = _Linearised.of(curve, start, xs, ys, weights)
     if point is None:
         return None
@@ -65,7 +65,7 @@ def least_squares(
 
 @dataclass(frozen=True, slots=True)
 class _Linearised:
-    """The curve around one set of parameters: residuals, J'WJ and J'Wr."""
+    """The curve around a set of parameters: residuals, J'WJ and J'Wr."""
 
     parameters: Vector
     residuals: Vector
@@ -115,7 +115,7 @@ class _Linearised:
 
 
 def _inverse(matrix: tuple[Vector, ...]) -> tuple[Vector, ...] | None:
-    """Return the inverse of a positive definite matrix by Gauss and Jordan; None where it has none."""
+    """Return the inverse of a positive definite matrix by Gauss and Jordan. None where it has none."""
     size = len(matrix)
     if any(matrix[i][i] <= 0 for i in range(size)):
         return None

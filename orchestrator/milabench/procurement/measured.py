@@ -1,4 +1,4 @@
-"""The figure of merit of a benchmark from what was recorded of it, with where each of its numbers comes from."""
+"""The figure of merit of a benchmark from its records, with the source of each of its numbers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ INSTANCES: Final = "instances"
 class SourcedFigure:
     """A figure of merit with where it comes from: `where` are places in files, or the records of a run.
 
-    `inputs` are the numbers that its formula is computed of, `launches` how many launches of a run they are means of; None: it is
-    declared or published. It is that of one of `instances` that ran at once; 1 where it is that of all together.
+    `inputs` are the numbers that its formula is computed of, `launches` how many launches of a run they are means of. None: it is
+    declared or published. It is of one of `instances` that ran at once, or with `instances` 1 of all together.
     """
 
     value: UncertainValue = field(metadata={"json": JsonKey(is_written=False)})
@@ -52,7 +52,7 @@ def direction_of(wanted: TenderBenchmark, units: str, own: Direction = "higher")
 
 
 def side_of(bench: str, system: System, reference: System | None = None, *, across: bool = False) -> SystemResult:
-    """Return what all instances of a benchmark reached on a system; beside a reference only if it did the same work there.
+    """Return the result of all instances of a benchmark on a system. With a reference only if it did the same work there.
 
     `across`: whatever the work is.
     """
@@ -63,9 +63,9 @@ def side_of(bench: str, system: System, reference: System | None = None, *, acro
 def measured_figure(
     wanted: TenderBenchmark, system: System, side: SystemResult, origin: Origins, source: str
 ) -> SourcedFigure:
-    """Return the figure of merit of a benchmark that a system ran; `side` is what it reached, and counts.
+    """Return the figure of merit of a benchmark that a system ran. `side` is its result.
 
-    `source` names the system: what two figures of it have in common is one deviation. Raises ConfigError, at its place in the
+    `source` names the system: figures share its deviation. Raises ConfigError, at its place in the
     tender, for an expression that has no value above zero.
     """
     rate = _main_rate(side, wanted.name, source)
@@ -88,7 +88,7 @@ def measured_figure(
             inputs[name] = metric
             better.add("higher" if (own == "higher") == (raised > value.value) else "lower")
     if len(better) > 1 and wanted.better is None and value.units not in _TIMES:
-        what = f"of {', '.join(inputs)} some are better when higher, others when lower"
+        what = f"of {', '.join(inputs)} some are better if higher, others if lower"
         raise ConfigError(
             Problem(place, path, what, "say which figures are better: 'better: higher' or 'better: lower'")
         )
@@ -109,15 +109,15 @@ def measured_figure(
 
 
 def _of_twice_the_instances(metrics: Mapping[str, UncertainValue], better: Direction) -> Mapping[str, UncertainValue]:
-    """Return what changes of a benchmark's metrics where twice the instances of it run at once, each as fast as before."""
+    """Return the changed metrics of a benchmark if twice its instances ran at once, each as fast as before."""
     power = {MAIN_RATE: 0.5 if better == "lower" else 2.0, INSTANCES: 2.0}
     return {name: product([(metrics[name], 1)], power[name], metrics[name].units) for name in power if name in metrics}
 
 
 def _main_rate(side: SystemResult, bench: str, source: str) -> UncertainValue:
-    """Return what all instances reached together: the mean of the launches, or of the sessions where there are several.
+    """Return the rate of all instances together: the mean of the launches, or of the sessions where there are several.
 
-    By what sessions differ they may differ in all benchmarks: that is one deviation of the system.
+    Sessions may differ equally in all benchmarks: their difference is a single deviation of the system.
     """
     assert side.value is not None  # a side that counts has one
     spread = side.log_mean
@@ -133,7 +133,7 @@ def _main_rate(side: SystemResult, bench: str, source: str) -> UncertainValue:
 def _other_metrics(
     bench: str, system: System, side: SystemResult, rate: UncertainValue, source: str
 ) -> Iterator[tuple[str, tuple[UncertainValue, Direction]]]:
-    """Yield the rate of one instance, how many there were, the first step, memory and energy, and what the program recorded."""
+    """Yield the rate of an instance, their number, the first step, memory and energy, and the program's own metrics."""
     each = -1 if side.direction == "lower" else 1
     if side.instances:
         yield INSTANCES, (constant(float(side.instances)), "higher")
@@ -164,7 +164,7 @@ def _collect(
     launches: dict[str, dict[tuple[str, int], list[float]]],
     known: dict[str, tuple[str, Direction]],
 ) -> None:
-    """Add the program's own metrics by launch; one that has cases has no single number."""
+    """Add the program's own metrics by launch. A metric with cases has no single number."""
     repeats = {step: process.repeat for process in summary.processes for step in process.steps}
     for metric in summary.metrics:
         name, value = str(metric.get("metric")), finite_number(metric.get("value"))

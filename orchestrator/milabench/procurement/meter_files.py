@@ -1,6 +1,6 @@
-"""The files of power meters -> readings of outlets: a CSV of a PDU or a meter, and what a Redfish service reports (DMTF DSP0268).
+"""The files of power meters -> readings of outlets: a CSV of a PDU or a meter, and reports of a Redfish service (DMTF DSP0268).
 
-Columns are known by their units; a file that can be read in two ways is refused, never guessed at.
+Columns are known by their units. A file that can be read in two ways is refused, never guessed at.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _EPOCH_SCALES: Final = ((1e8, 1e11, 1.0), (1e11, 1e14, 1e-3), (1e14, 1e17, 1e-6)
 
 @dataclass(slots=True)
 class Outlet:
-    """The readings of one outlet or sensor: (unix seconds, W), and (unix seconds, J) of a counter since some past point."""
+    """The readings of an outlet or sensor: (unix seconds, W), and (unix seconds, J) of a counter since some past point."""
 
     name: str
     power: list[tuple[float, float]] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Outlet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeterFile:
-    """What a file holds; `notes` say what had to be assumed. `kind` is what wrote it."""
+    """The content of a file. `notes` are assumptions. `kind` is its producer."""
 
     kind: Literal["csv", "redfish"]
     outlets: tuple[Outlet, ...]
@@ -70,7 +70,7 @@ class MeterFile:
 def read_meter(content: bytes, name: str, wanted: Sequence[str] = ()) -> MeterFile:
     """Return the readings in a file, of the outlets `wanted` or of all.
 
-    Raises ConfigError with what is wrong at `name:line:column`, or where outlets would be counted twice.
+    Raises ConfigError with the problem at `name:line:column`, or where outlets would be counted twice.
     """
     try:
         text = content.decode("utf-8-sig")
@@ -108,7 +108,7 @@ class _ValueColumn(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Which column has what: the time (one column, or a date and a time), the name of an outlet, the values."""
+    """The columns: the time (a column, or a date and a time), the name of an outlet, the values."""
 
     times: tuple[int, ...]
     outlet: int | None
@@ -162,7 +162,7 @@ def _delimiter(text: str) -> str:
 
 
 def _layout(cells: Sequence[str], where: str) -> _Layout:
-    """Return what the heading says. Raises ConfigError where it names no time or no value, or something twice."""
+    """Return the columns of the heading. Raises ConfigError where it has no time or no value, or something twice."""
     plain = [re.sub(r"[\s_()\[\]]+", " ", cell.strip().lower()).strip() for cell in cells]
     dates = [at for at, heading in enumerate(plain) if heading == "date"]
     times = [at for at, heading in enumerate(plain) if heading in _TIMES]
@@ -174,7 +174,7 @@ def _layout(cells: Sequence[str], where: str) -> _Layout:
     if not times or (len(times) > 1 and not dates):
         what = "has no column of times" if not times else "has two columns of times"
         raise ConfigError(
-            Problem(f"{where}:1", "", f"{what}: {heading}", "call one 'time', in ISO 8601 or seconds since 1970")
+            Problem(f"{where}:1", "", f"{what}: {heading}", "name a column 'time', in ISO 8601 or seconds since 1970")
         )
     outlets = [at for at, text in enumerate(plain) if text in _OUTLETS]
     values = _value_columns(cells, {*times, *outlets})
@@ -186,7 +186,7 @@ def _layout(cells: Sequence[str], where: str) -> _Layout:
     for column in reversed(values):
         if kinds.count((column.name, column.quantity)) > 1:
             what = f"has two columns of {column.quantity} for {column.name or 'the meter'}: {heading}"
-            raise ConfigError(Problem(f"{where}:{_place(cells, column.at)}", "", what, "leave one out, or name both"))
+            raise ConfigError(Problem(f"{where}:{_place(cells, column.at)}", "", what, "remove a column, or name both"))
     return _Layout(tuple(times), outlets[0] if outlets else None, values, len(cells))
 
 
@@ -208,7 +208,7 @@ def _place(cells: Sequence[str], at: int) -> int:
 
 
 class _Row(NamedTuple):
-    """One row with its `file:line`."""
+    """A row with its `file:line`."""
 
     cells: Sequence[str]
     where: str
@@ -241,7 +241,7 @@ class _Row(NamedTuple):
         return value
 
     def add_to(self, outlets: dict[str, Outlet], layout: _Layout) -> bool:
-        """Add the readings of the row; return whether its time names a zone. Raises ConfigError."""
+        """Add the readings of the row. Return whether its time names a zone. Raises ConfigError."""
         time, is_zoned = self.time(layout)
         for column in layout.values:
             value = self.number(column.at)
@@ -254,7 +254,7 @@ class _Row(NamedTuple):
                 back = readings[-1][0] - time
                 what = f"is {back:g} s before the row above" if back else "is the time of an earlier row"
                 raise self.problem(
-                    0, what, "sort the rows by time; a clock that was set back needs a file for each part"
+                    0, what, "sort the rows by time; if the clock was set back, make a file for each part"
                 )
             if readings and column.quantity == "energy" and value * column.scale < readings[-1][1]:
                 hint = "give a counter that only grows, or a column of power"
@@ -264,7 +264,7 @@ class _Row(NamedTuple):
 
 
 def moment_of(text: str) -> tuple[float, bool] | None:
-    """Return unix seconds, and whether the text says which zone they are of; None for what is no time."""
+    """Return unix seconds, and whether the text says which zone they are of. None for other texts."""
     try:
         number = float(text)
     except ValueError:
@@ -319,7 +319,7 @@ def _read_redfish(text: str, name: str) -> MeterFile:
 
 
 def _documents(text: str, name: str) -> list[object]:
-    """Return the JSON values of a file: one, or one a line. Raises ConfigError."""
+    """Return the JSON values of a file: a single value, or a value a line. Raises ConfigError."""
     try:
         return [json.loads(text)]
     except (ValueError, RecursionError) as error:
@@ -370,7 +370,7 @@ def _redfish_readings(values: Iterable[object]) -> Iterator[_Reading]:
 
 
 def _metric_quantity(value: Mapping[str, object]) -> tuple[Quantity, float] | None:
-    """Return what a metric value is of, by the property or definition that it names; None for no reading of power or energy."""
+    """Return the quantity of a metric value, by its property or definition. None for other quantities than power and energy."""
     named = _property_parts(value)[1] or str(value.get("MetricId") or "")
     if _NO_READING.search(named):
         return None
@@ -380,7 +380,7 @@ def _metric_quantity(value: Mapping[str, object]) -> tuple[Quantity, float] | No
 
 
 def _metric_source(value: Mapping[str, object]) -> str:
-    """Return what was measured: the path of the property less its last part, so that power and energy of one are one."""
+    """Return the measured object: the path of the property without its last part, so that power and energy share it."""
     return _property_parts(value)[0] or str(value.get("MetricId") or "sensor")
 
 

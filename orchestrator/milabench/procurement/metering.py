@@ -1,4 +1,4 @@
-"""What a meter measured of a run, as it is kept beside the run's records, and what its owner declares of it."""
+"""A meter's measurements of a run, as kept next to the run's records, and its owner's declaration."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COUNT = Annotated[int, Whole(at_least=1, at_most=10**9)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeterDeclaration:
-    """What no reading says of itself: where the meter sits, what is behind it, how far it errs."""
+    """Facts that readings lack: the place of the meter, its load, its error."""
 
     nodes: _COUNT | None = key("Nodes of the machine.", default=None)
     measured_nodes: _COUNT | None = key("Nodes that the meter measures; all of them by default.", default=None)
@@ -41,7 +41,7 @@ class MeterDeclaration:
     others: Subsystem = key("All other parts that take part, such as storage and pumps.", default="left out")
     location: Location = key("Where it measures, seen from the power conversion.", default="before conversion")
     error: Annotated[float, ShareText()] | None = key("Most that the meter errs by, such as `1 %`.", default=None)
-    meters: _COUNT = key("Equal meters on equal shares of it.", default=1)
+    meters: _COUNT = key("Number of equal meters, on equal shares of the load.", default=1)
 
 
 def meter_declaration(content: bytes, name: str) -> MeterDeclaration:
@@ -79,7 +79,7 @@ class MeterRecord:
 
     @property
     def label(self) -> str:
-        """What reports call it: its file and its clock."""
+        """Its name in reports: its file and its clock."""
         clock = f"clock {self.clock.offset_s:+.3g} s"
         if self.clock.ci95 is not None:
             clock += f" ± {self.clock.ci95[1] - self.clock.offset_s:.2g} s"
@@ -111,7 +111,7 @@ def meter_curve(outlets: Sequence[Outlet]) -> EnergyCurve:
 
 
 def meter_from_json(value: Mapping[str, Any]) -> MeterRecord:
-    """Return a record that was read back. Raises ValueError, with what is wrong, for one that is none."""
+    """Return a record that was read back. Raises ValueError, with the problem, for other values."""
     if value.get("schema") != SCHEMA or value.get("kind") != _KIND:
         raise ValueError("is no record of a meter by this version")
     clock, declared = as_mapping(value.get("clock")), value.get("declared")
@@ -147,7 +147,7 @@ def _rises(outlet: Outlet) -> bool:
 
 
 def around(file: MeterFile, span: Interval) -> tuple[Outlet, ...]:
-    """Return the readings of a file within a span of the meter's clock; outlets without two of them are left out."""
+    """Return the readings of a file within a span of the meter's clock. Outlets without two of them are left out."""
     cut = [
         replace(
             outlet,
@@ -161,9 +161,9 @@ def around(file: MeterFile, span: Interval) -> tuple[Outlet, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeteredLaunch:
-    """What meters measured in the window of one launch: its mean power in W, by how much of itself the clock lets it be off.
+    """The meters' measurement in a launch's window: its mean power in W, and its relative error from the clock.
 
-    `drawn` is how far all nodes may be off from those that were drawn to stand for them; None where that is not known.
+    `drawn` is the deviation of all nodes from the sampled nodes. None where unknown.
     """
 
     power_w: float
@@ -175,7 +175,7 @@ class MeteredLaunch:
 def metered_launch(
     meters: Sequence[MeterRecord], curves: Sequence[EnergyCurve], window: Interval
 ) -> MeteredLaunch | None:
-    """Return what all meters of a run measured within a window; None where one of them does not cover it, or has holes in it."""
+    """Return the measurement of all meters of a run within a window. None where a meter does not cover it, or has holes."""
     if (
         not curves
         or not all(curve.covers(window) for curve in curves)
@@ -213,7 +213,7 @@ def has_holes(meter: MeterRecord, window: Interval) -> bool:
 
 
 def _unread_s(meter: MeterRecord, outlet: Outlet, window: Interval) -> float:
-    """Return how long of a window lies between readings that are far apart; a counter knows the energy of such a time."""
+    """Return how long of a window lies between readings that are far apart. A counter knows the energy of such a time."""
     is_counter = len(outlet.energy) > 1
     readings = outlet.energy if is_counter else outlet.power
     pairs = [(a + meter.clock.offset_s, b + meter.clock.offset_s) for (a, _), (b, _) in itertools.pairwise(readings)]
@@ -223,7 +223,7 @@ def _unread_s(meter: MeterRecord, outlet: Outlet, window: Interval) -> float:
 
 
 def _of_drawn_nodes(meter: MeterRecord, window: Interval) -> Iterator[UncertainValue]:
-    """Yield the power of all nodes by that of some, drawn at random, each with an outlet of its own; nothing of other meters."""
+    """Yield the power of all nodes from a random sample, each with its own outlet. Nothing for other meters."""
     declared = meter.declared
     if declared is None or not declared.is_random or declared.nodes is None or len(meter.outlets) < 2:
         return
@@ -243,7 +243,7 @@ def _share(meter: MeterRecord) -> float:
 
 
 def level_of(meter: MeterRecord, curve: EnergyCurve, window: Interval, run: Interval) -> PowerLevel:
-    """Return the level that a meter reaches in a window, the core phase, of what ran from `run[0]` to `run[1]`."""
+    """Return the level that a meter reaches in a window, the core phase, of work from `run[0]` to `run[1]`."""
     declared = meter.declared or MeterDeclaration(compute="left out", location="device")
     inside = curve.readings_in(window)
     idle = [time for time in curve.times if not run[0] <= time <= run[1]]

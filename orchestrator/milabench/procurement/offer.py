@@ -1,6 +1,6 @@
-"""An offer, offer.yaml -> values: what a vendor declares of a system, and which records stand behind it.
+"""An offer, offer.yaml -> values: a vendor's declaration of a system, and the records behind it.
 
-All mistakes in it are reported together, each with its location; whether it fits a tender is `offer_problems`.
+All mistakes in it are reported together, each with its location. Whether it fits a tender is `offer_problems`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from milabench.procurement.uncertainty import UncertainValue
 PowerSource = Literal["board", "node", "meter", "provisioned", "L1", "L2", "L3"]
 """How a power is known: a device's own reading, a node's, a meter without a level, by design, or a level of the EE HPC WG."""
 Standing = Literal["measured", "projected", "declared"]
-"""What stands behind a figure: records at its count of nodes, records at others, or nothing but the vendor's word."""
+"""The evidence of a figure: records at its count of nodes, records at other counts, or only the vendor's declaration."""
 _Count: TypeAlias = Annotated[int, Whole(at_least=1, at_most=10**9)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferPrice:
-    """What a node costs, and what the rest does whatever the number of nodes."""
+    """Price of a node, and of the parts that do not depend on the number of nodes."""
 
     node: Money | None = key("Price of a node.", default=None)
     fixed: MoneyOrNone = key("Price of the rest, whatever the number of nodes.", default=None)
@@ -38,26 +38,26 @@ class OfferPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerPart:
-    """Parts of one kind in a node."""
+    """Equal parts in a node."""
 
     count: _Count = key("How many of them.", default=1)
     power: PowerInKw = key("Most that each draws.")
-    name: str = key("What they are.", default="")
+    name: str = key("Kind of the parts.", default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerSupply:
-    """Supplies of one kind in a node, some of which may be spares."""
+    """Equal supplies in a node, some of which may be spares."""
 
     count: _Count = key("How many there are.", default=1)
     needed: _Count | None = key("How many of them the node needs; all without it.", default=None)
-    power: PowerInKw = key("What each is rated at.")
-    name: str = key("What they feed.", default="")
+    power: PowerInKw = key("Rated power of each.")
+    name: str = key("Equipment that they feed.", default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferPower:
-    """The power of a node at work, in kW, and how it is known; of `parts` or `supplies` it is computed."""
+    """The power of a node at work, in kW, and how it is known. Of `parts` or `supplies` it is computed."""
 
     node: PowerInKw | None = key("Power of a node at work.", default=None)
     parts: tuple[PowerPart, ...] = key(
@@ -75,43 +75,45 @@ class OfferPower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferPhase:
-    """A phase of the delivery: so many nodes for so many months."""
+    """A phase of the delivery: a number of nodes for a number of months."""
 
     nodes: _Count = key("Nodes that are there.")
     months: Positive = key("Months until the next phase.")
-    name: str = key("What it is called.", default="")
+    name: str = key("Name of the vendor.", default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferBenchmark:
-    """One benchmark of an offer: the records behind it, or a declared figure; `nodes` are n, those that it uses.
+    """A benchmark of an offer: the records behind it, or a declared figure. `nodes` is n, the number that it uses.
 
     With `is_measured` false the figure at `nodes` is projected from runs at other counts.
     """
 
     name: str = ""
     runs: Annotated[tuple[Path, ...], ListOf(item=FilePath(), lone=True, distinct=True)] = key(
-        "Run, bundle or JSON report of it, relative to this file; several of one system, or of several counts of nodes.",
+        "Run, bundle or JSON report, relative to this file. Several: of the same system, or of several counts of nodes.",
         default=(),
         name="run",
     )
     value: Figure | None = key("Its figure, where no run shows it: `350 s +- 5 %`.", default=None)
-    nodes: _Count | None = key("Nodes that it uses, n; by default those of the run.", default=None)
+    nodes: _Count | None = key("Nodes that it uses, n; by default the nodes of the run.", default=None)
     copies: Positive = key("Not used: it was part of a score that was removed.", default=1.0)
-    tier: Tier = key("What was changed: `as-is`, `ported` or `optimized`.", default="as-is")
+    tier: Tier = key("Kind of change: `as-is`, `ported` or `optimized`.", default="as-is")
     changes: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True)] = key(
         "Files and flags that were changed.", default=()
     )
     is_measured: bool = key(
-        "Whether it was measured on so many nodes; else it is projected from runs on others.",
+        "Whether it was measured on this number of nodes. Else it is projected from runs on other numbers.",
         default=True,
         name="measured",
     )
-    bound: str = key("What lets a projection reach beyond eight times the largest measured count.", default="")
+    bound: str = key(
+        "Required above eight times the largest measured count. Names who guarantees the projection.", default=""
+    )
 
     @property
     def standing(self) -> Standing:
-        """What stands behind its figure."""
+        """The evidence of its figure."""
         if not self.is_measured:
             return "projected"
         return "measured" if self.runs else "declared"
@@ -121,23 +123,23 @@ class OfferKeys:
     """The keys of an offer."""
 
     vendor: str = key("Who offers.")
-    system: str = key("What is offered.", default="")
+    system: str = key("Name of the offered system.", default="")
     tender: str = key("Title of the tender that it answers.", default="")
     nodes: _Count = key("Nodes of the whole system, N.")
-    price: OfferPrice = key("What it costs.", default=OfferPrice())
-    power: OfferPower = key("What a node draws.", default=OfferPower())
+    price: OfferPrice = key("Its price.", default=OfferPrice())
+    power: OfferPower = key("Power of a node.", default=OfferPower())
     phases: tuple[OfferPhase, ...] = key(
         "Phases of the delivery, in order; nodes cost from the month on in which they are there.", default=()
     )
     stack: Mapping[str, Any] = key("Software and hardware, in free text by part.", default={})
     benchmarks: Annotated[Mapping[str, Any], MapOf(item=OptionalKeys(keys_of(OfferBenchmark).keys, None))] = key(
-        "What stands behind it, by benchmark.", default={}
+        "Evidence for each benchmark.", default={}
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """An offer; `origin` knows the place and the text of every key: `origin.where("price.node")`."""
+    """An offer. `origin` knows the place and the text of every key: `origin.where("price.node")`."""
 
     file: str
     vendor: str
@@ -153,7 +155,7 @@ class Offer:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Its name in reports."""
         return f"{self.vendor} {self.system}".strip()
 
 
@@ -182,7 +184,7 @@ def parse_offer(content: bytes, name: str, folder: str = "") -> Offer:
 
 
 def _provisioned(power: OfferPower) -> UncertainValue | None:
-    """Return the power of a node by its parts or its supplies; None where it is given by neither."""
+    """Return the power of a node by its parts or its supplies. None where it is given by neither."""
     if power.supplies:
         return design_power([(each.needed or each.count, each.power) for each in power.supplies])
     if power.parts and power.cooling is not None:
@@ -191,7 +193,7 @@ def _provisioned(power: OfferPower) -> UncertainValue | None:
 
 
 def _own_problems(offer: Offer) -> Iterator[Problem]:
-    """Yield what is wrong with an offer whatever the tender says."""
+    """Yield the problems of an offer that do not depend on the tender."""
     where = offer.origin.where
     yield from currency_problems(_prices(offer), offer.origin, "", "", "")
     yield from _power_problems(offer)
@@ -201,18 +203,18 @@ def _own_problems(offer: Offer) -> Iterator[Problem]:
             yield Problem(where(path), path, f"{phase.nodes} nodes, more than the {offer.nodes} that are offered")
     if offer.phases and (most := max(phase.nodes for phase in offer.phases)) < offer.nodes:
         what = f"come to {most} nodes, and {offer.nodes} are offered"
-        yield Problem(where("phases"), "phases", what, "say from which month on all of them are there")
+        yield Problem(where("phases"), "phases", what, "say in which month all of them are installed")
     for name, bench in offer.benchmarks.items():
         path = f"benchmarks.{name}"
         if not bench.runs and bench.value is None:
-            yield Problem(where(path), path, "has neither a run nor a value", "name the run that shows it")
+            yield Problem(where(path), path, "has neither a run nor a value", "name the run that measured it")
         elif bench.runs and bench.value is not None:
             place = f"{path}.value"
-            yield Problem(where(place), place, "has a run and a value", "leave one of them out")
+            yield Problem(where(place), place, "has a run and a value", "leave out the run or the value")
         if not bench.is_measured and len(bench.runs) < 2:
             place = f"{path}.run" if bench.runs else path
             what = f"is projected, from {len(bench.runs)} measured count{'s' if not bench.runs else ''}"
-            yield Problem(where(place), place, what, "name runs on two counts of nodes at least")
+            yield Problem(where(place), place, what, "name runs on at least two counts of nodes")
         if not bench.is_measured and bench.nodes is None:
             yield Problem(where(path), path, "is projected, and does not say to how many nodes", "give it 'nodes'")
         if bench.nodes is not None and bench.nodes > offer.nodes:
@@ -225,7 +227,7 @@ def _power_problems(offer: Offer) -> Iterator[Problem]:
     ways = [name for name in ("node", "parts", "supplies") if getattr(power, name)]
     for other in ways[1:]:
         what = f"is given, and {ways[0]!r} too"
-        yield Problem(where(f"power.{other}"), f"power.{other}", what, "leave one of them out")
+        yield Problem(where(f"power.{other}"), f"power.{other}", what, "keep only one way")
     if bool(power.parts) != (power.cooling is not None):
         what = "goes with 'parts'" if power.cooling is not None else "needs 'cooling: liquid' or 'cooling: air'"
         path = "power.cooling" if power.cooling is not None else "power.parts"
@@ -255,7 +257,7 @@ def _unfit_keys(offer: Offer, tender: Tender) -> Iterator[Problem]:
         what = f"answers the tender {offer.tender!r}, and {tender.file} is {tender.title!r}"
         yield Problem(where("tender"), "tender", what)
     if offer.benchmarks and not offer.benchmarks.keys() & tender.benchmarks.keys():
-        what = f"is an offer for another suite: none of its benchmarks is in {tender.file}"
+        what = f"is an offer for another suite: {tender.file} has none of its benchmarks"
         yield Problem(where("benchmarks"), "benchmarks", what, f"asked for: {', '.join(tender.benchmarks)}")
         return
     for name, bench in offer.benchmarks.items():

@@ -1,4 +1,4 @@
-"""Offers as archives: packs a declaration with the runs that it names, and checks one against its records and its tender."""
+"""Offers as archives: packs a declaration with the runs that it names, and checks archives against their records and tender."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferVerification:
-    """What `milabench offer verify` found: whether anything was altered, and how it compares with its tender."""
+    """The findings of `milabench offer verify`: whether anything was altered, and the comparison with its tender."""
 
     path: Path
     verification: Verification
@@ -69,7 +69,7 @@ def create_offer(
 ) -> Manifest:
     """Write an archive of an offer's declaration and of every run that it names, signed with the SSH key `key`.
 
-    Raises ConfigError, with the place, for an offer that does not fit its tender or names what has no records; RecordError, also
+    Raises ConfigError, with the place, for an offer that does not fit its tender or lacks records. RecordError, also
     where the lock files of an environment are gone.
     """
     tender = read_tender(tender_file)
@@ -100,14 +100,14 @@ def create_offer(
         for part in parts:
             if part.notes:
                 raise RecordError(
-                    f"{part.notes[0]}; an offer shows what ran by its locks: pack it in the base where the run was measured"
+                    f"{part.notes[0]}; an offer needs the locks of its run: pack it in the base where the run was measured"
                 )
         return create_bundle(output, parts, version=__version__, key=key, declared=files)
 
 
 @contextmanager
 def _scratch_beside(output: Path) -> Iterator[Path]:
-    """Make a folder beside a file that is being written. Raises RecordError."""
+    """Make a folder next to a file that is being written. Raises RecordError."""
     try:
         with scratch_folder(output.with_name(f".{output.name}.building")) as scratch:
             yield scratch
@@ -116,12 +116,12 @@ def _scratch_beside(output: Path) -> Iterator[Path]:
 
 
 def _parts_of(path: Path, base: Path | None, scratch: Path, where: str) -> list[RunParts]:
-    """Return the runs of a folder or a bundle; those of a bundle are unpacked into `scratch`."""
+    """Return the runs of a folder or a bundle. Runs of a bundle are unpacked into `scratch`."""
     if path.is_dir():
         return [replace(bundle_parts(run), left_out=(STEP_DIRS,)) for run in resolve_runs(base, [str(path)])]
     read_file(path, hint=f"{where} names it; paths are relative to the file")
     if not is_archive(path):
-        what = f"{path.name} has no records, of which numbers could be computed again"
+        what = f"{path.name} has no records to compute its numbers again"
         raise ConfigError(Problem(where, "run", what, "name the folder of the run, or a bundle of it"))
     verified = verify_bundle(path, recompute_summary)
     if verified.wrong:
@@ -146,7 +146,7 @@ def verify_offer(
 ) -> OfferVerification:
     """Recompute an offer's numbers, and hold its changes, its power and its evidence against the tender.
 
-    Raises ConfigError for a bad tender or declaration, RecordError for what is no offer.
+    Raises ConfigError for a bad tender or declaration, RecordError for other files.
     """
     tender = read_tender(tender_file)
     with opened_offer(path, tender, allowed_signers) as opened:
@@ -164,10 +164,10 @@ def offer_table(
     metric: str = "",
     allowed_signers: Path | None = None,
 ) -> OfferTable:
-    """Return all offers in a folder, the leading one first, with which the others are compared, and these by the names of files.
+    """Return all offers in a folder, the leading offer first, with which the others are compared, then by the names of files.
 
-    An archive that cannot be read is told beside the others. Raises NothingSelected without an offer, RecordError where none can
-    be read, UsageError for one offer in two archives, and as `verify_offer` and `compare_by_tender`.
+    An archive that cannot be read is listed with the others. Raises NothingSelected without an offer, RecordError where none can
+    be read, UsageError for an offer in two archives, and as `verify_offer` and `compare_by_tender`.
     """
     from milabench.procurement.offers_report import OfferSide, OfferTable
 
@@ -212,12 +212,12 @@ def offer_table(
 
 
 def _require_one_archive_each(opened: Sequence[OpenedOffer]) -> None:
-    """Raise UsageError where two archives hold an offer of one vendor and system."""
+    """Raise UsageError where two archives hold an offer of the same vendor and system."""
     files: dict[str, list[str]] = {}
     for each in opened:
         files.setdefault(each.offer.name, []).append(each.path.name)
     for name, same in files.items():
         if len(same) > 1:
             raise UsageError(
-                f"{' and '.join(same)}: are offers of one vendor and system, {name!r}; leave one of them out"
+                f"{' and '.join(same)}: are offers of the same vendor and system, {name!r}; leave out all but one"
             )

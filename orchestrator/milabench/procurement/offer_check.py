@@ -1,6 +1,6 @@
-"""Whether an offer is what it declares: its changes against its tiers, its power against what was measured, its evidence.
+"""Checks an offer's declaration: its changes against its tiers, its power against measurements, its evidence.
 
-What the records themselves say is recomputed before (archives/verification.py).
+The results of the records are recomputed before (archives/verification.py).
 This compares it with the declaration and the tender.
 """
 
@@ -29,9 +29,9 @@ _LEVELS: Final = {"L1": 1, "L2": 2, "L3": 3}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkEvidence:
-    """What an offer's records show of one benchmark: `counts` are the nodes of its runs, `why_not` why none of them counts.
+    """The evidence for a benchmark in an offer's records: `counts` are the nodes of its runs, `why_not` why no run counts.
 
-    What is not measured at the nodes of the offer is what its own measured counts project to: `projected`, never `value`.
+    A figure not measured at the offer's nodes is a projection of its own measured counts: `projected`, never `value`.
     """
 
     bench: str
@@ -47,9 +47,9 @@ class BenchmarkEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerFinding:
-    """What is declared of a node's power, and what the records show: the level, and the power of its devices in kW.
+    """The declared power of a node, and the evidence in the records: the level, and the power of its devices in kW.
 
-    `missing` is what the declared level needs and the records do not show.
+    `missing` is the evidence for the declared level that the records lack.
     """
 
     level: str
@@ -63,7 +63,7 @@ class PowerFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferFinding:
-    """One thing that was looked at: what, what came of it, and why, with the place in a file where there is one."""
+    """A checked item: its name, the verdict, and why, with the place in a file where there is one."""
 
     what: str
     verdict: Verdict
@@ -73,7 +73,7 @@ class OfferFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferCheck:
-    """An offer compared with its tender and its own records; `compared_with` is whose suite it was, empty where there is none."""
+    """An offer compared with its tender and its own records. `compared_with` is whose suite it was, empty where there is none."""
 
     offer: Offer
     evidence: tuple[BenchmarkEvidence, ...]
@@ -98,9 +98,9 @@ def check_offer(
     levels: Sequence[PowerLevel] = (),
     metered_kw: Sequence[UncertainValue] = (),
 ) -> OfferCheck:
-    """Return what an offer's records show; `runs` are those of each benchmark.
+    """Return the findings in an offer's records. `runs` are the runs of each benchmark.
 
-    `levels` are those that meters reached in them, `metered_kw` what they showed of a node's power.
+    `levels` are the levels of their meters, `metered_kw` the metered power of a node.
     """
     evidence = tuple(_evidence(offer, tender, name, runs.get(name, ())) for name in offer.benchmarks)
     power = power_finding(offer, runs, levels, metered_kw)
@@ -136,7 +136,7 @@ def _evidence(offer: Offer, tender: Tender, name: str, systems: Sequence[System]
 
 
 def _figure(tender: Tender, name: str, system: System, side: SystemResult) -> tuple[float | None, str, str]:
-    """Return the figure of merit that a run shows, its units, and why it shows none; the main rate where none is asked for."""
+    """Return the figure of merit that a run shows, its units, and why it shows none. The main rate where none is asked for."""
     wanted = tender.benchmarks.get(name)
     if wanted is None or not wanted.figure_of_merit:
         return side.value, side.units, ""
@@ -150,7 +150,7 @@ def _figure(tender: Tender, name: str, system: System, side: SystemResult) -> tu
 def _with_projection(
     evidence: BenchmarkEvidence, declared: OfferBenchmark, systems: Sequence[System]
 ) -> BenchmarkEvidence:
-    """Return what the measured counts project to the nodes of the offer, as `milabench project` does, or why they do not."""
+    """Return the projection to the nodes of the offer, as `milabench project` does, or why it is missing."""
     assert declared.nodes is not None  # a projected benchmark without it is a mistake of the declaration
     bound = DeclaredBound(count=declared.nodes, why=declared.bound) if declared.bound else None
     try:
@@ -207,7 +207,7 @@ def power_finding(
 
 
 def _above(metered: UncertainValue, limit: float) -> tuple[Verdict, str]:
-    """Return what a meter says that shows more than is declared: a failure where its error does not explain that."""
+    """Return a finding where a meter shows more than declared: a failure where its error does not explain it."""
     interval = metered.interval()
     verdict: Verdict = "FAIL" if interval is not None and interval[0] > limit else "INCONCLUSIVE"
     how_sure = "" if interval is None else f" ({interval[0]:.4g} to {interval[1]:.4g} at 95 %)"
@@ -215,7 +215,7 @@ def _above(metered: UncertainValue, limit: float) -> tuple[Verdict, str]:
 
 
 def _shown_by(level: PowerSource, shown: PowerLevel | None, *, is_metered: bool) -> tuple[Verdict, str]:
-    """Return whether the records show what is declared of how a power is known, and why."""
+    """Return whether the records support the declared power level, and why."""
     if level in _LEVELS:
         label = "no power" if shown is None else shown.label
         if shown is not None and shown.level >= _LEVELS[level]:
@@ -229,7 +229,7 @@ def _shown_by(level: PowerSource, shown: PowerLevel | None, *, is_metered: bool)
 
 
 def _device_power(name: str, system: System) -> Iterator[float]:
-    """Yield the power in W that the devices of one node drew while a benchmark measured."""
+    """Yield the power in W that the devices of a node drew while a benchmark measured."""
     side = _side(name, system)
     if side.counts and side.joules_per_item and side.value and side.direction == "higher":
         yield side.joules_per_item * side.value / max(1, side.nodes)

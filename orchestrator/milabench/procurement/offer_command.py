@@ -18,17 +18,17 @@ _tender_option = file_option("--tender", required=True, help="The tender (procur
 
 @click.group("offer")
 def command() -> None:
-    """Create an offer's archive, verify one against its tender, or compare all offers to a tender."""
+    """Create an offer's archive, verify it against its tender, or compare all offers to a tender."""
 
 
 @command.command("create", short_help="Pack a declaration and its runs into one archive")
 @_tender_option
-@file_option("--offer", "declaration", required=True, help="What is declared (offer.yaml); it names the runs.")
+@file_option("--offer", "declaration", required=True, help="Declaration of the offer (offer.yaml). It names the runs.")
 @file_option("-o", "--output", required=True, help="The zip file to write.")
 @file_option("--sign", "key", metavar="KEY", help="Sign with this SSH key.")
 @base_option
 def pack_offer(tender: Path, declaration: Path, output: Path, key: Path | None, base: Path | None) -> None:
-    """Pack an offer's declaration with every run that it names into one tamper-evident archive.
+    """Pack an offer's declaration with every run that it names into a tamper-evident archive.
 
     It is a bundle: `milabench verify` recomputes its numbers, `milabench offer verify` also compares it with the tender.
     """
@@ -50,7 +50,7 @@ def pack_offer(tender: Path, declaration: Path, output: Path, key: Path | None, 
 @click.argument("offer", type=click.Path(path_type=Path))
 @_tender_option
 @file_option(
-    "--allowed-signers", metavar="FILE", help="Require a signature by one of these (the format of ssh-keygen)."
+    "--allowed-signers", metavar="FILE", help="Require a signature by a key of this file (the format of ssh-keygen)."
 )
 @functools.partial(format_options, is_wide=True)
 def verify_archive(offer: Path, tender: Path, allowed_signers: Path | None, destination: Destination) -> int:
@@ -59,7 +59,7 @@ def verify_archive(offer: Path, tender: Path, allowed_signers: Path | None, dest
 
 
 def show_verified_offer(offer: Path, tender: Path, allowed_signers: Path | None, destination: Destination) -> int:
-    """Write what verifying an offer found, and return its exit code."""
+    """Write the findings of verifying an offer, and return its exit code."""
     from milabench.procurement.document_formats import write_document
     from milabench.procurement.offer_archives import signed_text, verify_offer
     from milabench.procurement.offer_report import check_to_json, offer_document
@@ -81,7 +81,9 @@ def show_verified_offer(offer: Path, tender: Path, allowed_signers: Path | None,
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False, exists=True))
 @_tender_option
 @metric_option
-@file_option("--allowed-signers", metavar="FILE", help="Require signatures by one of these (the format of ssh-keygen).")
+@file_option(
+    "--allowed-signers", metavar="FILE", help="Require signatures by keys of this file (the format of ssh-keygen)."
+)
 @base_option
 @functools.partial(screen_options, has_workbook=True)
 def compare_offers(
@@ -92,7 +94,7 @@ def compare_offers(
     base: Path | None,
     destination: Destination,
 ) -> int:
-    """Compare the offers (archives of `milabench offer create`) in a folder: scores, costs, power, what verifying them found."""
+    """Compare the offers (archives of `milabench offer create`) in a folder: scores, costs, power, verification."""
     from milabench.procurement.document_formats import write_document
     from milabench.procurement.offer_archives import offer_table
     from milabench.procurement.offers_report import offers_document, offers_page, offers_to_json, offers_workbook

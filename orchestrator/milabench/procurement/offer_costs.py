@@ -1,4 +1,4 @@
-"""What the whole of an offer costs and draws, on the terms of its tender."""
+"""Costs and power of a whole offer, on the terms of its tender."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ WithinLimit = Literal["yes", "no", "not decided"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferCosts:
-    """The price and the power of all nodes, what a year and all years cost; None for what the terms or the offer do not give.
+    """Price and power of all nodes, costs of a year and of all years. None for values that the terms or the offer lack.
 
-    `nodes_in_use` and `nodes_paid` are what phases leave of the nodes' energy and upkeep, and of their price. `within_budget` and
-    `within_power` compare with the tender's limits, one-sided at 95 %; None without a limit.
+    `nodes_in_use` and `nodes_paid` are the phases' shares of energy and upkeep, and of the price. `within_budget` and
+    `within_power` compare with the tender's limits, one-sided at 95 %. None without a limit.
     """
 
     price: UncertainValue | None = None
@@ -32,12 +32,12 @@ class OfferCosts:
 
     @property
     def whole(self) -> UncertainValue | None:
-        """What the budget pays: all years, where they are known, else the price."""
+        """Costs within the budget: of all years, where known, else the price."""
         return self.lifetime or self.price
 
 
 def offer_costs(offer: Offer, tender: Tender) -> OfferCosts:
-    """Return what an offer costs. The budget pays the price with energy and upkeep of all years, where they are known."""
+    """Return the costs of an offer. The budget pays the price with energy and upkeep of all years, where they are known."""
     terms, limits = tender.terms, tender.limits
     parts = [product([(offer.price.node, 1)], offer.nodes, offer.price.node.units)] if offer.price.node else []
     parts += [offer.price.fixed] if offer.price.fixed else []
@@ -73,9 +73,9 @@ def offer_costs(offer: Offer, tender: Tender) -> OfferCosts:
 
 
 def nodes_by_phase(offer: Offer, years: float | None, interest: float) -> tuple[float, float]:
-    """Return the share of all nodes that is there, over the years, and what they cost at the beginning if paid on arrival.
+    """Return the share of all nodes that is there, over the years, and their cost at the beginning if paid on arrival.
 
-    Nodes of a later phase are there from its month on, those of the last one to the end of the years.
+    Nodes of a later phase are there from its month on, nodes of the last phase to the end of the years.
     """
     if not offer.phases or years is None:
         return 1.0, 1.0
@@ -90,7 +90,7 @@ def nodes_by_phase(offer: Offer, years: float | None, interest: float) -> tuple[
 
 
 def _delivery(offer: Offer, price: UncertainValue, in_use: float, paid: float) -> Delivery:
-    """Return what phases leave of the costs; what an offer costs whatever its nodes is there from the first month on."""
+    """Return the costs with phases. Costs that do not depend on nodes are there from the first month on."""
     node = offer.price.node
     of_nodes = 0.0 if node is None else node.value * offer.nodes / price.value
     kept = 1.0 if node is None else in_use * kept_share(offer)
@@ -98,7 +98,7 @@ def _delivery(offer: Offer, price: UncertainValue, in_use: float, paid: float) -
 
 
 def kept_share(offer: Offer) -> float:
-    """Return the share of its price that upkeep is of: that of the nodes, or all of a price that names none."""
+    """Return the share of its price behind upkeep: the nodes' price, or the whole price where nodes have none."""
     node, fixed = offer.price.node, offer.price.fixed
     if node is None or fixed is None:
         return 1.0

@@ -1,4 +1,4 @@
-"""What checking an offer shows: a document, and the same for programs."""
+"""The findings of an offer's check: a document, and the same for programs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MOST_SHOWN = 60  # characters of a value that changed
 
 
 def offer_document(check: OfferCheck, archive: str, wrong: Sequence[str], signer: str) -> Document:
-    """Return what an offer came to: the verdict, what fails or is not shown, evidence, changes and power.
+    """Return the result of an offer's check: the verdict, failed and missing evidence, changes and power.
 
-    `archive` is ALTERED or UNTRUSTED, else empty, and `wrong` says why; `signer` says who signed it.
+    `archive` is ALTERED or UNTRUSTED, else empty, and `wrong` says why. `signer` says who signed it.
     """
     offer = check.offer
     open_findings = [
@@ -36,15 +36,15 @@ def offer_document(check: OfferCheck, archive: str, wrong: Sequence[str], signer
         ),
         *section(archive.lower(), [("", line) for line in wrong]),
         *section("fails or is not shown", open_findings),
-        *section("what the declared power level lacks", [("", line) for line in check.power.missing]),
+        *section("missing for the declared power level", [("", line) for line in check.power.missing]),
         evidence_table(check),
         *projected_tables([check]),
         *([change_table(check)] if check.changes else []),
         Notes(
             lines=(
-                "measured: the figure of merit, on so many nodes; projected: the rate, from runs on others; declared: no record"
+                "measured: figure of merit on this number of nodes; projected: rate, from other numbers; declared: no record"
                 " shows it",
-                "tier: the least that allows the change, by suite, program and lock; whether changed source keeps"
+                "tier: the strictest tier that allows the change, by suite, program and lock; whether changed source keeps"
                 " to its tier is for experts to judge",
             )
         ),
@@ -53,7 +53,7 @@ def offer_document(check: OfferCheck, archive: str, wrong: Sequence[str], signer
 
 def _sentence(check: OfferCheck, archive: str, wrong: Sequence[str]) -> str:
     if archive:
-        what = "The archive was modified" if archive == "ALTERED" else "Not by one of the allowed signers"
+        what = "The archive was modified" if archive == "ALTERED" else "Not by an allowed signer"
         return f"{what}: {wrong[0]}"
     count = sum(finding.verdict == "FAIL" for finding in check.findings)
     open_ones = sum(finding.verdict == "INCONCLUSIVE" for finding in check.findings)
@@ -78,7 +78,7 @@ def _with_place(text: str, where: str) -> str:
 
 
 def evidence_table(check: OfferCheck) -> Table:
-    """Return what stands behind each benchmark."""
+    """Return the evidence of each benchmark."""
     rows = [
         (
             *(row.bench, row.tier, row.standing, ", ".join(map(str, row.counts))),
@@ -92,7 +92,7 @@ def evidence_table(check: OfferCheck) -> Table:
 
 
 def projected_tables(checks: Sequence[OfferCheck]) -> Iterator[Table]:
-    """Yield what is projected, apart from all that is measured."""
+    """Yield the projected values, apart from all measured values."""
     rows = tuple(
         (
             *(check.offer.name, row.bench, f"{row.projected.count:g}", f"{row.projected.centre:.5g}"),

@@ -26,7 +26,7 @@ from milabench.workbooks.workbook import Cell, Formula, Sheet, sheet_names, work
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferSide:
-    """One offer: its file, its score, what it costs, and what verifying it found; `altered` says what is not what it was."""
+    """An offer: its file, its score, its costs, and its verification. `altered` names its altered parts."""
 
     file: str
     offer: Offer
@@ -44,7 +44,7 @@ class OfferSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferTable:
-    """The offers to a tender, in the order of the scores: the first is the one that the others are compared with.
+    """The offers to a tender, in the order of the scores: the others are compared with the first.
 
     `unreadable` are the archives that could not be opened, and why.
     """
@@ -59,7 +59,7 @@ class OfferTable:
 
 
 def offers_document(table: OfferTable) -> Document:
-    """Return the offers with their scores, what they cost, and what their verification found."""
+    """Return the offers with their scores, costs and verification."""
     title, *blocks = tender_document(table.scores, cost_table(table).without_empty()[0], _verification_table(table))
     fails = [
         (f"{side.offer.name}, {finding.what}", f"{finding.verdict}: {finding.why}")
@@ -80,7 +80,7 @@ def offers_document(table: OfferTable) -> Document:
         *projected_tables([side.check for side in table.sides]),
         Notes(
             lines=(
-                "all years: the price with the energy and the upkeep of all years, without interest, which is what a budget pays;"
+                "all years: the price with the energy and the upkeep of all years, without interest;"
                 " nodes of a later phase of the delivery from its month on",
                 "budget, power: whether it is within the tender's limit, one-sided at 95 %",
                 "verified: all numbers computed again from the records, and the changes put into tiers: `milabench offer verify`",
@@ -158,7 +158,7 @@ def offers_page(table: OfferTable) -> str:
         if entry.ratio is not None
     ]
     first = table.scores.bids[0].bid.name
-    title = f"{table.scores.metric} over that of {first}"
+    title = f"{table.scores.metric} relative to {first}"
     return document_page(offers_document(table), figure(title, forest(title, ratios)) if ratios else None)
 
 
@@ -236,7 +236,7 @@ def offers_workbook(table: OfferTable) -> bytes:
 
 
 def score_worksheet(name: str, scores: TenderScores, entry: ScoredBid) -> tuple[Sheet, str]:
-    """Return the worksheet of one score with a formula for each S, U and term, and the cell that holds the score."""
+    """Return the worksheet of a score with a formula for each S, U and term, and the cell that holds the score."""
     sheet, metric = Sheet(name=name), METRICS[scores.metric]
     value = None if entry.score is None else entry.score.value
     last = _FIRST_ROW + len(entry.benchmarks) - 1

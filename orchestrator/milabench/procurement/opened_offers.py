@@ -1,4 +1,4 @@
-"""Archives of offers, opened: the declaration, the runs that it names, and what these are scored as."""
+"""Archives of offers, opened: the declaration, the runs that it names, and the scored bid."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class OpenedOffer:
     """An offer with the runs of each benchmark, whose records lie in a folder that is removed afterwards.
 
     `locks` are the lock files' texts by run and install group. `tender` is the SHA-256 of the tender that it was made for.
-    `levels` are those that meters reached in its runs, `metered_kw` what they showed of a node's power, by run and benchmark.
+    `levels` are the levels of the meters in its runs, `metered_kw` the metered power of a node, by run and benchmark.
     """
 
     path: Path
@@ -68,7 +68,7 @@ def is_offer_archive(path: Path) -> bool:
 
 
 def checked_offer(opened: OpenedOffer, tender: Tender, session: Session) -> OfferCheck:
-    """Return what checking an opened offer found."""
+    """Return the result of checking an opened offer."""
     own = TenderSuites(tender, session)
     changes = [
         change
@@ -98,7 +98,7 @@ def _missing_locks(systems: Sequence[System], declared: OfferBenchmark, locks: L
 
 
 def offer_bid(opened: OpenedOffer, verified: Verified) -> Bid:
-    """Return what is scored of an opened offer: its declaration, the runs of what it measured, what verifying it found."""
+    """Return the bid of an opened offer: its declaration, its measured runs, its verification."""
     benchmarks = opened.offer.benchmarks
     return Bid(
         name=opened.offer.name,
@@ -120,7 +120,7 @@ def warn_of_other_text(opened: OpenedOffer, tender: Tender, session: Session) ->
 
 @contextmanager
 def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None) -> Iterator[OpenedOffer]:
-    """Yield what an archive holds. Raises RecordError for what is no offer, ConfigError for a bad declaration."""
+    """Yield the content of an archive. Raises RecordError for other files than offers, ConfigError for a bad declaration."""
     verification = verify_bundle(path, recompute_summary, allowed_signers)
     with archive.open_checked(path) as file, tempfile.TemporaryDirectory(prefix="milabench-offer-") as scratch:
         names = archive.files(file)
@@ -169,18 +169,18 @@ def _contents(content: bytes, path: Path) -> Mapping[str, Any]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RecordError(f"{path}: {CONTENTS}: cannot be read: {error}") from None
     if not is_ours:
-        raise RecordError(f"{path}: {CONTENTS}: is of another version; use the one that wrote it")
+        raise RecordError(f"{path}: {CONTENTS}: is of another version; use the version of milabench that wrote it")
     return found
 
 
 def one_system(name: str, sessions: Sequence[System]) -> System:
-    """Return runs of one system as one."""
+    """Return runs of the same system as a single system."""
     first, *later = (replace(session, name=name) for session in sessions)
     return replace(first, later=tuple(later))
 
 
 def system_by(source: ReportSource, tender: Tender, offer: Offer | None = None) -> System:
-    """Return what ran, with what its work takes by the terms of a tender and the price of an offer."""
+    """Return the system that ran, with the expenses of its work by the terms of a tender and the price of an offer."""
     costs = as_mapping(source.manifest.get("costs"))
     summary = with_expenses(source.summary, source.run, tender, costs, offer, source.metered or None)
     return replace(source, summary=summary).system

@@ -1,4 +1,4 @@
-"""The levels of a power measurement after Green500 and the EE HPC WG: which one it reaches, and what the next one lacks.
+"""The levels of a power measurement after Green500 and the EE HPC WG: the reached level, and the missing parts of the next.
 
 github EEHPCWG/PowerMeasurementMethodology ff1d705, methodology.tex (working copy of version 3.0).
 """
@@ -18,10 +18,10 @@ Location = Literal["before conversion", "loss measured", "loss measured off line
 class PowerMeasurement:
     """How a power was measured.
 
-    `is_energy`: a meter integrates; else it reads a power every `sample_s`. `covers` is what was measured of the run, whose core
-    phase takes `core_s`, all but `uncovered_s` of it; `reports` are the means, or energies, given, and `readings` those wholly
+    `is_energy`: a meter integrates. Else it reads a power every `sample_s`. `covers` is the measured part of the run, whose core
+    phase takes `core_s`, all but `uncovered_s`. `reports` are the means, or energies, given, and `readings` those wholly
     within the core phase, at most `readings_apart_s` apart. `node_kinds` has (measured, all) nodes of each kind. Subsystems that
-    take no part are `measured`. `meter_error` is that of one of `meters` equal meters on equal shares, 0.01 for 1 %.
+    take no part are `measured`. `meter_error` is the error of each of `meters` equal meters on equal shares, 0.01 for 1 %.
     """
 
     is_energy: bool = False
@@ -53,7 +53,7 @@ Rule = Callable[[PowerMeasurement], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerAspect:
-    """One aspect of the methodology: for each of the three levels what it needs, in words and as a rule."""
+    """An aspect of the methodology: the requirement of each of the three levels, in words and as a rule."""
 
     name: str
     levels: tuple[tuple[str, Rule], tuple[str, Rule], tuple[str, Rule]]
@@ -95,7 +95,7 @@ def _at(*locations: Location) -> Rule:
 
 
 _BOTH = {"measured", "estimated"}
-_FULL = "core, run and idle {}, 10 or more readings in the core phase, at most a tenth of it apart"
+_FULL = "core, run and idle {}, 10 or more readings in the core phase, at most a tenth of its length apart"
 
 ASPECTS: Final[tuple[PowerAspect, ...]] = (
     PowerAspect(
@@ -128,9 +128,12 @@ ASPECTS: Final[tuple[PowerAspect, ...]] = (
     PowerAspect(
         name="2 machine fraction",
         levels=(
-            ("all of it, 40 kW, or the largest of 1/10, 2 kW and 15 nodes, at random", _part(1 / 10, 2, enough_kw=40)),
-            ("all of it, or the largest of 1/8, 10 kW and 15 nodes, at random", _part(1 / 8, 10)),
-            ("all of it", lambda m: m.is_whole_machine),
+            (
+                "the whole machine, 40 kW, or the largest of 1/10, 2 kW and 15 nodes, at random",
+                _part(1 / 10, 2, enough_kw=40),
+            ),
+            ("the whole machine, or the largest of 1/8, 10 kW and 15 nodes, at random", _part(1 / 8, 10)),
+            ("the whole machine", lambda m: m.is_whole_machine),
         ),
     ),
     PowerAspect(
@@ -174,7 +177,7 @@ ASPECTS: Final[tuple[PowerAspect, ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLevel:
-    """The level that a measurement reaches, 0 to 3, and for each level above it what is missing: `aspect: what it needs`."""
+    """The level that a measurement reaches, 0 to 3, and for each level above it the missing parts: `aspect: requirement`."""
 
     level: int
     missing: tuple[tuple[int, str], ...]
@@ -189,7 +192,7 @@ class PowerLevel:
 
 
 def power_level(measurement: PowerMeasurement) -> PowerLevel:
-    """Return the level of a measurement; every aspect has to reach it."""
+    """Return the level of a measurement. Every aspect has to reach it."""
     missing = tuple(
         (level, f"{aspect.name}: {needed}")
         for level in (1, 2, 3)

@@ -39,26 +39,24 @@ def counts_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     "--to",
     callback=counts_of,
     metavar="COUNT,...",
-    help="Counts to project to. Default: 2, 4 and 8 times the largest measured one.",
+    help="Counts to project to. Default: 2, 4 and 8 times the largest measured count.",
 )
 @click.option(
     "--of",
     type=click.Choice(["nodes", "devices"]),
-    help="What is counted. Default: nodes where the runs differ in them, else devices.",
+    help="Unit of the counts. Default: nodes if the runs differ in them, else devices.",
 )
 @click.option(
     "--bound",
     metavar="COUNT: WHY",
     help="Project up to this count, and say who answers for it: '1024: simulated by the vendor'. Default: 8 times the largest "
-    "measured one.",
+    "measured count.",
 )
-@rare_option(
-    "--across", is_flag=True, help="Take also counts whose arguments differ, as those of a fixed total size do."
-)
+@rare_option("--across", is_flag=True, help="Accept counts whose arguments differ, for example for a fixed total size.")
 @functools.partial(format_options, is_wide=True)
 @collected_as("request", ProjectRequest)
 def command(request: ProjectRequest, destination: Destination) -> int:
-    """Project what runs measured at several counts of nodes or devices to larger ones, by a law of scaling with its interval."""
+    """Project runs at several counts of nodes or devices to larger counts, by a law of scaling with its interval."""
     from milabench.procurement.projected_runs import project_runs
     from milabench.procurement.projection_report import render_projection
 

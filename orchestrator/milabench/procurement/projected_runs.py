@@ -1,4 +1,4 @@
-"""Projects what runs measured at several counts of nodes or devices to larger ones."""
+"""Projects runs at several counts of nodes or devices to larger counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def project_runs(request: ProjectRequest) -> ScalingStudy:
     paths = [source.run.path.resolve() for source in sources if source.run is not None]
     for path in paths:
         if paths.count(path) > 1:
-            raise UsageError(f"{path}: is given twice: a run is one session of its count")
+            raise UsageError(f"{path}: is given twice: a run counts as a single session")
     systems = [System(name=source.name, summary=source.summary, manifest=source.manifest) for source in sources]
     return scaling_study(
         systems, of=request.of, to=request.to, bound=bound, benchmarks=request.benchmarks, across=request.across
@@ -31,7 +31,7 @@ def project_runs(request: ProjectRequest) -> ScalingStudy:
 
 
 def declared_bound(text: str | None) -> DeclaredBound | None:
-    """Return what `COUNT: WHO ANSWERS FOR IT` says. Raises UsageError for anything else."""
+    """Return the bound of `COUNT: WHO ANSWERS FOR IT`. Raises UsageError for any other text."""
     if text is None:
         return None
     match = _BOUND.fullmatch(text)

@@ -1,14 +1,14 @@
-"""What more nodes or devices would reach: a law of scaling fitted to measured counts, and the interval of what it projects.
+"""Rates of more nodes or devices: a law of scaling fitted to measured counts, and the interval of its projections.
 
-The laws are rows of `LAWS`. Several may fit what was measured and differ beyond it: the intervals of a chosen law are over all
+The laws are rows of `LAWS`. Several may fit the measured counts and differ beyond: the intervals of a chosen law are over all
 laws that the measurements do not rule out. A projected value is a `Projected`, which no function over measured values takes.
 
-How measured values count. Each count is one datum: the geometric mean of its launches, because what a law gets wrong at a
-count is common to all launches there. The weight of a count is 1 / ((m u)^2 + e^2). e is its own standard error: that of its
-launches, whose relative spread is pooled over all counts, or the one that was given. m is how far the law itself is off, chosen
-so that the weighted squares add up to n - p (Paule and Mandel 1982); u is the value where noise is relative, as that of launches
+How measured values count. Each count is a single datum: the geometric mean of its launches, because the error of a law at a
+count is common to all launches there. The weight of a count is 1 / ((m u)^2 + e^2). e is its own standard error: of its
+launches, whose relative spread is pooled over all counts, or the given error. m is the error of the law itself, chosen
+so that the weighted squares add up to n - p (Paule and Mandel 1982). u is the value where noise is relative, as of launches
 is, else 1. Without launches or errors, absolute noise is ordinary least squares, and m^2 = s^2 = SSR / (n - p).
-Parameters have the covariance C = (J'WJ)^-1, intervals Student's t with n - p degrees of freedom: the curve f +- t sqrt(g'Cg); a
+Parameters have the covariance C = (J'WJ)^-1, intervals Student's t with n - p degrees of freedom: the curve f +- t sqrt(g'Cg). A
 new launch adds how far the law is off and its own scatter: f +- sqrt(t^2 ((m u)^2 + g'Cg) + t'^2 (spread f)^2), t' with the
 degrees of the launches. n - p < 1: no
 interval. A parameter at its bound: no interval either, for the derivation supposes that it could move.
@@ -29,7 +29,7 @@ from milabench.errors import UsageError
 from milabench.procurement.least_squares import Curve, LeastSquares, Vector, least_squares
 
 Noise = Literal["relative", "absolute"]
-"""What is alike at all counts: the errors as shares of the values, or the errors in the unit of the values."""
+"""The quantity that is equal at all counts: the errors as shares of the values, or in the unit of the values."""
 FURTHEST = 8
 """How many times the largest measured count a projection may reach, unless a bound is declared."""
 _MOST_NEWTON = 200
@@ -37,7 +37,7 @@ _MOST_NEWTON = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountPoint:
-    """What was measured at one count of nodes or devices: a value above zero for each launch, all in the same unit.
+    """The measurement at a count of nodes or devices: a value above zero for each launch, all in the same unit.
 
     Throughput.
     """
@@ -52,10 +52,10 @@ class CountPoint:
 
 
 def universal_scalability(parameters: Mapping[str, float], count: float) -> tuple[float, Mapping[str, float]] | None:
-    """Return X(N) = g N / (1 + a (N - 1) + b N (N - 1)) and its derivatives; a and b are 0 where they are not given.
+    """Return X(N) = g N / (1 + a (N - 1) + b N (N - 1)) and its derivatives. A and b are 0 where they are not given.
 
-    a is contention, b coherence, g the value of one (Gunther). Without b it is Amdahl's law, where a is the serial share of the
-    time of one; without both it is ideal. None where the denominator is not above zero.
+    a is contention, b coherence, g the value at count 1 (Gunther). Without b it is Amdahl's law, with a as the serial
+    share of the time at count 1. Without both it is ideal. None where the denominator is not above zero.
     """
     a, b, g = parameters.get("a", 0.0), parameters.get("b", 0.0), parameters["g"]
     below = 1 + a * (count - 1) + b * count * (count - 1)
@@ -91,7 +91,7 @@ class ScalingFit:
     """A law through measured points. `freedom` is n - p, n being counts.
 
     `misfit` is how far the law is off, the standard deviation m above, in the unit of the values: without launches and errors the
-    residual standard error. It is None without a degree of freedom. `spread` is the relative one of a launch, which stands on
+    residual standard error. It is None without a degree of freedom. `spread` is the relative spread of a launch, which stands on
     `spread_freedom`. `at_bound` are the
     parameters that would be below zero and were held at it.
     """
@@ -119,7 +119,7 @@ class ScalingFit:
 
     @property
     def why_no_interval(self) -> str:
-        """What keeps it from having intervals; empty where it has them."""
+        """Why it has no intervals. Empty where it has them."""
         if self.at_bound:
             names = " and ".join(self.at_bound)
             held = "is" if len(self.at_bound) == 1 else "are"
@@ -131,7 +131,7 @@ class ScalingFit:
 
     @cached_property
     def standard_errors(self) -> Mapping[str, float]:
-        """The standard error of each parameter; empty where there is no interval."""
+        """The standard error of each parameter. Empty where there is no interval."""
         if self.why_no_interval:
             return {}
         return {name: math.sqrt(self.solution.inverse[i][i]) for i, name in enumerate(self.free)}
@@ -152,7 +152,7 @@ class ScalingFit:
         return self._interval(count, level, is_new=False)
 
     def prediction(self, count: float, level: float = 0.95) -> Interval | None:
-        """Return the interval of one new launch."""
+        """Return the interval of a new launch."""
         return self._interval(count, level, is_new=True)
 
     def _interval(self, count: float, level: float, *, is_new: bool) -> Interval | None:
@@ -169,7 +169,7 @@ class ScalingFit:
 
     @property
     def peak(self) -> tuple[float, float] | None:
-        """The count beyond which more is less, and the value there: sqrt((1 - a) / b); None where there is none."""
+        """The count beyond which more is less, and the value there: sqrt((1 - a) / b). None where there is none."""
         a, b = self.parameters.get("a", 0.0), self.parameters.get("b", 0.0)
         if b <= 0 or a >= 1:
             return None
@@ -178,7 +178,7 @@ class ScalingFit:
 
     @property
     def limit(self) -> float | None:
-        """What contention alone would allow however many there are: g / a; None without contention."""
+        """The limit of contention alone for any count: g / a. None without contention."""
         a = self.parameters.get("a", 0.0)
         return self.parameters["g"] / a if a > 0 else None
 
@@ -191,7 +191,7 @@ def _evaluate(law: str, parameters: Mapping[str, float], count: float) -> tuple[
 
 
 def measured_points(points: Iterable[CountPoint]) -> tuple[CountPoint, ...]:
-    """Return the points in the order of their counts, those of one count as one.
+    """Return the points in the order of their counts, points of the same count merged.
 
     Raises UsageError for a count or a value that is not above zero.
     """
@@ -210,9 +210,9 @@ def measured_points(points: Iterable[CountPoint]) -> tuple[CountPoint, ...]:
 def fit_law(
     law: str, points: Sequence[CountPoint], *, noise: Noise = "relative", is_bounded: bool = True
 ) -> ScalingFit | None:
-    """Return the fit of one of LAWS; None where there are fewer counts than parameters or they cannot be told apart.
+    """Return the fit of a law of LAWS. None where there are fewer counts than parameters or they cannot be told apart.
 
-    `is_bounded=False` lets contention and coherence go below zero, where the curve goes beyond what can be projected. Raises
+    `is_bounded=False` lets contention and coherence go below zero, where the curve goes beyond possible projections. Raises
     UsageError as `measured_points`, and at fewer than two counts.
     """
     measured = _several(measured_points(points))
@@ -238,7 +238,7 @@ def _several(points: tuple[CountPoint, ...]) -> tuple[CountPoint, ...]:
     if not points:
         raise UsageError("nothing was measured: a projection needs values at two counts at least")
     if len(points) == 1:
-        raise UsageError(f"one measured count ({points[0].count:g}) says nothing about scaling; measure at another one")
+        raise UsageError(f"a single measured count ({points[0].count:g}) shows no scaling; measure at a second count")
     return points
 
 
@@ -359,10 +359,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenFit:
-    """The fit of the law that best says what was left out, beside all that were considered.
+    """The fit of the law that best predicts left-out counts, with all fits that were considered.
 
-    `possible` are the fits that the measurements do not rule out, the chosen one first: those whose squared error of what was
-    left out is no larger than that of the chosen one by an F test at 5 %, two-sided.
+    `possible` are the fits that the measurements do not rule out, the chosen fit first: fits whose squared error at counts
+    left out is not larger than the chosen fit's by an F test at 5 %, two-sided.
     """
 
     fit: ScalingFit
@@ -373,9 +373,9 @@ class ChosenFit:
 def choose_law(
     points: Sequence[CountPoint], laws: Sequence[str] = tuple(LAWS), *, noise: Noise = "relative"
 ) -> ChosenFit:
-    """Return the law whose error is least when each measured count in turn is left out of the fit.
+    """Return the law with the smallest error when each measured count in turn is left out of the fit.
 
-    A law that is another one at a bound, or has as many parameters as there are counts, is not chosen. Raises UsageError where
+    A law that equals another at a bound, or has as many parameters as there are counts, is not chosen. Raises UsageError where
     none can be, and as `fit_law`.
     """
     measured = _several(measured_points(points))
@@ -391,7 +391,7 @@ def choose_law(
 
 
 def _is_like(error: float, freedom: int, least: float, least_freedom: int) -> bool:
-    """Return whether errors may have the same variance: P(F >= (error / least)^2) is above 2.5 %."""
+    """Return whether errors may have the same variance: P(F >= (error / smallest)^2) is above 2.5 %."""
     if error <= least:
         return True
     ratio = (least / error) ** 2
@@ -412,7 +412,7 @@ def _candidate(law: str, points: tuple[CountPoint, ...], noise: Noise) -> Candid
         why_not = fit.why_no_interval
     error = _left_out_error(law, points, noise) if not why_not else None
     if not why_not and error is None:
-        why_not = "it has no fit when one of the counts is left out"
+        why_not = "it has no fit when a count is left out"
     return Candidate(law=law, fit=fit, left_out_error=error, why_not=why_not)
 
 
@@ -433,15 +433,15 @@ def _left_out_error(law: str, points: tuple[CountPoint, ...], noise: Noise) -> f
 
 
 class MixedWithProjected(UsageError, AttributeError, TypeError):
-    """A projected value was given where a measured one is needed."""
+    """A projected value was given where a measured value is needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projected:
     """A value that nobody measured. It is no number: it has no `value`, and arithmetic with it is an error.
 
-    `centre` is the curve of `law` at `count`, `confidence` the interval of the curve, `prediction` that of one new launch, both
-    at `level` and over all `possible` laws; they are None where `why_no_interval` says why. `declared_bound` is the count up to
+    `centre` is the curve of `law` at `count`, `confidence` the interval of the curve, `prediction` of a new launch, both
+    at `level` and over all `possible` laws. They are None where `why_no_interval` says why. `declared_bound` is the count up to
     which somebody answers for the law. In JSON it has no `value` either, so that no reader of measured values takes it for one.
     """
 
@@ -465,7 +465,7 @@ class Projected:
 
         def _refuse(self, *_: object) -> NoReturn:
             raise MixedWithProjected(
-                f"a value projected to {self.count:g} by {self.law} is used as a measured one;"
+                f"a value projected to {self.count:g} by {self.law} is used as a measured value;"
                 " projected and measured values are reported apart and never combined"
             )
 
@@ -477,10 +477,10 @@ class Projected:
 def project(
     fit: ScalingFit | ChosenFit, count: float, *, level: float = 0.95, declared_bound: float | None = None
 ) -> Projected:
-    """Return what a fit projects to a count.
+    """Return the projection of a fit to a count.
 
-    The intervals of a chosen fit reach from the lowest to the highest that a possible law gives: which law holds beyond what was
-    measured is not known either; of two counts it has none. That of a launch is wider than that of the curve. Raises
+    The intervals of a chosen fit reach from the lowest to the highest that a possible law gives: which law holds beyond the
+    measured counts is not known either. With two counts it has none. A launch's interval is wider than the curve's. Raises
     UsageError beyond `FURTHEST` times the largest measured count unless a bound at or above `count` is declared, and beyond a
     declared bound.
     """
@@ -520,7 +520,7 @@ def _hull(intervals: Sequence[Interval | None]) -> Interval | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOut:
-    """A measured count that the fit did not see; `is_within` its prediction interval, None where there is none."""
+    """A measured count that the fit did not see. `is_within` its prediction interval, None where there is none."""
 
     point: CountPoint
     projected: Projected
@@ -537,11 +537,11 @@ def back_test(
 ) -> tuple[HeldOut, ...]:
     """Return how a law chosen without the `held_out` largest counts does on them.
 
-    Raises UsageError as `choose_law`, and where one of them is beyond what may be projected to.
+    Raises UsageError as `choose_law`, and where a count is beyond the bound of projections.
     """
     measured = measured_points(points)
     if not 0 < held_out < len(measured):
-        raise UsageError(f"hold out {held_out} of {len(measured)} measured counts: at least one, and not all")
+        raise UsageError(f"hold out {held_out} of {len(measured)} measured counts: name at least one, and not all")
     chosen = choose_law(measured[:-held_out], laws, noise=noise)
     results = []
     for point in measured[-held_out:]:

@@ -1,4 +1,4 @@
-"""The page of a projection: measured points with their intervals, the laws through them, and beyond these what is projected."""
+"""The page of a projection: measured points with their intervals, the laws through them, and the projections beyond them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POINTS = "e"
 
 
 def projection_page(study: ScalingStudy) -> str:
-    """Return the study as one page, with a section for each benchmark."""
+    """Return the study as a page, with a section for each benchmark."""
     sections: list[tuple[str, str, Child]] = [
         (f"b{position}", scaling.bench, _section(scaling, study)) for position, scaling in enumerate(study.benchmarks)
     ]
@@ -40,7 +40,7 @@ def projection_page(study: ScalingStudy) -> str:
 
 
 def _tile(scaling: BenchScaling) -> Markup:
-    """Return the measured end beside the projected one, each called by what it is."""
+    """Return the measured end next to the projected end, each with its kind."""
     last, furthest = scaling.measured[-1], scaling.projected[-1]
     is_tested = scaling.held_out is not None and scaling.held_out.is_within and not scaling.unsettled
     interval = texts.bounds_text(furthest.prediction)
@@ -69,7 +69,7 @@ def _section(scaling: BenchScaling, study: ScalingStudy) -> Markup:
 
 
 def scaling_figure(scaling: BenchScaling) -> Markup:
-    """Draw the measured points with their intervals, the fit of each law, and the band of the chosen one."""
+    """Draw the measured points with their intervals, the fit of each law, and the band of the chosen fit."""
     counts = sorted({*(each.count for each in scaling.measured), *(each.count for each in scaling.projected)})
     largest, chosen = scaling.largest, scaling.chosen.fit.law
     x = scale_of([counts[0], counts[-1]], LEFT + 24, RIGHT - 24)
@@ -101,7 +101,7 @@ def scaling_figure(scaling: BenchScaling) -> Markup:
     return figure(
         f"{scaling.bench}: {scaling.units} against {scaling.of}",
         [plot_legend(sign), drawing],
-        "Points were measured; bars are their 95 % intervals over launches, from 3 on. Right of the dashed line nobody measured. "
+        "Points were measured. Bars: 95 % intervals over repeats, from three on. Values right of the dashed line are projected. "
         + (
             f"The band is the 95 % interval of a launch by {laws}."
             if band
@@ -111,7 +111,7 @@ def scaling_figure(scaling: BenchScaling) -> Markup:
 
 
 def _along(x: Scale, low: float, high: float) -> list[float]:
-    """Return counts from low to high, evenly spaced on their axis; fractions of a node have a place on a curve only."""
+    """Return counts from low to high, evenly spaced on their axis. Fractions of a node have a place on a curve only."""
     if x.is_log:
         return [*(low * (high / low) ** (step / _STEPS) for step in range(_STEPS)), high]
     return [*(low + (high - low) * step / _STEPS for step in range(_STEPS)), high]

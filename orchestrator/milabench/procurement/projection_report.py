@@ -10,7 +10,7 @@ from milabench.procurement.scaling_study import BenchScaling, MeasuredCount, Sca
 
 
 def render_projection(study: ScalingStudy, format_name: str, width: int | None = None) -> str:
-    """Return the study in a format; in text, its tables fit a terminal of so many characters.
+    """Return the study in a format. In text, its tables fit a terminal of `width` characters.
 
     Raises UsageError for other formats: in a list of rates or of test results nothing would stand apart.
     """

@@ -1,4 +1,4 @@
-"""Projections of measured counts as a document, block by block. What was projected stands in a table of its own."""
+"""Projections of measured counts as a document, block by block. Projected values have their own table."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from milabench.report.document import (
 from milabench.report.labels import format_number
 
 APART = "projected, measured by nobody"
-"""What the title of every table of projected values says."""
+"""The title of every table of projected values."""
 _PARAMETERS = {"a": "contention a", "b": "coherence b", "g": "value of one g"}
 
 
 def projection_document(study: ScalingStudy) -> Document:
-    """Return the study as a document: each benchmark as measured, the laws through it, and apart from these what is projected."""
+    """Return the study as a document: each benchmark as measured, the laws through it, and separately the projections."""
     return (
         Title(text=projection_title(study)),
         Statement(text=projection_sentence(study)),
@@ -49,15 +49,15 @@ def _blocks(scaling: BenchScaling, study: ScalingStudy) -> Iterator[Block]:
 
 
 LEGEND = (
-    "efficiency: the value over that of the smallest count, for each node or device. Laws are fitted to one value for each count;"
-    " the error is the root mean square of the relative errors with each count left out in turn, and the least is chosen."
+    "efficiency: the value for each node or device, relative to the smallest count. Laws are fitted to a value for each count;"
+    " the error is the root mean square of the relative errors with each count left out in turn, and the smallest is chosen."
     " Possible: not ruled out by an F test of these errors at 5 %; intervals are over all possible laws. A projected value is"
     " an expectation under a law: it enters no mean, score or comparison.",
 )
 
 
 def projection_title(study: ScalingStudy) -> str:
-    """Return what is projected."""
+    """Return the title of a projection."""
     names = ", ".join(scaling.bench for scaling in study.benchmarks[:3])
     more = f" and {len(study.benchmarks) - 3} more" if len(study.benchmarks) > 3 else ""
     return f"projection of {names}{more}"
@@ -169,7 +169,7 @@ def is_within_reach(scaling: BenchScaling, count: float) -> bool:
 
 
 def remarks(scaling: BenchScaling, study: ScalingStudy) -> Iterator[tuple[str, str]]:
-    """Yield what a reader must know of a projection: the test of it, its missing intervals, its end."""
+    """Yield the remarks on a projection: its test, its missing intervals, its end."""
     yield "back-test", back_test_text(scaling)
     if scaling.unsettled:
         counts, laws = len(scaling.measured), ", ".join(scaling.unsettled)
@@ -209,5 +209,5 @@ def back_test_text(scaling: BenchScaling) -> str:
 
 
 def bounds_text(interval: Interval | None) -> str:
-    """Return `[low, high]`; empty without one."""
+    """Return `[low, high]`. Empty without an interval."""
     return "" if interval is None else f"[{format_number(interval[0])}, {format_number(interval[1])}]"

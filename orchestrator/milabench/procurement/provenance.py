@@ -19,7 +19,7 @@ from milabench.procurement.uncertainty import UncertainValue, constant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """A number by its dotted key; `where` are places in files, or the records of a run; `formula` what it is computed by."""
+    """A number by its dotted key. `where` are places in files, or the records of a run. `formula` its computation."""
 
     key: str
     value: UncertainValue | str
@@ -28,7 +28,7 @@ class Provenance:
 
 
 def tender_provenance(tender: Tender) -> Iterator[Provenance]:
-    """Yield every number of a tender, with its place; one that is not in the file is the built-in default."""
+    """Yield every number of a tender, with its place. A number that is not in the file is the built-in default."""
     yield Provenance(
         key="metric",
         value=tender.metric,
@@ -137,7 +137,7 @@ def _of_benchmark(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark) 
 def _power_given(offer: Offer) -> tuple[str, str]:
     """Return the key that the power of a node comes from, and how it is computed of that."""
     if offer.power.parts:
-        return "power.parts", "sum of the parts, and what cooling adds"
+        return "power.parts", "sum of the parts, and cooling"
     if offer.power.supplies:
         return "power.supplies", "sum of the supplies that are needed"
     return "power.node", ""
@@ -156,8 +156,8 @@ _TIMES: Final[Mapping[str, str]] = {"energy": " * ", "cost": " + ", "carbon": " 
 _OF_ENERGY: Final[Mapping[str, str]] = {"cost": "energy * electricity", "carbon": "energy * grid_carbon"}
 _PER: Final[Mapping[str, str]] = {
     "year": "({}) for all {} nodes",
-    "node year": "({}) for one node",
-    "run": "({}) / items of that year, for those of a launch",
+    "node year": "({}) for each node",
+    "run": "({}) / items of that year, for the items of a launch",
 }
 
 

@@ -1,8 +1,8 @@
-"""The recheck of an installed system: what every benchmark reaches today of what it reached at acceptance.
+"""The recheck of an installed system: each benchmark's rate today relative to its rate at acceptance.
 
 EuroHPC hosting agreement, clause "Performance Testing": the same benchmarks at least every two years, each with at least 90 % of
-what was measured after installation. The point ratio decides: the clause names no statistics. The one-sided bounds at 95 % say
-how sure it is; they carry the spread of the launches of both runs, as any comparison does.
+the rate measured after installation. The point ratio decides: the clause names no statistics. The one-sided bounds at 95 % say
+how sure it is. They carry the spread of the launches of both runs, as any comparison does.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _DIGEST = 16  # hexadecimal digits that are shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecheckRatio:
-    """One benchmark today over what was measured after installation; the point decides, the bounds say how sure it is.
+    """A benchmark's rate today over its rate after installation. The point decides, the bounds show its certainty.
 
     `ratio` above 1: better now. `se` is the standard error of its logarithm, `lower` and `upper` are one-sided bounds at 95 %,
-    `t` and `p` test whether the ratio is at most the limit; all five are None where either run has a single launch.
+    `t` and `p` test whether the ratio is at most the limit. All five are None where either run has a single launch.
     """
 
     name: str
@@ -51,7 +51,7 @@ class RecheckRatio:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the ratio reaches the limit; the last bits of logarithms and back decide nothing."""
+        """Whether the ratio reaches the limit. Rounding of logarithms is ignored."""
         return self.ratio >= self.limit or math.isclose(self.ratio, self.limit, rel_tol=1e-12)
 
 
@@ -65,11 +65,11 @@ def recheck_ratio(
     level: float = 0.95,
     allowance: Allowance = NO_ALLOWANCE,
 ) -> RecheckRatio:
-    """Return the recheck of one benchmark, of all of which each has to reach the limit: a mean over them decides nothing.
+    """Return the recheck of a benchmark. Each benchmark has to reach the limit. A mean over them is not used.
 
-    `installed` is a constant where it was agreed. The ratio is of geometric means, as in `compare`: a run compared with itself is
-    exactly 1. The variances of both means of logarithms add up, with degrees of freedom after Satterthwaite. `allowance` is what
-    disturbances that only one of both shows may have cost.
+    `installed` is a constant where it was agreed. The ratio is of geometric means, as in `compare`: a run compared with
+    itself is exactly 1. The variances of both means of logarithms add up, with Satterthwaite's degrees of freedom.
+    `allowance` is the possible cost of disturbances that only one of the runs shows.
     """
     if not now or any(not 0 < value < math.inf for value in now) or direction == "none":
         what = f"expected numbers above zero whose direction is known, got {list(now)} against {installed.value:g}"
@@ -98,7 +98,7 @@ def recheck_ratio(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecheckTerms:
-    """What a contract says: the least share of the value of then, and by benchmark the reasons for doubt that it accepts."""
+    """The terms of a contract: the minimum share of the value of then, and by benchmark the accepted warnings."""
 
     limit: float = 0.9
     allow: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class RecheckTerms:
 def check_again(now: System, then: System, terms: RecheckTerms) -> Acceptance:
     """Return the verdict on the run of today: of each benchmark that has a number in the run of then.
 
-    A benchmark is judged by all of its instances together: a device that is gone counts. Raises NothingSelected where the run of
+    A benchmark is checked by all of its instances together: a device that is gone counts. Raises NothingSelected where the run of
     then has no number.
     """
     numbers = {bench.bench: bench for bench in then.summary.benchmarks if replicate_values(bench, "system")}
@@ -139,11 +139,11 @@ def check_again(now: System, then: System, terms: RecheckTerms) -> Acceptance:
 
 
 def _suite_check(now: System, then: System, benches: Sequence[str], changed: Mapping[str, str]) -> CriterionResult:
-    """Judge whether what both runs say of their suites has one digest."""
+    """Check whether both runs record suites with the same digest."""
     unknown = [system.name for system in (then, now) if not all(work_of(system, bench) for bench in benches)]
     result = CriterionResult(criterion="suite", verdict="PASS", requirement="the suite of then", measured="")
     if unknown:
-        missing = f"the suite of {unknown[0]}: give the run itself or a bundle of it, which have it"
+        missing = f"the suite of {unknown[0]}: give the run itself or its bundle, which contain it"
         return replace(result, verdict="INCONCLUSIVE", measured="not recorded", missing=missing)
     if changed:
         bench, line = next(iter(changed.items()))
@@ -157,7 +157,7 @@ def _suite_check(now: System, then: System, benches: Sequence[str], changed: Map
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """One benchmark, then and today; `changed` is what its suite says otherwise now, empty where nothing."""
+    """A benchmark, then and today. `changed` are the changes in its suite, empty without any."""
 
     name: str
     then: BenchSummary
@@ -167,9 +167,9 @@ class _Bench:
 
     @property
     def other_work(self) -> str:
-        """Why the two cannot be compared although both have a number; empty where they can.
+        """Why the two cannot be compared although both have a number. Empty where they can.
 
-        All instances count together, so a device that is gone is in the ratio; one that was added would hide slower ones.
+        All instances count together, so a device that is gone is in the ratio. An added device would hide slower ones.
         """
         if self.changed:
             return f"the same work as then: {self.changed}"
@@ -184,7 +184,7 @@ class _Bench:
 
     @property
     def ratio(self) -> RecheckRatio | None:
-        """What it reaches today; None where there is no number, or none that can be compared."""
+        """Its ratio today. None where there is no number, or none that can be compared."""
         if self.now is None or self.now.units != self.then.units or self.then.direction == "none":
             return None
         values = replicate_values(self.now, "system")
@@ -239,12 +239,12 @@ class _Bench:
 def _measured(ratio: RecheckRatio, launches: int, then: int) -> str:
     if ratio.lower is None:
         whose = "" if launches == 1 else " then"
-        return f"{ratio.ratio:.4g} x then, a single launch{whose} says nothing of how sure"
+        return f"{ratio.ratio:.4g} x then, a single repeat{whose} shows no spread"
     return f"{ratio.ratio:.4g} x then, at least {ratio.lower:.4g} at 0.95 confidence, n={launches}, {then} then"
 
 
 def _drift(now: System, then: System, ratios: Sequence[RecheckRatio]) -> Sequence[str]:
-    """Return the sentences on the drift of the system since then; they decide nothing."""
+    """Return the sentences on the drift of the system since then. Not used for the decision."""
     if not ratios:
         return ()
     index = geometric_mean([ratio.ratio for ratio in ratios])
@@ -255,14 +255,14 @@ def _drift(now: System, then: System, ratios: Sequence[RecheckRatio]) -> Sequenc
     a_year = f", which is {index ** (_DAYS_A_YEAR / days) - 1:+.2%} a year" if days and days >= _DAYS_A_YEAR / 4 else ""
     return (
         f"drift{during}: {index - 1:+.2%} in the geometric mean of {len(ratios)} benchmarks{a_year}; "
-        f"the least is {least.name} with {least.ratio:.4g} x then; slower than then at 0.95 confidence: "
+        f"the lowest is {least.name} with {least.ratio:.4g} x then; slower than then at 0.95 confidence: "
         f"{some_names(slower) or 'none'}",
-        "each benchmark has to reach the limit by its own ratio: the mean decides nothing, nor do the bounds",
+        "each benchmark must reach the limit by its own ratio; the mean and the bounds are not used for the decision",
     )
 
 
 def _days(then: str, now: str) -> int | None:
-    """Return the days from one ISO time to another; None where one is no time, or they are not in this order."""
+    """Return the days from an ISO time to another. None where either is no time, or they are not in this order."""
     try:
         days = (date.fromisoformat(now[:10]) - date.fromisoformat(then[:10])).days
     except ValueError:

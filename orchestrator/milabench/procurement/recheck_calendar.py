@@ -23,7 +23,7 @@ def recheck_note(every: str, first: date) -> str:
 def recheck_dates(every: str, first: date, count: int = DATES) -> tuple[date, ...]:
     """Return the dates at an interval such as `2 years`, `6 months`, `90 days` after the first, which is none of them.
 
-    A day that a month lacks is its last one; the next dates are counted from `first`, so they keep its day.
+    A day that a month lacks is replaced by its last day. The next dates are counted from `first`, so they keep its day.
     """
     match = _INTERVAL.fullmatch(every.strip().lower())
     if match is None:

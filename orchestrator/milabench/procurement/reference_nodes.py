@@ -1,4 +1,4 @@
-"""How many nodes the reference of a tender has and used, and what of that is missing or contradicts its run."""
+"""The number of nodes that a tender's reference has and used, and which of these are missing or contradict its run."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def run_nodes(system: System) -> int:
 
 
 def nodes_on(reference: System | None, bench: str) -> int | None:
-    """Return how many nodes a benchmark used on the reference run; None where that is not known."""
+    """Return how many nodes a benchmark used on the reference run. None where that is not known."""
     benches = () if reference is None else reference.benches
     return next((max(1, summary.nodes) for _, summary in benches if summary.bench == bench), None)
 
 
 def reference_problems(tender: Tender, reference: System | None) -> Iterator[Problem]:
-    """Yield the nodes of the reference, of all of it and of each benchmark, that its run or each other contradict."""
+    """Yield the nodes of the reference, of the whole and of each benchmark, that its run or each other contradict."""
     where, owned = tender.origin.where, tender.reference.nodes
     if reference is not None and owned is not None and owned < (ran := run_nodes(reference)):
         yield Problem(where("reference.nodes"), "reference.nodes", f"{owned:g}, and its run had {ran}")
@@ -48,6 +48,6 @@ def unknown_reference_nodes(tender: Tender, metric: str, reference: System | Non
         or "machine.reference_nodes" not in METRICS[metric].needs
     ):
         return
-    what = f"the nodes of the reference system are missing, {metric} needs them beside all nodes of an offer"
+    what = f"the nodes of the reference system are missing, {metric} needs them together with all nodes of an offer"
     ran = f"its run had {counted(run_nodes(reference), 'node')}; write 'nodes: 1024'"
     yield Problem(tender.origin.where("reference"), "reference", what, ran)

@@ -11,7 +11,7 @@ from typing import Literal
 class ProjectRequest:
     """Which runs, or JSON reports or bundles of runs, are projected, and how far.
 
-    `to` are counts, by default 2, 4 and 8 times the largest measured; `of` is what is counted, by default nodes where runs differ
+    `to` are counts, by default 2, 4 and 8 times the largest measured. `of` is their unit, by default nodes where runs differ
     in them, else devices. `bound` is `COUNT: WHO ANSWERS FOR IT`. `across`: also where arguments differ between the counts.
     """
 
@@ -26,7 +26,7 @@ class ProjectRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetRequest:
-    """Budget questions about systems: runs, reports, bundles or offers; amounts are texts such as `2M` and `400kW`.
+    """Budget questions about systems: runs, reports, bundles or offers. Amounts are texts such as `2M` and `400kW`.
 
     Without a question those are asked that the limits of the tender are about.
     """

@@ -1,4 +1,4 @@
-"""The energy, money and carbon of a run's work: its summary, what meters measured of it, and the terms of a tender."""
+"""The energy, money and carbon of a run's work: its summary, its meters' measurements, and the terms of a tender."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def with_expenses(
     offer: Offer | None = None,
     metered: Mapping[str, MeteredBench] | None = None,
 ) -> Summary:
-    """Return the summary with what its work takes: by the terms of a tender, or in energy alone where a meter measured it.
+    """Return the summary with the expenses of its work: by the terms of a tender, or in energy alone where a meter measured it.
 
-    `metered` is by default that of the run. Without a tender and a meter the summary is as it was. `costs` are those of the
-    system, by default of its manifest; what an offer says of price, power and nodes comes first: the nodes that ran bear their
+    `metered` is by default the run's. Without a tender and a meter the summary is as it was. `costs` are those of the
+    system, by default of its manifest. An offer's price, power and nodes come first: the nodes that ran bear their
     part of its fixed price. An offer in another currency than the tender's has no costs. Raises ConfigError for two currencies of
-    tender and system, RecordError for what a meter left.
+    tender and system, RecordError for a meter's bad record.
     """
     if metered is None:
         metered = {} if run is None else metered_benches(run)
@@ -68,14 +68,14 @@ def with_expenses(
 
 
 def _price_of(offer: Offer, nodes: int) -> UncertainValue | None:
-    """Return the price of so many nodes of an offer, with their part of what is fixed; None where it has no price."""
+    """Return the price of these nodes of an offer, with their part of the fixed price. None where it has no price."""
     parts = [(offer.price.node, float(nodes)), (offer.price.fixed, nodes / offer.nodes)]
     priced = [product([(part, 1)], count, part.units) for part, count in parts if part is not None]
     return sum_of(priced) if priced else None
 
 
 def metered_benches(run: Run) -> dict[str, MeteredBench]:
-    """Return what meters measured of each benchmark of a run; empty for a run without them. Raises RecordError."""
+    """Return the meters' measurements of each benchmark of a run. Empty for a run without meters. Raises RecordError."""
     meters = meters_of(run)
     if not meters:
         return {}
@@ -112,7 +112,7 @@ def metered_benches(run: Run) -> dict[str, MeteredBench]:
 
 
 def _windows(steps: Sequence[StepPower]) -> tuple[dict[int, Interval], bool]:
-    """Return when each launch measured, by replicate; where a step has no window, from beginning to end, and False."""
+    """Return when each launch measured, by replicate. Where a step has no window, from beginning to end, and False."""
     windows: dict[int, Interval] = {}
     measured = [step.window for step in steps if step.window is not None]
     has_windows = len(measured) == len(steps)
@@ -123,7 +123,7 @@ def _windows(steps: Sequence[StepPower]) -> tuple[dict[int, Interval], bool]:
 
 
 def with_energy(summary: Summary, run: Run | None, *, metered: Mapping[str, MeteredBench]) -> Summary:
-    """Return a summary with the energy that a meter measured; `metered` is that of a run in a bundle."""
+    """Return a summary with the energy that a meter measured. `metered` is for a run in a bundle."""
     return with_expenses(summary, run, None, metered=metered or None)
 
 
@@ -142,7 +142,7 @@ def with_expenses_of_runs(
 
 
 def _warn_of_other_suite(tender: Tender, runs: Sequence[Run], summaries: Sequence[Summary], session: Session) -> None:
-    """Say of each run what of its suite is not the tender's own."""
+    """Warn of the parts of each run's suite that are not the tender's."""
     from milabench.procurement.tender_report import suite_lines
     from milabench.procurement.tender_scores import Bid
     from milabench.procurement.tender_suites import TenderSuites, lock_texts

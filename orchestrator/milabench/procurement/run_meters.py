@@ -1,4 +1,4 @@
-"""Readings of power meters beside a run: imports them, aligned with its clock, and reads them back."""
+"""Readings of power meters stored with a run: imports them, aligned with its clock, and reads them back."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _AROUND_S = 600.0  # what is kept of the readings before and after a run, for th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPower:
-    """A counting attempt at a step: when it ran and when it measured, in unix seconds; the readings of each device in W."""
+    """A counting attempt at a step: when it ran and when it measured, in unix seconds. The readings of each device in W."""
 
     step: str
     bench: str
@@ -49,10 +49,10 @@ class StepPower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedMeter:
-    """A meter's record and the file that has it; `is_new` false where the same had been imported before.
+    """A meter's record and the file that has it. `is_new` false where the same had been imported before.
 
-    `unread` are the steps for which nobody read it during much of what they measured. `of_devices` is what all meters of the
-    run measured together while it ran, over what its devices drew by their own sensors; None where these were not read.
+    `unread` are the steps with few readings in their windows. `of_devices` is the power that all meters of the
+    run measured together while it ran, over what its devices drew by their own sensors. None where these were not read.
     """
 
     path: Path
@@ -71,9 +71,9 @@ def import_meter(
     outlets: Sequence[str] = (),
     declaration: Path | None = None,
 ) -> ImportedMeter:
-    """Import what a meter measured of a run; without an offset the clocks are aligned by what the run knows of its power.
+    """Import a meter's measurements of a run. Without an offset the clocks are aligned by the run's own record of its power.
 
-    Raises NothingSelected, RecordError, ConfigError for what is wrong in a file, UsageError where the clocks cannot be aligned.
+    Raises NothingSelected, RecordError, ConfigError for problems in a file, UsageError where the clocks cannot be aligned.
     """
     (run,) = resolve_runs(base, [name])
     content = read_file(file, hint="check the path")
@@ -81,7 +81,7 @@ def import_meter(
     declared = None if declaration is None else meter_declaration(read_file(declaration), str(declaration))
     steps = step_powers(run)
     if not steps:
-        raise NothingSelected(f"{run.name}: no step of it has a beginning and an end that a meter could be held to")
+        raise NothingSelected(f"{run.name}: none of its steps has a beginning and an end to compare a meter with")
     whole = min(step.span[0] for step in steps), max(step.span[1] for step in steps)
     if any(max(len(outlet.power), len(outlet.energy)) < 2 for outlet in metered.outlets):
         raise ConfigError(f"{file}: has an outlet with a single reading; energy is between two")
@@ -118,7 +118,7 @@ def import_meter(
 
 
 def _own_power(steps: Sequence[StepPower]) -> tuple[EnergyCurve, Basis]:
-    """Return what a run knows of its own power, and by what."""
+    """Return the run's own record of its power, and its source."""
     spans: list[tuple[str, Interval, list[Point]]] = []
     for step in steps:
         spans += [(place, step.span, readings) for place, readings in step.devices.items()] or [("", step.span, [])]
@@ -126,7 +126,7 @@ def _own_power(steps: Sequence[StepPower]) -> tuple[EnergyCurve, Basis]:
 
 
 def _share_of_devices(meters: Sequence[MeterRecord], devices: EnergyCurve, span: Interval) -> float | None:
-    """Return what meters measured over what the devices drew, in as much of a span as all meters cover; None of none."""
+    """Return the meters' power over the devices' own, in the part of a span that all meters cover. None without any."""
     curves = [meter.curve for meter in meters]
     start, stop = (
         max(span[0], *(curve.times[0] for curve in curves)),
@@ -143,7 +143,9 @@ def _kept(run: Run, record: MeterRecord) -> ImportedMeter:
     if twin is not None:
         raise UsageError(f"{record.source}: was imported as {twin}, and would count twice; remove that file first")
     if path in present and present[path].digest != record.digest:
-        raise UsageError(f"{path}: is of another file called {record.source}; rename one, or remove that record first")
+        raise UsageError(
+            f"{path}: is of another file called {record.source}; rename this file, or remove that record first"
+        )
     copied = next(
         (place for place, meter in present.items() if place != path and _has_the_readings_of(meter, record)), None
     )
@@ -158,7 +160,7 @@ def _kept(run: Run, record: MeterRecord) -> ImportedMeter:
 
 
 def _has_the_readings_of(one: MeterRecord, other: MeterRecord) -> bool:
-    """Return whether an outlet is in both records, however each was exported: the same values, one after the other."""
+    """Return whether an outlet is in both records, however each was exported: the same values in sequence."""
     series = [
         [[value for _, value in readings] for outlet in record.outlets for readings in (outlet.power, outlet.energy)]
         for record in (one, other)
@@ -175,7 +177,7 @@ def _is_close(value: float, other: float) -> bool:
 
 
 def meters_of(run: Run) -> tuple[MeterRecord, ...]:
-    """Return what meters measured of a run. Raises RecordError for a record that cannot be read."""
+    """Return the meters' measurements of a run. Raises RecordError for a record that cannot be read."""
     return tuple(meter for _, meter in _read(run))
 
 
@@ -190,7 +192,7 @@ def _read(run: Run) -> list[tuple[Path, MeterRecord]]:
 
 
 def step_powers(run: Run) -> list[StepPower]:
-    """Return when each step that passed ran and measured, and what was read of its devices. Raises RecordError."""
+    """Return when each passed step ran and measured, and the readings of its devices. Raises RecordError."""
     tried, powers = attempts(run.journal), []
     for step in planned_steps(run):
         attempt = last_word(tried.get(step.id, ()))

@@ -1,4 +1,4 @@
-"""What runs measured at several counts of nodes or devices -> for each benchmark the laws through it, and what they project.
+"""Runs at several counts of nodes or devices -> for each benchmark the laws through its rates, and their projections.
 
 Measured and projected values are of two types and in two fields: no mean, score or table has both.
 """
@@ -35,7 +35,7 @@ _MOST_REASONS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredBound:
-    """The count up to which somebody answers for the law beyond what is projected otherwise, and who or why."""
+    """The count up to which a person guarantees the law beyond the usual limit, and who or why."""
 
     count: float
     why: str
@@ -43,9 +43,9 @@ class DeclaredBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCount:
-    """What a benchmark reached at one count: `side` over all of the `runs` with this count, each a session of it.
+    """The result of a benchmark at a count: `side` over all `runs` with this count, each a session.
 
-    What scales is the value, or where `is_inverse` one over it.
+    The scaled quantity is the value, or with `is_inverse` its inverse.
     """
 
     count: int
@@ -55,7 +55,7 @@ class MeasuredCount:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """What the laws are fitted to: the launches of one run, or one value for each of several."""
+        """The values for the fit: the launches of a single run, or a value for each of several runs."""
         return tuple(1 / value if self.is_inverse else value for value in self.side.replicates)
 
     @property
@@ -65,7 +65,7 @@ class MeasuredCount:
 
     @property
     def interval(self) -> Interval | None:
-        """The 95 % interval of the value; None below three launches."""
+        """The 95 % interval of the value. None below three launches."""
         if self.side.ci95 is None or not self.is_inverse:
             return self.side.ci95
         return 1 / self.side.ci95[1], 1 / self.side.ci95[0]
@@ -73,10 +73,10 @@ class MeasuredCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchScaling:
-    """One benchmark at its measured counts of nodes or devices (`of`), in their order, and what they project.
+    """A benchmark at its measured counts of nodes or devices (`of`), in their order, and their projections.
 
-    `direction` is that of the recorded metric, `units` are those of what scales: of a time that falls, of one over it.
-    `left_out` are counts that do not take part, with why. `held_out` is how the law chosen without the largest count does on it;
+    `direction` is of the recorded metric, `units` are of the scaled quantity: for a time that falls, of its inverse.
+    `left_out` are counts that do not take part, with why. `held_out` is how the law chosen without the largest count does on it.
     None where `why_no_back_test` says why.
     """
 
@@ -98,26 +98,26 @@ class BenchScaling:
 
     @property
     def unsettled(self) -> tuple[str, ...]:
-        """The laws that so few counts can neither choose nor rule out; no interval is over them."""
+        """The laws that so few counts can neither choose nor rule out. No interval is over them."""
         return tuple(each.law for each in self.chosen.candidates if each.fit is None or each.fit.freedom < 1)
 
     def efficiency(self, measured: MeasuredCount) -> float | None:
-        """Return the value over that of the smallest count, for each node or device; None where no direction is known."""
+        """Return the value for each node or device, relative to the smallest count. None where no direction is known."""
         first = self.measured[0]
         is_throughput = self.direction == "higher" or first.is_inverse
         return measured.value / first.value * first.count / measured.count if is_throughput else None
 
     def band(self, counts: Sequence[float], level: float = 0.95) -> list[Projected]:
-        """Return what the chosen law has at these counts, none of which is beyond what was projected to."""
+        """Return the chosen law's values at these counts, none of which is beyond the projections."""
         furthest = max([float(self.largest), *(each.count for each in self.projected)])
         return [project(self.chosen, count, level=level, declared_bound=furthest) for count in counts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingStudy:
-    """All benchmarks that were measured at two counts or more; `not_projected` are the others, with why.
+    """All benchmarks that were measured at two counts or more. `not_projected` are the others, with why.
 
-    `differs` names in one line what is not the same in the runs.
+    `differs` names in a line the differences between the runs.
     """
 
     benchmarks: tuple[BenchScaling, ...]
@@ -136,11 +136,11 @@ def scaling_study(
     benchmarks: Sequence[str] = (),
     across: bool = False,
 ) -> ScalingStudy:
-    """Return what these runs of one kind of machine project to the counts `to`, by default 2, 4 and 8 times the largest measured.
+    """Return the projection of runs of one kind of machine to the counts `to`, by default 2, 4 and 8 times the largest measured.
 
     `of` is by default nodes where a benchmark was measured on several numbers of them, else devices. `across`: also where
     arguments differ between the counts. Raises NothingSelected where nothing can be projected, UsageError for an unknown
-    benchmark, runs of unlike machines, and what is beyond the bound.
+    benchmark, runs of unlike machines, and counts beyond the bound.
     """
     known = list(dict.fromkeys(bench.bench for run in runs for bench in run.summary.benchmarks))
     for name in benchmarks:
@@ -172,7 +172,7 @@ def _bench_scaling(
     *,
     across: bool,
 ) -> BenchScaling | str:
-    """Return the study of one benchmark, or why there is none."""
+    """Return the study of a benchmark, or why there is none."""
     with_it = [run for run in runs if any(bench.bench == name for bench in run.summary.benchmarks)]
     counted: Counted = of or ("nodes" if len({_count(run, name, "nodes") for run in with_it} - {0}) > 1 else "devices")
     by_count: dict[int, list[System]] = {}
@@ -208,20 +208,20 @@ def _bench_scaling(
 
 
 def _why_no_law(measured: Sequence[MeasuredCount], left_out: Sequence[tuple[int, str]], of: Counted) -> str:
-    """Return why no law goes through these counts; empty where one may."""
+    """Return why no law goes through these counts. Empty where a law may."""
     also = "".join(f"; not at {_counted(count, of)}: {why}" for count, why in left_out)
     if not measured:
         return f"it has no number{also}"
     if len(measured) < 2:
         one = _counted(measured[0].count, of)
-        return f"one measured count ({one}) says nothing about scaling; measure at another one{also}"
+        return f"a single measured count ({one}) shows no scaling; measure at a second count{also}"
     if measured[0].side.direction == "lower" and measured[-1].value >= measured[0].value:
         return f"it is a time that grows with {of}: the laws are of throughput, and of times that fall"
     return ""
 
 
 def _unlike_nodes(name: str, runs: Sequence[System]) -> str:
-    """Return why nodes are no count of these runs, whose nodes have unlike numbers of devices; empty where they are one."""
+    """Return why nodes are no count of these runs, whose nodes have unlike numbers of devices. Empty where they are."""
     shares = {_count(run, name, "devices") / _count(run, name, "nodes") for run in runs}
     if len(shares) < 2 or not all(_bench(run, name).ngpu for run in runs):
         return ""
@@ -280,7 +280,7 @@ def _counted(count: int, of: Counted) -> str:
 
 
 def _count(run: System, name: str, of: Counted) -> int:
-    """Return on how many nodes or devices a benchmark ran; of a processor, devices are its instances."""
+    """Return on how many nodes or devices a benchmark ran. Of a processor, devices are its instances."""
     bench = _bench(run, name)
     # Runs of milabench 1.3 have the records of the first machine alone, and say of how many it was one.
     configs = [as_mapping(step.get("config")) for step in run.steps.get(name, [])]
@@ -303,7 +303,7 @@ def _require_one_kind(runs: Sequence[System]) -> None:
             kinds.setdefault(kind, run.name)
     if len(kinds) > 1:
         named = " and ".join(f"{kind} ({name})" for kind, name in kinds.items())
-        raise UsageError(f"the runs are of different machines, {named}: a law of scaling is of one kind")
+        raise UsageError(f"the runs are of different machines, {named}: a law of scaling needs a single kind")
 
 
 def _kind(summary: Summary) -> str:
@@ -315,9 +315,9 @@ def _kind(summary: Summary) -> str:
 
 
 def _back_tested(points: Sequence[CountPoint]) -> tuple[HeldOut | None, str]:
-    """Return what the counts below the largest project to it, or why that cannot be tried."""
+    """Return the projection of the smaller counts to the largest, or why it cannot be tried."""
     if len(points) < 3:
-        return None, "two measured counts: without the larger one, nothing says how it scales"
+        return None, "two measured counts: without the larger count, its scaling is unknown"
     try:
         (held_out,) = back_test(points, 1)
     except UsageError as error:

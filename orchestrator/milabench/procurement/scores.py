@@ -1,6 +1,6 @@
 """Scores of tenders: SSI, SSNI, SSP, the throughput of a filled module, indices.
 
-A metric is a value of `METRICS`: a mean of one term for each benchmark, times a scale; each names its source.
+A metric is a value of `METRICS`: a mean of a term for each benchmark, times a scale. Each names its source.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from milabench.procurement.uncertainty import Mean, UncertainValue, product, sam
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkFigures:
-    """One benchmark of an offer: its figure of merit there and on the reference, in the same units, and what the rules fix.
+    """A benchmark of an offer: its figure of merit there and on the reference, in the same units, and the fixed rules.
 
-    `direction` says which figures are better. `capability` is c: how many times larger the problem is than on the reference;
+    `direction` says which figures are better. `capability` is c: how many times larger the problem is than on the reference.
     `nodes` and `reference_nodes` are those that the benchmark uses. `work` is the count of a run that the
     buyer fixed, in the units that the score is to have (TFLOP). `weight` may count jobs.
     """
@@ -39,7 +39,7 @@ class BenchmarkFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSize:
-    """How many nodes the offered machine and the reference have; `unit` is what is counted: node, core or device."""
+    """The number of nodes of the offered machine and of the reference. `unit` is counted: node, core or device."""
 
     nodes: float | None = None
     reference_nodes: float | None = None
@@ -73,10 +73,10 @@ class ScoreMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreTerm:
-    """What a benchmark brings to a score: its weight, S, U, its term of the mean, and the rule that S breaks.
+    """A benchmark's part of a score: its weight, S, U, its term of the mean, and the rule that S breaks.
 
-    `weight` is what the metric takes: the share of the weights, or the weight itself where they are counts of jobs (throughput).
-    `doubt` is why the interval of S does not show what its value says of the rule.
+    `weight` is the metric's input: the share of the weights, or the weight itself where they are counts of jobs (throughput).
+    `doubt` is why the interval of S does not confirm the rule.
     """
 
     name: str
@@ -90,7 +90,7 @@ class ScoreTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferScore:
-    """A score with the terms that it was made of; one with a `breaches` entry is no admissible answer, and is shown as it is."""
+    """A score with its terms. A score with a `breaches` entry is not admissible, and is shown as it is."""
 
     metric: str
     mean: Mean
@@ -100,7 +100,7 @@ class OfferScore:
 
     @property
     def breaches(self) -> tuple[str, ...]:
-        """The rules broken, one line for each benchmark."""
+        """The broken rules, a line for each benchmark."""
         return tuple(f"{term.name}: {term.breach}" for term in self.terms if term.breach)
 
     @property
@@ -110,7 +110,7 @@ class OfferScore:
 
 
 def speedup(bench: BenchmarkFigures) -> UncertainValue:
-    """Return S: the figure over that of the reference, inverted for times. Raises ConfigError where there is no reference."""
+    """Return S: the figure over the reference's, inverted for times. Raises ConfigError where there is no reference."""
     if bench.reference is None:
         raise ConfigError(Problem("", f"{bench.name}.reference", "is missing"))
     same_units([bench.offered, bench.reference], bench.name)
@@ -207,9 +207,9 @@ REMOVED_METRICS: Final = dict.fromkeys(("specspeed", "specrate"), "it was remove
 def offer_score(
     metric: str, benchmarks: Sequence[BenchmarkFigures], machine: MachineSize | None = None, mean: Mean | None = None
 ) -> OfferScore:
-    """Return a score of `METRICS` over these benchmarks; of a part too.
+    """Return a score of `METRICS` over these benchmarks. Of a part too.
 
-    Raises ConfigError for an unknown metric, a mean that its source does not allow, and what the metric needs but was not given.
+    Raises ConfigError for an unknown metric, a mean that its source does not allow, and missing inputs of the metric.
     """
     definition = METRICS.get(metric)
     if definition is None:
@@ -250,7 +250,7 @@ def offer_score(
 
 
 def _breach(definition: ScoreMetric, ratio: UncertainValue | None) -> str:
-    """Return which rule a speed-up breaks. It is never replaced by the least one allowed."""
+    """Return which rule a speed-up breaks. It is never replaced by the smallest allowed value."""
     if definition.least_speedup is None or ratio is None:
         return ""
     least, may_equal = definition.least_speedup
@@ -262,7 +262,7 @@ def _breach(definition: ScoreMetric, ratio: UncertainValue | None) -> str:
 
 
 def _doubt(definition: ScoreMetric, ratio: UncertainValue | None) -> str:
-    """Return why an interval does not show on which side of the rule a speed-up is; the rule itself is on the value."""
+    """Return why an interval does not show on which side of the rule a speed-up is. The rule itself is on the value."""
     if definition.least_speedup is None or ratio is None:
         return ""
     interval, least = ratio.interval(), definition.least_speedup[0]
@@ -277,7 +277,7 @@ def _require(
     """Raise ConfigError unless all that the metric needs is there, with numbers that it can be computed of."""
     problems: list[Problem] = []
     if not benchmarks:
-        problems.append(Problem("", "benchmarks", "a score needs one at least"))
+        problems.append(Problem("", "benchmarks", "a score needs at least one"))
     for need in definition.needs:
         places: list[tuple[str, object]] = [
             (f"{bench.name}.{need}", getattr(bench, need, None)) for bench in benchmarks
@@ -327,9 +327,9 @@ class DeliveryPhase:
 
 
 def potency(phases: Sequence[DeliveryPhase]) -> UncertainValue:
-    """Return the sum of SSP times duration, in unit-years; phases are independent but for the sources that they share.
+    """Return the sum of SSP times duration, in unit-years. Phases are independent but for the sources that they share.
 
-    Raises ConfigError without a phase, for one that has no duration, and for SSPs in different units.
+    Raises ConfigError without a phase, for a phase without a duration, and for SSPs in different units.
     """
     for phase in phases:
         if not (phase.months > 0 and math.isfinite(phase.months)):
@@ -337,7 +337,7 @@ def potency(phases: Sequence[DeliveryPhase]) -> UncertainValue:
                 Problem("", f"{phase.name}.months", f"expected a number above zero, got {phase.months:g}")
             )
     if not phases:
-        raise ConfigError(Problem("", "phases", "potency needs one at least"))
+        raise ConfigError(Problem("", "phases", "potency needs at least one"))
     return sum_of(
         [product([(phase.ssp, 1)], phase.months / 12, f"{phase.ssp.units} years".strip()) for phase in phases]
     )

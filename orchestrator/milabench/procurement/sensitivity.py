@@ -1,4 +1,4 @@
-"""Which input a result hangs on: the result at both ends of one input at a time."""
+"""The inputs that decide a result: the result at both ends of each input alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Result = Callable[[Mapping[str, float]], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRange:
-    """One input of an answer, from where to where it was varied, and why so: as stated, as it is in the score, or as assumed."""
+    """An input of an answer, the range in which it was varied, and its source: as stated, as in the score, or as assumed."""
 
     name: str
     value: float
@@ -26,7 +26,7 @@ class InputRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swing:
-    """The results at the low and at the high end of one input, all others at their value."""
+    """The results at the low and at the high end of an input, all others at their value."""
 
     input: InputRange
     low: float

@@ -1,8 +1,8 @@
 """A test of failures that may end after any trial, with stated error rates: Wald's sequential probability ratio (1945).
 
-The good system is H0: `alpha` is the probability of rejecting it, `beta` that of accepting the bad one (H1). The
+The good system is H0: `alpha` is the probability of rejecting it, `beta` of accepting the bad one (H1). The
 summed log-likelihood ratio rejects at or above A = ln((1 - beta) / alpha) and accepts at or below B = ln(beta / (1 - alpha)). By
-how much it oversteps is ignored: errors are at most about those stated, and `exact` says what they are. A plan that never ends is
+the overshoot is ignored: errors are at most about the stated ones, and `exact` computes them. A plan that never ends is
 none: `cap` is the number of trials at which `at_cap` decides.
 """
 
@@ -17,7 +17,7 @@ from milabench.errors import UsageError
 
 Ending = Literal["accept", "reject"]
 AtCap = Literal["accept", "reject", "nearer"]
-"""What happens at the cap; `nearer`: whichever bound the sum is nearer to, in shares of its distance from 0."""
+"""The decision at the cap. `nearer`: the bound that the sum is nearer to, in shares of its distance from 0."""
 
 _NEGLIGIBLE = 1e-15  # of the probability, left undecided, that a computation without a cap ends at
 _MOST_TRIALS = 1_000_000
@@ -50,12 +50,12 @@ class Risks:
         return math.log(self.beta / (1 - self.alpha))
 
     def ending(self, log_ratio: float) -> Ending | None:
-        """Return what a sum decides; the last bits of logarithms decide nothing."""
+        """Return the decision of a sum. Rounding of logarithms is ignored."""
         slack = 1e-12 * (self.upper - self.lower)
         return "reject" if log_ratio >= self.upper - slack else "accept" if log_ratio <= self.lower + slack else None
 
     def ending_at_cap(self, log_ratio: float) -> Ending:
-        """Return what is decided at the cap."""
+        """Return the decision at the cap."""
         if self.at_cap == "nearer":
             return "reject" if log_ratio / self.upper > log_ratio / self.lower else "accept"
         return self.at_cap
@@ -63,11 +63,11 @@ class Risks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialDecision:
-    """Where a sequence stands: `ending` after `used` of the trials (or of the time), or None with what is needed still.
+    """Where a sequence stands: `ending` after `used` of the trials (or of the time), or None with the remaining need.
 
-    `until_accepted` is how much more would accept if all of it were good: trials that pass, or time without a failure.
-    `until_rejected` is how much more would reject if all of it were bad. At a mean, good is the promised one and bad the just bad
-    one. Both are None where the cap comes first, and after the end. `is_by_cap`: the cap decided.
+    `until_accepted` is how much more would accept if all were good: trials that pass, or time without a failure.
+    `until_rejected` is how much more would reject if all were bad. At a mean, good is the promised value and bad the just bad
+    value. Both are None where the cap comes first, and after the end. `is_by_cap`: the cap decided.
     """
 
     ending: Ending | None
@@ -80,7 +80,7 @@ class SequentialDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactRates:
-    """What a plan really does when the truth is one value: how often it ends how, and how long it takes on average."""
+    """The true rates of a plan for a true value: how often it ends how, and its average length."""
 
     accept: float
     reject: float
@@ -89,7 +89,7 @@ class ExactRates:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureTest:
-    """Trials that pass or fail: a failure rate `good` that is promised against one that is `bad`."""
+    """Trials that pass or fail: a promised failure rate `good` against a `bad` rate."""
 
     good: float
     bad: float
@@ -102,12 +102,12 @@ class FailureTest:
 
     @property
     def per_failure(self) -> float:
-        """What a failure adds to the log-likelihood ratio: g1 = ln(p1 / p0)."""
+        """A failure's addition to the log-likelihood ratio: g1 = ln(p1 / p0)."""
         return math.log(self.bad / self.good)
 
     @property
     def per_pass(self) -> float:
-        """What a pass takes from it: g2 = ln((1 - p0) / (1 - p1))."""
+        """A pass's subtraction from it: g2 = ln((1 - p0) / (1 - p1))."""
         return math.log1p(-self.good) - math.log1p(-self.bad)
 
     @property
@@ -117,7 +117,7 @@ class FailureTest:
 
     @property
     def accept_below(self) -> float:
-        """How far the accepting line d = s n - h lies below the middle one: h_acc."""
+        """Distance of the accepting line d = s n - h below the middle line: h_acc."""
         return -self.risks.lower / (self.per_failure + self.per_pass)
 
     @property
@@ -126,15 +126,15 @@ class FailureTest:
         return self.risks.upper / (self.per_failure + self.per_pass)
 
     def log_ratio(self, trials: int, failures: int) -> float:
-        """Return the sum after so many trials."""
+        """Return the sum after this number of trials."""
         return failures * self.per_failure - (trials - failures) * self.per_pass
 
     def accepts_at(self, failures: int) -> int:
-        """Return the number of trials at which so many failures accept."""
+        """Return the number of trials at which this number of failures accepts."""
         return max(failures, math.ceil((failures + self.accept_below) / self.slope - 1e-9))
 
     def decide(self, failed: Sequence[bool]) -> SequentialDecision:
-        """Return where the trials in their order have come to; those after the end do not count."""
+        """Return where the trials in their order have come to. Those after the end do not count."""
         failures = 0
         for trials, is_failure in enumerate(failed, start=1):
             failures += is_failure
@@ -159,7 +159,7 @@ class FailureTest:
         )
 
     def exact(self, rate: float) -> ExactRates:
-        """Return what the plan does at a failure rate, by dynamic programming over the number of failures."""
+        """Return the true rates of the plan at a failure rate, by dynamic programming over the number of failures."""
         undecided: dict[int, float] = {0: 1.0}
         accept: list[float] = []
         reject: list[float] = []

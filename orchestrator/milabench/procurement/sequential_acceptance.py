@@ -1,7 +1,7 @@
 """Acceptance while a run grows: after each launch a bound is accepted, rejected or goes on, up to a cap, with stated error rates.
 
-Bounds are judged by group-sequential tests (group_sequential.py) on Student's t of the logarithms: a look after each launch from
-the third to the cap. Failures are judged by Wald's sequential probability ratio (sequential.py). `alpha` is of rejecting a good
+Bounds are checked by group-sequential tests (group_sequential.py) on Student's t of the logarithms: a look after each launch from
+the third to the cap. Failures are checked by Wald's sequential probability ratio (sequential.py). `alpha` is of rejecting a good
 system, `beta` of accepting a bad one.
 """
 
@@ -27,19 +27,19 @@ from milabench.procurement.group_sequential import spending_bounds
 from milabench.procurement.sequential import FailureTest, Risks
 
 SHARE_SPENT = 0.8
-"""Of an error rate, what the bounds of looks spend. They are exact for a known spread; with one that is estimated from the
+"""The part of an error rate that the bounds of looks spend. They are exact for a known spread. With a spread estimated from the
 launches, as here, errors are up to 1.2 times as frequent (by simulation, for caps of 4 to 30 and rates of 0.25 to 10 %)."""
 BAD_FAILURES = 2.0  # times the failure rate that is promised: a bad system, where none is given
 LARGEST_CAP = 100
-"""The largest cap: whoever plans so many looks has no sequential test in mind."""
+"""The largest cap: a plan with more looks is not meant as a sequential test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialPlan:
-    """What was decided before the first launch: error rates, and the most launches.
+    """The decisions before the first launch: error rates, and the maximum number of launches.
 
-    `launches` are those planned for each benchmark, `cap` what is used instead. A failure rate of `bad_failure_rate` is a bad
-    system; None: BAD_FAILURES times the one that is promised. A good system, and a bad one, is exactly at its bounds.
+    `launches` are planned for each benchmark, `cap` replaces them. A failure rate of `bad_failure_rate` is a bad
+    system. None: BAD_FAILURES times the promised rate. A good system, and a bad one, is exactly at its bounds.
     """
 
     alpha: float = 0.05
@@ -57,7 +57,7 @@ class SequentialPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """The steps that have ended, in this order, whether each failed; and how many were planned."""
+    """The steps that have ended, in this order, whether each failed, and how many were planned."""
 
     failed: Sequence[bool] = ()
     planned: int = 0
@@ -71,10 +71,10 @@ def accept_so_far(
     trials: Mapping[str, Trials],
     unlike: OtherWork | None = None,
 ) -> Acceptance:
-    """Return where each criterion has come to; `trials` are those of each benchmark, and of the run under an empty name,
-    `unlike` what of the work is other than in the reference.
+    """Return the state of each criterion. `trials` are of each benchmark, and of the run under an empty name,
+    `unlike` the work that differs from the reference.
 
-    What a reference measured counts as agreed, without its own spread. Numbers that are decided by what was measured (a spread
+    A reference's number counts as agreed, without its own spread. Numbers that are decided by the measured value (a spread
     between devices, a bound without a confidence) are those so far.
     """
     claims = max(1, sum(len(bench.bounds) for bench in criteria.benchmarks))
@@ -112,7 +112,7 @@ def accept_so_far(
 def _so_far(
     evaluation: BenchEvaluation, criteria: BenchCriteria, bench: BenchSummary | None, *, is_ended: bool
 ) -> Iterator[CriterionResult]:
-    """Yield the checks of a benchmark; steps that a growing run has still to begin are no reason against it."""
+    """Yield the checks of a benchmark. Steps that a growing run has still to begin are no reason against it."""
     for check in evaluation.checks():
         if check.criterion == "failure_rate":
             continue
@@ -121,7 +121,7 @@ def _so_far(
             if failed and criteria.failure_rate is None:
                 yield replace(check, verdict="FAIL", missing="")
             elif not passed and criteria.is_required:
-                yield replace(check, verdict="INCONCLUSIVE", missing="its first launch, which has not ended")
+                yield replace(check, verdict="INCONCLUSIVE", missing="its first repeat, which has not ended")
             else:
                 yield replace(check, verdict="PASS", missing="")
         else:
@@ -130,7 +130,7 @@ def _so_far(
 
 @dataclass(frozen=True, slots=True)
 class _Looks:
-    """What the launches of one bound decide, by Student's t after each from the third to the cap, until one decides."""
+    """The decision of a bound's launches, by Student's t after each from the third to the cap, until one decides."""
 
     cap: int
     risks: Risks
@@ -140,7 +140,7 @@ class _Looks:
             return decide_bound(values, base, wanted)
         if self.cap < LEAST_LAUNCHES:
             few = f"fewer than {LEAST_LAUNCHES} show no spread"
-            why = f"launches: at most {self.cap} were planned, and {few}; give more with --cap"
+            why = f"repeats: at most {self.cap} were planned, and {few}; allow more with --cap"
             return self._open(values, base, why)
         sign, agreed = (1 if wanted.is_minimum else -1), (geometric_mean(base) if base else 1.0)
         logs = [sign * math.log(value / agreed / wanted.value) for value in values[: self.cap]]
@@ -149,20 +149,18 @@ class _Looks:
             return self._open(values[: self.cap], base, missing)
         decision = self._open(values[:used], base, "")
         done = "accepted" if verdict == "PASS" else "rejected"
-        return replace(decision, verdict=verdict, sure=f"{done} after {used} of at most {self.cap} launches")
+        return replace(decision, verdict=verdict, sure=f"{done} after {used} of at most {self.cap} repeats")
 
     def _open(self, values: Sequence[float], base: Sequence[float], missing: str) -> BoundDecision:
         centre = geometric_mean(values) / (geometric_mean(base) if base else 1.0)
-        sure = f"after {len(values)} of at most {self.cap} launches"
+        sure = f"after {len(values)} of at most {self.cap} repeats"
         return BoundDecision(verdict="INCONCLUSIVE", value=centre, sure=sure, missing=missing)
 
     def _spent(self) -> str:
-        return (
-            f"nothing that this run could give: {self.cap} launches were agreed, and they do not show that it is kept"
-        )
+        return f"nothing: all {self.cap} agreed repeats were measured, and they do not show that it is kept"
 
     def _judge(self, logs: Sequence[float]) -> tuple[Verdict, int, str]:
-        """Return the verdict on distances to the bound (above zero: kept), after how many launches, and what is missing."""
+        """Return the verdict on distances to the bound (above zero: kept), after how many launches, and the missing evidence."""
         for used in range(LEAST_LAUNCHES, len(logs) + 1):
             if (verdict := self._look(mean(logs[:used]), stdev(logs[:used]), used)) is not None:
                 return verdict, used, ""
@@ -178,16 +176,16 @@ class _Looks:
         """Return how many more launches would decide if they went on as these did."""
         used = len(logs)
         if used < LEAST_LAUNCHES:
-            return f"launches: {used} of at least {LEAST_LAUNCHES}"
+            return f"repeats: {used} of at least {LEAST_LAUNCHES}"
         if used >= self.cap:
             return self._spent()
         d, spread = mean(logs), stdev(logs)
         for more in range(used + 1, self.cap + 1):
             if self._look(d, spread, more) is not None:
                 return (
-                    f"launches: about {more - used} more would decide if they are like these, of {self.cap - used} left"
+                    f"repeats: about {more - used} more of {self.cap - used} left would decide, if they are like these"
                 )
-        return f"launches: the {self.cap - used} that are left would not decide if they are like these"
+        return f"repeats: the {self.cap - used} that are left would not decide, if they are like these"
 
 
 def judge_launches(
@@ -199,9 +197,9 @@ def judge_launches(
     alpha: float,
     beta: float,
 ) -> BoundDecision:
-    """Return what the launches of one bound decide, in their order; the value of a reference (`base`, else empty) is agreed.
+    """Return the decision of a bound's launches, in their order. The value of a reference (`base`, else empty) is agreed.
 
-    A bound without a confidence is decided by what was measured, as `decide_bound` does.
+    A bound without a confidence is decided by the measured value, as in `decide_bound`.
     """
     return _Looks(cap, Risks(alpha=alpha, beta=beta))(values, base, wanted)
 
@@ -214,7 +212,7 @@ def _chances(cap: int, rate: float) -> tuple[float, ...]:
 
 
 def _failures(limit: float, trials: Trials, plan: SequentialPlan) -> tuple[CriterionResult, list[str]]:
-    """Judge the steps that failed, and say what the test would really do, by its exact rates."""
+    """Check the failed steps, and add the true rates of the test."""
     used, failed = len(trials.failed), sum(trials.failed)
     found = CriterionResult(
         criterion="failure_rate",
@@ -248,7 +246,7 @@ def _failures(limit: float, trials: Trials, plan: SequentialPlan) -> tuple[Crite
 
 
 def _failure_rates(test: FailureTest, most: int) -> str:
-    """Return what a test of so many steps really does, where what is undecided at the last one stays so."""
+    """Return the true rates of a test of this many steps, where undecided at the last step stays undecided."""
     rejecting, accepting = (replace(test, risks=replace(test.risks, at_cap=at_cap)) for at_cap in ("accept", "reject"))
     rejected, accepted = rejecting.exact(test.good).reject, accepting.exact(test.bad).accept
     undecided = 1 - rejected - accepting.exact(test.good).accept
@@ -262,5 +260,5 @@ def _error_rates(plan: SequentialPlan, claims: int) -> str:
     each = "" if claims == 1 else f" ({plan.alpha / claims:.2%} by each of {claims} bounds)"
     return (
         f"error rates: a system exactly at its bounds is rejected in at most {plan.alpha:.4g} of all runs{each}, and accepted "
-        f"in at most {plan.beta:.4g}; a look after each launch from the third to the cap, where what is undecided stays so"
+        f"in at most {plan.beta:.4g}; a look after each repeat from the third to the cap, where the undecided stay so"
     )

@@ -1,4 +1,4 @@
-"""How many nodes and launches show that a bound is kept: the power of the one-sided t test that acceptance decides by.
+"""How many nodes and launches show that a bound is kept: the power of acceptance's one-sided t test.
 
 Acceptance passes a number whose one-sided lower bound, mean - t s / sqrt(n) of logarithms, is at or above the bound. With a true
 value that is better by `distance` (of logarithms), the statistic is Student's t with a non-centrality of distance / error.
@@ -17,14 +17,14 @@ from milabench.procurement.gauss_legendre import normal_tail, scaled_rule
 MOST_NODES = 10_000
 """More than this is no plan."""
 MOST_LAUNCHES = 1_000
-"""The same of launches, one after the other."""
+"""The same of launches in sequence."""
 _POINTS = 96
 
 
 def noncentral_t_tail(x: float, freedom: float, noncentrality: float) -> float:
     """Return P(T > x) of the non-central t distribution: a normal of mean `noncentrality` over an independent chi / sqrt(df).
 
-    By integration over the chi; the error is below 1e-9.
+    By integration over the chi. The error is below 1e-9.
     """
     # With u = chi / sqrt(df), P(T > x) is the mean of P(Z > x u - noncentrality). ln u has the variance 1 / (2 df), about.
     front = math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
@@ -50,7 +50,7 @@ def noncentral_t_tail(x: float, freedom: float, noncentrality: float) -> float:
 def power_of_bound(distance: float, error: float, freedom: float, confidence: float = 0.95) -> float:
     """Return the probability that a one-sided bound at this confidence is kept.
 
-    `distance` is how far the true logarithm is on the good side of the bound, `error` the standard error of what is measured and
+    `distance` is how far the true logarithm is on the good side of the bound, `error` the standard error of the measurement and
     `freedom` its degrees of freedom. At a distance of 0 it is 1 - confidence.
     """
     if not error > 0:
@@ -62,7 +62,7 @@ def power_of_bound(distance: float, error: float, freedom: float, confidence: fl
 class Noise:
     """The relative spreads that a pilot showed, as standard deviations of logarithms.
 
-    `between_nodes` is that of nodes' own speeds, `between_launches` that of launches on one node.
+    `between_nodes` is the spread of nodes' own speeds, `between_launches` of launches on a node.
     """
 
     between_nodes: float
@@ -73,8 +73,8 @@ class Noise:
 class PowerQuestion:
     """With which probability, `power`, a value (or a ratio) that is expected to be this is shown to keep a bound.
 
-    Whether `bound` is the least or the most that is allowed follows from the side on which `expected` lies. `reference_error` is
-    that of the logarithm of what it is compared with; its own degrees of freedom are taken to be as many.
+    Whether `bound` is a minimum or a maximum follows from the side on which `expected` lies. `reference_error` is
+    the error of the logarithm of its reference. Its own degrees of freedom are taken to be as many.
 
     Raises UsageError where `expected` is the bound itself.
     """
@@ -86,11 +86,11 @@ class PowerQuestion:
     reference_error: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what no number of launches can show."""
+        """Refuse bounds that no number of launches can show."""
         if not (self.expected > 0 and self.bound > 0) or self.expected == self.bound:
             raise UsageError(
                 f"expected {self.expected:g} for a bound of {self.bound:g}: two different values above zero, for at the bound"
-                " itself no number of launches shows that it is kept"
+                " itself no number of repeats shows that it is kept"
             )
 
     @property
@@ -101,7 +101,7 @@ class PowerQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """So many nodes with so many launches on each, and the power that this has; `launches` are all of them together."""
+    """A number of nodes with launches on each, and their power. `launches` are of all nodes together."""
 
     nodes: int
     launches_per_node: int
@@ -114,15 +114,15 @@ class LaunchPlan:
 
 
 def launch_plan(question: PowerQuestion, noise: Noise, nodes: int, launches_per_node: int) -> LaunchPlan:
-    """Return the power that so many nodes and launches have.
+    """Return the power of these nodes and launches.
 
     Nodes are the sample: the error of the mean is sqrt((between_nodes^2 + between_launches^2 / launches) / nodes), with
-    nodes - 1 degrees of freedom. A single node stands for itself: its launches are the sample then.
+    nodes - 1 degrees of freedom. A single node represents itself: its launches are the sample then.
 
     Raises UsageError where there is no spread to be had.
     """
     if nodes < 1 or launches_per_node < 1 or nodes * launches_per_node < 2:
-        raise UsageError(f"{nodes} nodes with {launches_per_node} launches each: a spread takes two launches at least")
+        raise UsageError(f"{nodes} nodes with {launches_per_node} repeats each: a spread needs at least two repeats")
     if nodes == 1:
         variance, freedom = noise.between_launches**2 / launches_per_node, launches_per_node - 1
     else:
@@ -136,16 +136,16 @@ def launch_plan(question: PowerQuestion, noise: Noise, nodes: int, launches_per_
 def fewest_nodes(
     question: PowerQuestion, noise: Noise, launches_per_node: int, most: int = MOST_NODES
 ) -> LaunchPlan | None:
-    """Return the plan with the fewest nodes, two at least, that has the power; None where `most` do not have it."""
+    """Return the plan with the fewest nodes, two at least, that has the power. None where `most` do not have it."""
     return _fewest(lambda nodes: launch_plan(question, noise, nodes, launches_per_node), question.power, 2, most)
 
 
 def fewest_launches(
     question: PowerQuestion, noise: Noise, least: int = 2, most: int = MOST_LAUNCHES
 ) -> LaunchPlan | None:
-    """Return the plan with the fewest launches, `least` at least, of all nodes at once; None where `most` do not have the power.
+    """Return the plan with the fewest launches, at least `least`, of all nodes at once. None where `most` do not have the power.
 
-    Such nodes stand for themselves: the spread between them plays no part.
+    Such nodes represent themselves: the spread between them plays no part.
     """
     return _fewest(lambda launches: launch_plan(question, noise, 1, launches), question.power, least, most)
 

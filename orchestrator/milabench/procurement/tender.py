@@ -1,6 +1,6 @@
-"""A tender, procurement.yaml -> values: what is scored and how, of which reference, and on which terms.
+"""A tender, procurement.yaml -> values: the benchmarks, the score, the reference, and the terms.
 
-All mistakes in it are reported together, each with its location. Its keys are declared as those of a suite are (config/kinds.py).
+All mistakes are reported together, each with its location. Its keys are declared like a suite's (config/kinds.py).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from milabench.procurement.scores import METRICS, REMOVED_METRICS
 from milabench.procurement.uncertainty import UncertainValue
 
 Tier = Literal["as-is", "ported", "optimized"]
-"""What a vendor may change: options and libraries; a little of the source, to port it; as much as keeps the algorithm."""
+"""The changes a vendor may make: options and libraries; a little of the source, to port it; anything that keeps the algorithm."""
 
 Positive: TypeAlias = Annotated[float, Number(above=0)]
 _Tiers: TypeAlias = Annotated[
@@ -56,7 +56,7 @@ _Tiers: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRun:
-    """The reference system: the run, bundle or JSON report of it, and how many nodes it has, N_ref."""
+    """The reference system: its run, bundle or JSON report, and its number of nodes, N_ref."""
 
     run: Path | None = key(
         "Run, bundle or JSON report with the reference's results, relative to this file.", default=None
@@ -66,34 +66,32 @@ class ReferenceRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceFigure:
-    """The published figure of merit of one benchmark, and the nodes that it used, n_ref."""
+    """The published figure of merit of a benchmark, and the nodes that it used, n_ref."""
 
     value: Figure | None = key("Published figure, with its units: `699.78 s`.", default=None)
-    units: str = key("Its units, where they are not beside the value.", default="")
+    units: str = key("Its units, if the value has none.", default="")
     nodes: Positive | None = key("Nodes that the benchmark used on the reference, n_ref.", default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenderBenchmark:
-    """One benchmark of a tender; `figure_of_merit` empty stands for its main rate."""
+    """A benchmark of a tender. An empty `figure_of_merit` is its main rate."""
 
     name: str = ""
     weight: Annotated[float, Number(at_least=0)] = key("Weight w in the score; 1 by default.", default=1.0)
     capability: Positive = key(
         "c: how many times larger the problem is than on the reference; 1 by default.", default=1.0
     )
-    reference: ReferenceFigure = key(
-        "Published figure instead of that of the reference run.", default=ReferenceFigure()
-    )
+    reference: ReferenceFigure = key("Published figure, instead of the reference run.", default=ReferenceFigure())
     figure_of_merit: Annotated[str, Expression()] = key(
         "A metric, or an expression over metrics and arguments such as `rate * 1.5`; the main rate by default.",
         default="",
     )
     units: str = key("Units of the figure of merit, where it is an expression.", default="")
     better: Literal["higher", "lower"] | None = key(
-        "Which figures are better; `lower` for times, else what the metric says.", default=None
+        "Direction of better figures. Default: `lower` for times, else the metric's own direction.", default=None
     )
-    tiers: _Tiers = key("What an offer may change: `as-is`, `ported`, `optimized`.", default=("as-is", "ported"))
+    tiers: _Tiers = key("Changes that an offer may make: `as-is`, `ported`, `optimized`.", default=("as-is", "ported"))
     is_required: bool = key("Whether an offer must have it; true by default.", default=True, name="required")
     size: Annotated[str, Choice(words=SIZES)] = key("Size that must be run.", default="")
     work: Figure | None = key("Work of one run that the buyer fixes, for ssp: `1065 TFLOP`.", default=None)
@@ -101,7 +99,7 @@ class TenderBenchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What money, energy and carbon are computed of; None where it is not given. Power in kW, carbon in g/kWh and kg."""
+    """Inputs of money, energy and carbon. None where not given. Power in kW, carbon in g/kWh and kg."""
 
     currency: Annotated[str, Matching(pattern="[A-Z]{3}", expected="a currency of three letters such as EUR")] = key(
         "The only currency of tender and offers.", default=""
@@ -110,16 +108,16 @@ class Terms:
     interest: Annotated[float, ShareText()] = key("Interest a year.", default=0.0)
     upkeep: Annotated[float, ShareText()] = key("Upkeep a year, of the price of the nodes.", default=0.0)
     electricity: MoneyPerKwh | None = key("Price of energy.", default=None)
-    pue: PowerFactor | None = key("What the building draws for each watt of the system.", default=None)
+    pue: PowerFactor | None = key("Power of the building for each watt of the system.", default=None)
     grid_carbon: CarbonOfEnergy | None = key("Carbon of energy at the place.", default=None)
-    embodied_carbon: CarbonMass | None = key("Carbon of making one node.", default=None)
+    embodied_carbon: CarbonMass | None = key("Carbon of making a node.", default=None)
     utilization: PartOfOne | None = key(
         "Share of the year in which the system is busy.", default=None, alias="utilisation"
     )
 
 
 class LimitKeys:
-    """Limits on all offers, besides a least score by metric."""
+    """Limits on all offers, besides a minimum score by metric."""
 
     budget: Money = key("Most money.", default=None)
     power: PowerInKw = key("Most power of the whole system.", default=None)
@@ -127,7 +125,7 @@ class LimitKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits on all offers: money, power in kW, and the least score of each metric."""
+    """Limits on all offers: money, power in kW, and the minimum score of each metric."""
 
     budget: UncertainValue | None = None
     power: UncertainValue | None = None
@@ -137,14 +135,16 @@ class Limits:
 _LIMITS: Final = Record(
     {
         **keys_of(LimitKeys).keys,
-        **{name: Key(name, name, Number(above=0), f"Least {metric.title}.", None) for name, metric in METRICS.items()},
+        **{
+            name: Key(name, name, Number(above=0), f"Minimum {metric.title}.", None) for name, metric in METRICS.items()
+        },
     },
     None,
 )
 
 
 class OptionalKeys(Record):
-    """The keys of one benchmark; null gives none of them."""
+    """The keys of a benchmark. Null gives none of them."""
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         """Return the keys as a mapping."""
@@ -154,25 +154,25 @@ class OptionalKeys(Record):
 class TenderKeys:
     """The keys of a tender."""
 
-    title: str = key("What reports are headed with.", default="")
+    title: str = key("Heading of reports.", default="")
     suite: Path = key("The tender's own suite, relative to this file.", default=None)
     metric: Annotated[str, Choice(words=tuple(METRICS), removed=REMOVED_METRICS)] = key(
-        "What offers are scored by.", default="ssi"
+        "Metric of the score.", default="ssi"
     )
     mean: Literal["geometric", "arithmetic", "harmonic"] = key(
         "The mean, where the metric allows several.", default=None
     )
-    reference: ReferenceRun = key("The system that offers are compared with.", default=ReferenceRun())
+    reference: ReferenceRun = key("System that offers are compared with.", default=ReferenceRun())
     benchmarks: Annotated[Mapping[str, Any], MapOf(item=OptionalKeys(keys_of(TenderBenchmark).keys, None))] = key(
-        "What is measured."
+        "Benchmarks of the tender."
     )
-    terms: Terms = key("What money, energy and carbon are computed of.", default=Terms())
+    terms: Terms = key("Prices and terms for money, energy and carbon.", default=Terms())
     limits: Annotated[Mapping[str, Any], _LIMITS] = key("Limits on all offers.", default={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tender:
-    """A tender; `origin` knows the place and the text of every key: `origin.where("benchmarks.bert.weight")`.
+    """A tender. `origin` knows the place and the text of every key: `origin.where("benchmarks.bert.weight")`.
 
     `digest` is the SHA-256 of its text.
     """
@@ -224,25 +224,25 @@ def parse_tender(content: bytes, name: str, folder: str = "") -> Tender:
 
 
 def _with_units(bench: TenderBenchmark, origin: Origins, problems: Problems) -> TenderBenchmark:
-    """Return the benchmark with the units of its reference beside its value, which may be written as a key of its own."""
+    """Return the benchmark with the units of its reference next to its value, which may be written as a key of its own."""
     value, units = bench.reference.value, bench.reference.units
     if value is None or not units:
         return bench
     if value.units not in ("", units):
         path = f"benchmarks.{bench.name}.reference.units"
-        problems.note(origin.where(path), path, f"units differ: {units!r}, and {value.units!r} beside the value")
+        problems.note(origin.where(path), path, f"units differ: {units!r}, and {value.units!r} in the value")
     return replace(bench, reference=replace(bench.reference, value=replace(value, units=units)))
 
 
 def _check(tender: Tender, problems: Problems) -> None:
-    """Note what no key shows by itself."""
+    """Note problems that no key shows by itself."""
     where = tender.origin.where
     if not tender.benchmarks:
-        problems.note(where("benchmarks"), "benchmarks", "names no benchmark", "name one at least")
+        problems.note(where("benchmarks"), "benchmarks", "names no benchmark", "name at least one")
     elif not any(bench.weight for bench in tender.benchmarks.values()):
         first = next(iter(tender.benchmarks))
         problems.note(
-            where(f"benchmarks.{first}.weight"), "benchmarks", "all weights are 0", "give one at least a weight"
+            where(f"benchmarks.{first}.weight"), "benchmarks", "all weights are 0", "give at least one a weight"
         )
     if tender.origin.data("metric") is not None:  # else it is that of a command
         problems.extend(metric_problems(tender, tender.metric))
@@ -254,7 +254,7 @@ def _check(tender: Tender, problems: Problems) -> None:
 
 
 def metric_problems(tender: Tender, metric_name: str) -> Iterator[Problem]:
-    """Yield what a tender lacks for a metric of METRICS, its own or another."""
+    """Yield the values that a tender lacks for a metric of METRICS, its own or another."""
     where, metric = tender.origin.where, METRICS[metric_name]
     if tender.mean is not None and tender.mean not in metric.means:
         hint = f"allowed: {', '.join(metric.means)}"
@@ -278,7 +278,7 @@ def metric_problems(tender: Tender, metric_name: str) -> Iterator[Problem]:
 
 
 def _work_problems(tender: Tender, metric_name: str) -> Iterator[Problem]:
-    """Yield each benchmark without its work, or with work in other units than the first one's."""
+    """Yield each benchmark without its work, or with work in other units than the first benchmark's."""
     where, first = tender.origin.where, ""
     for name, bench in tender.benchmarks.items():
         path = f"benchmarks.{name}"
@@ -298,7 +298,7 @@ def currency_problems(
 ) -> Iterable[Problem]:
     """Yield a problem for each amount of money, by its key, in another currency than that which `named` says.
 
-    Without a currency it is that of the first amount.
+    Without a currency, the currency of the first amount is used.
     """
     for path, amount in amounts.items():
         if amount is None:
@@ -307,12 +307,12 @@ def currency_problems(
         if not currency:
             currency, named, named_at = own, path, origin.where(path)
         elif own != currency:
-            what = f"is in {own}, and {named} at {named_at} in {currency}"
-            yield Problem(origin.where(path), path, what, "convert one of them")
+            what = f"is in {own}; {named} at {named_at} is in {currency}"
+            yield Problem(origin.where(path), path, what, "convert to the same currency")
 
 
 def tender_currency(tender: Tender) -> str:
-    """Return the currency of a tender; empty where it names none."""
+    """Return the currency of a tender. Empty where it names none."""
     amounts = (tender.terms.electricity, tender.limits.budget)
     return tender.terms.currency or next((amount.units.split("/")[0] for amount in amounts if amount is not None), "")
 

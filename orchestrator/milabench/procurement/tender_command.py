@@ -49,7 +49,7 @@ def explain_tender(
 ) -> None:
     """Show of every number of a tender, and of scores by it, value, uncertainty, formula, and file, line and column or records.
 
-    KEY, such as `terms` or `benchmarks.bert.weight`, shows only what is below it.
+    KEY, such as `terms` or `benchmarks.bert.weight`, shows only the values below it.
     """
     from milabench.procurement.document_formats import write_document
     from milabench.procurement.provenance import select_keys

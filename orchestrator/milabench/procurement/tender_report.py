@@ -1,4 +1,4 @@
-"""What a comparison by a tender, and the explanation of its numbers, show: documents, and the same for programs."""
+"""Reports of a comparison by a tender and of its numbers: documents, and the same for programs."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from milabench.shown import cut_text
 TENDER_LEGEND = (
     "c: how much larger the problem is; n, N: nodes of the benchmark and of the system; S: speed-up over the reference, never"
     " clipped; w: share of the weights, for throughput the weight itself",
-    "interval: 95 %, delta method on logarithms, degrees of freedom after Satterthwaite; not known below three launches, empty"
+    "interval: 95 %, delta method on logarithms, degrees of freedom after Satterthwaite; empty below three launches"
     " where all numbers are constants",
     "INCONCLUSIVE: not shown by the interval, or by numbers that are declared or suspect, which are not used in a decision",
     "limits: the cost of all years where it is known, else the price, and the power of all nodes; one-sided at 95 %,"
     " INCONCLUSIVE where the limit is within the interval or the offer does not say",
-    "FASTER, SLOWER, EQUIVALENT, DIFFERENT-BUT-SMALL: score over the first one's, by Holm's correction over all of them",
+    "FASTER, SLOWER, EQUIVALENT, DIFFERENT-BUT-SMALL: score relative to the first system, by Holm's correction over all systems",
 )
 NO_INTERVAL = "not known"
 _MET = {"PASS": "met", "FAIL": "not met", "INCONCLUSIVE": "not decided"}
@@ -49,7 +49,7 @@ _MOST_SHOWN = 32  # characters of a value that changed
 def tender_document(scores: TenderScores, *tables: Table) -> Document:
     """Return a comparison by a tender: the scores, the rules that are broken, every benchmark's terms.
 
-    `tables` stand behind those of scores and limits.
+    `tables` follow the tables of scores and limits.
     """
     metric = METRICS[scores.metric]
     return (
@@ -76,7 +76,7 @@ def tender_document(scores: TenderScores, *tables: Table) -> Document:
 
 
 def _spent(scores: TenderScores) -> list[tuple[str, Summary]]:
-    """Return what the work of each bid takes, of an offer from the run that it names for each benchmark."""
+    """Return the expenses of each bid's work, for an offer from the run that it names for each benchmark."""
     spent = []
     for entry in scores.bids:
         runs = {bench: entry.bid.measured(bench) for bench in scores.tender.benchmarks}
@@ -88,12 +88,12 @@ def _spent(scores: TenderScores) -> list[tuple[str, Summary]]:
 
 
 def scores_sentence(scores: TenderScores) -> str:
-    """Return the scores in one sentence that may be quoted."""
+    """Return the scores in a sentence that may be quoted."""
     return "; ".join(score_lines(scores)) + "."
 
 
 def score_lines(scores: TenderScores) -> list[str]:
-    """Return one line for each bid: its score with how sure that is, and what it comes to."""
+    """Return a line for each bid: its score with its certainty, and the result."""
     return [_in_words(entry, scores) for entry in scores.bids]
 
 
@@ -136,7 +136,7 @@ def tier_entries(scores: TenderScores) -> list[tuple[str, str]]:
 
 
 def unused_numbers(scores: TenderScores) -> list[tuple[str, str]]:
-    """Return the numbers of each bid that are not used in the decision, and why; those of the shared reference once."""
+    """Return the numbers of each bid that are not used in the decision, and why. Numbers of the shared reference once."""
     lines = [
         ("reference", line.removeprefix(OF_REFERENCE)) if line.startswith(OF_REFERENCE) else (entry.bid.name, line)
         for entry in scores.bids
@@ -146,7 +146,7 @@ def unused_numbers(scores: TenderScores) -> list[tuple[str, str]]:
 
 
 def suite_lines(name: str, check: SuiteCheck | None) -> Iterator[str]:
-    """Yield one line on what of a system's suite is not that of the tender, and one where none is recorded."""
+    """Yield a line on differences between a system's suite and the tender's, and a line where none is recorded."""
     if check is None:
         return
     by_bench: dict[str, list[str]] = {}

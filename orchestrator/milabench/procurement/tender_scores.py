@@ -1,4 +1,4 @@
-"""Systems and offers scored by a tender: every term with where it comes from, what breaks a rule, how they compare."""
+"""Systems and offers scored by a tender: every term with its source, broken rules, comparisons."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from milabench.procurement.uncertainty import Mean, UncertainValue, product
 
 Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 OF_REFERENCE: Final = "reference, "
-"""What a doubt about a figure of the reference begins with."""
+"""Beginning of a warning about a figure of the reference."""
 Admissible = Literal["yes", "no", "not shown"]
 Verified = Literal["PASS", "FAIL", "INCONCLUSIVE", "ALTERED", "UNTRUSTED"]
-"""What verifying an archive found: nothing, what its tender does not allow, what is not shown, that it was modified, or that
+"""The verification of an archive: no finding, changes that its tender forbids, missing evidence, modified, or that
 none of the allowed signers signed it."""
 _UNBELIEVED: Final = {
     "ALTERED": "its archive was modified",
@@ -48,10 +48,10 @@ _LIMIT_DECISIONS: Final[Mapping[WithinLimit, Decision]] = {"yes": "PASS", "no": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bid:
-    """What is scored: a run, or an offer with the runs that it names by benchmark.
+    """The scored subject: a run, or an offer with the runs that it names by benchmark.
 
-    `suite` is how these differ from the tender's own suite, None where it names none. `verified` is what verifying an archive
-    found, None of what is none.
+    `suite` is how these differ from the tender's own suite, None where it names none. `verified` is the finding on an archive,
+    None without an archive.
     """
 
     name: str
@@ -62,12 +62,12 @@ class Bid:
     verified: Verified | None = None
 
     def measured(self, bench: str) -> System | None:
-        """Return what ran a benchmark; None where nothing did."""
+        """Return the system that ran a benchmark. None where none did."""
         return self.runs.get(bench) if self.offer is not None else self.system
 
     @property
     def nodes(self) -> float | None:
-        """N: what the offer has, else what was measured."""
+        """N: the nodes of the offer, else the measured nodes."""
         if self.offer is not None:
             return self.offer.nodes
         return None if self.system is None else run_nodes(self.system)
@@ -75,9 +75,9 @@ class Bid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredBenchmark:
-    """One benchmark of one bid; `term` is what it brings to the score, None where it is not in it, and `why_not` why.
+    """A benchmark of a bid. `term` is its part of the score, None where it is not part of it, and `why_not` why.
 
-    `nodes` is n, `reference_nodes` n_ref; `standing` is None where the bid has nothing of it.
+    `nodes` is n, `reference_nodes` n_ref. `standing` is None where the bid does not contain it.
     """
 
     bench: str
@@ -103,7 +103,7 @@ class ScoredBenchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitCheck:
-    """An offer's whole cost or power against the tender's `most`, one-sided at 95 %; `offered` is None where it names none."""
+    """An offer's whole cost or power against the tender's `most`, one-sided at 95 %. `offered` is None where it names none."""
 
     name: Literal["budget", "power"] = field(metadata={"json": JsonKey("limit")})
     offered: UncertainValue | None
@@ -113,11 +113,11 @@ class LimitCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredBid:
-    """A bid with its score; `why_not` says why it has none. `costs` are those of an offer.
+    """A bid with its score. `why_not` says why it has none. `costs` are an offer's.
 
-    `least` is the score that the tender asks for and `meets` whether it is reached, one-sided at 95 %. `ratio` is the score over
-    that of the first bid, with the verdict on it; all ratios are one family of claims (Holm). `potency` is the sum over the
-    phases of the delivery, `value` that for a unit of what the offer costs.
+    `least` is the tender's minimum score and `meets` whether it is reached, one-sided at 95 %. `ratio` is the score over
+    the first bid's, with its verdict. All ratios form a family of claims (Holm). `potency` is the sum over the
+    phases of the delivery, `value` the potency for a unit of the offer's cost.
     """
 
     bid: Bid
@@ -159,7 +159,7 @@ class ScoredBid:
 
     @property
     def breaches(self) -> tuple[str, ...]:
-        """The rules of the metric and of verification and the limits of the tender that it breaks, one line for each."""
+        """The rules of the metric and of verification and the limits of the tender that it breaks, a line for each."""
         of_score: tuple[str, ...] = ()
         if self.score is not None:
             missed = f"{self.score.metric}: {self.score.value.value:.6g}, the minimum is {self.least or 0:g}"
@@ -177,7 +177,7 @@ class ScoredBid:
 
     @property
     def admissible(self) -> Admissible:
-        """Whether it has a score, breaks no rule and keeps the limits, the least score being one.
+        """Whether it has a score, breaks no rule and keeps the limits, including the minimum score.
 
         Not shown where a limit is not decided, an S has no interval, or verifying its archive left something open.
         """
@@ -205,7 +205,7 @@ class ScoredBid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenderScores:
-    """What a comparison by a tender says; `scored` are the benchmarks in every score, `excluded` the others and why."""
+    """The result of a comparison by a tender. `scored` are the benchmarks in every score, `excluded` the others and why."""
 
     tender: Tender
     metric: str
@@ -233,9 +233,9 @@ def score_tender(
 ) -> TenderScores:
     """Return the scores of bids by a tender, over the benchmarks that it requires and the others that all of them have.
 
-    `reference` is the run that the tender names. `metric` is the tender's by default; `across` scores also what did other work
-    than the reference. Raises ConfigError, with file, line and column, for what cannot be scored: units that differ, a reference
-    without a benchmark, numbers that the metric needs and nobody gives; NothingSelected for a run of another suite.
+    `reference` is the run that the tender names. `metric` is the tender's by default. `across` also scores other work
+    than the reference. Raises ConfigError, with file, line and column, for problems of the score: units that differ, a reference
+    without a benchmark, numbers that the metric needs and nobody gives. NothingSelected for a run of another suite.
     """
     metric = metric or tender.metric
     mean = tender.mean if tender.mean in METRICS[metric].means else None
@@ -247,7 +247,7 @@ def score_tender(
     for bid in bids:
         ran = bid.system.benches if bid.system is not None else ()
         if bid.offer is None and not {bench.bench for _, bench in ran} & tender.benchmarks.keys():
-            what = f"is a run of another suite: none of the benchmarks of {tender.file} is in it"
+            what = f"is a run of another suite: it has none of the benchmarks of {tender.file}"
             raise NothingSelected(f"{bid.name}: {what}; they are {', '.join(tender.benchmarks)}")
     lacking = [_lacking(tender, bid_rows) for bid_rows in rows]
     complete = [{row.bench: row for row in bid_rows} for bid_rows, why in zip(rows, lacking, strict=True) if not why]
@@ -279,7 +279,7 @@ def unscored_benchmarks(
     *,
     across: bool = False,
 ) -> list[tuple[ScoredBenchmark, ...]]:
-    """Return the figures of each bid beside those of the reference, not scored yet; what is wrong with them is noted."""
+    """Return the figures of each bid with the reference's, not scored yet. Problems are noted."""
     problems.extend(reference_problems(tender, reference))
     if any(bid.offer is not None for bid in bids):
         problems.extend(unknown_reference_nodes(tender, metric, reference))
@@ -334,7 +334,7 @@ def _row(
     *,
     across: bool,
 ) -> ScoredBenchmark:
-    """Return the figures of a benchmark of one bid, not scored yet; problems are noted."""
+    """Return the figures of a benchmark of a bid, not scored yet. Problems are noted."""
     name = wanted.name
     declared = None if bid.offer is None else bid.offer.benchmarks.get(name)
     row = ScoredBenchmark(
@@ -366,7 +366,7 @@ def _row(
 def _by_nodes(metric: str, row: ScoredBenchmark) -> ScoredBenchmark:
     """Return a row without its figure where that is of other nodes than the metric takes it to be of.
 
-    By a ratio to the reference that does not count nodes, whoever measures on more has the higher one; and of a figure of one
+    With a ratio that does not count nodes, more nodes would raise the score. And for the figure of one
     instance, whoever measures on fewer nodes has the more copies on all nodes.
     """
     needs = METRICS[metric].needs
@@ -379,15 +379,15 @@ def _by_nodes(metric: str, row: ScoredBenchmark) -> ScoredBenchmark:
     if not counts_machine:  # then a figure of one instance is of the nodes that this one takes
         taken, reference_taken = max(1, nodes / here), max(1, reference_nodes / there)
     if "reference" in needs and "nodes" not in needs and taken != reference_taken:
-        what = f"was run on {nodes:g} nodes, the reference on {reference_nodes:g}: {metric} needs as many"
+        what = f"was run on {nodes:g} nodes, the reference on {reference_nodes:g}: {metric} needs the same number"
         return replace(row, why_not=what)
     if here == there or not counts_machine:
         return row
     beside = f", of {there} on the reference" if row.reference is not None and row.reference.launches else ""
     formula = row.figure.formula if row.figure.formula.isidentifier() else f"({row.figure.formula})"
     all_of_them = f"{formula} {'/' if row.figure.direction == 'lower' else '*'} instances"
-    what = f"is the figure of one instance of {here}{beside}, which {metric} cannot share out over nodes"
-    return replace(row, why_not=f"{what}; that of all is '{all_of_them}'")
+    what = f"is the figure of a single instance of {here}{beside}, which {metric} cannot divide by nodes"
+    return replace(row, why_not=f"{what}; the figure of all instances is '{all_of_them}'")
 
 
 def _differing_units(tender: Tender, bid: Bid, bench: str, published: SourcedFigure, figure: SourcedFigure) -> Problem:
@@ -398,7 +398,7 @@ def _differing_units(tender: Tender, bid: Bid, bench: str, published: SourcedFig
         key = f"{key}.{'value' if figure.launches is None else 'run'}"
         place = bid.offer.origin.where(key)
     what = f"units differ: {published.value.units!r} of the reference, {figure.value.units!r} of {bid.name}"
-    return Problem(place, key, what, "give both the same figure of merit, or convert one of them")
+    return Problem(place, key, what, "give both the same figure of merit, or convert the units")
 
 
 def _measured(
@@ -422,7 +422,7 @@ def _measured(
     if side.outcome == "absent" and bid.offer is not None:
         path = f"benchmarks.{name}.run"
         what = f"{system.summary.run} is a run of another suite: it has no benchmark {name!r}"
-        problems.note(bid.offer.origin.where(path), path, what, "name the run that shows it")
+        problems.note(bid.offer.origin.where(path), path, what, "name the run that measured it")
     if not side.counts:
         return replace(row, why_not=side.why_not)
     size = next((bench.size for _, bench in system.benches if bench.bench == name), "")
@@ -449,7 +449,7 @@ def _did_the_work_of(reference: System | None, system: System, row: ScoredBenchm
 
 
 def _lacking(tender: Tender, rows: Sequence[ScoredBenchmark]) -> str:
-    """Return which required benchmarks have no figure, and why; empty where all have one."""
+    """Return which required benchmarks have no figure, and why. Empty where all have one."""
     lacking = [row for row in rows if tender.benchmarks[row.bench].is_required and not row.counts]
     return "; ".join(f"{row.bench} {row.why_not}" for row in lacking)
 
@@ -465,7 +465,7 @@ def _scored(
     why_not: str,
     problems: Problems,
 ) -> ScoredBid:
-    """Return a bid with its score over the scored benchmarks; problems are noted."""
+    """Return a bid with its score over the scored benchmarks. Problems are noted."""
     costs = None if bid.offer is None else offer_costs(bid.offer, tender)
     limits = tuple(_limits(tender, costs))
     entry = ScoredBid(bid=bid, machine=machine, benchmarks=rows, why_not=why_not, costs=costs, limits=limits)
@@ -526,7 +526,7 @@ def amount_text(amount: float) -> str:
 
 
 def _limits(tender: Tender, costs: OfferCosts | None) -> Iterator[LimitCheck]:
-    """Yield what an offer takes of each limit of the tender; a run alone has no price and draws no declared power."""
+    """Yield an offer's use of each limit of the tender. A run alone has no price and draws no declared power."""
     costs = costs or OfferCosts(within_budget="not decided", within_power="not decided")
     checks: tuple[
         tuple[Literal["budget", "power"], UncertainValue | None, UncertainValue | None, WithinLimit | None], ...
@@ -542,7 +542,7 @@ def _limits(tender: Tender, costs: OfferCosts | None) -> Iterator[LimitCheck]:
 
 
 def decide(value: UncertainValue, least: float) -> Decision:
-    """Return whether a value reaches a limit, one-sided at 95 %; without a known uncertainty nothing is decided."""
+    """Return whether a value reaches a limit, one-sided at 95 %. Undecided without a known uncertainty."""
     interval = value.interval(0.90)
     if interval is None:
         return "INCONCLUSIVE"
@@ -550,7 +550,7 @@ def decide(value: UncertainValue, least: float) -> Decision:
 
 
 def compared_with_first(entries: Sequence[ScoredBid], margin: float) -> Iterator[ScoredBid]:
-    """Yield the bids with their ratios over the first and the verdicts on these, all being one family of claims."""
+    """Yield the bids with their ratios over the first and the verdicts on these, as a single family of claims."""
     first, *others = entries
     ratios = [
         product([(entry.score.value, 1), (first.score.value, -1)])
@@ -569,7 +569,7 @@ def compared_with_first(entries: Sequence[ScoredBid], margin: float) -> Iterator
 
 
 def _undoubted(entry: ScoredBid) -> ScoredBid:
-    """Return a bid of which a least score is decided only of numbers that are not in doubt."""
+    """Return a bid whose minimum score is decided only from numbers without warnings."""
     return replace(entry, meets="INCONCLUSIVE") if entry.meets is not None and entry.doubts else entry
 
 

@@ -1,4 +1,4 @@
-"""What a terminal shows of scores by a tender: the award in the first line, one table, the warnings, the next command."""
+"""The screen of scores by a tender: the award in the first line, a table, the warnings, the next command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COST_COLUMNS = (
 
 
 def tender_screen(scores: TenderScores, again: str) -> Document:
-    """Return the award, a row for each offer, each warning once; `again` is the command that compared them."""
+    """Return the award, a row for each offer, each warning once. `again` is the command that compared them."""
     return (
         Statement(text=_verdict(scores)),
         _scores_alone(scores),
@@ -31,7 +31,7 @@ def tender_screen(scores: TenderScores, again: str) -> Document:
 
 
 def offers_screen(table: OfferTable, again: str) -> Document:
-    """Return the award, a row with score and costs for each offer, and what the verification found."""
+    """Return the award, a row with score and costs for each offer, and its verification."""
     fails = [
         (f"{side.offer.name} {finding.what}", f"{finding.verdict}: {finding.why}")
         for side in table.sides
@@ -76,13 +76,13 @@ def _undecided(scores: TenderScores) -> Iterable[tuple[str, str]]:
 
 
 def _scores_alone(scores: TenderScores) -> Table:
-    """Return the table of scores; whether the minimum is met stands below its name."""
+    """Return the table of scores. Whether the minimum is met stands below its name."""
     table = score_table(scores).without((*_COLUMNS, "minimum", "its interval")).without_empty()[0]
     return replace(table, title="", headings=tuple("minimum" if name == "met" else name for name in table.headings))
 
 
 def _offer_table(table: OfferTable) -> Table:
-    """Return score, admissibility and costs in one row for each offer."""
+    """Return score, admissibility and costs in a row for each offer."""
     scores = score_table(table.scores).without((*_COLUMNS, "minimum", "met", "over the first", "its interval"))
     costs = cost_table(table).without(_COST_COLUMNS)
     verified = tuple(side.verdict for side in table.sides)

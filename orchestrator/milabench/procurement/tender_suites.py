@@ -48,7 +48,7 @@ class _TenderSuite:
 
 
 class TenderSuites:
-    """The tender's own suite on machines of each kind; else what its reference run recorded."""
+    """The tender's own suite on machines of each kind. Else the suite that its reference run recorded."""
 
     def __init__(self, tender: Tender, session: Session) -> None:
         self.tender, self.session = tender, session
@@ -56,14 +56,14 @@ class TenderSuites:
 
     @property
     def named(self) -> str:
-        """Whose suite it is; empty where the tender has neither a suite nor a run that recorded one."""
+        """Whose suite it is. Empty where the tender has neither a suite nor a run that recorded its suite."""
         if self.tender.suite is not None:
             return display_path(self.tender.suite)
         run = self.tender.reference.run
         return "" if run is None or self._suite("") is None else display_path(run)
 
     def check(self, bid: Bid, locks: Locks) -> SuiteCheck | None:
-        """Return how the runs of a bid differ from the suite that the tender names; None where it names none."""
+        """Return how the runs of a bid differ from the suite that the tender names. None where it names none."""
         if self.tender.suite is None:
             return None
         changes: list[TierChange] = []
@@ -106,7 +106,7 @@ class TenderSuites:
             yield from tier_change("measure.profile", suite.profile, found, declared)
 
     def _suite(self, arch: str) -> _TenderSuite | None:
-        """Return the suite for machines of this kind; None where the tender has neither a suite nor such a run."""
+        """Return the suite for machines of this kind. None where the tender has neither a suite nor such a run."""
         if arch not in self._known:
             self._known[arch] = self._read(arch) if self.tender.suite is not None else self._reference()
         return self._known[arch]

@@ -52,11 +52,11 @@ def compare_by_tender(
     margin: float = DEFAULT_MARGIN,
     across: bool = False,
 ) -> TenderScores:
-    """Score runs, or JSON reports or bundles of runs, and offers (`offer.yaml`) by a tender; `A1,A2` are runs of one system.
+    """Score runs, or JSON reports or bundles of runs, and offers (`offer.yaml`) by a tender. `A1,A2` are runs of the same system.
 
-    What ran is compared with the tender's own suite, where it names one.
+    Runs are compared with the tender's own suite, where it names a suite.
 
-    Raises ConfigError for bad files and for what cannot be scored, NothingSelected and RecordError for runs.
+    Raises ConfigError for bad files and for bids that cannot be scored, NothingSelected and RecordError for runs.
     """
     tender = read_tender(tender_file)
     folder = base_folder(base)
@@ -74,10 +74,10 @@ def score_bids(
     margin: float = DEFAULT_MARGIN,
     across: bool = False,
 ) -> TenderScores:
-    """Score bids beside the reference run that the tender names; raises as `compare_by_tender`."""
+    """Score bids against the reference run that the tender names. Raises as `compare_by_tender`."""
     taken = [bid.name for bid in bids]
     if again := next((name for name in taken if taken.count(name) > 1), ""):
-        raise UsageError(f"{again!r} is given twice: offers of one vendor and system, or runs of one name, are one")
+        raise UsageError(f"{again!r} is given twice: vendor and system of an offer, and names of runs, must differ")
     return score_tender(
         tender,
         bids,
@@ -96,7 +96,7 @@ def reference_system(folder: Path, tender: Tender) -> System | None:
 
 @dataclass(frozen=True, slots=True)
 class _BidReader:
-    """Reads what is scored by a tender; archives of offers stay unpacked until `opened` is closed."""
+    """Reads the bids of a tender. Archives of offers stay unpacked until `opened` is closed."""
 
     folder: Path
     tender: Tender
@@ -120,7 +120,7 @@ class _BidReader:
         return [replace(bid, suite=own.check(bid, locks)) for bid, locks in read]
 
     def _offer(self, path: Path) -> tuple[Bid, Locks] | None:
-        """Return the offer in a declaration or an archive; None for what is neither. Raises RecordError for an altered one."""
+        """Return the offer in a declaration or an archive. None for other files. Raises RecordError for an altered archive."""
         if path.suffix in _OFFERS and path.is_file():
             return _offered(self.folder, read_offer(path, self.tender), self.tender)
         if not is_offer_archive(path):
@@ -136,7 +136,7 @@ class _BidReader:
 
 
 def _offered(folder: Path, offer: Offer, tender: Tender) -> tuple[Bid, Locks]:
-    """Return an offer with the runs of what it measured, and their lock files."""
+    """Return an offer with the runs that measured it, and their lock files."""
     sources = {
         bench: [_named_source(folder, str(path), offer.origin, f"benchmarks.{bench}.run") for path in declared.runs]
         for bench, declared in offer.benchmarks.items()
@@ -154,7 +154,7 @@ def _locks(sources: Iterable[ReportSource]) -> Locks:
 
 
 def _named_source(folder: Path, name: str, origin: Origins, key: str) -> ReportSource:
-    """Return a run; one that a file names and that is not there has its place in that file."""
+    """Return a run. A missing run's error has the place in the file that names it."""
     if not Path(name).exists():
         raise ConfigError(_absent(name, origin, key))
     return find_report_source(folder, name)
@@ -173,7 +173,7 @@ def _absent(name: str, origin: Origins, key: str) -> Problem:
 def explain_numbers(
     tender_file: Path, names: Sequence[str], base: Path | None, session: Session, metric: str = ""
 ) -> list[Provenance]:
-    """Return where every number of a tender comes from, and of the scores of these runs and offers; errors as of those."""
+    """Return where every number of a tender comes from, and of the scores of these runs and offers. Errors as of those."""
     numbers = list(tender_provenance(read_tender(tender_file)))
     if names:
         numbers += scores_provenance(compare_by_tender(tender_file, names, base, session, metric=metric))
@@ -233,7 +233,7 @@ def reference_warnings(tender: Tender, reference: System | None) -> list[str]:
 
 @contextmanager
 def _noting(problems: Problems, file: Path) -> Iterator[None]:
-    """Note what ends the block: mistakes, and a run of this file that cannot be read."""
+    """Note the errors that end the block: mistakes, and a run of this file that cannot be read."""
     try:
         with problems.taking():
             yield

@@ -1,7 +1,8 @@
 """Which tier of allowed change each difference from a tender's own suite belongs to.
 
-github lanl/benchmarks 7e0fdf9, introduction (ATS-5), and olcf.ornl.gov, OLCF-6 benchmarks: as-is allows options of compilers,
-other libraries, another decomposition of the problem; ported a limited change of the source; optimized what keeps the algorithm.
+github lanl/benchmarks 7e0fdf9, introduction (ATS-5), and olcf.ornl.gov, OLCF-6 benchmarks: as-is allows options of
+compilers, other libraries, another decomposition of the problem; ported a limited change of the source; optimized any
+that keeps the algorithm.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ChangeVerdict = Literal["allowed", "beyond the tier", "not declared"]
 
 
 class TierRule(NamedTuple):
-    """Differences whose names match belong to `tier`, None: to no tier, since the tender fixes them; `why` says so in words."""
+    """Differences whose names match belong to `tier`, None: to no tier, since the tender fixes them. `why` says so in words."""
 
     names: re.Pattern[str]
     tier: Tier | None
@@ -37,7 +38,7 @@ def _rule(names: str, tier: Tier | None, why: str) -> TierRule:
 RULES: Final[tuple[TierRule, ...]] = (
     _rule(r"size$", None, "the tender fixes the size of the problem"),
     _rule(r"(measure|voir)\.", None, "the tender fixes how is measured"),
-    _rule(r"(serve|client)\.", None, "the tender fixes what clients ask"),
+    _rule(r"(serve|client)\.", None, "the tender fixes the requests of clients"),
     _rule(r"(lock file|package .*)$", "as-is", "other libraries"),
     _rule(r"(env\.|install_variant$|requires)", "as-is", "options of compilers and libraries"),
     _rule(r"plan\.", "as-is", "decomposition of the problem"),
@@ -46,7 +47,7 @@ RULES: Final[tuple[TierRule, ...]] = (
         "as-is",
         "decomposition of the problem",
     ),
-    _rule(r"argv\.", "optimized", "another argument of the program, to be judged by whether the algorithm is kept"),
+    _rule(r"argv\.", "optimized", "another argument of the program; check that the algorithm is kept"),
     _rule(r"program$", "ported", "changed source"),
     _rule(r"(command|server)\b", "ported", "another program"),
     _rule(r"", "ported", "a change that is no option of compilers or libraries"),
@@ -59,7 +60,7 @@ _NO_CHANGE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierChange:
-    """A difference from the tender's suite; `needs` is the least tier that allows it, None: none does."""
+    """A difference from the tender's suite. `needs` is the strictest tier that allows it, None: no tier does."""
 
     bench: str
     name: str
@@ -73,7 +74,7 @@ class TierChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteCheck:
-    """How what was measured differs from a tender's own suite, `named`; of the `unknown` benchmarks no suite is recorded."""
+    """The differences of measured suites from a tender's own suite, `named`. For `unknown` benchmarks no suite is recorded."""
 
     named: str
     changes: tuple[TierChange, ...] = ()
@@ -81,7 +82,7 @@ class SuiteCheck:
 
 
 def tier_of(name: str) -> TierRule | None:
-    """Return the rule for a difference of this name; None for what changes nothing."""
+    """Return the rule for a difference of this name. None for a difference without effect."""
     if _NO_CHANGE.match(name):
         return None
     return next(rule for rule in RULES if rule.names.match(name))
@@ -90,8 +91,8 @@ def tier_of(name: str) -> TierRule | None:
 def tier_changes(own: System, offered: System, declared: OfferBenchmark) -> Iterator[TierChange]:
     """Yield how a benchmark that was measured differs from the tender's own suite, with the tier that each change belongs to.
 
-    `own` holds the tender's suite in its manifest, as that of a run does. A change of the source has to be described, so that of
-    an offer that describes none is not declared.
+    `own` holds the tender's suite in its manifest, as a run does. A change of the source has to be described, or
+    it counts as undeclared.
     """
     for difference in all_differences([own, offered], [declared.name]):
         if difference.area not in ("benchmark", "environment"):
@@ -101,7 +102,7 @@ def tier_changes(own: System, offered: System, declared: OfferBenchmark) -> Iter
 
 
 def tier_change(name: str, asked: str, found: str, declared: OfferBenchmark) -> Iterator[TierChange]:
-    """Yield the change of something that all benchmarks of a run share, by the same rules; nothing where both are the same."""
+    """Yield the change of something that all benchmarks of a run share, by the same rules. Nothing where both are the same."""
     rule = tier_of(name)
     if rule is None or asked == found:
         return
@@ -118,7 +119,7 @@ def tier_change(name: str, asked: str, found: str, declared: OfferBenchmark) -> 
 
 
 def lock_change(own: str, offered: str, declared: OfferBenchmark) -> Iterator[TierChange]:
-    """Yield the change from one lock to another, which names the packages whose versions differ; nothing where none does."""
+    """Yield the change from a lock to another, with the packages whose versions differ. Nothing where none does."""
     asked, found = (dict(_pins(text.splitlines())) for text in (own, offered))
     differ = [name for name in sorted({*asked, *found}) if asked.get(name) != found.get(name)]
     before, after = (", ".join(f"{name} {pins.get(name, 'none')}" for name in differ) for pins in (asked, found))

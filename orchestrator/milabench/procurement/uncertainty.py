@@ -1,7 +1,7 @@
-"""A number with its uncertainty, and how it goes on through what is computed of it: the delta method on logarithms.
+"""A number with its uncertainty, and its propagation through computations: the delta method on logarithms.
 
-ln f(x) varies by the sum of e_i d_i, where d_i is the deviation of ln x_i and e_i = d ln f / d ln x_i; independent deviations add
-as squares, those of one source as they are, so that what two numbers share cancels in their ratio. Degrees of freedom are after
+ln f(x) varies by the sum of e_i d_i, where d_i is the deviation of ln x_i and e_i = d ln f / d ln x_i. Independent deviations add
+as squares, deviations of one source as they are, so that a shared part cancels in a ratio. Degrees of freedom are after
 Welch and Satterthwaite. Intervals are f exp(+- t sd): they stay above zero.
 """
 
@@ -26,9 +26,9 @@ _STEP = 1e-4
 
 
 class Deviation(NamedTuple):
-    """What one source adds to the logarithm of a number: a signed standard deviation, and its degrees of freedom.
+    """The deviation of a number's logarithm from a source: a signed standard deviation, and its degrees of freedom.
 
-    Deviations of one `source` are one and the same; an empty one is independent of all others.
+    Deviations of the same `source` are identical. An empty source is independent of all others.
     """
 
     sd: float
@@ -54,7 +54,7 @@ class UncertainValue:
 
     @classmethod
     def of_launches(cls, values: Sequence[float], units: str = "", source: str = "") -> UncertainValue:
-        """Return the geometric mean of independent launches; of a single one the uncertainty is not known."""
+        """Return the geometric mean of independent launches. The uncertainty of a single launch is not known."""
         if not values or any(not (math.isfinite(value) and value > 0) for value in values):
             raise ConfigError(Problem("", source, f"expected launches with numbers above zero, got {list(values)}"))
         spread = log_stdev(values)
@@ -87,7 +87,7 @@ class UncertainValue:
 
     @property
     def log_estimate(self) -> Estimate | None:
-        """Its logarithm with the error of that; None where the uncertainty is not known."""
+        """Its logarithm with the error of that. None where the uncertainty is not known."""
         if self.deviations is None:
             return None
         return Estimate.of_variances(math.log(self.value), [(part.sd**2, part.freedom) for part in self.deviations])
@@ -98,7 +98,7 @@ class UncertainValue:
         return self.interval()
 
     def interval(self, level: float = 0.95) -> Interval | None:
-        """Return the interval value exp(-+ t sd), which is the value alone for a constant; None where it is not known."""
+        """Return the interval value exp(-+ t sd), which is the value alone for a constant. None where it is not known."""
         estimate = self.log_estimate
         if estimate is None:
             return None
@@ -106,7 +106,7 @@ class UncertainValue:
         return self.value * low, self.value * high
 
     def plain_interval(self, level: float = 0.95) -> Interval | None:
-        """Return the interval value -+ t se, for what is a sum of independent readings; it may reach below zero."""
+        """Return the interval value -+ t se, for a sum of independent readings. It may reach below zero."""
         estimate = self.log_estimate
         if estimate is None:
             return None
@@ -120,7 +120,7 @@ def constant(value: float, units: str = "") -> UncertainValue:
 
 
 def combine(value: float, terms: Sequence[tuple[UncertainValue, float]], units: str = "") -> UncertainValue:
-    """Return a number that was computed of others, each given with d ln value / d ln of it."""
+    """Return a number that was computed from others, each given with d ln value / d ln of it."""
     single: list[Deviation] = []
     shared: defaultdict[tuple[str, float], float] = defaultdict(float)
     for term, elasticity in terms:
@@ -149,7 +149,7 @@ def weighted_mean(kind: Mean, values: Sequence[UncertainValue], weights: Sequenc
     """Return the weighted mean of numbers in the same units. Raises ConfigError for weights below zero, or that are all zero."""
     total = math.fsum(weights)
     if not values or not total > 0 or not math.isfinite(total) or min(weights) < 0:
-        raise ConfigError(Problem("", "weights", f"expected weights from zero up, one above it, got {list(weights)}"))
+        raise ConfigError(Problem("", "weights", f"expected weights from zero up, not all zero, got {list(weights)}"))
     shares = [weight / total for weight in weights]
     units = same_units(values)
     if kind == "geometric":
@@ -169,9 +169,9 @@ def sum_of(values: Sequence[UncertainValue]) -> UncertainValue:
 def propagate(
     function: Callable[[Mapping[str, float]], float], inputs: Mapping[str, UncertainValue], units: str = ""
 ) -> UncertainValue:
-    """Return the function of inputs by name; it is differentiated numerically, so is to be smooth and above zero around them.
+    """Return the function of inputs by name. It is differentiated numerically, so is to be smooth and above zero around them.
 
-    An input that it uses several times counts as one. At a kink, as of `min`, the uncertainty is that of neither side.
+    An input that is used several times counts once. At a kink, as of `min`, the uncertainty is of neither side.
     """
     centre = {name: number.value for name, number in inputs.items()}
     value = function(centre)
@@ -193,5 +193,5 @@ def same_units(values: Sequence[UncertainValue], path: str = "") -> str:
     units = sorted({number.units for number in values})
     if len(units) > 1:
         named = " and ".join(repr(unit) for unit in units)
-        raise ConfigError(Problem("", path, f"units differ: {named}", "convert one of them"))
+        raise ConfigError(Problem("", path, f"units differ: {named}", "convert to the same units"))
     return units[0] if units else ""

@@ -1,1 +1,1 @@
-"""All stages of a suite in one command: `milabench quickstart`."""
+"""All stages of a suite in a single command: `milabench quickstart`."""

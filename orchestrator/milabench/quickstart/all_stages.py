@@ -1,4 +1,4 @@
-"""Does all stages of a suite in one command, from install to report."""
+"""Does all stages of a suite in a single command, from install to report."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from milabench.workflow.report_runs import render_report
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
 
 Say = Callable[[str], object]
-"""What is called with the text of each stage, for standard output."""
+"""Called with the text of each stage, for standard output."""
 
 
 def first_look(
     options: SuiteOptions, extent: Extent, session: Session, say: Say, width: int | None = None, *, wait: bool = False
 ) -> int:
-    """Install, prepare, run and report a suite; return the highest exit code of its runs, or that of preparing.
+    """Install, prepare, run and report a suite. Return the highest exit code of its runs, or of preparing.
 
-    With `wait` it waits for devices that are held, instead of failing. `width` is that of the terminal for the report, None for
-    one of any width.
+    With `wait` it waits for devices that are held, instead of failing. `width` is the terminal's width for the report, None for
+    any width.
     """
     about = ": a first look; --profile default measures valid numbers"
     settings = RunSettings(retry=RetryPolicy(wait=wait))
@@ -38,9 +38,9 @@ def first_look(
 def measure_suite(
     options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session, say: Say, *, about: str = ""
 ) -> tuple[tuple[str, ...], int]:
-    """Install, prepare and run; return the runs, none where preparing did not end well, and the highest exit code.
+    """Install, prepare and run. Return the runs, none where preparing did not end well, and the highest exit code.
 
-    `about` is said of a run whose profile is a short one. Raises Unreachable for a device that is held, before all else.
+    `about` is printed for a run with a short profile. Raises Unreachable for a device that is held, before all else.
     """
     sides = extent.sides(options)
     contexts = [read_context(replace(side, ask_nodes=False), session, extent, warn=False) for side in sides]

@@ -1,1 +1,1 @@
-"""Declarations of stored and exchanged values that several layers share; no behaviour."""
+"""Declarations of stored and exchanged values that several layers share. No behaviour."""

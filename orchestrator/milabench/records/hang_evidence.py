@@ -1,6 +1,6 @@
-"""What the processes of a step did when it was looked at from outside: what an agent sends, and what is kept beside the step.
+"""The state of a step's processes, seen from outside: as an agent sends it, and as it is kept next to the step.
 
-The members tell what a node may say: ranges, lengths and depth. Imports msgspec: import it where evidence is read.
+The members limit a node's messages: ranges, lengths and depth. Imports msgspec: import it where evidence is read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 MOST_BYTES = 210_000
-"""Of a node's evidence, with what its agent adds."""
+"""A node's evidence, with its agent's additions."""
 
 Text = Annotated[str, Meta(max_length=300)]
 Long = Annotated[str, Meta(max_length=20_000)]
@@ -23,7 +23,7 @@ Frame = tuple[Text, Text, Annotated[int, Meta(ge=-1, le=2**31)]]
 
 
 class ThreadStack(Struct, kw_only=True):
-    """A Python thread; its innermost frame is the first."""
+    """A Python thread. Its innermost frame is the first."""
 
     name: Text = ""
     holds_gil: bool = False
@@ -42,9 +42,9 @@ class LastCollective(Struct, kw_only=True):
 
 
 class ProcessState(Struct, kw_only=True):
-    """A process: its state as `/proc` has it (X: it ended while it was looked at), and its threads, the main one first, twice.
+    """A process: its state as `/proc` has it (X: it ended meanwhile), and its threads, the main thread first, twice.
 
-    `cpu_s` is what it used between the two looks. `rank` is None of a process that is no rank, such as a launcher or a loader.
+    `cpu_s` is its CPU time between the two looks. `rank` is None of a process that is no rank, such as a launcher or a loader.
     """
 
     pid: Annotated[int, Meta(ge=1, le=2**31)]
@@ -64,7 +64,7 @@ class ProcessState(Struct, kw_only=True):
 
 
 class DeviceState(Struct, kw_only=True):
-    """What is used of a device, and by which processes; `lost` says why it cannot be reached."""
+    """The use of a device, and its processes. `lost` says why it cannot be reached."""
 
     index: Count = 0
     arch: Text = ""
@@ -76,10 +76,10 @@ class DeviceState(Struct, kw_only=True):
 
 
 class NodeEvidence(Struct, kw_only=True):
-    """What one step's processes on one node did.
+    """The state of a step's processes on a node.
 
-    `progress` has rank, steps done and seconds since the last of them, of each loop that is observed. `ras` is what NCCL's RAS
-    says of the job. `absent` says what could not be had, and the setting that would allow it.
+    `progress` has rank, steps done and seconds since the last step, of each observed loop. `ras` is the report of NCCL's RAS
+    on the job. `absent` lists missing evidence, and the setting that would allow it.
     """
 
     step: Annotated[str, Meta(max_length=20_000)] = ""

@@ -1,6 +1,6 @@
 """The latencies of a request to a served model and their quantiles: limits of suites and criteria, numbers of points.
 
-The client's own percentiles, which benchmate compares with those of its requests, are another matter.
+The client's own percentiles, which benchmate compares with its own over requests, are separate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ QUANTILES: Final = (50, 90, 99)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyQuantile:
-    """One quantile of one of LATENCIES over the requests of a point, in ms; `share` of them are below it."""
+    """A quantile of a latency of LATENCIES over the requests of a point, in ms. `share` of them are below it."""
 
     latency: str
     share: float

@@ -1,4 +1,4 @@
-"""The report that a terminal shows: a table that fits it, the warnings in words, and what to do next."""
+"""The report that a terminal shows: a table that fits it, the warnings in words, and the next step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIDTH = 100
 _LEFT_OUT = ("profile", "created", "memory", "os", "software", "harness")
 _LEGEND = {
     "n": "n: processes",
-    "perf": "perf: of one instance",
+    "perf": "perf: rate of an instance",
     "±": "±: half of its 95 % interval",
     "?": "?: the reference is suspect",
 }
@@ -34,7 +34,7 @@ _CLAUSE = re.compile(r"[:;,.(]\s")
 
 
 def brief_document(summary: Summary) -> document.Document:
-    """Return what decides whether the numbers are good enough, and the command that leads on."""
+    """Return the facts that show whether the numbers are good enough, and the next command."""
     (label, run), *properties = system_lines(summary)
     profile = dict(properties)["profile"]
     kept = [pair for pair in properties if pair[0].partition(" (")[0] not in _LEFT_OUT]
@@ -81,7 +81,7 @@ def _score(summary: Summary) -> tuple[str, ...]:
 
 
 def _table(summary: Summary) -> document.Table:
-    """Return the table: numbers, whether they can be trusted (why not is said below), and what they represent."""
+    """Return the table: numbers, whether they can be trusted (why not is said below), and the workloads that they represent."""
     table = table_of(_COLUMNS, summary.benchmarks)
     abouts = {bench.bench: _CLAUSE.split(bench.about, maxsplit=1)[0] for bench in summary.benchmarks}
     if max(map(len, abouts.values()), default=0) > WIDTH - table.width - 3:
@@ -108,7 +108,7 @@ _COLUMNS = (
 
 
 def doubts(summary: Summary) -> list[tuple[str, str]]:
-    """Return the warnings about numbers: whose, in words, with repeat and step where they are about one; each text once."""
+    """Return each warning about numbers once: the benchmarks, the text, and the repeat and step it is about."""
     warned = [
         (doubt, text, b.bench)
         for b in model.ordered(summary.benchmarks)

@@ -1,6 +1,6 @@
 """The columns of the report on a run, each declared once: in text and Markdown, on the page, in CSV and in workbooks.
 
-To add one is to add a `Column` to COLUMNS.
+To add a column, add a `Column` to COLUMNS.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _LAST = 100
 
 @dataclass(frozen=True, slots=True)
 class CsvField:
-    """A field of CSV, in full precision: by default what a benchmark has under its name.
+    """A field of CSV, in full precision: by default the benchmark's value of that name.
 
-    Fields are in the order of their `place`; those without one come last.
+    Fields are in the order of their `place`. Fields without a place come last.
     """
 
     name: str
@@ -45,9 +45,9 @@ class CsvField:
 class Column:
     """A column of a table with a row for each benchmark: its heading, and the cell (empty where there is nothing to show).
 
-    `spare` is its turn among the columns that a narrow terminal does without, 1 for the least important; 0: it always stays.
+    `spare` is its turn among the columns that a narrow terminal does without, 1 for the least important. 0: it always stays.
     An optional column is only shown where some benchmark has something in it. `page` is its place among the columns that come
-    first on a page, which sorts and filters; the others follow in their order. `csv` are its fields there.
+    first on a page, which sorts and filters. The others follow in their order. `csv` are its fields there.
     """
 
     heading: str
@@ -75,12 +75,12 @@ def _expanded(bench: BenchSummary) -> float | None:
 
 
 def interval_cell(bench: BenchSummary) -> str:
-    """Return `12.1 … 13.5`, the interval of a number; empty where there is none."""
+    """Return `12.1 … 13.5`, the interval of a number. Empty where there is none."""
     return "" if bench.interval is None else " … ".join(map(format_number, bench.interval))
 
 
 def _of_all_instances(bench: BenchSummary) -> str:
-    """Return what instances that ran at the same time reached, whose rates can be added up."""
+    """Return the total rate of instances that ran at the same time, whose rates can be added up."""
     return format_number(bench.score) if bench.instances > 1 and bench.direction == "higher" else ""
 
 
@@ -159,8 +159,8 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 LEGEND = (
-    "fail: steps that did not pass; perf: rate of one instance (a device, a job), geometric mean over processes, in units;"
-    " all instances: what those that ran concurrently reached, in units",
+    "fail: steps that did not pass; perf: rate of an instance (a device, a job), geometric mean over processes, in units;"
+    " all instances: total rate of concurrent instances, in units",
     "±: half of the 95 % interval that holds the undisturbed number; std %: over processes; within %: between the steps of a"
     " process",
 )

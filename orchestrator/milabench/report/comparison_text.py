@@ -1,4 +1,4 @@
-"""What reports of a comparison show: its tables, failures and differences, and the texts of their cells."""
+"""The content of reports of a comparison: tables, failures, differences, and the texts of their cells."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from milabench.report.labels import format_number
 from milabench.shown import by_text
 
 _TOO_FEW_REPEATS = 0.5
-"""From this relative difference on, the smallest one that could be found says only that there are too few repeats."""
+"""From this relative difference on, the smallest difference that could be found only shows that there are too few repeats."""
 
 
 def ratio_text(value: float | None) -> str:
-    """Return a ratio with four digits after the point; empty when there is none."""
+    """Return a ratio with four digits after the point. Empty when there is none."""
     return "" if value is None else f"{value:.4f}"
 
 
 def interval_text(interval: Interval | None) -> str:
-    """Return `[low, high]` of a ratio; empty when there is none."""
+    """Return `[low, high]` of a ratio. Empty when there is none."""
     return "" if interval is None else f"[{interval[0]:.4f}, {interval[1]:.4f}]"
 
 
@@ -45,7 +45,7 @@ def title(comparison: Comparison) -> str:
 
 
 def side_text(side: SystemResult) -> str:
-    """Return the value of a side, its half-width in per cent and its mark; without a value, the outcome."""
+    """Return the value of a side, its half-width in per cent and its mark. Without a value, the outcome."""
     if side.value is None:
         return side.outcome if side.outcome != "passed" else "no rate"
     # Half of the interval's width: on logarithms it is not symmetric, but nearly so where it is narrow enough to matter.
@@ -54,7 +54,7 @@ def side_text(side: SystemResult) -> str:
 
 
 def plain_side_text(side: SystemResult) -> str:
-    """Return the value of a side and its mark; without a value, the outcome."""
+    """Return the value of a side and its mark. Without a value, the outcome."""
     return side_text(replace(side, ci95=None))
 
 
@@ -64,7 +64,7 @@ def _mark(side: SystemResult) -> str:
 
 
 def verdict_text(contrast: Contrast | None) -> str:
-    """Return the verdict; an inconclusive one with the launches that would decide it."""
+    """Return the verdict. An inconclusive verdict has the repeats that would decide it."""
     if contrast is None:
         return "excluded"
     is_open = contrast.verdict == "INCONCLUSIVE"
@@ -83,8 +83,8 @@ def ratio_table(
 ) -> Table:
     """Return absolute values and ratios: a row for each benchmark and system but the first, the best ratio first.
 
-    `is_whole` repeats what the rows of a benchmark share, for readers that sort them. `is_compact` shows of all values only
-    the two that the ratio of a row is made of; `is_plain`: without their intervals, of which the ratio has its own.
+    `is_whole` repeats shared cells in the rows of a benchmark, for readers that sort them. `is_compact` shows of all values only
+    the two that the ratio of a row is made of. `is_plain`: without their intervals, of which the ratio has its own.
     """
     first, *others = (system.name for system in comparison.systems)
     names = (first, "its value") if is_compact else (first, *others)
@@ -127,12 +127,12 @@ def ratio_table(
 
 
 def sessions_text(counts: tuple[int, int]) -> str:
-    """Return of how many runs the launches of either side are; empty where of one each."""
+    """Return the number of runs that the repeats of either side come from. Empty where both come from a single run."""
     return f"{counts[0]}/{counts[1]}" if max(counts) > 1 else ""
 
 
 def metric_label(metric: str) -> str:
-    """Return what a number of a curve is called in a narrow column; the area has no entry of its own."""
+    """Return the name of a curve's number in a narrow column. The area has no entry of its own."""
     return POINT_METRICS[metric].label.partition(" (")[0] if metric in POINT_METRICS else metric
 
 
@@ -158,7 +158,7 @@ def index_name(index: Index) -> str:
 
 
 def by_ratio(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
-    """Return the rows by the ratio of the last system, the fastest first; those without a ratio last."""
+    """Return the rows by the ratio of the last system, the fastest first. Those without a ratio last."""
     return sorted(rows, key=lambda row: (-row.contrasts[-1].ratio if row.contrasts[-1] else math.inf, row.bench))
 
 
@@ -170,7 +170,7 @@ def p_text(contrast: Contrast | None) -> str:
 
 
 def index_table(comparison: Comparison) -> Table:
-    """Return the index of each system and what it depends on."""
+    """Return the index of each system and the numbers it depends on."""
     rows = [
         (
             index_name(index),
@@ -198,7 +198,7 @@ def left_out(index: Index) -> str:
 
 
 def named_summaries(comparison: Comparison) -> list[tuple[str, Summary]]:
-    """Return the summaries of all systems by name, those of further sessions by their runs' too."""
+    """Return the summaries of all systems by name, and those of further sessions also by their runs'."""
     return [
         (system.name if not system.later else f"{system.name} {session.summary.run}", session.summary)
         for system in comparison.systems
@@ -207,13 +207,13 @@ def named_summaries(comparison: Comparison) -> list[tuple[str, Summary]]:
 
 
 def job_tables(comparison: Comparison) -> tuple[Table, ...]:
-    """Return a table of the time, energy and cost of the same work; empty where no benchmark counts on all systems."""
+    """Return a table of the time, energy and cost of the same work. Empty where no benchmark counts on all systems."""
     if not comparison.job_mix:
         return ()
     work = (
         "the declared work"
         if comparison.has_work
-        else "one hour of each benchmark on the first system, times its weight"
+        else "an hour of each benchmark on the first system, times its weight"
     )
     columns = "system | #hours | 95 % interval | #kWh | #cost | #index per watt | #index per money | not known"
     rows = map(_job_row, comparison.job_mix)
@@ -258,7 +258,7 @@ def suspects(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def verdict_notes(comparison: Comparison) -> list[str]:
-    """Return the notes on verdicts that need one."""
+    """Return the notes on verdicts that need a note."""
     several = len(comparison.systems) > 2
     return [
         f"{row.bench}{f' on {side.system}' if several else ''}: {contrast.note}"
@@ -280,24 +280,24 @@ def differences_table(comparison: Comparison, differences: Sequence[Difference])
         )
         for difference in differences
     ]
-    return words_table("what differs, nearest to what changed first", ("", "area", "what", *names, "benchmarks"), rows)
+    return words_table("differences, most likely causes first", ("", "area", "what", *names, "benchmarks"), rows)
 
 
 def legend_lines(comparison: Comparison) -> list[str]:
     """Return the legend: how the numbers are computed."""
-    what = "all its instances together" if comparison.per == "system" else "one instance"
+    what = "all its instances together" if comparison.per == "system" else "an instance"
     lines = [
         f"ratio: {what}, over the first system's; > 1 means better; for lower-is-better metrics the ratio is inverted."
-        " interval: 95 %, Welch on logarithms of launches, where a side has several sessions of these",
+        " interval: 95 %, Welch on logarithms of repeats, or of sessions where a side has several",
         f"FASTER, SLOWER: beyond {comparison.margin:.2%}, EQUIVALENT, DIFFERENT-BUT-SMALL: within it by two one-sided tests;"
         " both by Holm's correction over all rows",
         "index: weighted geometric mean of the ratios of the benchmarks that count on both; its interval is for this suite",
-        "launches, sessions: on each side; ~: about so many would decide; ±: half of the 95 % interval; ?: suspect, !: invalid",
+        "launches, sessions: on each side; ~: about this number would decide; ±: half the 95 % interval; ?: suspect, !: invalid",
     ]
     if comparison.curves:
         lines.append(
-            "curves: the intervals of one number hold together, at 95 %, over all points; the verdicts on all points, numbers"
-            " and areas are a family of their own; the ratio of TPOT p90 is that of the tokens of a user"
+            "curves: the intervals of a number hold jointly, at 95 %, over all points; the verdicts on all points, numbers"
+            " and areas form a separate family; the ratio of TPOT p90 is the ratio of a user's token rates"
         )
     noisy = [f"{row.bench} {row.margin:.2%}" for row in comparison.rows if row.margin > comparison.margin]
     return [*lines, f"more than the margin by the noise of an A/A run: {', '.join(noisy)}"] if noisy else lines

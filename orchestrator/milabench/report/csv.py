@@ -1,4 +1,4 @@
-"""Comma-separated values: a row per run and benchmark, or benchmark and system; those of curves last; full precision."""
+"""Comma-separated values: a row per run and benchmark, or benchmark and system, in full precision. Rows of curves come last."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OF_A_POINT = ("point", "metric", "meets_slo")
 
 
 def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
-    """Return all runs in one table; an unknown value is an empty field.
+    """Return all runs in a single table. An unknown value is an empty field.
 
     Where there are curves, three more columns name the point and the metric of their numbers, which come last, and say whether
     the point meets the SLO.
@@ -71,7 +71,7 @@ def _table(fields: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
 
 
 def _of_points(summary: Summary, bench: BenchSummary, curve: ServingCurve) -> Iterator[dict[str, Any]]:
-    """Yield a row for each number of each point, one for a point without numbers."""
+    """Yield a row for each number of each point, or a row for a point without numbers."""
     for point in curve.points:
         about = {
             "run": summary.run,
@@ -104,7 +104,7 @@ COMPARED = (
 
 
 def render_comparison(comparison: Comparison, differences: Differences = None, traces: RunTraces = None) -> str:
-    """Return a row for each benchmark and system but the first, then one for each index; differences are left out.
+    """Return a row for each benchmark and system but the first, then a row for each index. Differences are left out.
 
     Where there are curves, two more columns name the point and the metric of their ratios, which come last.
     """

@@ -13,7 +13,7 @@ from milabench.seams import handler, missing, takes_part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveCase:
-    """A curve as a test case: what it comes to, a line for each point, and the points that are `missing`, each with why."""
+    """A curve as a test case: its result, a line for each point, and the `missing` points, each with the reason."""
 
     about: tuple[str, ...]
     points: tuple[str, ...]
@@ -28,7 +28,7 @@ def has_curves(shown: Summary | Comparison) -> bool:
 
 
 def curve_blocks(shown: Summary | Comparison, *, is_brief: bool = False) -> Document:
-    """Return the tables of the curves of a run or a comparison; empty without one."""
+    """Return the tables of the curves of a run or a comparison. Empty without curves."""
     if not has_curves(shown):
         return ()
     if left_out := curves_left_out():
@@ -38,7 +38,7 @@ def curve_blocks(shown: Summary | Comparison, *, is_brief: bool = False) -> Docu
 
 
 def curve_case(bench: BenchSummary) -> CurveCase | None:
-    """Return the curve of a benchmark as a test case; None without one."""
+    """Return the curve of a benchmark as a test case. None without a curve."""
     if bench.serving is None or curves_left_out():
         return None
     case: CurveCase = handler("curves: test case")(bench.bench, bench.serving)
@@ -54,6 +54,6 @@ def messages_of_curve(bench: BenchSummary) -> frozenset[str]:
 
 
 def curves_left_out() -> str:
-    """Return the line that stands for curves where their feature is left out; empty where it takes part."""
+    """Return the line that replaces curves where their feature is left out. Empty where it takes part."""
     lacking = missing("curves: tables")
     return lacking and f"curves of served models: their report {lacking}; JSON and CSV have them"

@@ -1,4 +1,4 @@
-"""What a terminal shows of a comparison and of an acceptance: the verdict, one table, the warnings; reports have the rest."""
+"""The screens of a comparison and of an acceptance: the verdict, a table, the warnings. Reports have the rest."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def comparison_screen(comparison: Comparison, differences: Differences) -> docum
 
 
 def comparison_next(comparison: Comparison, again: str) -> str:
-    """Return the command that leads on, and what it shows; `again` is the command that made the comparison."""
+    """Return the next command and its purpose. `again` is the command that made the comparison."""
     counted = [c for row in comparison.rows for c in row.contrasts if c is not None]
     needed = [c.needed for c in counted if c.verdict == "INCONCLUSIVE" and c.needed and c.needed_unit == "launches"]
     for system in comparison.systems:
         if system.failures:
-            return f"`{line_about_run(system.summary, 'report', system.summary.run)}`: logs of what failed"
+            return f"`{line_about_run(system.summary, 'report', system.summary.run)}`: logs of the failed steps"
     if needed and (repeats := min(needed)) <= _MOST_REPEATS:
         latest = comparison.systems[-1].summary
         return f"`{rerun_line(latest, repeat=repeats)}`: {repeats} repeats would decide more"
@@ -62,7 +62,7 @@ _MOST_REPEATS = 50
 
 
 def acceptance_screen(acceptance: Acceptance) -> document.Document:
-    """Return the verdict, the criteria that do not hold (all of them where all hold), and what these lack."""
+    """Return the verdict, the criteria that do not hold (or all, if all hold), and the evidence that they lack."""
     undone = [check for check in acceptance.checks if check.verdict != "PASS"]
     shown = sorted(undone or acceptance.checks, key=lambda check: WORST_FIRST.index(check.verdict))
     held = len(acceptance.checks) - len(undone)
@@ -75,16 +75,16 @@ def acceptance_screen(acceptance: Acceptance) -> document.Document:
         document.Statement(text=f"{acceptance.verdict}: {', '.join(counts)}"),
         document.Notes(lines=(f"{acceptance.title or 'acceptance'}: {acceptance.run}{against}, by {acceptance.file}",)),
         document.words_table("", ("verdict", "benchmark", "criterion", "required", "measured"), map(_row, shown)),
-        *document.section("what is missing", _missing(undone)),
+        *document.section("missing", _missing(undone)),
         *document.section("failures", _of_failed(undone)),
         *document.notes(acceptance.notes),
     )
 
 
 def acceptance_next(acceptance: Acceptance, again: str, base: Sequence[str]) -> str:
-    """Return the command that leads on, and what it shows; `again` is the command that checked the run, `base` its option."""
+    """Return the next command and its purpose. `again` is the command that checked the run, `base` its option."""
     if any(check.verdict == "FAIL" and check.criterion == "runs" for check in acceptance.checks):
-        return f"`{shlex.join(['milabench', 'resume', acceptance.run, *base])}`: runs again what did not pass"
+        return f"`{shlex.join(['milabench', 'resume', acceptance.run, *base])}`: runs the steps that did not pass"
     return f"`{again} --full`: every criterion with its bounds"
 
 
@@ -99,7 +99,7 @@ def _missing(undone: list[CriterionResult]) -> list[tuple[str, str]]:
 
 
 def _of_failed(undone: list[CriterionResult]) -> list[tuple[str, str]]:
-    """Return what a table leaves out of failed criteria: the steps, or the devices that are furthest apart."""
+    """Return the details of failed criteria that a table leaves out: the steps, or the devices that are furthest apart."""
     return [
         (f"{check.bench or 'the run'} {check.criterion}", check.measured)
         for check in undone

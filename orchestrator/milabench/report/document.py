@@ -1,6 +1,6 @@
 """A report as a value: its content and order, before a format writes it.
 
-`report/text.py` and `report/markdown.py` each write every kind of block; a document knows no format.
+`report/text.py` and `report/markdown.py` each write every kind of block. A document knows no format.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Columns under their headings; `is_text` says which of them are text, set to the left.
+    """Columns under their headings. `is_text` says which of them are text, set to the left.
 
-    `spare` are the headings of columns that a narrow terminal can do without, the least important first.
+    `spare` are the headings of columns that a narrow terminal can do without, the least important column first.
     """
 
     headings: tuple[str, ...]
@@ -34,7 +34,7 @@ class Table:
         return sum(max(map(len, column)) + 3 for column in columns) - 3
 
     def without_empty(self, optional: Collection[str] | None = None) -> tuple[Table, list[str]]:
-        """Return the table without its empty columns, or those of them that are `optional`, and their headings."""
+        """Return the table without its empty columns, or without the `optional` ones among them, and their headings."""
         empty = [
             heading
             for at, heading in enumerate(self.headings)
@@ -56,7 +56,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Title:
-    """What the report is about; `label` stands before it where a format has no headings."""
+    """The subject of the report. `label` precedes it where a format has no headings."""
 
     text: str
     label: str = ""
@@ -64,7 +64,7 @@ class Title:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Properties:
-    """Names and values, one pair per line, the values aligned."""
+    """Names and values, a pair per line, the values aligned."""
 
     pairs: tuple[tuple[str, str], ...]
 
@@ -78,7 +78,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """One named value on a line of its own."""
+    """A named value on a line of its own."""
 
     name: str
     text: str
@@ -86,7 +86,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    """Lines of small print; `name` stands before each of them."""
+    """Lines of small print. `name` stands before each of them."""
 
     lines: tuple[str, ...]
     name: str = ""
@@ -94,7 +94,7 @@ class Notes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An item with its name, if any, and its text; `details` are paths and commands by their labels, to be copied."""
+    """An item with its name, if any, and its text. `details` are paths and commands by their labels, to be copied."""
 
     name: str
     text: str
@@ -135,11 +135,11 @@ def words_table(title: str, headings: Iterable[str], rows: Iterable[Iterable[str
 
 
 def section(title: str, entries: Iterable[Entry | tuple[str, str]]) -> tuple[Section, ...]:
-    """Return a section of entries, or of names and texts; empty when there are none."""
+    """Return a section of entries, or of names and texts. Empty when there are none."""
     listed = tuple(e if isinstance(e, Entry) else Entry(name=e[0], text=e[1]) for e in entries)
     return (Section(title=title, entries=listed),) if listed else ()
 
 
 def notes(lines: Sequence[str], name: str = "") -> tuple[Notes, ...]:
-    """Return the notes; empty when there are none."""
+    """Return the notes. Empty when there are none."""
     return (Notes(lines=tuple(lines), name=name),) if lines else ()

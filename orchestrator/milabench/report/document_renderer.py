@@ -48,8 +48,8 @@ def run_document(summary: Summary) -> document.Document:
         run_table(summary.benchmarks),
         document.Value(name="score", text=model.score_line(summary)),
         document.Notes(lines=(*LEGEND, *([REFERENCE_LEGEND] if summary.score.reference else []))),
-        *document.section("not beside the reference", model.without_ratio(summary)),
-        *document.section("what each benchmark stands for", model.benchmark_lines(summary)),
+        *document.section("without a ratio to the reference", model.without_ratio(summary)),
+        *document.section("benchmarks represent", model.benchmark_lines(summary)),
         *curve_blocks(summary),
         *milabench13_tables(summary),
         *compute_tables(summary),
@@ -72,12 +72,12 @@ def run_document(summary: Summary) -> document.Document:
 
 
 def ab_statement(summary: Summary) -> document.Document:
-    """Return the verdict of an A/B run, which its report begins with; nothing for another run."""
+    """Return the verdict of an A/B run, which its report begins with. Nothing for another run."""
     return () if summary.ab is None else (document.Statement(text=summary.ab.sentence),)
 
 
 def ab_blocks(summary: Summary) -> document.Document:
-    """Return the two sides of an A/B run and their pairs; nothing for another run."""
+    """Return the two sides of an A/B run and their pairs. Nothing for another run."""
     if summary.ab is None:
         return ()
     sides = zip("AB", summary.ab.suites, strict=False)
@@ -90,7 +90,7 @@ def ab_blocks(summary: Summary) -> document.Document:
 
 
 def comparison_document(comparison: Comparison, differences: Differences) -> document.Document:
-    """Return the comparison as a document: sentence, failures, exclusions, tables; `differences` where requested."""
+    """Return the comparison as a document: sentence, failures, exclusions, tables. `differences` where requested."""
     differing = () if differences is None else (comparison_text.differences_table(comparison, differences),)
     return (
         document.Title(text=comparison_text.title(comparison)),
@@ -113,18 +113,18 @@ def comparison_document(comparison: Comparison, differences: Differences) -> doc
 
 
 def acceptance_document(acceptance: Acceptance) -> document.Document:
-    """Return the verdict, the criteria with the worst first, and what is missing to decide the rest."""
+    """Return the verdict, the criteria with the worst first, and the evidence that is missing to decide the rest."""
     return (
         document.Title(text=acceptance_title(acceptance)),
         document.Statement(text=acceptance_sentence(acceptance)),
         criteria_table(acceptance),
-        *document.section("what is missing", missing_evidence(acceptance)),
+        *document.section("missing", missing_evidence(acceptance)),
         *document.notes(acceptance.notes),
     )
 
 
 def acceptance_title(acceptance: Acceptance) -> str:
-    """Return the verdict and what it is on."""
+    """Return the verdict and its subject."""
     return f"{acceptance.verdict}: {acceptance.title or 'acceptance'}"
 
 
@@ -147,7 +147,7 @@ def criteria_table(acceptance: Acceptance) -> document.Table:
 
 
 def missing_evidence(acceptance: Acceptance) -> list[tuple[str, str]]:
-    """Return what the undecided criteria lack, with their lines in the file."""
+    """Return the missing evidence of undecided criteria, with their lines in the file."""
     return [
         (f"{check.bench or 'the run:'} {check.criterion}", check.missing + (f" ({check.where})" if check.where else ""))
         for check in acceptance.checks
@@ -157,9 +157,9 @@ def missing_evidence(acceptance: Acceptance) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentRenderer:
-    """A Renderer without drawings; `write` turns a document into text, the others turn results into a document.
+    """A Renderer without drawings. `write` turns a document into text, the others turn results into a document.
 
-    `lines`, where there is one, yields what `write` returns line by line.
+    `lines`, where given, yields the result of `write` line by line.
     """
 
     write: Callable[..., str]
@@ -169,18 +169,18 @@ class DocumentRenderer:
     acceptance: Callable[[Acceptance], Document] = acceptance_document
 
     def fitted(self, width: int | None) -> DocumentRenderer:
-        """Return the renderer whose tables fit a terminal of so many characters, where its `write` can."""
+        """Return the renderer whose tables fit a terminal of this width, if its `write` can fit them."""
         lines = None if self.lines is None else partial(self.lines, width=width)
         return replace(self, write=partial(self.write, width=width), lines=lines)
 
     def render(self, summaries: Sequence[Summary], traces: RunTraces = None) -> str:
-        """Return the reports on some runs, one after the other."""
+        """Return the reports on some runs in sequence."""
         return "\n".join(self.write(self.document(summary)) for summary in summaries)
 
     def render_comparison(
         self, comparison: Comparison, differences: Differences = None, traces: RunTraces = None
     ) -> str:
-        """Return a comparison; `differences` where requested."""
+        """Return a comparison. `differences` where requested."""
         return self.write(self.comparison(comparison, differences))
 
     def comparison_lines(self, comparison: Comparison, differences: Differences = None) -> Iterator[str]:

@@ -22,7 +22,7 @@ REPORT_ID, COMPARISON_ID = "urn:milabench:schema:report", "urn:milabench:schema:
 
 
 def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
-    """Return one run as its object; several as `{"schema", "runs": [...]}`."""
+    """Return a single run as its object, and several as `{"schema", "runs": [...]}`."""
     objects = [
         {**summary.to_json(), **({"by_node": to_json_value(rows)} if (rows := node_comparison(summary)) else {})}
         for summary in summaries
@@ -32,7 +32,7 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
 
 
 def report_schema() -> dict[str, object]:
-    """Return the JSON Schema of what `render` returns, and of summary.json, without its head."""
+    """Return the JSON Schema of the result of `render`, and of summary.json, without its head."""
     run = schema_of_type(Summary)
     run |= {
         "properties": {
@@ -48,7 +48,7 @@ def report_schema() -> dict[str, object]:
 
 
 def render_comparison(comparison: Comparison, differences: Differences = None, traces: RunTraces = None) -> str:
-    """Return a comparison as `{"schema", "comparison": {...}}`, field by field; of each system, what its run says of itself."""
+    """Return a comparison as `{"schema", "comparison": {...}}`, field by field, with the description of each system's run."""
     value = {
         "$schema": COMPARISON_ID,
         "schema": SCHEMA,
@@ -69,7 +69,7 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
 
 
 def comparison_schema() -> dict[str, object]:
-    """Return the JSON Schema of what `render_comparison` returns, without its head."""
+    """Return the JSON Schema of the result of `render_comparison`, without its head."""
     objects = tuple[Mapping[str, Any], ...]
     system: Mapping[str, Any] = {
         **dict.fromkeys(("name", "run", "created", "version", "profile", "verdict"), str),

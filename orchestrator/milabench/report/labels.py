@@ -1,4 +1,4 @@
-"""Texts shared by reports and commands; imports nothing that is reported."""
+"""Texts shared by reports and commands. Imports nothing that is reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def duration(seconds: float) -> str:
 
 
 def replicates_text(decision: Mapping[str, Any], aim: Mapping[str, Any]) -> str:
-    """Return how often one benchmark is run and why; both arguments as in the manifest."""
+    """Return how often a benchmark runs and why. Both arguments are as in the manifest."""
     wanted, planned = decision.get("wanted"), decision.get("planned")
     if wanted is not None and planned < wanted:
         return (
@@ -40,7 +40,7 @@ def percents(fraction: float) -> str:
 
 
 def format_number(value: float | None) -> str:
-    """Return a number in at least four digits, short enough to read; empty when there is none."""
+    """Return a number in at least four digits, short enough to read. Empty when there is none."""
     if value is None:
         return ""
     size = abs(value)
@@ -54,5 +54,5 @@ def format_number(value: float | None) -> str:
 
 
 def percent_cell(fraction: float | None) -> str:
-    """Return a fraction as a cell of a column headed `%`; empty when there is none."""
+    """Return a fraction as a cell of a column headed `%`. Empty when there is none."""
     return "" if fraction is None else f"{100 * fraction:.1f}"

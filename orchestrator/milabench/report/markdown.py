@@ -56,7 +56,7 @@ def _table_lines(table: Table) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Return the text on one line, with nothing in it that Markdown would read as its own."""
+    """Return the text on a single line, with all Markdown syntax escaped."""
     # The backslash first, or it would escape those of the others; & would make a character of its name.
     for sign in "\\`*_|<>&~":
         text = text.replace(sign, f"\\{sign}")

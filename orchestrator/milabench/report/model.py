@@ -1,4 +1,4 @@
-"""What every report shows, as text: what did not pass, the checks, the score, what to do next."""
+"""The texts that every report shows: failed steps, checks, the score, the next step."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def validity_text(bench: BenchSummary) -> str:
 
 
 def _why_no_number(bench: BenchSummary) -> str:
-    """Return why a benchmark that passed has no number; of a sweep, that no point is the best."""
+    """Return why a benchmark that passed has no number. Of a sweep, that no point is the best."""
     if (curve := bench.serving) is None or curve.best:
         return "no rate"
     is_measured = any(point.state == "measured" for point in curve.points)
     if curve.has_few_requests:
         return validity_words("suspect", (Doubt.FEW_REQUESTS,))
-    return "no point meets the SLO" if is_measured and curve.slo else "no point in every launch"
+    return "no point meets the SLO" if is_measured and curve.slo else "no point has all repeats"
 
 
 def not_passed(bench: BenchSummary) -> int:
@@ -51,7 +51,7 @@ def not_passed(bench: BenchSummary) -> int:
 
 
 def half_width(bench: BenchSummary) -> str:
-    """Return `± 4.1 %`: half of the interval in which the undisturbed number lies; empty where none was computed."""
+    """Return `± 4.1 %`: half of the interval in which the undisturbed number lies. Empty where none was computed."""
     return "" if bench.uncertainty is None else bench.uncertainty.half_width
 
 
@@ -61,7 +61,7 @@ def is_reference_doubtful(bench: BenchSummary) -> bool:
 
 
 def reference_ratio_text(bench: BenchSummary, digits: int) -> str:
-    """Return the ratio to the reference, with a sign where the reference's number is not valid; empty when there is none."""
+    """Return the ratio to the reference, with a sign where the reference's number is not valid. Empty when there is none."""
     if bench.ratio is None:
         return ""
     low, high = bench.ratio_ci95 or (None, None)
@@ -70,18 +70,18 @@ def reference_ratio_text(bench: BenchSummary, digits: int) -> str:
 
 
 def in_milliseconds(bench: BenchSummary) -> tuple[float, str]:
-    """Return what a benchmark's number is shown times, and its units there: seconds below one are milliseconds."""
+    """Return the factor that a benchmark's number is shown with, and its units: seconds below 1 are milliseconds."""
     return (1e3, "ms") if bench.units == "s" and (bench.perf or 1.0) < 1 else (1.0, bench.units)
 
 
 # By the stage of a job: when it was last heard of, for a report says what the records do.
 _NOT_ENDED = {"submitted": "has not begun", "pending": "has not begun", "running": "has not ended"}
 JOBS_TITLE = "jobs that have not done their part"
-INCOMPLETE = Statement(text="this run is incomplete or still running: what follows is what is known")
+INCOMPLETE = Statement(text="this run is incomplete or still running: the report has the results so far")
 
 _WORDS: Mapping[str, str] = {each: each.meaning for each in Doubt}
 # Also of a check's word, where one message does not stand for all.
-_IN_GENERAL = {**_WORDS, "sensor-lost": "the machine was read too seldom to judge, or a sensor stopped answering"}
+_IN_GENERAL = {**_WORDS, "sensor-lost": "the machine was read too rarely to check it, or a sensor stopped answering"}
 _NAMED_REPEATS = 4
 
 
@@ -116,7 +116,7 @@ def failures(summary: Summary) -> list[Entry]:
 
 
 def grouped_failures(summary: Summary) -> list[Entry]:
-    """Return the failures, those of a benchmark that failed alike as one entry, with the first of their logs."""
+    """Return the failures with the first of their logs. Equal failures of a benchmark are merged into one entry."""
     entries = []
     for bench in ordered(summary.benchmarks):
         rerun = () if summary.is_of_milabench13 else (("rerun", rerun_line(summary, bench.bench)),)
@@ -133,12 +133,12 @@ def _log(path: str | None) -> tuple[tuple[str, str], ...]:
 
 
 def step_reason(failure: Failure) -> str:
-    """Return why a step did not pass, on one line."""
+    """Return why a step did not pass, on a single line."""
     return f"{failure.why}: {failure.detail}" if failure.detail else failure.why
 
 
 def skips(summary: Summary) -> list[tuple[str, str]]:
-    """Return what was skipped on purpose (a step's id, or a benchmark), and why."""
+    """Return the skipped steps (by id) or benchmarks, and why."""
     benches = ordered(summary.benchmarks)
     return [(skip.step or bench.bench, skip.detail) for bench in benches for skip in bench.skipped]
 
@@ -173,7 +173,7 @@ def validations(summary: Summary) -> list[tuple[str, str]]:
 
 
 def warnings_of(bench: BenchSummary) -> dict[str, str]:
-    """Return why a number is imprecise or suspect, and what else its checks saw, in words and with the launches concerned."""
+    """Return why a number is imprecise or suspect, and other findings of its checks, in words and with their repeats."""
     seen: dict[str, dict[str, list[int]]] = {}
     for check in bench.validations:
         if check["verdict"] != "pass":
@@ -192,13 +192,13 @@ def warnings_of(bench: BenchSummary) -> dict[str, str]:
 
 
 def _seen_text(bench: BenchSummary, texts: Mapping[str, Sequence[int]]) -> str:
-    """Return what a check saw: the message of all launches, or that of the first of them, and how many saw something else."""
+    """Return the finding of a check: the message of all repeats, or the first message and the number of others."""
     (text, repeats), *others = texts.items()
     return _in_launches(bench, repeats, sum(len(more) for _, more in others)) + text
 
 
 def _in_launches(bench: BenchSummary, repeats: Sequence[int], others: int = 0) -> str:
-    """Return `repeat 2: `; empty for all launches of a benchmark."""
+    """Return `repeat 2: `. Empty for all launches of a benchmark."""
     known = sorted(set(repeats))
     if not known or bench.replicates < 2 or (len(known) >= bench.replicates and not others):
         return ""
@@ -282,7 +282,7 @@ def coverage(summary: Summary) -> str:
 
 
 def benchmark_lines(summary: Summary) -> list[tuple[str, str]]:
-    """Return what each benchmark stands for, as far as that was recorded."""
+    """Return the workload that each benchmark represents, as far as recorded."""
     return [(bench.bench, bench.about) for bench in ordered(summary.benchmarks) if bench.about]
 
 
@@ -296,15 +296,15 @@ _AGAIN = {
     "others": "again, on an idle machine",
     "throttling": "again, once cooling and power supply are enough",
     "power limit": "again, with the default power limit",
-    "stalls": "again, once what stopped the program is found",
-    "order": "again, once the machine is as warm from the first launch on",
+    "stalls": "again, once the cause of the pauses is found",
+    "order": "again, once the machine is warm from the first repeat on",
     **dict.fromkeys(("slow stretches", "pattern", "drift"), "again, without heat, other jobs or input that grows"),
 }
 _READ_MORE = ("gaps", "observing", "clocks")
 
 
 def next_line(summary: Summary) -> str:
-    """Return the command that this run most lacks, and what it would bring."""
+    """Return the command that improves this run most, and its effect."""
     launches, run = max((len(bench.processes) for bench in summary.benchmarks), default=0), summary.run
     if not summary.is_ended:
         return f"`{line_about_run(summary, 'resume', run)}`: continues this run"
@@ -314,18 +314,18 @@ def next_line(summary: Summary) -> str:
         old = line_about_run(summary, "report", run, "--score", "compat")
         return other if summary.score.is_compat else f"`{old}`: with the figures of milabench 1.3, which made this run"
     if any(not_passed(bench) for bench in summary.benchmarks):
-        return f"`{line_about_run(summary, 'resume', run)}`: runs again what did not pass"
+        return f"`{line_about_run(summary, 'resume', run)}`: runs the steps that did not pass"
     if summary.profile == "quick":
         return f"`{rerun_line(summary, profile='default')}`: for valid numbers"
     if launches and launches < LEAST_LAUNCHES:
-        return f"`{rerun_line(summary, repeat=LEAST_LAUNCHES)}`: how far launches differ"
+        return f"`{rerun_line(summary, repeat=LEAST_LAUNCHES)}`: how far repeats differ"
     if summary.ab is not None and summary.ab.verdict != "INCONCLUSIVE":
         return page
     return _about_doubts(summary, launches) or (page if summary.ab or summary.score.reference else other)
 
 
 def _about_doubts(summary: Summary, launches: int) -> str:
-    """Return what to do about the largest cause of an imprecise number, else about suspect ones; empty where there are none."""
+    """Return the remedy for the largest cause of an imprecise number, else for suspect numbers. Empty where there are none."""
     more = f"`{line_about_run(summary, 'report', summary.run, '--full')}`"
     imprecise = [
         bench for bench in summary.benchmarks if bench.imprecision is not None and bench.imprecision.components
@@ -350,9 +350,9 @@ def _about_doubts(summary: Summary, launches: int) -> str:
     asked = known[name].asked
     if asked is None or summary.aim.get("precision") or is_of_commands(summary):
         again = rerun_line(summary, alone, repeat=2 * launches, precision=None, budget=None)
-        return f"`{again}`: twice as many launches"
+        return f"`{again}`: twice as many repeats"
     again = rerun_line(summary, alone, precision=f"{100 * asked:g}%", repeat=None)
-    return f"`{again}`: as many launches as {percents(asked)} needs"
+    return f"`{again}`: as many repeats as {percents(asked)} needs"
 
 
 def replicate_lines(summary: Summary) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
-"""The formats in which reports are written: their names, the endings of their files, and what each must be able to write.
+"""The formats in which reports are written: their names, the endings of their files, and the required renderers.
 
-A format is a module of this package named after it, or one of a feature that `seams.FORMATS` names, and a line in `FORMATS`.
+A format is a module of this package named after it, or a module of a feature that `seams.FORMATS` names, and a line in `FORMATS`.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 class Renderer(Protocol):
-    """What the module of a format offers; a format without drawings ignores `traces`."""
+    """The interface of a format's module. A format without drawings ignores `traces`."""
 
     def render(self, summaries: Sequence[Summary], traces: RunTraces = None) -> str:
-        """Return the report on some runs; `traces` has the course of each run's steps."""
+        """Return the report on some runs. `traces` has the course of each run's steps."""
 
     def render_comparison(
         self, comparison: Comparison, differences: Differences = None, traces: RunTraces = None
     ) -> str:
-        """Return the comparison; `traces` has None for a system of which only a JSON report is known."""
+        """Return the comparison. `traces` has None for a system of which only a JSON report is known."""
 
     def render_acceptance(self, acceptance: Acceptance) -> str:
         """Return the verdict on a run, criterion by criterion."""
 
 
 class LineRenderer(Renderer, Protocol):
-    """What a format offers whose tables fit a terminal."""
+    """The interface of a format whose tables fit a terminal."""
 
     def comparison_lines(self, comparison: Comparison, differences: Differences = None) -> Iterator[str]:
         """Yield the lines of a comparison, without their ends."""
@@ -46,15 +46,15 @@ class FittingRenderer(Renderer, Protocol):
     """The module of such a format."""
 
     def fitted(self, width: int | None) -> LineRenderer:
-        """Return the renderer whose tables fit a terminal of so many characters; None: as wide as they are."""
+        """Return the renderer whose tables fit a terminal of this width. None: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One format; `draws` says that it shows the course of steps, so that their records have to be read for it.
+    """A format. `draws`: it shows the course of steps, so that their records have to be read for it.
 
-    `most_drawn` is the number of compared systems above which it does not. `is_for_people`: a run is shown beside a shipped
-    reference where none was named; programs get what was asked for. `fits`: its tables can be fitted to a terminal.
+    `most_drawn` is the number of compared systems above which it does not. `is_for_people`: a run is shown with a shipped
+    reference where none was named. Programs get only requested references. `fits`: its tables can be fitted to a terminal.
     """
 
     name: str
@@ -72,11 +72,11 @@ class Format:
         return cast("Renderer", resolved(module))
 
     def fitted(self, width: int | None) -> Renderer:
-        """Return the renderer whose tables fit a terminal of so many characters; None: as wide as they are."""
+        """Return the renderer whose tables fit a terminal of this width. None: no limit."""
         return self.renderer if width is None or not self.fits else self.by_line(width)
 
     def by_line(self, width: int | None) -> LineRenderer:
-        """Return the same, which also writes a comparison line by line; only of a format that fits a terminal."""
+        """Return the same, which also writes a comparison line by line. Only of a format that fits a terminal."""
         return cast("FittingRenderer", self.renderer).fitted(width)
 
 
@@ -99,5 +99,5 @@ WORKBOOK = Format(name="xlsx", endings=(".xlsx",), is_for_people=True)
 
 
 def format_of_file(ending: str) -> Format | None:
-    """Return the format for a file's suffix (`.md`, in any case); None for an unknown one."""
+    """Return the format for a file's suffix (`.md`, in any case). None for an unknown suffix."""
     return next((entry for entry in _ALL if ending.lower() in entry.endings), None)

@@ -1,4 +1,4 @@
-"""The command that measures a run again, all of it or one benchmark."""
+"""The command that measures a run again, all of it or a single benchmark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of a run beside the main one: nodes, expenses, use of devices, windows, other metrics, pairs of an A/B run."""
+"""The tables of a run in addition to the main table: nodes, expenses, use of devices, windows, other metrics, A/B pairs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _METRICS_ELSEWHERE = ("rate", "first_step", "steps_rate", "between_epochs", "pau
 
 
 def node_tables(summary: Summary) -> tuple[Table, ...]:
-    """Return what each node reached, and its ratio to the first one with interval and verdict; empty for a run of one node."""
+    """Return each node's number, and its ratio to the first node with interval and verdict. Empty for a run of a single node."""
     rows = []
     for row in node_comparison(summary):
         for side, contrast in zip(row.sides, (None, *row.contrasts), strict=True):
@@ -41,9 +41,9 @@ EXPENSES_TITLE = "energy, cost, carbon"
 
 
 def expense_tables(named: Sequence[tuple[str, Summary]]) -> tuple[Table, ...]:
-    """Return what each benchmark's work takes, of systems by name; nothing where that was not computed.
+    """Return the expenses of each benchmark's work, of systems by name. Empty where they were not computed.
 
-    Intervals are relative: that for an item, a million of them and a run is the same, and that of a year for one node and all.
+    Relative intervals are equal for an item, a million items and a run, and equal for a year of a node and of all nodes.
     """
     rows = []
     for system, summary in named:
@@ -79,14 +79,14 @@ def expense_tables(named: Sequence[tuple[str, Summary]]) -> tuple[Table, ...]:
 
 
 def _share(expense: Expense) -> str:
-    """Return the half-width of an interval on the logarithmic scale in per cent; `not known` where there is none."""
+    """Return the half-width of an interval on the logarithmic scale in per cent. `not known` where there is none."""
     if expense.ci95 is None:
         return "not known"
     return f"{100 * (math.sqrt(expense.ci95[1] / expense.ci95[0]) - 1):.2g}"
 
 
 def compute_tables(summary: Summary) -> tuple[Table, ...]:
-    """Return how much of its devices each benchmark uses, where the operations of its items are known; else nothing."""
+    """Return how much of its devices each benchmark uses, where the operations of its items are known. Else nothing."""
     rows = [
         (
             bench.bench,
@@ -104,13 +104,13 @@ def compute_tables(summary: Summary) -> tuple[Table, ...]:
     if not rows:
         return ()
     columns = "bench | precision | #Tflop/s | #published peak | #MFU % | #measured peak | #of measured % | measured by"
-    title = "use of each device: Tflop/s of the model beside the peak of dense products in its precision"
+    title = "use of each device: Tflop/s of the model, and the peak of dense products in its precision"
     whole = headed_table(title, columns, rows, spare=("measured by", "measured peak", "published peak"))
     return (whole.without_empty(("published peak", "MFU %", "measured peak", "of measured %", "measured by"))[0],)
 
 
 def milabench13_tables(summary: Summary) -> tuple[Table, ...]:
-    """Return the figures of milabench 1.3 beside ours, where its score is asked for of its own records; else nothing."""
+    """Return the figures of milabench 1.3 next to ours, where its score is asked for of its own records. Else nothing."""
     rows = [
         (
             bench.bench,
@@ -132,7 +132,7 @@ def milabench13_tables(summary: Summary) -> tuple[Table, ...]:
 
 
 def launch_time_tables(summary: Summary) -> tuple[Table, ...]:
-    """Return the least and the longest time of the launches of commands, and how often each time between; empty without any."""
+    """Return the shortest and longest time of the repeats of commands, and a histogram. Empty without any."""
     rows = []
     for bench in ordered(summary.benchmarks):
         times = [process.throughput.value for process in bench.processes if process.throughput.basis == "metric"]
@@ -140,11 +140,11 @@ def launch_time_tables(summary: Summary) -> tuple[Table, ...]:
             factor, units = in_milliseconds(bench)
             cells = (format_number(factor * value) for value in (min(times), max(times)))
             rows.append((bench.bench, *cells, units, histogram(times)))
-    return (headed_table("times of launches", "bench | #min | #max | units | min to max", rows),) if rows else ()
+    return (headed_table("times of repeats", "bench | #min | #max | units | min to max", rows),) if rows else ()
 
 
 def histogram(values: Sequence[float], bars: int = 12) -> str:
-    """Return a bar for each part between the least and the greatest value, by how many are in it; ` ` is none."""
+    """Return a bar for each part between the smallest and the largest value, by the number of values in it. ` ` is zero."""
     least, width = min(values), (max(values) - min(values)) / bars
     if width <= 0:
         return "█"
@@ -154,11 +154,11 @@ def histogram(values: Sequence[float], bars: int = 12) -> str:
 
 
 def window_tables(summary: Summary) -> tuple[Table, ...]:
-    """Return what is behind the numbers, of each benchmark the launch that has the most of it; empty where there is nothing."""
+    """Return the windows behind the numbers: for each benchmark, the repeat with the longest. Empty where there are none."""
     cells = [(bench.bench, *_window_cells(bench.processes)) for bench in ordered(summary.benchmarks)]
     rows = [row for row in cells if any(row[1:])]
     columns = "bench | warm-up | longest stall | pauses, not in perf | rate within steps | between steps"
-    title = "windows: of each benchmark the launch that has the most of it"
+    title = "windows: for each benchmark, the repeat with the longest window"
     return (headed_table(title, columns, rows).without_empty()[0],) if rows else ()
 
 
@@ -195,13 +195,13 @@ def _window_s(rate: Throughput) -> float:
 
 
 def launch_name(process: ReplicateResult) -> str:
-    """Return the step of a launch, of a job the first one and how many more there are."""
+    """Return the step of a repeat. For a job, its first step and the number of other steps."""
     others = len(process.steps) - 1
     return process.steps[0] + (f" and {others} more" if others else "")
 
 
 def uncertainty_tables(summary: Summary) -> tuple[Table, ...]:
-    """Return what the uncertainty of each number is made of, the largest component first; empty where none is known."""
+    """Return the components of each number's uncertainty, the largest first. Empty where none is known."""
     rows = [
         (
             bench.bench,
@@ -216,7 +216,7 @@ def uncertainty_tables(summary: Summary) -> tuple[Table, ...]:
 
 
 def metric_tables(summary: Summary) -> tuple[Table, ...]:
-    """Return all metrics but the rate and those of a curve, the median over processes; empty without other metrics."""
+    """Return all metrics except the rate and the metrics of a curve, as medians over processes. Empty without other metrics."""
     rows = []
     for bench in ordered(summary.benchmarks):
         groups: dict[tuple[str, str], list[float]] = {}
@@ -244,7 +244,7 @@ def metric_tables(summary: Summary) -> tuple[Table, ...]:
 
 PAIR_LEGEND = (
     "B/A: geometric mean over pairs, above 1 where B is better; 95 % interval: Student's t on the logarithms of the pairs; "
-    "verdict: beyond 1 %, or within it by two one-sided tests, both by Holm's correction over all rows"
+    "verdict: beyond or within 1 %, by two one-sided tests with Holm's correction over all rows"
 )
 
 

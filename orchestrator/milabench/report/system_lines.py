@@ -1,4 +1,4 @@
-"""What a run was made by, as name and text: the run, its machines, its software, what the harness took."""
+"""The origin of a run as names and texts: the run, its machines, its software, the overhead of the harness."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Return the CPU time of the harness while benchmarks ran, as a share of one core."""
+    """Return the CPU time of the harness while benchmarks ran, as a share of a core."""
     wall, control, agent = (overhead.get(name) for name in ("wall_s", "control_cpu_s", "agent_cpu_s"))
     if not wall or control is None or agent is None:
         return []
@@ -47,7 +47,7 @@ def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:
 
 
 def _lines_of_nodes(nodes: Sequence[Mapping[str, object]]) -> list[tuple[str, str]]:
-    """Return what is known of the nodes, by kind; what not all have in common with the names of those that have it."""
+    """Return the known facts about the nodes, by kind. Facts that not all nodes share name the nodes that have them."""
     kinds: dict[str, dict[str, list[str]]] = {}
     for node in nodes:
         for kind, text in _node_lines(node):

@@ -15,9 +15,9 @@ WIDTH = 120
 
 
 def document_text(document: Document, width: int | None = None) -> str:
-    """Return the blocks with an empty line between them; a title stands right above its properties.
+    """Return the blocks with an empty line between them. A title stands right above its properties.
 
-    `width` is that of the terminal which tables are fitted to; None: they are written whole.
+    `width` is the width of the terminal that tables are fitted to. None: they are written whole.
     """
     return "\n".join(document_lines(document, width)) + "\n"
 
@@ -80,7 +80,7 @@ def _name_width(document: Document) -> int:
 
 
 def _entry_lines(entry: Entry, width: int | None) -> list[str]:
-    """Return the lines of an entry; a path or a command in its details stays on one line."""
+    """Return the lines of an entry. A path or a command in its details stays on a single line."""
     labels = max((len(label) for label, _ in entry.details), default=0) + 2
     name = f"{entry.name}: " if entry.name else ""
     lines = _wrapped(visible_line(f"{name}{entry.text}"), width, first="  ", later="    ")

@@ -1,4 +1,4 @@
-"""Tables fitted to a terminal; a module of its own, for a command that prints one needs nothing else of reports."""
+"""Tables fitted to a terminal. A separate module, because a command that prints a table needs no other part of reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def table_lines(
     spare: Iterable[str] = (),
     width: int | None = None,
 ) -> Iterator[str]:
-    """Yield heading, rule and rows in columns of minimal width; text to the left, numbers to the right.
+    """Yield heading, rule and rows in columns of minimal width. Text to the left, numbers to the right.
 
     A table wider than the terminal's `width` is fitted to it: long values are shortened, then as many columns as need be
     are left out, those named first in `spare` first, and a last line says so. None: it is written whole.
@@ -50,7 +50,7 @@ def table_lines(
 def _fitted(
     columns: Sequence[tuple[str, ...]], spare: Sequence[str], width: int | None
 ) -> tuple[dict[int, tuple[str, ...]], list[str]]:
-    """Return the columns that fit by their place, and a line on what was shortened or left out."""
+    """Return the columns that fit by their place, and a line on shortened or hidden columns."""
     kept = dict(enumerate(columns))
 
     def is_too_wide() -> bool:

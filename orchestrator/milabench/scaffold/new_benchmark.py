@@ -33,7 +33,7 @@ def create_benchmark(name: str, into: Path) -> Path:
 
 
 def new_benchmark_folder(name: str, into: Path) -> Path:
-    """Return the folder of a benchmark to create. Raises UsageError for a name that cannot be one, or exists."""
+    """Return the folder of a benchmark to create. Raises UsageError for a name that is invalid, or exists."""
     if not NAME.fullmatch(name):
         raise UsageError(f"'{name}' cannot be a benchmark's name: a letter, then letters, digits, '_', '.', '+' or '-'")
     folder = into / name
@@ -46,11 +46,11 @@ def creation_error(folder: Path, error: OSError | shutil.Error) -> UsageError:
     # Copying a tree reports all its failures in one text of its own.
     is_full = "No space left on device" in str(error)
     why = "no space left on the disk" if is_full else os_reason(error).splitlines()[0][:200]
-    return UsageError(f"{folder}: cannot be created: {why}; nothing of it is left")
+    return UsageError(f"{folder}: cannot be created: {why}; nothing was left behind")
 
 
 def schema_for(folder: Path, draft: Path) -> str:
-    """Return the path from a new folder to the schema of suites: in the copy of what is shipped around it, else its own."""
+    """Return the path from a new folder to the schema of suites: in the copy of the shipped files around it, else its own."""
     shipped = schema_file("suite")
     for above in folder.absolute().parents:
         if (above / shipped.relative_to(ROOT)).is_file():
@@ -60,7 +60,7 @@ def schema_for(folder: Path, draft: Path) -> str:
 
 
 def copy_shipped(into: Path) -> list[Path]:
-    """Copy the shipped suites, benchmarks and constraints below a folder; return the copies.
+    """Copy the shipped suites, benchmarks and constraints below a folder. Return the copies.
 
     Raises UsageError, before anything is copied where something is in the way.
     """

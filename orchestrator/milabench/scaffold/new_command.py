@@ -37,7 +37,7 @@ def command(name: str, into: Path, origin: str | None, script: str | None, modul
     folder = into / name
     if origin is None:
         if script or module:
-            raise UsageError("--script and --module name the program of what --from names; give --from too")
+            raise UsageError("--script and --module name a program of the source that --from names; add --from")
         create_benchmark(name, into)
     elif _holds_benchfiles(Path(origin)):
         if script or module:
@@ -56,5 +56,5 @@ def command(name: str, into: Path, origin: str | None, script: str | None, modul
 
 
 def _holds_benchfiles(folder: Path) -> bool:
-    """Return whether a folder is a benchmark, or has some in it: those of milabench 1.3 are turned into ours."""
+    """Return whether a folder is a benchmark, or contains some: benchfiles of milabench 1.3 are turned into ours."""
     return any(next(folder.glob(pattern), None) is not None for pattern in ("benchfile.py", "*/benchfile.py"))

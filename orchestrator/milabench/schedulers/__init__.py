@@ -1,1 +1,1 @@
-"""Batch schedulers: what each has to be; each is a feature."""
+"""Batch schedulers: their interface. Each is a feature."""

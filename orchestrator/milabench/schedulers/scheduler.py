@@ -1,4 +1,4 @@
-"""What a batch scheduler is to milabench: four verbs on batches of jobs, and how those are written; not which scheduler it is."""
+"""The interface of a batch scheduler: four verbs on batches of jobs, and their scripts, for any scheduler."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from milabench.facts.allocated_nodes import Allocation
 
 JobPhase = Literal["pending", "running", "ended", "absent", "unknown"]
-"""Where a job is: `absent`, when the scheduler answered and does not know it; `unknown`, when it gave no usable answer."""
+"""Where a job is: `absent`, when the scheduler answered and does not know it. `unknown`, when it gave no usable answer."""
 
 JobResult = Literal[
     "", "completed", "failed", "cancelled", "time-limit", "preempted", "node-failed", "out-of-memory", "not-started"
 ]
-"""How a job ended; empty while it has not. `not-started`: the scheduler gave it up before its first process."""
+"""How a job ended. Empty while it has not. `not-started`: the scheduler gave it up before its first process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class JobRequest:
     """A job to submit: the text of its batch script, and the file that the scheduler may keep it in.
 
     `name` is unique among the jobs of a run: by it a job is found again whose submission was not heard of. `after` are
-    jobs that must have ended before, however they ended. With `tasks` it is an array of so many, of which at most `at_once`
+    jobs that must have ended before, however they ended. With `tasks` it is an array of this many, of which at most `at_once`
     run together.
     """
 
@@ -43,9 +43,9 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobScript:
-    """A batch script: the shares that its job carries out, none where it only holds nodes; several by the tasks of an array.
+    """A batch script: the shares that its job carries out, none where it only holds nodes. Several by the tasks of an array.
 
-    `benchmarks` are those of its shares. At most `at_once` tasks run together; 0: as many as Slurm lets run.
+    `benchmarks` are its shares' benchmarks. At most `at_once` tasks run together. 0: as many as Slurm lets run.
     """
 
     name: str
@@ -62,7 +62,7 @@ class JobScript:
 
     @property
     def text(self) -> str:
-        """What `milabench plan run` prints of it."""
+        """Its output in `milabench plan run`."""
         what = f"runs {', '.join(self.benchmarks)}" if self.shares else "holds the nodes of the run"
         what += f" by the tasks of an array, {self.shares[0]} to {self.shares[-1]}" if len(self.shares) > 1 else ""
         what += f", at most {self.at_once} at once" if self.at_once else ""
@@ -79,10 +79,10 @@ class JobHandle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """What the scheduler says of a job now.
+    """The scheduler's present state of a job.
 
-    `state` and `reason` are its own words, `nodes` the names of the nodes that it has or had, `witness` who said so
-    (`squeue`, `sacct`, `scontrol`). `exit_code` is that of its script, None where unknown.
+    `state` and `reason` are its own words, `nodes` the names of the nodes that it has or had, `witness` the source
+    (`squeue`, `sacct`, `scontrol`). `exit_code` is its script's, None where unknown.
     """
 
     phase: JobPhase
@@ -104,28 +104,28 @@ WHY_OF_RESULT: Final[Mapping[str, Why]] = {
     "cancelled": "job-cancelled",
     "not-started": "job-cancelled",
 }
-"""Why steps failed whose job ended under them, by its result; of other results the job does not say."""
+"""Why steps failed whose job ended under them, by its result. Of other results the job does not say."""
 
 
 class Scheduler(Protocol):
     """A batch scheduler. Each method blocks for as long as its commands take, which is bounded."""
 
     def submit(self, jobs: Sequence[JobRequest]) -> list[JobHandle]:
-        """Submit jobs in order and return their handles; those of an array one for each task.
+        """Submit jobs in order and return their handles. Of an array a handle for each task.
 
-        Raises UsageError with the scheduler's own reason for a job that it refuses, Unreachable when it does not answer;
-        jobs before it stay submitted, and `adopt` finds them.
+        Raises UsageError with the scheduler's own reason for a job that it refuses, Unreachable when it does not answer.
+        Jobs before it stay submitted, and `adopt` finds them.
         """
 
     def observe(self, handles: Sequence[JobHandle], *, is_doubted: bool = False) -> Mapping[str, JobState]:
-        """Return the state of each job, by id: one question for all of them. Raises nothing: what is not known is `unknown`.
+        """Return the state of each job, by id: a single question for all of them. Raises nothing: an unknown state is `unknown`.
 
-        `is_doubted`: of jobs whose end was told, and is not believed. Another witness than told it is asked, where there is one;
-        jobs may be left out, others every time.
+        `is_doubted`: of jobs whose reported end is not believed. A different source is asked, if there is one.
+        Jobs may be left out, others every time.
         """
 
     def cancel(self, handles: Sequence[JobHandle]) -> None:
-        """End jobs; those that have ended are left. Raises Unreachable when the scheduler does not answer."""
+        """End jobs. Those that have ended are left. Raises Unreachable when the scheduler does not answer."""
 
     def adopt(self, marker: str) -> list[JobHandle]:
         """Return the jobs of a run that the scheduler knows, by the run's marker, ended ones too where it remembers them.
@@ -135,12 +135,12 @@ class Scheduler(Protocol):
 
 
 class HeldNodes(Protocol):
-    """The nodes that a command uses; where it has asked for them itself, it claims them until it gives them back."""
+    """The nodes that a command uses. Where it has asked for them itself, it claims them until it gives them back."""
 
     nodes: Allocation
 
     def to_json(self) -> dict[str, object]:
-        """Return what a journal keeps of it."""
+        """Return the journal's entry of it."""
 
     def rest(self) -> None:
         """Let the nodes be claimed by nobody for a moment: a thread does not survive a fork."""
@@ -153,27 +153,30 @@ class HeldNodes(Protocol):
 
 
 class JobSystem(Protocol):
-    """A kind of batch scheduler: how milabench speaks to it, writes its jobs, and knows one from within.
+    """A kind of batch scheduler: how milabench speaks to it, writes its jobs, and detects its own job.
 
     `seams.SCHEDULERS` has them by the name that `system.engine`, manifests and journals give them.
     """
 
     def connect(self, *, timeout_s: float | None = None, say: Callable[[str], object] = lambda _: None) -> Scheduler:
-        """Return the scheduler of this machine, each command of which is given so long; `say` gets a line when one is slow."""
+        """Return the scheduler of this machine, each command of which has this time. `say` gets a line when a command is slow."""
 
     def script(self, system: SystemConfig, job: JobText) -> str:
-        """Return the batch script of a job with the options of a system. Raises ConfigError for what cannot be written."""
+        """Return the batch script of a job with the options of a system.
+
+        Raises ConfigError for options that cannot be written.
+        """
 
     def allocation(self, environ: Mapping[str, str]) -> Allocation | None:
-        """Return the nodes of the job that these variables are of; None outside of one. Raises ConfigError."""
+        """Return the nodes of the job that these variables are of. None outside of a job. Raises ConfigError."""
 
     def job_id(self, environ: Mapping[str, str]) -> str:
-        """Return the id of that job, as its submission returned it: of an array's task `123_4`; empty outside of one."""
+        """Return the id of that job, as its submission returned it: of an array's task `123_4`. Empty outside of a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobText:
-    """What a batch script is made of.
+    """The parts of a batch script.
 
     `nodes` are the names of those that the job was planned for: stated ones, unless the system names them. `output` is the file
     of its standard output and error. `tasks`, of an array: the word that each task adds to the command.
@@ -188,7 +191,7 @@ class JobText:
 
 
 def job_system(name: str) -> JobSystem:
-    """Return the batch scheduler of this name. Raises UsageError for one that this version does not have."""
+    """Return the batch scheduler of this name. Raises UsageError for a scheduler that this version does not have."""
     if name not in seams.SCHEDULERS:
         raise UsageError(f"'{name}' is no scheduler that this version knows; it has {', '.join(seams.SCHEDULERS)}")
     seams.require(seams.SCHEDULERS[name], f"--engine {name}")

@@ -1,6 +1,6 @@
 """The pages of a static site about many runs: its index, the history of each benchmark, the map of a fleet.
 
-The page of one run is that of `pages/run.py`. Links lead to files beside the page, so that it works from a disk.
+The page of a run comes from `pages/run.py`. Links lead to files next to the page, so that it works from a disk.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SiteRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitePoint:
-    """A run's number in a history; `change` says that the level changed with it, and by how much."""
+    """A run's number in a history. `change` says that the level changed with it, and by how much."""
 
     run: str
     file: str
@@ -57,7 +57,7 @@ class SitePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteHistory:
-    """The numbers of a benchmark on one system, the oldest first; `remark` is what was said of their level."""
+    """The numbers of a benchmark on a system, the oldest first. `remark` is a note on their level."""
 
     bench: str
     system: str
@@ -68,7 +68,7 @@ class SiteHistory:
 
 
 Fleets = Mapping[str, Baseline]
-"""What the places of each kind of system reach."""
+"""Numbers of the places of each kind of system."""
 
 
 def index_page(
@@ -97,7 +97,7 @@ def index_page(
 
 def _runs(runs: Sequence[SiteRun]) -> Child:
     if not runs:
-        return note("No runs yet: `milabench run` makes one.")
+        return note("No runs yet: start one with `milabench run`.")
     headings = ("run", "verdict", "began", "suite", "system", "profile", "result")
     rows = [(r.name, r.verdict, r.began, r.suite, r.system, r.profile, r.problem or r.result) for r in runs]
     names: list[Child] = [el("a", r.name, href=r.file) if r.file else r.name for r in runs]
@@ -110,7 +110,7 @@ def _runs(runs: Sequence[SiteRun]) -> Child:
 def _benchmarks(histories: Mapping[str, Sequence[SiteHistory]]) -> Child:
     if not histories:
         return note("No benchmark passed with a number yet.")
-    columns = "benchmark | system | #runs | #newest | units | newest run's validity | level | stands for"
+    columns = "benchmark | system | #runs | #newest | units | newest run's validity | level | represents"
     rows, names = [], []
     for file, members in histories.items():
         for history in members:
@@ -119,7 +119,7 @@ def _benchmarks(histories: Mapping[str, Sequence[SiteHistory]]) -> Child:
             value = format_number(newest.value)
             numbers = (str(len(history.points)), value, history.units, newest.validity)
             rows.append((history.bench, history.system, *numbers, history.remark, history.about))
-    shown = headed_table("benchmarks by system", columns, rows).without_empty(("stands for",))[0]
+    shown = headed_table("benchmarks by system", columns, rows).without_empty(("represents",))[0]
     return html_table(shown, shown={0: names}, is_alone=True)
 
 
@@ -183,10 +183,10 @@ def _history(history: SiteHistory) -> list[Child]:
 
 
 def fleet_page(fleets: Fleets) -> str:
-    """Return the map of the fleet: for each kind of system its places (nodes, devices) beside the median of all of them."""
+    """Return the map of the fleet: for each kind of system its places (nodes, devices) and the median of all of them."""
     sections = [(f"f{at}", kind, _fleet(expected)) for at, (kind, expected) in enumerate(fleets.items())]
     lead = (
-        "How far each node and device is from the median of all places of its kind. Marked is what is further away than "
+        "Distance of each node and device from the median of all places of its kind. Marked: those further away than "
         f"{LEVEL:.0%} of good nodes and devices would be, and than {FLOOR:.0%}; below {LEAST_PLACES} of them nothing is marked."
     )
     body, nav = article("Fleet", lead, None, None, sections)

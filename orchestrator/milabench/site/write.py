@@ -1,6 +1,6 @@
 """Writes a static site about the runs of a base: a page for each run, the history of each benchmark, the map of a fleet.
 
-Page by page, the index last: whoever reads it meanwhile finds the old one or the new one, and every link of it leads somewhere.
+Page by page, the index last: a reader meanwhile finds the old or the new index, and all its links work.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def write_site(request: ReportRequest, folder: Path, session: Session) -> None:
     """Write the site of some runs, by default of all runs of the base, into a folder that is new, empty or a site.
 
     Raises UsageError for another folder, NothingSelected, and RecordError where it cannot be written or the reference cannot
-    be read; the folder is then as it was.
+    be read. The folder is then as it was.
     """
     handles = _handles(request)
     if request.reference not in (None, NO_REFERENCE):
@@ -107,7 +107,7 @@ def _handles(request: ReportRequest) -> list[RunHandle]:
         runs = resolve_runs(request.base, request.runs)
         twice = [name for name, count in Counter(run.name for run in runs).items() if count > 1]
         if twice:
-            raise UsageError(f"two of the runs are called '{twice[0]}'; a site has one page for a name")
+            raise UsageError(f"two of the runs are called '{twice[0]}'; a site has a single page for each name")
         return [run_handle(run) for run in runs]
     handles = [handle for handle in all_runs(request.base) if handle.run.phase == "run"]
     if not handles:
@@ -120,7 +120,7 @@ def _handles(request: ReportRequest) -> list[RunHandle]:
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Make the folder where it is missing and hold it, so that two do not write one site."""
+    """Make the folder where it is missing and hold it, so that two do not write the same site."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -135,7 +135,7 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _pages_of(folder: Path) -> dict[str, str]:
-    """Return the pages of the site in a folder, each with the digest of what it was made of. Raises UsageError for no site."""
+    """Return the pages of the site in a folder, each with the digest of its inputs. Raises UsageError for other folders."""
     try:
         if not any(folder.iterdir()):
             return {}
@@ -143,7 +143,7 @@ def _pages_of(folder: Path) -> dict[str, str]:
     except (OSError, ValueError, RecursionError):
         state = None
     if as_mapping(state).get("kind") != KIND:
-        raise UsageError(f"{folder}: is not empty and no site of milabench; name a new folder, or an empty one")
+        raise UsageError(f"{folder}: is not empty and not a site of milabench; name a new or an empty folder")
     # Only our own names: a folder may come from anybody, and what is listed here is replaced and removed.
     pages = as_mapping(as_mapping(state).get("pages"))
     return {file: str(digest) for file, digest in pages.items() if _PAGE.fullmatch(file)}
@@ -171,7 +171,7 @@ def _file(kind: str, name: str) -> str:
 
 
 def _digest(handle: RunHandle, summary: Summary, request: ReportRequest) -> str:
-    """Return what the page of a run was made of; empty for one that is active, whose page is always made again."""
+    """Return the digest of a run page's inputs. Empty for an active run, whose page is always made again."""
     if handle.is_active:
         return ""
     about = (stat_digest(handle.run.path), __version__, ANALYSIS_VERSION, request.validations, summary.score.reference)
@@ -262,7 +262,7 @@ def _history(trend: Trend, files: Mapping[str, str], about: str) -> SiteHistory:
 
 
 def _fleets(summaries: Sequence[Summary]) -> Fleets:
-    """Return what the places of each kind of system reach, of kinds that have several places."""
+    """Return the numbers of the places of each kind of system that has several places."""
     kinds: dict[str, list[Summary]] = {}
     for summary in summaries:
         names = sorted({str(device.get("name") or "unknown") for device in summary.devices})

@@ -1,4 +1,4 @@
-"""What Slurm's commands answer, read into one kind of row; pure. An answer that cannot be read whole says so."""
+"""Reads the answers of Slurm's commands into a common kind of row. Pure. An answer that cannot be read completely is marked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOTHING = ("", "(null)", "None", "None assigned", "N/A")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """What one command says of one job: `id` as sbatch writes it (`12`, `12_3`, `12+1`), `raw` Slurm's own number."""
+    """A command's entry of a job: `id` as sbatch writes it (`12`, `12_3`, `12+1`), `raw` Slurm's own number."""
 
     id: str
     raw: str
@@ -45,7 +45,7 @@ _NULL = Raw(b"null")
 
 
 class _Job(Struct):
-    """What we read of a job in JSON, of any type: a release changes those of some. The others are passed over unread."""
+    """The used keys of a job in JSON, of any type: types of some change between releases. Other keys are ignored."""
 
     job_id: Raw
     array_job_id: Raw = _NULL
@@ -71,7 +71,7 @@ _DOCUMENT = Decoder(_Document)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows of one answer; `whole` says that all of it could be read: only then is a job absent that has no row."""
+    """Rows of an answer. `whole`: the whole answer could be read. Only then is a job without a row absent."""
 
     rows: tuple[JobRow, ...]
     whole: bool
@@ -92,7 +92,7 @@ def _squeue_row(line: str) -> JobRow | None:
 
 
 def read_squeue_json(text: str) -> Rows | None:
-    """Read the JSON of squeue, as Slurm 22.05 to 25 write it; None when it is none, or says that it is an error."""
+    """Read the JSON of squeue, as Slurm 22.05 to 25 write it. None when it is none, or says that it is an error."""
     try:
         document = _DOCUMENT.decode(text)
         return (
@@ -105,7 +105,7 @@ def read_squeue_json(text: str) -> Rows | None:
 
 
 def read_sacct(text: str) -> Rows:
-    """Read the text of `sacct --parsable2 --noheader`, in `SACCT_FORMAT`; of a job's several lives the last one counts."""
+    """Read the text of `sacct --parsable2 --noheader`, in `SACCT_FORMAT`. Of a job's several lives the last counts."""
     return _bounded(map(_sacct_row, lines(text)))
 
 
@@ -141,19 +141,19 @@ def _scontrol_row(line: str) -> JobRow | None:
 
 
 def read_sinfo(text: str) -> list[list[str]] | None:
-    """Read the text of `sinfo --Node`: partition, node and state of each; None where that is more than a cluster has."""
+    """Read the text of `sinfo --Node`: partition, node and state of each. None where that is more than a cluster has."""
     rows = (cells for line in lines(text) if len(cells := line.split(SEPARATOR)) == 3)
     kept = list(islice(rows, MAX_LISTED + 1))
     return kept if len(kept) <= MAX_LISTED else None
 
 
 def lines(text: str) -> Iterator[str]:
-    """Yield the lines that say something; of one that is too long only its beginning, which is no row."""
+    """Yield the lines with content. Of a line that is too long only its beginning, which is no row."""
     return (line[:MAX_CHARACTERS].rstrip("\r\n") for line in StringIO(text) if not line.isspace())
 
 
 def _bounded(rows: Iterable[JobRow | None]) -> Rows:
-    """Return as many of the rows as a memory holds; None is one that could not be read."""
+    """Return as many of the rows as a memory holds. None is an unreadable row."""
     kept: list[JobRow] = []
     whole, nodes = True, 0
     for row in rows:
@@ -207,7 +207,7 @@ def _json_rows(job: _Job) -> Iterator[JobRow | None]:
 
 
 def _value(raw: Raw, otherwise: object = None) -> Any:
-    """Return a value of JSON; of one that is too long `otherwise`. Raises ValueError, RecursionError."""
+    """Return a value of JSON. For a value that is too long `otherwise`. Raises ValueError, RecursionError."""
     return decode(raw) if len(raw) <= MAX_CHARACTERS else otherwise
 
 
@@ -225,7 +225,7 @@ def _number(raw: Raw) -> int | None:
 
 
 def _plain(value: object) -> int | None:
-    """Return a number, or that of `{"set": true, "infinite": false, "number": 5}`."""
+    """Return a number, or the number of `{"set": true, "infinite": false, "number": 5}`."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set", True) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,4 +1,4 @@
-"""Slurm's commands: found on PATH, bounded in time, with none of the variables by which users change what they answer."""
+"""Slurm's commands: found on PATH, bounded in time, without the variables by which users change their answers."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _NO_CLUSTER = re.compile("establish a configuration source|unable to process con
 
 
 class NoAnswer(Unreachable):
-    """A command did not end in time: what it was to do may have been done, or may still be."""
+    """A command did not end in time: its work may have been done, or may still be done."""
 
 
 class AnswerTooLong(Unreachable):
-    """A command said more than anybody reads of it."""
+    """The output of a command is too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a command answered."""
+    """The answer of a command."""
 
     code: int
     output: str
@@ -52,7 +52,7 @@ class Answer:
 
     @property
     def reason(self) -> str:
-        """Slurm's own words for what is wrong, on one line."""
+        """Slurm's own words for the error, on a line."""
         lines = [line.partition("error: ")[2] or line for line in self.errors.splitlines()]
         kept = [line.strip() for line in lines if line.strip() and not line.startswith("Try ")]
         # The last lines: the first may be of a site's plugin that says so each time.
@@ -60,7 +60,7 @@ class Answer:
 
 
 class Commands:
-    """Runs Slurm's commands with these variables, each for at most `timeout_s` seconds; `say` gets a line for a slow one."""
+    """Runs Slurm's commands with these variables, each for at most `timeout_s` seconds. `say` gets a line for a slow command."""
 
     def __init__(
         self, environ: Mapping[str, str], timeout_s: float, say: Callable[[str], object] = lambda _: None
@@ -75,7 +75,7 @@ class Commands:
 
     def ask(self, name: str, *words: str, timeout_s: float | None = None) -> Answer:
         """Run a command. Raises Unreachable when it is not there or knows no cluster, NoAnswer when it does not answer in
-        time, AnswerTooLong when it says too much; it is then ended, with all that it started.
+        time, AnswerTooLong when it says too much. It is then ended, with all that it started.
         """
         path = shutil.which(name, path=self._environ.get("PATH"))
         if path is None:
@@ -115,7 +115,7 @@ class Commands:
         return answer
 
     def _answer(self, process: subprocess.Popen[bytes], name: str, limit_s: float) -> tuple[str, str]:
-        """Return what a command writes until it ends. Raises subprocess.TimeoutExpired, AnswerTooLong."""
+        """Return the output of a command. Raises subprocess.TimeoutExpired, AnswerTooLong."""
         assert process.stdout is not None
         assert process.stderr is not None
         begun_s, is_late = time.monotonic(), False
@@ -149,7 +149,7 @@ def _decoded(written: bytearray) -> str:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a command and all that it started: one of those may be what keeps its output open."""
+    """End a command and everything that it started: any of those may keep its output open."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     for pipe in (process.stdout, process.stderr):

@@ -1,4 +1,4 @@
-"""What `doctor` finds of Slurm on this machine."""
+"""The findings of `doctor` about Slurm on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SLURM_S = 5.0  # for each question to Slurm
 
 
 def check_slurm(environ: Mapping[str, str]) -> NodeFinding:
-    """Check whether Slurm is here and answers, and with which partitions; without it, this machine can be measured as well."""
+    """Check whether Slurm is here and answers, and with which partitions. Without it, this machine can be measured as well."""
     if shutil.which("sinfo", path=environ.get("PATH")) is None:
         return NodeFinding(
             what="slurm", state="note", says="not found: --engine slurm needs the login node of a cluster"

@@ -50,7 +50,7 @@ HOLDER = (
 
 
 def lease_s() -> float:
-    """Return the seconds of the lease; another one than LEASE_S is for our tests."""
+    """Return the seconds of the lease. Only tests use another than LEASE_S."""
     return float(os.environ.get("MILABENCH_ALLOCATION_LEASE_S", LEASE_S))
 
 
@@ -60,9 +60,9 @@ def touch_s() -> float:
 
 
 class Lease:
-    """A file whose word changes every TOUCH_S while we live; the job that holds the nodes ends when it does not.
+    """A file whose word changes every TOUCH_S while we live. The job that holds the nodes ends when it does not.
 
-    Beside it stands who we are: whether a process still waits for a job that has not begun, nobody else can tell.
+    Next to it is our identity: nobody else can tell whether a process still waits for a job that has not begun.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -86,7 +86,7 @@ class Lease:
         self._thread.start()
 
     def stop(self) -> None:
-        """Claim them no more; without another claim they are given back when the lease ends."""
+        """Claim them no more. Without another claim they are given back when the lease ends."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -103,9 +103,9 @@ class Lease:
 
 
 class HeldAllocation:
-    """The nodes that a command uses; where it has asked for them itself (`lease`), it claims them until it gives them back.
+    """The nodes that a command uses. Where it has asked for them itself (`lease`), it claims them until it gives them back.
 
-    `marker` is that of the job, by which it is found again.
+    `marker` is the job's, by which it is found again.
     """
 
     def __init__(self, nodes: Allocation, marker: str = "", lease: Lease | None = None) -> None:
@@ -114,7 +114,7 @@ class HeldAllocation:
         self.lease = lease
 
     def to_json(self) -> dict[str, object]:
-        """Return what a journal keeps of it."""
+        """Return the journal's entry of it."""
         own = {"marker": self.marker} if self.lease is not None else {}
         return {"scheduler": "slurm", "job": self.nodes.job, **own, "nodes": [node.name for node in self.nodes.nodes]}
 
@@ -141,7 +141,7 @@ class HeldAllocation:
 
 
 def allocation_folder(base: Path, marker: str) -> Path:
-    """Return the folder of what is needed while nodes are held."""
+    """Return the folder of the files needed while nodes are held."""
     return base / "allocations" / marker
 
 
@@ -158,7 +158,7 @@ def holder_script(slurm: SlurmConfig, base: Path, marker: str) -> str:
 def request_nodes(
     slurm: SlurmConfig, base: Path, say: Callable[[str], object], keep: Callable[[HeldAllocation], object]
 ) -> None:
-    """Ask Slurm for nodes and wait until it gives them, for `keep`; an interrupt cancels the job, and so do several.
+    """Ask Slurm for nodes and wait until it gives them, for `keep`. An interrupt cancels the job, and so do several.
 
     Raises UsageError with Slurm's reason for a request that it refuses, Unreachable when it does not answer, or when the job
     ends before it has begun.
@@ -213,14 +213,14 @@ def claim_again(base: Path, allocation: Allocation, marker: str) -> HeldAllocati
 
 
 def forget_allocation(base: Path, marker: str) -> None:
-    """Remove what is no longer needed once its job has ended."""
+    """Remove the files of an ended job."""
     _remove(allocation_folder(base, marker))
 
 
 def requests_of_dead_processes(base: Path) -> list[DeadRequest]:
     """Return the requests for nodes below a base that are ours and whose process is dead. Raises Unreachable.
 
-    That of another host counts as dead when it has not touched its lease for a minute.
+    A process of another host counts as dead when it has not touched its lease for a minute.
     """
     dead = []
     for folder in sorted((base / "allocations").glob("*")):
@@ -285,7 +285,7 @@ def _wish(slurm: SlurmConfig) -> str:
 
 
 def wait_for_nodes(scheduler: Scheduler, handle: JobHandle, say: Callable[[str], object]) -> tuple[str, ...]:
-    """Return the nodes of a job once it has them; say what it waits for. Raises Unreachable when it has ended or is not known."""
+    """Return the nodes of a job once it has them. Report why it waits. Raises Unreachable when it has ended or is not known."""
     shown, tick_s, known_at = "", FIRST_TICK_S, time.monotonic()
     while True:
         state = scheduler.observe([handle]).get(handle.id, UNKNOWN_STATE)

@@ -18,7 +18,7 @@ from milabench.workflow.options import Session, SuiteOptions
 
 
 def run_in_install_partition(options: SuiteOptions, session: Session) -> int | None:
-    """Run this command line as a job of `slurm.install_partition`, and return its exit code; None where it is to run here.
+    """Run this command line as a job of `slurm.install_partition`, and return its exit code. None where it is to run here.
 
     Inside of a job it is: there it is that job. Raises ConfigError, UsageError for a secret among the arguments, which the
     processes of two machines would show, and Unreachable without srun.

@@ -1,4 +1,4 @@
-"""The nodes of a Slurm allocation, from the variables that Slurm sets in it; no command is run."""
+"""The nodes of a Slurm allocation, from the variables that Slurm sets in it. No command is run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _CPUS = re.compile(r"([0-9]+)(?:\(x([0-9]+)\))?")
 
 
 def allocation_of(environ: Mapping[str, str]) -> Allocation | None:
-    """Return the allocation that these variables describe; None outside of one. Raises ConfigError for what cannot be read."""
+    """Return the allocation that these variables describe. None outside of an allocation.
+
+    Raises ConfigError for unreadable values.
+    """
     job = environ.get("SLURM_JOB_ID", "")
     if not job:
         return None
@@ -37,7 +40,7 @@ def allocation_of(environ: Mapping[str, str]) -> Allocation | None:
 
 
 def _nodes_of(environ: Mapping[str, str], suffix: str, job: str) -> Iterator[AllocatedNode]:
-    """Yield the nodes of a job, or of a component of a heterogeneous one."""
+    """Yield the nodes of a job, or of a component of a heterogeneous job."""
     variable = f"SLURM_JOB_NODELIST{suffix}"
     text = environ.get(variable, "")
     try:
@@ -62,7 +65,7 @@ def _whole_number(environ: Mapping[str, str], variable: str) -> int:
 
 
 def _expand_counts(text: str) -> list[int]:
-    """Return the processors of each node that `4(x2),8` stands for; none where it cannot be read: they are only informative."""
+    """Return the processors of each node in `4(x2),8`. None where it cannot be read: they are only informative."""
     counts: list[int] = []
     for part in text.split(",") if text else ():
         match = _CPUS.fullmatch(part)

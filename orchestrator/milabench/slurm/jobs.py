@@ -1,4 +1,4 @@
-"""Slurm as a batch scheduler among others: its commands, its scripts, and what its variables say in a job."""
+"""Slurm as a batch scheduler among others: its commands, its scripts, and its variables in a job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SlurmJobs:
     def script(self, system: SystemConfig, job: JobText) -> str:
         """Return the batch script of a job.
 
-        One that was planned for nodes of `slurm.nodelist` runs on these; another one on as many as it was planned for.
+        A job that was planned for nodes of `slurm.nodelist` runs on these. Any other runs on the planned number of nodes.
         """
         options = replace(system.slurm, nodes=len(job.nodes))
         if set(nodes_in(system.slurm.nodelist, "nodelist")).issuperset(job.nodes):
@@ -38,7 +38,7 @@ class SlurmJobs:
         )
 
     def allocation(self, environ: Mapping[str, str]) -> Allocation | None:
-        """Return the nodes of the job that these variables are of; see `JobSystem.allocation`."""
+        """Return the nodes of the job that these variables are of. See `JobSystem.allocation`."""
         return allocation_of(environ)
 
     def job_id(self, environ: Mapping[str, str]) -> str:

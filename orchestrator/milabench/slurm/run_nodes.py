@@ -1,4 +1,4 @@
-"""The nodes of Slurm that a run uses: of the allocation that it is in, or of one that it asks for, and their later life."""
+"""The nodes of Slurm that a run uses: of the current or a requested allocation, and their later life."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OURS_S = 6.0  # for each command that is asked whether we are in a job: a run ne
 def hold_nodes(system: SystemConfig, ours: Allocation | None, options: SuiteOptions, session: Session) -> None:
     """Let a session use the nodes of the job that we are in, else ask for some.
 
-    Raises ConfigError, UsageError for what Slurm refuses, and Unreachable.
+    Raises ConfigError, UsageError for options that Slurm refuses, and Unreachable.
     """
     if ours is not None:
         require_given(ours, session)
@@ -48,14 +48,14 @@ def hold_nodes(system: SystemConfig, ours: Allocation | None, options: SuiteOpti
 
 
 def require_given(allocation: Allocation, session: Session) -> None:
-    """Raise UsageError where Slurm says that our variables are those of a job that is over; its silence says nothing."""
+    """Raise UsageError where Slurm reports that our variables belong to an ended job. No answer proves nothing."""
     job = allocation.job
     handle = JobHandle(id=job, name="")
     state = scheduler_here(session.info, timeout_s=OURS_S).observe([handle]).get(job, UNKNOWN_STATE)
     if state.phase in ("absent", "ended"):
         what = "Slurm knows no such job" if state.phase == "absent" else job_text(job, state)
         raise UsageError(
-            f"SLURM_JOB_ID={job}: {what}: the variables of this shell are not of an allocation that we are in; unset them, or"
+            f"SLURM_JOB_ID={job}: {what}: the variables of this shell do not belong to the current allocation; unset them, or"
             " --engine local runs on this machine alone"
         )
 

@@ -51,10 +51,10 @@ _HAS_ENDED = re.compile("already complet|already finished|invalid job id", re.I)
 
 
 class SlurmScheduler:
-    """A `Scheduler` that asks Slurm. `environ` are the variables of its commands; each is given `timeout_s` seconds.
+    """A `Scheduler` that asks Slurm. `environ` are the variables of its commands. Each is given `timeout_s` seconds.
 
     `say` gets a line when a command does not answer for some seconds.
-    A job's id is that of sbatch (`12`, `12_3`); one on another cluster than the default keeps that as sbatch writes it, `12;b`.
+    A job's id is sbatch's (`12`, `12_3`). On another cluster than the default it keeps the cluster as sbatch writes it, `12;b`.
     """
 
     def __init__(
@@ -70,15 +70,15 @@ class SlurmScheduler:
         self._cancelled: set[str] = set()
 
     def submit(self, jobs: Sequence[JobRequest]) -> list[JobHandle]:
-        """Submit jobs in order; see `Scheduler.submit`."""
+        """Submit jobs in order. See `Scheduler.submit`."""
         return [handle for job in jobs for handle in self._submit(job)]
 
     def observe(self, handles: Sequence[JobHandle], *, is_doubted: bool = False) -> Mapping[str, JobState]:
-        """Return the state of each job; see `Scheduler.observe`.
+        """Return the state of each job. See `Scheduler.observe`.
 
-        squeue is asked first, for all jobs of the user: asked for jobs by id it fails when it has forgotten one of them.
-        What it does not know is asked of sacct, of which only an end is believed, then of scontrol. An end of its that is doubted
-        is asked of scontrol, then of sacct.
+        squeue is asked first, for all jobs of the user: asked for jobs by id it fails when it has forgotten any of
+        them. For jobs that it does not know sacct is asked, whose reported ends alone are believed, then scontrol. A
+        doubted end from it is asked of scontrol, then of sacct.
         """
         states: dict[str, JobState] = {}
         for cluster, group in _by_cluster(handles):
@@ -86,7 +86,7 @@ class SlurmScheduler:
         return states
 
     def cancel(self, handles: Sequence[JobHandle]) -> None:
-        """End jobs; see `Scheduler.cancel`. Raises UsageError with Slurm's reason where it refuses."""
+        """End jobs. See `Scheduler.cancel`. Raises UsageError with Slurm's reason where it refuses."""
         for cluster, group in _by_cluster(handles):
             ids = self._to_cancel(cluster, group)
             for first in range(0, len(ids), CANCELLED_AT_ONCE):
@@ -97,9 +97,9 @@ class SlurmScheduler:
                     raise kind(f"scancel: {replace(answer, errors=errors).reason}")
 
     def _to_cancel(self, cluster: str, handles: Sequence[JobHandle]) -> list[str]:
-        """Return what to cancel: an array as one where all of it that has not ended is to end.
+        """Return the ids to cancel: an array as a whole where all its unfinished tasks are to end.
 
-        Of a waiting task that is cancelled by itself the controller keeps no record, of those of a whole array it does.
+        The controller keeps no record of a waiting task cancelled by itself, but of tasks of a cancelled array.
         """
         ids = [_plain(handle.id) for handle in handles]
         if not any("_" in id_ for id_ in ids):
@@ -115,7 +115,7 @@ class SlurmScheduler:
         return list(dict.fromkeys(array if (array := id_.partition("_")[0]) in arrays else id_ for id_ in ids))
 
     def adopt(self, marker: str) -> list[JobHandle]:
-        """Return the jobs of a run; see `Scheduler.adopt`. Only the default cluster is asked."""
+        """Return the jobs of a run. See `Scheduler.adopt`. Only the default cluster is asked."""
         rows = list(self._squeue("").rows)
         past = self._sacct("", f"--user={os.getuid()}", f"--starttime={REMEMBERED}")
         rows = [*(past.rows if past else ()), *rows]
@@ -123,7 +123,7 @@ class SlurmScheduler:
         return [JobHandle(id=id_, name=name) for id_, name in names.items()]
 
     def nodes(self, partition: str, exclude: Sequence[str] = ()) -> tuple[list[str], dict[str, str]]:
-        """Return the nodes of a partition, the default one where none is named; and those that take no job, with their state.
+        """Return the nodes of a partition, by default of the default partition, and the nodes that take no job, with their state.
 
         Raises UsageError with Slurm's reason, Unreachable when it does not answer.
         """
@@ -167,7 +167,7 @@ class SlurmScheduler:
         return _handles(job, *submitted)
 
     def _look_for(self, job: JobRequest) -> tuple[str, str] | None:
-        """Return the id of a job that was not heard of again when it was submitted, and no cluster; None where there is none."""
+        """Return the id of a job that was not heard of again when it was submitted, and no cluster. None where there is none."""
         for pause in LOOKS:
             time.sleep(pause * self._commands.timeout_s)
             try:
@@ -204,7 +204,7 @@ class SlurmScheduler:
         return states
 
     def _ask_sacct(self, cluster: str, handles: Sequence[JobHandle]) -> Iterator[tuple[JobHandle, JobState]]:
-        """Ask for these jobs. It may be late, and say that a job runs that has ended: of it only an end is believed."""
+        """Ask for these jobs. It may be late, and report an ended job as running: only its reported ends are believed."""
         past = self._sacct(cluster, f"--jobs={','.join(_plain(handle.id) for handle in handles)}")
         if past is None and not self._has_accounting:
             return
@@ -237,7 +237,7 @@ class SlurmScheduler:
         return replace(rows, whole=rows.whole and "error" not in answer.errors)
 
     def _sacct(self, cluster: str, *which: str) -> Rows | None:
-        """Ask the accounting; None when there is none, or it does not answer."""
+        """Ask the accounting. None when there is none, or it does not answer."""
         if not self._has_accounting:
             return None
         form = ("--allocations", "--parsable2", "--noheader", f"--delimiter={SEPARATOR}", f"--format={SACCT_FORMAT}")
@@ -253,7 +253,7 @@ class SlurmScheduler:
         return read_sacct(answer.output) if answer.code == 0 else None
 
     def _ask_scontrol(self, cluster: str, handles: Sequence[JobHandle]) -> Iterator[tuple[JobHandle, JobState]]:
-        """Ask for some of these jobs, others every time, for as long as one command may take."""
+        """Ask for some of these jobs, others every time, for as long as a command may take."""
         deadline = time.monotonic() + self._commands.timeout_s
         first = self._turn % len(handles) if handles else 0
         self._turn += SHOWN_AT_ONCE
@@ -276,7 +276,7 @@ class SlurmScheduler:
 
 
 def _submitted(answer: Answer) -> tuple[str, str] | None:
-    """Return the id and the cluster that sbatch prints, after what a site's plugins may say."""
+    """Return the id and the cluster that sbatch prints, after possible output of a site's plugins."""
     found = None
     for line in lines(answer.output) if answer.code == 0 else ():
         found = _JOB_ID.fullmatch(line.strip()) or found
@@ -305,7 +305,7 @@ def _plain(id_: str) -> str:
 
 
 def _states_in(answer: Rows, handles: Iterable[JobHandle]) -> dict[str, JobState]:
-    """Return what an answer says of each job; one that it does not know is absent where all of the answer could be read."""
+    """Return an answer's state of each job. An unknown job is absent if the whole answer could be read."""
     rows = by_id(answer.rows)
     # What is left of an array whose waiting tasks were cancelled is one row.
     arrays = {row.id: row for row in answer.rows if row.state.phase == "ended"}
@@ -318,7 +318,7 @@ def _states_in(answer: Rows, handles: Iterable[JobHandle]) -> dict[str, JobState
 
 
 def _weighed(before: JobState, now: JobState) -> JobState:
-    """Return what is known after a further witness: a job is absent only where none of them is silent."""
+    """Return the states after another source: a job is absent only where every source answered."""
     if now.phase == "unknown" and not now.state and before.phase == "unknown":
         return before
     return before if now.phase == "absent" and before.phase == "unknown" else now

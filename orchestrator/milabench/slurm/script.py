@@ -30,17 +30,17 @@ _OURS_SHORT = re.compile(r"-[HIOQksv]*[JoeadW]")
 
 
 def job_name_prefix(marker: str) -> str:
-    """Return what the names of all jobs of a run begin with."""
+    """Return the common beginning of the names of a run's jobs."""
     return job_name(marker, "")
 
 
 def batch_script(
     slurm: SlurmConfig, *, marker: str, share: str, command: Sequence[str], output: Path, tasks: Sequence[str] = ()
 ) -> str:
-    """Return the batch script of a job; its options are those of `slurm`, the last of them `slurm.extra`.
+    """Return the batch script of a job. Its options come from `slurm`, `slurm.extra` last.
 
     Other nodes or another partition than the suite's: `dataclasses.replace` of `slurm`. `output` is the file of its standard
-    output and error. `tasks` is for a job array: the word that each task adds to the command. Raises ConfigError for what
+    output and error. `tasks` is for a job array: the word that each task adds to the command. Raises ConfigError for values that
     Slurm would read as something else.
     """
     lines = [

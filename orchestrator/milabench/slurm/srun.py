@@ -1,4 +1,4 @@
-"""Commands on the nodes of a Slurm job, by srun: each is a step of the job, beside those that run there already."""
+"""Commands on the nodes of a Slurm job, by srun: each is a step of the job, in parallel with its running steps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SrunChannel(CommandChannel):
 
 
 class SrunConnection:
-    """A node of a job; nothing is kept open between its commands."""
+    """A node of a job. Nothing is kept open between its commands."""
 
     lost: str | None = None
     is_our_file_system = True
@@ -58,7 +58,7 @@ class SrunConnection:
 
 
 def srun_command(address: Address) -> tuple[str, ...]:
-    """Return the command that starts another one on a node of a job, beside its steps: it takes nothing from them."""
+    """Return the command that starts another command on a node of a job, without taking resources from its steps."""
     job, _, cluster = address.job.partition(";")
     job, _, component = job.partition("+")
     return (
@@ -71,9 +71,9 @@ def srun_command(address: Address) -> tuple[str, ...]:
 
 
 def srun_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of srun, and of what it starts: those of a job's step that we run in are not those of the new one.
+    """Return the variables of srun and its programs: the variables of our own job step do not apply to the new step.
 
-    SLURM_NTASKS would start many agents, SLURM_CPU_BIND pin them; which devices are visible Slurm says on each node.
+    SLURM_NTASKS would start many agents, SLURM_CPU_BIND pin them, which devices are visible Slurm says on each node.
     """
     devices = {name for vendor in VENDORS for name in vendor.visible_variables}
     return {
@@ -85,14 +85,14 @@ def srun_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 async def connect_srun(address: Address) -> SrunConnection:
-    """Return the way to a node of a job; whether it is one, the first command shows. Raises Unreachable without srun."""
+    """Return the connection to a node of a job. The first command shows whether it works. Raises Unreachable without srun."""
     if shutil.which("srun") is None:
         raise Unreachable(f"{address.name}: no srun on PATH; its node belongs to Slurm's job {address.job}")
     return SrunConnection(address)
 
 
 async def describe_job_loss(job: str, how: str) -> tuple[str, Why]:
-    """Return why an agent in a job was lost, for a person and as a word: `how` it was, and what Slurm says of its job."""
+    """Return why an agent in a job was lost, for a person and as a word: `how` it was lost, and Slurm's state of its job."""
     by = time.monotonic() + SETTLED_S
     while True:
         state = await asyncio.to_thread(state_of_job, job)
@@ -105,12 +105,12 @@ async def describe_job_loss(job: str, how: str) -> tuple[str, Why]:
 
 
 def state_of_job(job: str) -> JobState:
-    """Return what Slurm says of a job now."""
+    """Return Slurm's present state of a job."""
     return scheduler_here().observe([JobHandle(id=job, name="")]).get(job, UNKNOWN_STATE)
 
 
 def scheduler_here(say: Callable[[str], object] = lambda _: None, *, timeout_s: float | None = None) -> Scheduler:
-    """Return the Slurm of this machine; `say` gets a line when a command does not answer for some seconds."""
+    """Return the Slurm of this machine. `say` gets a line when a command does not answer for some seconds."""
     from milabench.slurm.scheduler import COMMAND_S, SlurmScheduler
 
     return SlurmScheduler(srun_environment(os.environ), COMMAND_S if timeout_s is None else timeout_s, say)
@@ -126,7 +126,7 @@ def job_text(job: str, state: JobState) -> str:
 
 
 async def _ended(child: asyncio.subprocess.Process) -> None:
-    """End srun, which ends its step; kill it where it does not."""
+    """End srun, which ends its step. Kill it where it does not."""
     for stop in (child.terminate, child.kill):
         with contextlib.suppress(ProcessLookupError):
             stop()

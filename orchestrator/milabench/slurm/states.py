@@ -1,4 +1,4 @@
-"""The states of jobs in Slurm 20 to 25, and what each means to us: one table."""
+"""The states of jobs in Slurm 20 to 25, and their meaning, in a table."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ _WORD: Final = re.compile(r"[A-Z_]+")
 
 
 def read_state(words: str | Sequence[str]) -> tuple[JobPhase, JobResult]:
-    """Return what a state means, as any command of Slurm writes it: `CG`, `CANCELLED by 1000`, `RUNNING+COMPLETING`, a list.
+    """Return the meaning of a state, as any command of Slurm writes it: `CG`, `CANCELLED by 1000`, `RUNNING+COMPLETING`, a list.
 
-    A word that is not in the table says nothing: beside one that means pending or running the job is that, else unknown.
+    A word outside the table is ignored: with another word for pending or running the job is that, else unknown.
     """
     parts = words.split("+") if isinstance(words, str) else words
     names = {found[0] for part in parts if (found := _WORD.match(part.strip().upper()))} - _SILENT

@@ -1,1 +1,1 @@
-"""Whether suites can be used, what their values become, and the JSON Schemas of files: `milabench config`."""
+"""Checks of suites, the resolved values of suites, and the JSON Schemas of files: `milabench config`."""

@@ -1,4 +1,4 @@
-"""Checks suite and system files, and explains where their values come from and what they become."""
+"""Checks suite and system files, and explains the source and the resolved form of their values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DEVICES = 8  # of each imaginary machine
 
 
 def explain_key(options: SuiteOptions, key: str, session: Session) -> list[str]:
-    """Return lines on a value: where it comes from, what it replaced, what its placeholders become on this machine.
+    """Return lines on a value: its source, the value it replaced, its resolved placeholders on this machine.
 
     Raises ConfigError and NothingSelected.
     """
@@ -45,7 +45,7 @@ def explain_key(options: SuiteOptions, key: str, session: Session) -> list[str]:
 
 
 def rendered_placeholders(suite: Suite, options: SuiteOptions, key: str, session: Session) -> list[str]:
-    """Return what the placeholders in a value become on this machine; nothing where it has none."""
+    """Return the resolved placeholders in a value on this machine. Empty where it has none."""
     name = max((bench for bench in suite.benchmarks if key.startswith(bench + ".")), key=len, default=None)
     if name is None:
         return []
@@ -65,7 +65,7 @@ def rendered_placeholders(suite: Suite, options: SuiteOptions, key: str, session
 
 
 def check_files(files: Sequence[Path], options: SuiteOptions, session: Session) -> int:
-    """Report everything that is wrong with these suite files, or those in these folders; return how many were checked.
+    """Report everything that is wrong with these suite files, or those in these folders. Return how many were checked.
 
     Raises ConfigError when any of them cannot be used.
     """
@@ -85,11 +85,9 @@ def check_files(files: Sequence[Path], options: SuiteOptions, session: Session) 
             ):
                 raise ConfigError(problems)
             if not suite.benchmarks:
-                session.warn(f"{path}: holds no benchmark, so that nothing of it can be run")
+                session.warn(f"{path}: has no benchmark, so nothing can be run")
             elif not any(bench.enabled for bench in suite.benchmarks.values()):
-                session.info(
-                    f"{path}: every benchmark is disabled; `milabench run --select NAME` runs one all the same"
-                )
+                session.info(f"{path}: every benchmark is disabled; `milabench run --select NAME` runs one anyway")
         except MilabenchError as error:
             broken += 1
             session.error(str(error))
@@ -99,9 +97,9 @@ def check_files(files: Sequence[Path], options: SuiteOptions, session: Session) 
 
 
 def foreign_problems(suite: Suite, dirs: Dirs) -> tuple[Problem, ...]:
-    """Return what the classes of benchfiles that are not ours answer instead of the processes that they start.
+    """Return the errors of foreign benchfiles' classes when asked for their processes.
 
-    They are asked on imaginary machines, with accelerators of the kind that this one has: as many as any benchmark takes.
+    They are asked on imaginary machines, with accelerators of this machine's kind: as many as any benchmark takes.
     Benchmarks that are disabled are not asked.
     """
     foreign = {
@@ -154,7 +152,7 @@ def _has_other_schema(file: Path) -> bool:
 
 
 def is_scaling_file(path: Path) -> bool:
-    """Return whether a file holds observed batch sizes, in any of their forms; a file that cannot be read does not."""
+    """Return whether a file holds observed batch sizes, in any of their forms. A file that cannot be read does not."""
     try:
         root = plain(parse_document(decode_text(read_regular(path), str(path)), SourceLocation(str(path), "")).root)
     except (OSError, ConfigError):

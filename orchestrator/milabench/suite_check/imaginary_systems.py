@@ -1,4 +1,4 @@
-"""Imaginary machines on which a suite can be planned, to see what it starts."""
+"""Imaginary machines on which a suite can be planned, to see its processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def most_machines(suite: Suite) -> int:
 
 
 def imaginary_system(suite: Suite, arch: Arch, nodes: int, devices: int) -> PlanContext:
-    """Return what a plan of the suite is made for on so many machines with so many devices each, not those of its system."""
+    """Return a system for plans of the suite with this number of machines and devices each, instead of its own system."""
     raw = {key: value for key, value in suite.system.raw.items() if key not in ("nodes", "gpu")}
     return PlanContext(
         facts=SystemFacts(arch=arch, nodes=tuple(_node(rank, devices, arch) for rank in range(nodes))),

@@ -1,4 +1,4 @@
-"""What only planning finds wrong with a suite: placeholders and expressions that cannot be resolved, unknown launchers."""
+"""Problems of a suite that only planning finds: placeholders and expressions that cannot be resolved, unknown launchers."""
 
 from __future__ import annotations
 

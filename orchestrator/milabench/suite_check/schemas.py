@@ -1,6 +1,7 @@
-"""The JSON Schemas of the files that users write and programs read, by name; each follows from what its reader or writer follows.
+"""The JSON Schemas of the files that users write and programs read, by name.
 
-They are shipped as config/schemas/<name>.schema.json, where the suites' first lines and editors find them.
+Each is derived from the declarations of its reader or writer. They are shipped as config/schemas/<name>.schema.json,
+where the suites' first lines and editors find them.
 """
 
 from __future__ import annotations

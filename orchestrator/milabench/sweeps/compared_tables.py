@@ -41,7 +41,7 @@ def _curve_row(drawn: SystemCurve) -> tuple[str, ...]:
 
 
 def curve_ratio_table(curves: CurveComparison, first: str, *, is_whole: bool = False) -> Table:
-    """Return a row for each number of each point, with what it is on the first system and on the other one.
+    """Return a row for each number of each point, with its value on the first system and on the other.
 
     `is_whole` repeats the name of the number, for readers that sort the rows.
     """
@@ -79,7 +79,7 @@ def curve_ratio_table(curves: CurveComparison, first: str, *, is_whole: bool = F
 
 
 def curve_remarks(curves: CurveComparison) -> list[tuple[str, str]]:
-    """Return what has no ratio and why, then the remarks on ratios, those that are alike in one line."""
+    """Return missing ratios and why, then the remarks on ratios, equal ones in a line."""
     alike: dict[str, list[CurveRatio]] = {}
     for ratio in curves.ratios:
         if ratio.contrast.note:

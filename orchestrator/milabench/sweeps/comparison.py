@@ -1,6 +1,6 @@
-"""Curves of one benchmark on several systems: at each point that both swept, and of the dominated area, a ratio and a verdict.
+"""Curves of a benchmark on several systems: at each point that both swept, and of the dominated area, a ratio and a verdict.
 
-docs/explanation/methodology.md, 1.4: the intervals of a curve's points hold together, and all verdicts on curves are one family
+docs/explanation/methodology.md, 1.4: the intervals of a curve's points hold together, and all verdicts on curves form a family
 of claims.
 """
 
@@ -39,9 +39,9 @@ _OF_POINTS = (
 
 
 def compare_curves(systems: Sequence[System], *, margin: float, across: bool) -> tuple[CurveComparison, ...]:
-    """Compare the curves of each benchmark that the first system and another one have one of.
+    """Compare the curves of each benchmark that has a curve on the first system and on another.
 
-    `margin` is the relative difference below which nothing is called faster or slower; `across` compares also where clients
+    `margin` is the relative difference below which nothing is called faster or slower. `across` compares also where clients
     asked other requests of the servers.
     """
     names = sorted({bench.bench for _, bench in systems[0].benches if bench.serving is not None})
@@ -52,9 +52,9 @@ def compare_curves(systems: Sequence[System], *, margin: float, across: bool) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """The curves of a system, one for each session that has one; `why_not` says why they are not compared with the first's.
+    """The curves of a system, one for each session that has a curve. `why_not` says why they are not compared with the first's.
 
-    `doubts` are the reasons for doubt of the whole benchmark, such as a machine that others used.
+    `doubts` are the warnings about the whole benchmark, such as a machine that others used.
     """
 
     system: str
@@ -63,7 +63,7 @@ class _Side:
     why_not: str = ""
 
     def notes(self, point: str) -> tuple[str, ...]:
-        """Return why a number of a point is in doubt, or one of the whole curve without a point."""
+        """Return the warnings about a number of a point, or without a point of the whole curve."""
         points = [p for curve in self.curves for p in curve.points if p.state == "measured" and point in ("", p.name)]
         # Of a measured point, `why` says in which of its launches it failed.
         return (*self.doubts, *(note for p in points for note in (*p.notes, p.why) if note))
@@ -78,7 +78,7 @@ class _Side:
         return frozenset().union(*(curve.points_in_area for curve in self.curves))
 
     def state(self, name: str) -> str:
-        """Return in words what became of a point."""
+        """Return the state of a point in words."""
         found = [p for curve in self.curves for p in curve.points if p.name == name]
         if not found:
             return "is not in its sweep"
@@ -96,7 +96,7 @@ class _Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sweep:
-    """The curves of a benchmark before their verdicts, which need those of all benchmarks; `rows` by metric and point."""
+    """The curves of a benchmark before their verdicts, which need those of all benchmarks. `rows` by metric and point."""
 
     comparison: CurveComparison
     rows: Mapping[tuple[str, str], ComparisonRow]
@@ -137,7 +137,7 @@ def _apart(sides: Sequence[_Side]) -> Iterable[tuple[str, str]]:
         if why := _why_apart(point, sides):
             yield point, why
     if unlike := [side.system for side in sides[1:] if side.in_area != sides[0].in_area]:
-        yield AREA, f"{', '.join(unlike)}: is over other points than that of {sides[0].system}"
+        yield AREA, f"{', '.join(unlike)}: is over different points than the area of {sides[0].system}"
 
 
 def _side(first: System, system: System, name: str, *, across: bool) -> _Side:
@@ -160,7 +160,7 @@ def _named_curves(system: System, name: str) -> Iterable[SystemCurve]:
 
 
 def _why_apart(point: str, sides: Sequence[_Side]) -> str:
-    """Return why a point has no ratio on one of the sides; empty where it has one on each."""
+    """Return why a point has no ratio on a side. Empty where it has a ratio on each."""
     states = [side.state(point) for side in sides]
     if any(state != "measured" for state in states):
         return "; ".join(f"{side.system}: {state}" for side, state in zip(sides, states, strict=True))
@@ -172,7 +172,7 @@ def _why_apart(point: str, sides: Sequence[_Side]) -> str:
 
 
 def _row(name: str, margin: float, sides: Sequence[_Side], metric: str, point: str) -> ComparisonRow:
-    """Return a number of one point as a benchmark is compared, without a verdict."""
+    """Return a number of a point in the form of a compared benchmark, without a verdict."""
     units = AREA_UNITS if metric == AREA else POINT_METRICS[metric].units
     direction = "higher" if metric == AREA else POINT_METRICS[metric].direction
     results = []

@@ -1,4 +1,4 @@
-"""The sweeps of several launches -> one curve: its points with their intervals, what it dominates, the best within the SLO."""
+"""The sweeps of several launches -> a curve: its points with their intervals, its area, the best point within the SLO."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ LEAST_POINTS = 7
 _TOKENS = 1e6
 
 Launch = Sequence[LaunchCurve]
-"""The curves of one launch: one of each of its instances, which are no sample of launches."""
+"""The curves of a launch: a curve for each of its instances, which are no sample of launches."""
 
 
 def serving_curve(launches: Sequence[Launch]) -> ServingCurve | None:
-    """Return the curve over launches; None without one."""
+    """Return the curve over launches. None without a curve."""
     curves = [curve for launch in launches for curve in launch]
     if not curves:
         return None
@@ -136,7 +136,7 @@ def _of_a_user(tpot: PointValue) -> PointValue:
 
 
 def _notes(points: Sequence[LaunchPoint]) -> Iterable[str]:
-    """Yield the first note of each kind, which is what it begins with, and how many launches have one of it."""
+    """Yield the first note of each kind (its beginning), and the number of launches with that kind."""
     kinds: dict[str, list[str]] = {}
     for point in points:
         own = {note.partition(":")[0]: note for note in reversed(point.notes)}
@@ -146,14 +146,14 @@ def _notes(points: Sequence[LaunchPoint]) -> Iterable[str]:
 
 
 def _counted(texts: Sequence[str], launches: int) -> str:
-    """Return the first of some texts, and that it holds for so many of the launches, where that is not all of them."""
+    """Return the first of some texts, and the number of launches that it holds for, if not all."""
     if not texts:
         return ""
     return texts[0] if len(texts) == launches else f"{texts[0]} ({len(texts)} of {launches} launches)"
 
 
 def point_value(launches: Sequence[Sequence[float]]) -> PointValue | None:
-    """Return a number over launches, each of which has one, or one of each instance; None where none has any."""
+    """Return a number over launches, each of which has a number, or one for each instance. None where none has any."""
     values = [_mean(instances) for instances in launches if instances]
     if not values or any(finite_number(value) is None for value in values):
         return None
@@ -165,7 +165,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _interval(values: Sequence[float]) -> Interval | None:
-    """Return the 95 % interval of `_mean`: on logarithms, but plain where a number is zero; no number here is below zero."""
+    """Return the 95 % interval of `_mean`: on logarithms, but plain where a number is zero. No number here is below zero."""
     if min(values) >= SMALLEST_NUMBER:
         interval = log_t_interval(values)
         # Of numbers that are no measurement, an end may be beyond all measure.
@@ -177,7 +177,7 @@ def _interval(values: Sequence[float]) -> Interval | None:
 
 
 def _area(launches: Sequence[Launch], names: set[str]) -> PointValue | None:
-    """Return the area over the launches that measured all these points: without one of them it is smaller."""
+    """Return the area over the launches that measured all these points: without any of them it is smaller."""
     whole = [launch for launch in launches if names and all(_has(curve, names) for curve in launch)]
     # Of requests of one token nobody knows the tokens of a user: there is no area.
     return point_value([[area for curve in launch if (area := _area_of(curve, names))] for launch in whole])
@@ -206,7 +206,7 @@ def dominated_area(points: Iterable[tuple[float, float]]) -> float:
 def with_costs(curve: LaunchCurve, joules_of: Callable[[float, float], float | None], costs: Costs) -> LaunchCurve:
     """Return a curve with the energy and the cost of a million output tokens at each point, as far as they are known.
 
-    `joules_of` says what all devices took between two moments (unix s); the cost is that of docs/explanation/methodology.md,
+    `joules_of` returns the energy of all devices between two moments (unix s). The cost follows docs/explanation/methodology.md,
     1.4: the share of the system's price in the time, and the energy.
     """
     return replace(curve, points=tuple(_with_costs(point, joules_of, costs) for point in curve.points))
@@ -227,7 +227,7 @@ def _with_costs(point: LaunchPoint, joules_of: Callable[[float, float], float | 
 
 
 def why_no_best(curve: ServingCurve) -> str:
-    """Return why none of the points of a curve is the best one."""
+    """Return why none of a curve's points is the best."""
     measured = [point for point in curve.points if point.state == "measured"]
     if not measured:
         return "no point was measured"
@@ -237,11 +237,11 @@ def why_no_best(curve: ServingCurve) -> str:
         return f"no point is shown to meet the SLO: {few_requests(curve)}"
     if curve.slo:
         return "no point meets the SLO ({})".format(", ".join(f"{name} {limit:g}" for name, limit in curve.slo.items()))
-    return "no point was measured in every launch"
+    return "no point was measured in every repeat"
 
 
 def few_requests(curve: ServingCurve, at: CurvePoint | None = None, metric: str = "") -> str:
-    """Return how many requests the quantiles need for which points have too few, or one of them; empty where none has."""
+    """Return how many requests quantiles need where any point has too few. Empty where none has too few."""
     points = curve.points if at is None else (at,)
     names = [name for name in LATENCY_QUANTILES if any(name in point.few for point in points) and metric in ("", name)]
     if not names:
@@ -249,12 +249,12 @@ def few_requests(curve: ServingCurve, at: CurvePoint | None = None, metric: str 
     name = next((name for name in names if name in curve.slo), names[-1])
     q = LATENCY_QUANTILES[name].share
     fewest = min(point.requests - point.errors for point in points if name in point.few)
-    needed = f"p{100 * q:g} needs {most_bounds(q)} requests at a point, in each launch if they differ"
+    needed = f"p{100 * q:g} needs {most_bounds(q)} requests at a point, in each repeat if repeats differ"
     return f"few-requests: {needed}; there are {fewest}"
 
 
 def curve_messages(curve: ServingCurve) -> Iterable[str]:
-    """Yield what a reader of the benchmark's number must know of its curve."""
+    """Yield the remarks on a curve that belong to the benchmark's number."""
     if any(point.state == "measured" for point in curve.points) and not curve.best:
         yield why_no_best(curve)
     for point in curve.points:

@@ -1,4 +1,4 @@
-"""What a curve has of the numbers that criteria ask for, and what it lacks."""
+"""The numbers of a curve that criteria ask for, and the missing ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from milabench.sweeps.curve import few_requests, why_no_best
 
 
 def curve_number(curve: ServingCurve, asked: ServingCriterion) -> CurveNumber:
-    """Return what a curve has of a number of one of its points, or of the whole curve."""
+    """Return a number of a curve's point, or of the whole curve, or why it is missing."""
     if asked.point:
         return _point_number(curve, asked)
     if asked.metric == AREA:
@@ -47,6 +47,6 @@ def _number(number: PointValue | None, metric: str, units: str) -> CurveNumber:
         return CurveNumber(measured="no number", missing=f"a measurement of its {metric}")
     values = number.launches or (number.value,)
     if units and min(values) <= 0:
-        return CurveNumber(measured=f"{number.value:.6g} {units}", missing=f"a {metric} above zero in every launch")
+        return CurveNumber(measured=f"{number.value:.6g} {units}", missing=f"a {metric} above zero in every repeat")
     quantile = number if number.lower or number.upper else None
     return CurveNumber(value=number.value, values=values, units=units, quantile=quantile)

@@ -1,4 +1,4 @@
-"""Sweeps over servers as drawings: throughput against what a user sees of it, and the time to the first token against load."""
+"""Sweeps over servers as drawings: throughput against latency for a user, and the time to the first token against load."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _LOADS = {"concurrency": "requests in flight", "rate": "requests/s that arrive"}
 
 
 def serving_figures(curves: Sequence[NamedCurve]) -> list[Markup]:
-    """Return the drawings of some curves of one benchmark, each under its name, over each other; nothing without points."""
+    """Return the drawings of some curves of a benchmark, each under its name, over each other. Nothing without points."""
     drawn = [curve_figure(curves), *(ttft_figure(curves, load) for load in _LOADS)]
     return [one for one in drawn if one is not None]
 
 
 def curve_figure(curves: Sequence[NamedCurve]) -> Markup | None:
-    """Draw output tokens/s over tokens/s of a user: points with their load and intervals, and what they dominate as steps.
+    """Draw output tokens/s over tokens/s of a user: points with their load and intervals, and their area as steps.
 
     None where no point has both numbers.
     """
@@ -49,16 +49,16 @@ def curve_figure(curves: Sequence[NamedCurve]) -> Markup | None:
         for point, user, output in own
     )
     note = (
-        "Up and right is better. Steps: what the points of a curve dominate, nothing is interpolated. Bars: 95 % intervals over"
-        " launches, from 3 on; one without an end goes on. A label is a load: c is requests in flight, /s requests that arrive;"
-        " ★ marks the best point, ✕ one that misses the SLO."
+        "Up and right is better. Steps: the area below a curve's points, not interpolated. Bars: 95 % intervals over"
+        " repeats, from 3 on; an open bar goes on. A label is a load: c is requests in flight, /s requests that arrive;"
+        " ★ marks the best point, ✕ a point that misses the SLO."
     )
     drawing = svg("output tokens/s against tokens/s of a user", describe[:4000], WIDTH, BOTTOM + 44, *drawn)
-    return figure("Throughput against what a user sees of it", [_legend(sign), drawing], note)
+    return figure("Throughput against latency for a user", [_legend(sign), drawing], note)
 
 
 def ttft_figure(curves: Sequence[NamedCurve], load: str) -> Markup | None:
-    """Draw TTFT p90 over `load`, concurrency or rate, with intervals and the limit of the SLO; None without points."""
+    """Draw TTFT p90 over `load`, concurrency or rate, with intervals and the limit of the SLO. None without points."""
     placed = [(name, curve, _loads(curve, load)) for name, curve in curves]
     pairs = [pair for _, _, own in placed for pair in own]
     if not pairs:
@@ -78,7 +78,7 @@ def ttft_figure(curves: Sequence[NamedCurve], load: str) -> Markup | None:
         f"{name}, {point.name}: {format_number(number.value)} ms" for name, _, own in placed for point, _, number in own
     )
     drawing = svg(f"TTFT p90 against {_LOADS[load]}", describe[:4000], WIDTH, BOTTOM + 44, *drawn)
-    note = "Down is better. Bars: 95 % intervals over launches, from 3 on; the dashed line is the limit of the SLO."
+    note = "Down is better. Bars: 95 % intervals over repeats, from 3 on; the dashed line is the limit of the SLO."
     return figure(f"Time to the first token (p90) against {_LOADS[load]}", [_legend(sign), drawing], note)
 
 
@@ -111,7 +111,7 @@ def _end(numbers: Sequence[PointValue]) -> float:
 
 
 def _steps(pairs: Sequence[_Pair], x: Scale, y: Scale) -> str:
-    """Return the border of what the points dominate: at each x the highest point that is as far right or farther."""
+    """Return the border of the points' area: at each x the highest point that is as far right or farther."""
     path, highest = "", 0.0
     # From the right: a point is on the border where none before it is higher.
     for _, across, up in sorted(pairs, key=lambda pair: (-pair[1].value, -pair[2].value)):
@@ -123,7 +123,7 @@ def _steps(pairs: Sequence[_Pair], x: Scale, y: Scale) -> str:
 
 
 def _point(pair: _Pair, x: Scale, y: Scale, mark: str) -> Markup:
-    """Return a point with its intervals; all of its numbers are its tooltip."""
+    """Return a point with its intervals. All of its numbers are its tooltip."""
     point, across, up = pair
     at_x, at_y = x(across.value), y(up.value)
     bars = interval_path(across.ci95, x, at_y, is_upright=False) + interval_path(up.ci95, y, at_x, is_upright=True)
@@ -155,7 +155,7 @@ def _close_ones(pairs: Sequence[_Pair], x: Scale, y: Scale) -> list[list[_Pair]]
 
 
 def _load_labels(curve: ServingCurve, pairs: Sequence[_Pair], x: Scale, y: Scale, *, is_above: bool) -> Markup:
-    """Return the loads of points, right above the highest or left below the lowest: so those of two curves lie apart."""
+    """Return the loads of points, right above the highest or left below the lowest: so the labels of two curves lie apart."""
     in_order = sorted(pairs, key=lambda pair: curve.points.index(pair[0]))
     text = ", ".join(_load_text(curve, point) for point, _, _ in in_order)
     across = [x(number.value) for _, number, _ in pairs]

@@ -25,9 +25,9 @@ from milabench.records.latencies import LATENCY_QUANTILES
 from milabench.sweeps.request_quantiles import is_surely_above, quantile_of, requests_quantile
 
 SERVER_METRICS = ("kv_cache", "running", "waiting")
-"""What a server says of itself in its own metrics, averaged over a point."""
+"""A server's own metrics, averaged over a point."""
 OF_A_REQUEST = ("ttft", "tpot", "e2e")
-"""The limits that a single request keeps or breaks; every other limit is one of a point."""
+"""The limits that a single request keeps or breaks. Every other limit is a point's."""
 NOTES: Mapping[str, Doubt] = {
     "client-bound": Doubt.CLIENT_BOUND,
     "client differs": Doubt.CLIENT_DIFFERS,
@@ -35,18 +35,18 @@ NOTES: Mapping[str, Doubt] = {
     "usage": Doubt.TOKENS_UNKNOWN,
     "tail": Doubt.TAIL,
 }
-"""The reason for doubt that follows from the word of a note of a point, which a colon ends."""
+"""The warning that follows from the first word of a point's note, before the colon."""
 _MOST_NOTES = 20
 _ROUNDING_US = 5000
-"""The gaps of a request may be longer by so much than from its first token to its end: half of one for each of 10,000 gaps."""
+"""Allowed excess of a request's gaps over the time from its first token to its end: half a gap for each of 10,000 gaps."""
 _UNPLACED_SHARE = 0.01
 """Of the tokens of a point: where more than these have no arrival of their own, nobody knows the times between tokens."""
 _CONFIDENCE = 0.95  # with which a point is shown to keep a limit, or to miss it
-_NO_RECORDS, _TORN = "nothing is recorded of it", "the records end before it does"
+_NO_RECORDS, _TORN = "nothing was recorded", "the records end before the point does"
 
 
 class _Requests:
-    """The requests of one point, as they are read; times in s, gaps in us by how many tokens came after one."""
+    """The requests of a point, as they are read. Times in s, gaps in us by the number of tokens after a gap."""
 
     def __init__(self) -> None:
         self.ttft = array("d")  # nan where it is not known
@@ -67,7 +67,7 @@ class _Requests:
         return len(self.e2e) + self.errors
 
     def add(self, request: Mapping[str, object]) -> bool:
-        """Take a request, and return whether it could be used; none counts twice."""
+        """Take a request, and return whether it could be used. None counts twice."""
         index, error = whole(request.get("index"), -1), request.get("error")
         if index < 0 or index in self._seen:
             self.unusable += 1
@@ -106,7 +106,7 @@ class _Requests:
         return True
 
     def samples(self) -> dict[str, Sequence[float]]:
-        """Return the times of the requests in order, ms; of the gaps, which are no sample of requests, as many as requests."""
+        """Return the times of the requests in order, ms. Of the gaps, which are no sample of requests, as many as requests."""
         samples: dict[str, Sequence[float]] = {}
         for name in OF_A_REQUEST:
             # One that is not known is above all others, and a quantile that touches it is not known either.
@@ -145,7 +145,7 @@ class _Requests:
         return bool(self.e2e) and self.output_tokens == len(self.e2e)
 
     def _within(self, slo: Mapping[str, float]) -> int:
-        """Return how many requests kept every limit that one request can break; of two quantiles, the stricter limit."""
+        """Return how many requests kept every limit that a single request can break. Of two quantiles, the stricter limit."""
         within = [True] * len(self.e2e)
         for name, limit in slo.items():
             if _latency(name) in OF_A_REQUEST:
@@ -156,15 +156,15 @@ class _Requests:
 
 
 def in_order(values: Mapping[str, float]) -> dict[str, float]:
-    """Return the known numbers of a point, in the order of POINT_METRICS; what is too small to divide by is zero."""
+    """Return the known numbers of a point, in the order of POINT_METRICS. A number too small to divide by is zero."""
     known = {name: finite_number(values.get(name)) for name in POINT_METRICS}
     return {name: value if value >= SMALLEST_NUMBER else 0.0 for name, value in known.items() if value is not None}
 
 
 def _gaps(request: Mapping[str, object]) -> Iterable[int] | Mapping[float, int] | None:
-    """Return the gaps of a request between its tokens in us, or how often each occurs; None where they are no gaps.
+    """Return the gaps of a request between its tokens in us, or how often each occurs. None where they are no gaps.
 
-    A gap after which n tokens arrive is n gaps of an n-th each; one after which none does is part of the next.
+    A gap after which n tokens arrive is n gaps of an n-th each. A gap after which none does is part of the next.
     """
     try:
         # Refuses what is no whole number or is below zero, for the whole list in C.
@@ -190,7 +190,7 @@ def _gaps(request: Mapping[str, object]) -> Iterable[int] | Mapping[float, int] 
 
 
 def _unplaced(request: Mapping[str, object], tokens: int) -> int:
-    """Return how many tokens of a request are more, or fewer, than its arrivals, where it does not say what each brought."""
+    """Return how many tokens of a request are more, or fewer, than its arrivals, where it does not name the tokens of each."""
     if request.get("tokens") is not None or request.get("cut") or request.get("first") is None:
         return 0
     return abs(tokens - len(_listed(request.get("gaps_us"))) - 1)
@@ -215,7 +215,7 @@ def _listed(value: object) -> list[Any]:
 
 
 def counted_quantiles(counts: Mapping[float, int], quantiles: Iterable[float]) -> list[float]:
-    """Return quantiles by linear interpolation (R7) of values, each of which occurs so many times; at least one does."""
+    """Return quantiles by linear interpolation (R7) of values, each with its count. At least one count is above 0."""
     ordered = sorted(counts.items())
     ends = list(accumulate(count for _, count in ordered))
     last = ends[-1] - 1
@@ -228,21 +228,21 @@ def counted_quantiles(counts: Mapping[float, int], quantiles: Iterable[float]) -
 
 
 def _latency(metric: str) -> str:
-    """Return what a quantile is one of: `ttft` for `ttft_p90_ms`; empty for any other metric."""
+    """Return the latency of a quantile: `ttft` for `ttft_p90_ms`. Empty for any other metric."""
     return LATENCY_QUANTILES[metric].latency if metric in LATENCY_QUANTILES else ""
 
 
 def point_quantile(metric: str, launches: Sequence[LaunchPoint]) -> PointValue | None:
-    """Return a quantile of the requests of a point; None where they are too few, or nobody knows their times."""
+    """Return a quantile of the requests of a point. None where they are too few, or nobody knows their times."""
     quantile = LATENCY_QUANTILES[metric]
     return requests_quantile([launch.samples.get(quantile.latency, ()) for launch in launches], quantile.share)
 
 
 def meets(points: Sequence[LaunchPoint], slo: Mapping[str, float]) -> bool | None:
-    """Return whether the launches of a point show at 95 % confidence that it keeps every limit, or that it misses one.
+    """Return whether the launches of a point show at 95 % confidence that it keeps every limit, or that it misses any.
 
-    None without a limit, and where neither is shown. Every launch has to keep what is no quantile. A number that is not known
-    keeps no limit, but for the times between tokens where no request had two.
+    None without a limit, and where neither is shown. Every launch has to keep limits other than quantiles. A number
+    that is not known keeps no limit, but for the times between tokens where no request had two.
     """
     verdicts = [_is_within(name, points, limit) for name, limit in slo.items()]
     if not verdicts or (None in verdicts and False not in verdicts):
@@ -266,7 +266,7 @@ def _is_within(name: str, points: Sequence[LaunchPoint], limit: float) -> bool |
 
 
 class SweepFold:
-    """What has been recorded so far of a sweep."""
+    """The records so far of a sweep."""
 
     def __init__(self) -> None:
         self._about: Mapping[str, object] | None = None
@@ -275,7 +275,7 @@ class SweepFold:
         self._unusable = 0
 
     def take(self, data: Mapping[str, object]) -> None:
-        """Take the payload of a `data` record into account; what is not of a sweep is left alone."""
+        """Take the payload of a `data` record into account. Other payloads are ignored."""
         if isinstance(request := data.get("request"), Mapping):
             point = request.get("point")
             if isinstance(point, str) and point:
@@ -292,7 +292,7 @@ class SweepFold:
             self._about = about
 
     def result(self, declared: Mapping[str, object], metrics: Iterable[Metric]) -> SweptStep | None:
-        """Return what the step comes to, None where its records are not those of the client of a sweep.
+        """Return the result of the step. None where its records do not come from the client of a sweep.
 
         `declared` is the `serve` of the configuration, empty where it is not known. Of the `metrics` of the step those count
         that the server said of itself, whose case is a point.
@@ -305,10 +305,10 @@ class SweepFold:
         return SweptStep(curve=curve, throughput=throughput, metrics=of_points, unusable=self.unusable(curve))
 
     def curve(self, declared: Mapping[str, object], readings: Mapping[tuple[str, str], float]) -> LaunchCurve | None:
-        """Return the curve, None where the records are not those of the client of a sweep.
+        """Return the curve, None where the records do not come from the client of a sweep.
 
-        `declared` is the `serve` of the configuration, empty where it is not known; `readings` are what the server said of
-        itself, by name and point. A point of the configuration without a record was skipped; one whose record is missing
+        `declared` is the `serve` of the configuration, empty where it is not known. `readings` are the server's reports on
+        itself, by name and point. A point of the configuration without a record was skipped. A point whose record is missing
         failed.
         """
         if self._about is None and not self._ends and not (declared and self._requests):
@@ -370,14 +370,14 @@ class SweepFold:
         return replace(point, meets_slo=meets([point], slo))
 
     def unusable(self, curve: LaunchCurve) -> int:
-        """Return how many records of requests and points could not be used, those of requests of no point of the curve too."""
+        """Return how many records of requests and points could not be used, including requests of no point of the curve."""
         names = {point.name for point in curve.points}
         strangers = sum(own.count for name, own in self._requests.items() if one_line(name) not in names)
         return self._unusable + strangers + sum(own.unusable for own in self._requests.values())
 
     @property
     def has_lost(self) -> bool:
-        """Whether a point that was measured had more requests than are recorded of it."""
+        """Whether a point that was measured had more requests than were recorded."""
         counts = {name: own.count + own.unusable for name, own in self._requests.items()}
         return any(
             counts.get(name, 0) < whole(end.get("requests"), 0)
@@ -455,9 +455,9 @@ def _seed(value: object) -> int | None:
 
 
 def best_point(points: Iterable[LaunchPoint]) -> LaunchPoint | None:
-    """Return the point with the most output tokens a second of those that keep the SLO; None where none does.
+    """Return the point with the most output tokens a second of those that keep the SLO. None where none does.
 
-    One whose client did not keep the load is none of them.
+    Points whose client did not keep the load do not count.
     """
     kept = [
         point
@@ -486,7 +486,7 @@ def serving_throughput(curve: LaunchCurve) -> Throughput | None:
 
 
 def curve_doubts(curve: LaunchCurve) -> Iterable[Doubt]:
-    """Yield why a curve is suspect. Errors that the SLO has a limit for are judged by that limit."""
+    """Yield why a curve is suspect. Errors that the SLO limits are checked by that limit."""
     measured = [point for point in curve.points if point.state == "measured"]
     if len(measured) < len(curve.points):
         yield Doubt.POINTS_MISSING

@@ -1,4 +1,4 @@
-"""The steps of a benchmark that swept a server -> its launches: which count, what their devices took, the number of each."""
+"""The steps of a benchmark that swept a server -> its launches: which count, their devices' energy, the number of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from milabench.sweeps.curve import serving_curve, with_costs
 
 
 def _curves_by_step(results: Sequence[StepResult], costs: Costs, clocks: SharedClocks) -> dict[str, LaunchCurve]:
-    """Return the curve of each client's step, with the energy of all devices of its launch; empty for any other benchmark."""
+    """Return the curve of each client's step, with the energy of all devices of its launch. Empty for any other benchmark."""
     curves: dict[str, LaunchCurve] = {}
     for result in results:
         curve = result.measured.serving
@@ -28,7 +28,7 @@ def _curves_by_step(results: Sequence[StepResult], costs: Costs, clocks: SharedC
 def _joules_of(
     client: StepResult, launch: Sequence[StepResult], clocks: SharedClocks
 ) -> Callable[[float, float], float | None]:
-    """Return what says the joules of all devices of a launch between two moments on the client's clock, each device once.
+    """Return the function for the joules of a launch's devices between two moments on the client's clock, each device once.
 
     None unless all of them have readings for it.
     """
@@ -76,7 +76,7 @@ def _curve_over(results: Sequence[StepResult], curves: Mapping[str, LaunchCurve]
 def _at_best_point(
     processes: Sequence[ReplicateResult], curves: Mapping[str, LaunchCurve], serving: ServingCurve | None
 ) -> tuple[ReplicateResult, ...]:
-    """Return the launches with the number of each at the best point of all; of a sweep without one, none has a number."""
+    """Return the launches with the number of each at the best point of all. Without a best point, none has a number."""
     if serving is None:
         return tuple(processes)
     counted = []

@@ -1,4 +1,4 @@
-"""Curves as sections of a page: drawings, tables, and what a reader must know of them."""
+"""Curves as sections of a page: drawings, tables and remarks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from milabench.sweeps.drawings import serving_figures
 
 
 def curve_content(shown: Summary | Comparison) -> list[Child]:
-    """Return the curves of a run, or those of a comparison over each other."""
+    """Return the curves of a run, or the curves of a comparison over each other."""
     return _of_comparison(shown) if isinstance(shown, Comparison) else _of_run(shown)
 
 
 def _of_run(summary: Summary) -> list[Child]:
-    """Return each curve as drawings, its points, and what they come to."""
+    """Return each curve as drawings, its points, and its results."""
     children: list[Child] = []
     for bench in model.ordered(summary.benchmarks):
         if (curve := bench.serving) is None:
@@ -40,7 +40,7 @@ def _of_run(summary: Summary) -> list[Child]:
 
 
 def _of_comparison(comparison: Comparison) -> list[Child]:
-    """Return for each benchmark the curves over each other, what they come to, and the ratios point by point."""
+    """Return for each benchmark the curves over each other, their results, and the ratios point by point."""
     first, children = comparison.systems[0].name, list[Child]()
     for curves in comparison.curves:
         drawn = serving_figures([(drawn.name, drawn.curve) for drawn in curves.curves])

@@ -1,4 +1,4 @@
-"""Curves as blocks of a report: tables, what they come to, remarks, and their legend."""
+"""Curves as blocks of a report: tables, results, remarks, and their legend."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BRIEF = 160  # characters of a remark
 
 
 def blocks_of_curves(shown: Summary | Comparison, *, is_brief: bool) -> Document:
-    """Return the curves of a run, or those of a comparison."""
+    """Return the curves of a run, or of a comparison."""
     return _of_comparison(shown) if isinstance(shown, Comparison) else _of_run(shown, is_brief=is_brief)
 
 
 def _of_run(summary: Summary, *, is_brief: bool) -> Document:
-    """Return the curve of each benchmark that has one: its points, what they come to, what a reader must know of them."""
+    """Return the curve of each benchmark that has a curve: its points, results and remarks."""
     blocks: list[Document] = []
     for bench in ordered(summary.benchmarks):
         if (curve := bench.serving) is not None:

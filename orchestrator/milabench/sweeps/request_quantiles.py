@@ -2,7 +2,7 @@
 
 The q-quantile needs n requests with 1 - q^n >= 0.95 (`most_bounds`: 5 for p50, 29 for p90, 299 for p99), so that the slowest of
 them bounds it: MLPerf's early stopping without a request over the limit. Launches count together where their requests are alike.
-Else each launch needs as many, and the bounds are those of a mean over launches.
+Else each launch needs as many, and the bounds are of a mean over launches.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
 from milabench.analysis.serving_model import PointValue
 
 LEVELS = (0.8, 0.9, 0.95, 0.975, 0.99, 0.995, 0.999, 0.9999)
-"""The confidences at which one-sided bounds are kept."""
+"""The confidences of stored one-sided bounds."""
 _UNLIKE = 0.01
 """Launches are not alike where requests like theirs would differ as much in fewer cases than these."""
 _EXACT = 20_000
-"""Up to so many requests the ranks are exact, above by the normal distribution with its correction for skewness."""
+"""Number of requests up to which the ranks are exact, above by the normal distribution with its correction for skewness."""
 
 
 def requests_quantile(launches: Sequence[Sequence[float]], q: float) -> PointValue | None:
-    """Return the q-quantile of requests' times above zero, those of each launch in order; None where they are too few.
+    """Return the q-quantile of requests' times above zero, each launch's in order. None where they are too few.
 
     Its `launches` are empty unless each launch has enough requests of its own.
     """
@@ -85,7 +85,7 @@ def _value(
 
 
 def is_known_quantile(launches: Sequence[Sequence[float]], q: float) -> bool:
-    """Return whether requests have a q-quantile, however few they are: none has one whose time nobody knows."""
+    """Return whether requests have a q-quantile, however few they are: none where a time is unknown."""
     together = sorted(chain.from_iterable(launches))
     return bool(together) and math.isfinite(quantile_of(together, q))
 
@@ -129,7 +129,7 @@ def _rank_bounds(ordered: Sequence[float], q: float) -> tuple[dict[str, float], 
 
 @lru_cache(maxsize=4096)
 def _rank(n: int, q: float, tail: float) -> float:
-    """Return the rank, from 0, whose order statistic is above the q-quantile with this probability; between ranks by it."""
+    """Return the rank, from 0, whose order statistic is above the q-quantile with this probability. Between ranks by it."""
 
     def above(rank: int) -> float:  # of the order statistic of this rank: fewer values than that are below the quantile
         return 1 - incomplete_beta(q, rank, n - rank + 1) if rank else 0.0
@@ -146,7 +146,7 @@ def _rank(n: int, q: float, tail: float) -> float:
 
 
 def _are_alike(launches: Sequence[Sequence[float]], q: float) -> bool:
-    """Return whether launches may be of one distribution: by ranks (Kruskal and Wallis), and by how many are in each tail."""
+    """Return whether launches may share a distribution: by ranks (Kruskal and Wallis), and by the counts in each tail."""
     ordered = sorted((value, index) for index, launch in enumerate(launches) for value in launch)
     scores: list[tuple[float, int]] = []
     for _, group in groupby(ordered, key=lambda pair: pair[0]):

@@ -1,4 +1,4 @@
-"""Whether a benchmark has all that its sweep over a server needs, and nothing that does not go with it; and whether a file
+"""Whether a benchmark has all that its sweep over a server needs, and nothing that does not go with it, and whether a file
 is a trace.
 """
 
@@ -20,7 +20,7 @@ _OF_PROMPTS: Final = ("input_tokens", "prefix_tokens")
 
 
 def is_whole_sweep(name: str, node: Located, values: Mapping[str, object], parser: ValueParser, traces: Traces) -> bool:
-    """Return whether a benchmark has all that its sweep needs, and nothing that does not go with it; a problem is noted.
+    """Return whether a benchmark has all that its sweep needs, and nothing that does not go with it. A problem is noted.
 
     `node` is the benchmark, `values` are its keys, each of which is of its kind.
     """
@@ -35,7 +35,7 @@ def is_whole_sweep(name: str, node: Located, values: Mapping[str, object], parse
 
 
 def _wrong(node: Located, values: Mapping[str, Any], traces: Traces) -> Iterator[tuple[str, str, str]]:
-    """Yield what is wrong with a benchmark and its sweep: the key, what, a hint."""
+    """Yield problems of a benchmark and its sweep: the key, the problem, a hint."""
     server: ServerConfig | None = values.get("server")
     url = server.url if server is not None else ""
     if values.get("serve") is not None:
@@ -47,11 +47,11 @@ def _wrong(node: Located, values: Mapping[str, Any], traces: Traces) -> Iterator
 
 
 def _wrong_benchmark(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield what else of the benchmark does not go with its sweep."""
+    """Yield other keys of the benchmark that contradict its sweep."""
     serve: ServeConfig = values["serve"]
     server: ServerConfig | None = values.get("server")
     if server is None:
-        hint = "write server: {command: [...], argv: {...}, ready: {port: '@port'}}, or server: {url: ...} of one that runs"
+        hint = "write server: {command: [...], argv: {...}, ready: {port: '@port'}}, or server: {url: ...} of a running server"
         yield "serve", "a sweep needs a server", hint
         return
     if "command" in values:
@@ -65,14 +65,14 @@ def _wrong_benchmark(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]
 
 
 def _wrong_benchmark_elsewhere(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield what does not go with a sweep over a server that is not started here."""
+    """Yield keys that contradict a sweep over a server that is not started here."""
     server: ServerConfig = values["server"]
     yield from _without_environment(values)
     if "command" in values:
-        yield "command", "server.url is of a server that runs already", "leave one of them out"
+        yield "command", "server.url names a server that runs already", "leave out either of them"
     for name, is_given in (("command", server.command), ("argv", server.argv), ("ready", server.ready.condition)):
         if is_given:
-            yield f"server.{name}", "server.url is of a server that runs already", "leave one of them out"
+            yield f"server.{name}", "server.url names a server that runs already", "leave out either of them"
     if values["serve"].on_server_exit == "restart":
         yield "serve.on_server_exit", "nobody here starts the server of server.url", "leave it out"
 
@@ -88,14 +88,14 @@ def _wrong_sweep(serve: ServeConfig, given: Collection[str], traces: Traces) -> 
     tokenizer = serve.tokenizer or serve.model
     if tokenizer and tokenizer != "words" and not tokenizer.startswith(("/", "{")):
         # The step runs in a folder of its own: no relative path leads anywhere from there.
-        hint = "name a folder that holds it, as {milabench_data}/... or with its whole path, or words for a server without one"
+        hint = "name its folder, as {milabench_data}/... or with its whole path; or `words`, for a server without a tokenizer"
         yield (
             f"serve.{'tokenizer' if serve.tokenizer else 'model'}",
             f"{tokenizer}/tokenizer.json is not a whole path",
             f"in serve.tokenizer {hint}",
         )
     if not serve.points:
-        yield "serve", "a sweep needs at least one point", f"give {', '.join(POINTS[:-1])} or {POINTS[-1]}"
+        yield "serve", "a sweep needs a point", f"give {', '.join(POINTS[:-1])} or {POINTS[-1]}"
     if serve.scenario and serve.client != "loadgen":
         yield "serve.scenario", f"{serve.client} has no scenarios", "write client: loadgen, or give concurrency or rate"
     if serve.most_requests > MOST_REQUESTS:

@@ -13,7 +13,7 @@ from milabench.report.labels import format_number, percent_cell
 from milabench.sweeps.curve import LEAST_POINTS, few_requests, why_no_best
 
 LEGEND = (
-    "tokens/s: output tokens of all users; ±: half of the 95 % interval over launches, from 3 on; of a user: 1000 / TPOT p90;"
+    "tokens/s: output tokens of all users; ±: half of the 95 % interval over repeats, from 3 on; of a user: 1000 / TPOT p90;"
     " times in ms",
     "TTFT: from sending to the first token; TPOT: per token after it, of a request; ITL: between tokens;"
     " goodput: requests/s within the SLO",
@@ -22,12 +22,12 @@ BRIEF_LEGEND = ("tokens/s: output of all users, ± its 95 % interval; of a user:
 _HEADLINE = 90
 """The quantile of TTFT that a brief table and a narrow terminal keep."""
 _SPARED = ("e2e", "tpot", "itl")
-"""The latencies that a narrow terminal can do without, the least important first."""
+"""The latencies that a narrow terminal leaves out, the least important first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Column:
-    """A column of the table of points; `rank` says how early a narrow terminal does without, 0: never."""
+    """A column of the table of points. `rank` says how early a narrow terminal does without, 0: never."""
 
     heading: str
     cell: Callable[[CurvePoint], str]
@@ -37,7 +37,7 @@ class _Column:
 
 
 def points_table(bench: str, curve: ServingCurve, *, is_brief: bool = False, first: Sequence[str] = ()) -> Table:
-    """Return a row for each point, in the order of the sweep; columns without a number are left out, some are the `first`."""
+    """Return a row for each point, in the order of the sweep. Columns without a number are left out, some are the `first`."""
     ranks = {heading: rank for rank, heading in enumerate(first)}
     wanted = sorted(_columns(curve), key=lambda column: ranks.get(column.heading, len(ranks)))
     columns = [column for column in wanted if column.is_brief or not is_brief]
@@ -55,7 +55,7 @@ def points_table(bench: str, curve: ServingCurve, *, is_brief: bool = False, fir
 
 
 def times_tables(bench: str, curve: ServingCurve) -> tuple[Table, ...]:
-    """Return all quantiles of all times at each point, ms; empty where no point was measured."""
+    """Return all quantiles of all times at each point, ms. Empty where no point was measured."""
     measured = [point for point in curve.points if point.values]
     headings = ("point", *(quantile.label for quantile in LATENCY_QUANTILES.values()))
     table = Table(
@@ -88,12 +88,12 @@ def case_of_curve(bench: str, curve: ServingCurve) -> CurveCase:
 
 
 def slo_text(curve: ServingCurve) -> str:
-    """Return `TTFT p90 <= 500 ms, TPOT p90 <= 50 ms`; empty without limits."""
+    """Return `TTFT p90 <= 500 ms, TPOT p90 <= 50 ms`. Empty without limits."""
     return ", ".join(f"{_label(name)} <= {limit:g} {_units(name)}".rstrip() for name, limit in curve.slo.items())
 
 
 def point_remarks(curve: ServingCurve, *, has_notes: bool = True) -> list[tuple[str, str]]:
-    """Return why points failed or were skipped, and the notes on those that were measured; points that are alike together."""
+    """Return why points failed or were skipped, and the notes on those that were measured. Points that are alike together."""
     alike: dict[str, list[str]] = {}
     for point in curve.points:
         for text in _remarks(point, has_notes=has_notes):
@@ -109,10 +109,10 @@ def _remarks(point: CurvePoint, *, has_notes: bool) -> Iterator[str]:
 
 
 def _state(point: CurvePoint) -> str:
-    """Return `failed` or `skipped`; empty for a point that every launch measured."""
+    """Return `failed` or `skipped`. Empty for a point that every launch measured."""
     if point.state != "measured":
         return point.state
-    return "not in every launch" if point.why else ""
+    return "not in every repeat" if point.why else ""
 
 
 def _columns(curve: ServingCurve) -> tuple[_Column, ...]:
@@ -182,7 +182,7 @@ def _best_line(bench: str, curve: ServingCurve) -> str:
     if not curve.best:
         if curve.has_few_requests:
             return f"best point of {bench}: none: {why_no_best(curve)}"
-        why = "meets the SLO" if curve.slo else "was measured in every launch"
+        why = "meets the SLO" if curve.slo else "was measured in every repeat"
         return f"best point of {bench}: none {why}, so that it has no number"
     best = next((point for point in curve.points if point.name == curve.best), None)
     output = best.values.get("output_tps") if best is not None else None

@@ -1,6 +1,6 @@
-"""What a timing audit found: what each way to time a call reads, what the ways change, and what is only noise.
+"""The findings of a timing audit: the reading of each way to time a call, the effects of the ways, and the noise.
 
-The processes of one block share its time, so every effect is a ratio inside a block; blocks are the replicates
+The processes of a block share its time, so every effect is a ratio inside a block. Blocks are the replicates
 (docs/explanation/methodology.md, 1.0; docs/explanation/timing-audit.md).
 """
 
@@ -26,7 +26,7 @@ Standing = Literal["told apart", "below the noise floor", "not told apart", "one
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellKey:
-    """One way to time a call: items in it, calls before the first, and when the host waits: none, each or end."""
+    """A way to time a call: items in it, calls before the first, and when the host waits: none, each or end."""
 
     batch: int
     warmup: int
@@ -38,10 +38,10 @@ class CellKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedProcess:
-    """What one fresh process measured in a cell; all times in seconds.
+    """The measurement of a fresh process in a cell. All times in seconds.
 
     `wall` and `event` are the readings of a call on either clock (median; the window by its calls where the host waits at
-    the end), `mean` the mean of the wall readings, which is what a script prints that knows no other. `settled_at` counts
+    the end), `mean` the mean of the wall readings, which simple scripts print. `settled_at` counts
     the calls before the steady state. `unfinished` is the share of calls whose events could not have been read at once,
     `too_long` the calls whose event lasted longer than the wall around it.
     """
@@ -77,7 +77,7 @@ class CellResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactorEffect:
-    """What changing one factor (or two: an interaction) does to the reading: `ratio` over the blocks, with its 95 % interval."""
+    """The effect of a factor (or two: an interaction) on the reading: `ratio` over the blocks, with its 95 % interval."""
 
     batch: int
     name: str
@@ -88,7 +88,7 @@ class FactorEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
-    """One batch size: what bounds the call, and the floor below which differences are noise."""
+    """A batch size: the limit of the call, and the floor below which differences are noise."""
 
     batch: int
     enqueue: float | None
@@ -111,7 +111,7 @@ class TimingAudit:
 
 
 def timing_audit(records: Iterable[Mapping[str, Any]]) -> TimingAudit | None:
-    """Fold the `audit` records of a run (one a process); None when there is none."""
+    """Fold the `audit` records of a run (one for each process). None when there is none."""
     measured: dict[CellKey, list[TimedProcess]] = {}
     again: dict[CellKey, list[TimedProcess]] = {}
     errors: list[str] = []
@@ -218,7 +218,7 @@ def _bound(enqueue: float | None, device: float | None) -> Bound:
 def _floor(
     batch: int, cells: Mapping[CellKey, Sequence[TimedProcess]], again: Mapping[CellKey, Sequence[TimedProcess]]
 ) -> float | None:
-    """Return the upper 95 % bound of |ln ratio| between a cell and itself, at least one percent; None below three blocks."""
+    """Return the upper 95 % bound of |ln ratio| between a cell and itself, at least 1 %. None below three blocks."""
     for key, processes in again.items():
         # A cell measured again in the same blocks differs from itself by noise only: that is the floor.
         if key.batch != batch or key not in cells:
@@ -230,7 +230,7 @@ def _floor(
 
 
 def _ratios(first_runs: Sequence[TimedProcess], second_runs: Sequence[TimedProcess]) -> list[float]:
-    """Return, block by block, what `other` reads on the host's clock over what `one` reads."""
+    """Return, block by block, the reading of `other` on the host's clock over the reading of `one`."""
     first = {process.block: process.wall for process in first_runs}
     return [process.wall / first[process.block] for process in second_runs if first.get(process.block)]
 

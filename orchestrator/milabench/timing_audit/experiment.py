@@ -1,4 +1,4 @@
-"""Runs the timing experiment, which is a benchmark, and reads the result of a run of it."""
+"""Runs the timing experiment, which is a benchmark, and reads its result."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ PROCESS_S = 300  # most that one process may take, as the program has it
 
 
 def run_audit(factors: Mapping[str, Any], request: AuditRequest, session: Session) -> tuple[TimingAudit, int]:
-    """Install what the experiment needs, run it, and return its result with the exit code of the run.
+    """Install the experiment's requirements, run it, and return its result with the exit code of the run.
 
-    Raises UsageError for a model that is not there, before anything is measured, and what `install` and `run` raise.
+    Raises UsageError for a missing model, before anything is measured, and the errors of `install` and `run`.
     """
     factors = {**factors, **model_location(factors.get("model"), Path.cwd())}
     suite = shipped_suite("small_systems")
@@ -58,7 +58,7 @@ def run_audit(factors: Mapping[str, Any], request: AuditRequest, session: Sessio
 
 
 def model_location(model: str | None, folder: Path) -> dict[str, str]:
-    """Return the factor that says where a model's module or file is: the user's folder, not that of the step.
+    """Return the factor that says where a model's module or file is: the user's folder, not the step's.
 
     Raises UsageError for a file that is not there.
     """
@@ -69,7 +69,7 @@ def model_location(model: str | None, folder: Path) -> dict[str, str]:
 
 
 def require_model(step: Step) -> None:
-    """Have the step's program find and import its model, once, in its environment. Raises UsageError with what it says."""
+    """Have the step's program find and import its model, once, in its environment. Raises UsageError with its message."""
     # On another machine or in a container, where we cannot look, the step itself fails with the same line.
     if step.container is not None or not Path(step.argv[0]).is_file():
         return
@@ -81,7 +81,7 @@ def require_model(step: Step) -> None:
 
 
 def audit_overrides(factors: Mapping[str, object], shuffle: bool) -> Iterator[str]:
-    """Return the overrides of the suite for these factors; others get the program's default, not the suite's smaller one."""
+    """Return the overrides of the suite for these factors. Others get the program's default, not the suite's smaller one."""
     argv: dict[str, str | bool] = {f"--{name}": str(value) for name, value in {**DEFAULTS, **factors}.items()}
     if not shuffle:
         argv["--no-shuffle"] = True
@@ -94,5 +94,7 @@ def read_audit(name: str, base: Path | None) -> TimingAudit:
     run = find_run(base_folder(base), name)
     audit = timing_audit(event.data for _, event in replay(run) if isinstance(event, Data) and "audit" in event.data)
     if audit is None:
-        raise RecordError(f"{run.path}: no timing audit is recorded here; `milabench report {run.name}` shows what is")
+        raise RecordError(
+            f"{run.path}: no timing audit is recorded here; `milabench report {run.name}` shows its results"
+        )
     return audit

@@ -1,4 +1,4 @@
-"""A timing audit as text: what each method reads, what bounds the call, and which differences are more than noise."""
+"""A timing audit as text: the reading of each method, the limit of the call, and differences above the noise."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ HEADINGS = (
 )
 _SPARE = ("settles", "first ms", "unread", "[95 %]", "mean ms")
 LEGEND = (
-    "call: median of the calls of a process (sync=end: the window by its calls, the first one left out); median over processes",
-    "mean: what a script prints that averages all its calls; the first call is in it, and n decides how much of it shows",
+    "call: median of the calls of a process (sync=end: the window by its calls, without the first call); median over processes",
+    "mean: the average that a script prints over all its calls, including the first; n decides how much the first call counts",
     "unread: share of the calls whose end event the device had not reached when the host could have read it; a script that",
     "  reads at once fails there (not ready), and only there: record all, wait once at the end, then read",
 )
@@ -57,7 +57,7 @@ def _batch_lines(batch: BatchResult) -> Iterable[str]:
 
 def _bound_text(batch: BatchResult) -> str:
     if batch.enqueue is None or batch.device is None:
-        return "what bounds it is not known (needs a device, and sync=each among the cells)"
+        return "its limit is not known (needs a device, and sync=each among the cells)"
     return (
         f"{batch.bound}: the host needs {_ms(batch.enqueue)} ms to ask for a call, the device {_ms(batch.device)} ms from "
         "its first kernel to its last"
@@ -69,7 +69,7 @@ def _effect_text(effect: FactorEffect) -> str:
     if effect.interval is not None:
         change += f" [{effect.interval[0] - 1:+.1%}, {effect.interval[1] - 1:+.1%}]"
     if effect.standing == "one process":
-        return f"{change}, below the noise: one process says nothing about the next"
+        return f"{change}, below the noise: a single process does not predict the next"
     return f"{change}, {effect.standing}"
 
 

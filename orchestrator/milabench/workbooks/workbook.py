@@ -24,7 +24,7 @@ _CREATED = datetime(1980, 1, 1, tzinfo=UTC)  # as of entries of our archives: th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formula:
-    """A formula without its equals sign, and what it comes to; `value` None: nothing."""
+    """A formula without its equals sign, and its result. `value` None: no result."""
 
     text: str
     value: float | None
@@ -35,7 +35,7 @@ Cell = str | float | bool | Formula | None
 
 @dataclass(slots=True)
 class Sheet:
-    """A sheet that grows row by row; `heads` are the numbers of the rows that are headings."""
+    """A sheet that grows row by row. `heads` are the numbers of the rows that are headings."""
 
     name: str
     rows: list[tuple[Cell, ...]] = field(default_factory=list)
@@ -76,7 +76,7 @@ def sheet_names(names: Iterable[str]) -> list[str]:
 
 
 def workbook_bytes(sheets: Sequence[Sheet]) -> bytes:
-    """Return the file; the same sheets give the same bytes. Raises UsageError without XlsxWriter."""
+    """Return the file. The same sheets give the same bytes. Raises UsageError without XlsxWriter."""
     try:
         import xlsxwriter
     except ImportError:

@@ -1,4 +1,4 @@
-"""Reports and comparisons as a workbook (workbooks/workbook.py): what a person will check is a formula, the rest are numbers."""
+"""Reports and comparisons as a workbook (workbooks/workbook.py): values that a person will check are formulas."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def render(summaries: Sequence[Summary]) -> bytes:
 
 
 def render_comparison(comparison: Comparison) -> bytes:
-    """Return the comparison as a workbook: what it comes to, then its numbers as CSV has them. Raises UsageError."""
+    """Return the comparison as a workbook: its results, then its numbers as in CSV. Raises UsageError."""
     sheet = Sheet(name="comparison")
     for line in (comparison.sentence, comparison.differs and f"differs: {comparison.differs}", *comparison.warnings):
         if line:
@@ -46,7 +46,7 @@ def _numbers(sheet: Sheet, columns: Sequence[str], rows: Sequence[Mapping[str, A
 
 
 def _sheet(name: str, summary: Summary) -> Sheet:
-    """Return a run's benchmarks with formulas of what all instances do, and of the index over those that count."""
+    """Return a run's benchmarks with formulas for all instances' rates, and for the index over counted benchmarks."""
     sheet = Sheet(name=name)
     for label, text in system_lines(summary):
         sheet.add(label, text)

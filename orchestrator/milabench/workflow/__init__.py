@@ -1,1 +1,1 @@
-"""What the program does: use cases that the command line, programs and notebooks share."""
+"""The use cases that the command line, programs and notebooks share."""

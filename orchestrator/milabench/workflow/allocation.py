@@ -1,4 +1,4 @@
-"""Which nodes of a batch scheduler a command means: those of the job that it is in, or that it asks for; or of a later job."""
+"""Finds the nodes of a batch scheduler for a command: of its own job, of a requested job, or of a later job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def allocation_for(system: SystemConfig, options: SuiteOptions, session: Session) -> Allocation:
     """Return the nodes that Slurm places the steps on. Asks for them where the options say so.
 
-    Only stated, with no job, unless the options ask to `allocate`. Raises ConfigError, UsageError for what Slurm refuses, and
+    Only stated, with no job, unless the options ask to `allocate`. Raises ConfigError, UsageError for refused options, and
     Unreachable.
     """
     engine = system.engine or "slurm"
@@ -42,7 +42,7 @@ def allocation_for(system: SystemConfig, options: SuiteOptions, session: Session
 
 
 def without_job(allocation: Allocation) -> Allocation:
-    """Return the nodes of an allocation as a plan may name them, for what does nothing on them."""
+    """Return the nodes of an allocation as a plan may name them, for commands that do nothing on them."""
     return replace(allocation, job="", nodes=tuple(replace(node, job="") for node in allocation.nodes))
 
 
@@ -58,7 +58,7 @@ def require_arch(system: SystemConfig) -> None:
 
 
 def as_node_of(allocation: Allocation, machine: Node) -> Node:
-    """Return this machine as one of the nodes of an allocation, at the address at which the others meet it."""
+    """Return this machine as a node of an allocation, at the address at which the others reach it."""
     if len(allocation.nodes) == 1:
         return machine
     from milabench.workflow.node_query import reachable
@@ -67,14 +67,14 @@ def as_node_of(allocation: Allocation, machine: Node) -> Node:
 
 
 def arch_of_nodes(allocation: Allocation, machine: Node, reported: Mapping[str, Node]) -> str:
-    """Return the kind of devices of the first node that reported, or is this machine; of this machine where none has."""
+    """Return the kind of devices of the first node that reported, or is this machine. Of this machine where none has."""
     first = allocation.nodes[0].name
     node = machine if first == allocation.here else reported.get(first, machine)
     return node.devices[0].arch if node.devices else "cpu"
 
 
 def run_in_partition(options: SuiteOptions, session: Session) -> int | None:
-    """Run this command line where the system says that there is a network, and return its exit code; None where it runs here."""
+    """Run this command line where the system says that there is a network, and return its exit code. None where it runs here."""
     if not seams.takes_part("install partition"):
         return None
     code: int | None = seams.handler("install partition")(options, session)

@@ -1,4 +1,4 @@
-"""Reads what every use case of a suite starts from: the suite, the system, this machine, the benchmarks' folders."""
+"""Reads the context of every use case of a suite: the suite, the system, this machine, the benchmarks' folders."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CommandContext:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The nodes of the system, this machine among them where it is one."""
+        """The nodes of the system, including this machine if it is listed."""
         return self.plan_context.facts.nodes
 
     @property
@@ -75,7 +75,7 @@ _OWN_OPTIONS = ("MILABENCH_SIZER_SAVE", "MILABENCH_GPU_ARCH")
 
 
 def settings_overrides(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the overrides that environment variables stand for, by variable; they win over files, the command line over them."""
+    """Return the overrides from environment variables, by variable. They win over files, the command line over them."""
     return {
         name: f"system.{group}.{name.removeprefix(prefix).lower()}={value}"
         for name, value in sorted(environ.items())
@@ -88,9 +88,9 @@ _SLURM_KEY = re.compile(r"[a-z][a-z0-9_-]*")
 
 
 def slurm_overrides(options: SuiteOptions) -> dict[str, str]:
-    """Return the overrides that --engine and each --slurm-arg stand for, by option. Raises UsageError for one that is malformed.
+    """Return the overrides from --engine and each --slurm-arg, by option. Raises UsageError for a malformed option.
 
-    `time=1:00:00` sets a key of `system.slurm`, however its words are joined; any other option of sbatch is added to `extra`.
+    `time=1:00:00` sets a key of `system.slurm`, however its words are joined. Any other option of sbatch is added to `extra`.
     """
     from milabench.config.kinds import Text
     from milabench.config.schema import SLURM
@@ -198,7 +198,7 @@ def read_context(
 
 
 def _allocation(system: SystemConfig, options: SuiteOptions, session: Session) -> Allocation | None:
-    """Return the nodes that Slurm places the steps on; None where neither suite nor command says so, nor are we in a job."""
+    """Return the nodes that Slurm places the steps on. None where neither suite nor command says so, nor are we in a job."""
     in_job = bool(options.environ.get("SLURM_JOB_ID")) and not system.nodes
     if system.engine == "local" or (system.engine is None and not in_job):
         return None
@@ -210,7 +210,7 @@ def _allocation(system: SystemConfig, options: SuiteOptions, session: Session) -
 def _with_own_environments(
     suite: Suite, selected: tuple[BenchmarkConfig, ...]
 ) -> tuple[Suite, tuple[BenchmarkConfig, ...], Mapping[str, str]]:
-    """Ask the benchfiles that are not ours, and return what `with_own_environments` does."""
+    """Ask the benchfiles that are not ours, and return the result of `with_own_environments`."""
     from milabench.bench.registry import ask_together
 
     if not ask_together(bench.definition for bench in suite.benchmarks.values() if isinstance(bench.definition, Path)):
@@ -236,7 +236,7 @@ def with_processes(benches: Sequence[ResolvedBenchmark], context: PlanContext) -
 
 
 def _profile_of(suite: Suite, extent: Extent) -> Profile:
-    """Return the measuring profile: that of the command, else the suite's. Raises ConfigError for an unknown one."""
+    """Return the measuring profile of the command, else of the suite. Raises ConfigError for an unknown profile."""
     from milabench.plan.profile import PROFILES
 
     name = extent.profile or suite.profile
@@ -260,7 +260,7 @@ def missing_programs(benches: Iterable[ResolvedBenchmark], context: PlanContext)
 
 
 def on_this_machine(context: CommandContext) -> CommandContext:
-    """Return the context of what is made on this machine for all nodes of Slurm, in the base that they share."""
+    """Return the context for work on this machine for all nodes of Slurm, in the base that they share."""
     if context.allocation is None:
         return context
     from milabench.plan.system import system_facts
@@ -273,7 +273,7 @@ def on_this_machine(context: CommandContext) -> CommandContext:
 def read_single_context(
     options: SuiteOptions, bench: str, session: Session, extent: Extent, what: str
 ) -> CommandContext:
-    """Return the context of one benchmark. Raises UsageError, which begins with `what`, where `bench` selects several."""
+    """Return the context of a single benchmark. Raises UsageError, which begins with `what`, where `bench` selects several."""
     context = read_context(replace(options, select=bench), session, extent)
     if len(context.benches) != 1:
         names = ", ".join(selected.config.name for selected in context.benches)
@@ -282,7 +282,7 @@ def read_single_context(
 
 
 def instruments() -> Instruments | None:
-    """Return what measures a command that has no environment: the instruments' sources, if they are here."""
+    """Return the instruments for a command without an environment: their sources, if they are here."""
     from milabench.plan.context import Instruments
 
     folder = ROOT / "benchmate" / "src"
@@ -290,12 +290,12 @@ def instruments() -> Instruments | None:
 
 
 def read_suite_only(options: SuiteOptions, *, detected_arch: str = "cpu") -> Suite:
-    """Return the suite, without asking the machine what it is: for what needs no benchmark, all of them may be disabled."""
+    """Return the suite without probing the machine, for callers that need no benchmark. All benchmarks may be disabled."""
     return read_whole_suite(options, detected_arch=detected_arch, settings=settings_overrides(options.environ))
 
 
 def selected_benchmarks(suite: Suite, options: SuiteOptions) -> tuple[BenchmarkConfig, ...]:
-    """Return what is selected of a suite, on every node where it is distributed. Raises NothingSelected, which names --select."""
+    """Return the selected benchmarks of a suite, on every node if distributed. Raises NothingSelected, which names --select."""
     from milabench.config.select import select
 
     selected = select(suite, options.select, options.exclude)
@@ -324,7 +324,7 @@ def read_whole_suite(
 
 
 def _size_override(options: SuiteOptions) -> dict[str, str]:
-    """Return the override that --size stands for, by what chose it."""
+    """Return the override from --size, by its source."""
     if options.size is None:
         return {}
     variable = "MILABENCH_SIZE"
@@ -333,7 +333,7 @@ def _size_override(options: SuiteOptions) -> dict[str, str]:
 
 
 def on_every_node(bench: BenchmarkConfig) -> BenchmarkConfig:
-    """Return a benchmark of one node as one of every node, by itself on each; others stay as they are."""
+    """Return a benchmark of one node as a benchmark of every node, by itself on each. Others stay unchanged."""
     from milabench.plan.method import is_client_server, method_of
 
     if bench.num_machines > 1 or bench.plan.nodes or method_of(bench).spans_nodes or is_client_server(bench):
@@ -355,7 +355,7 @@ def suite_dirs(options: SuiteOptions, suite: Suite) -> Dirs:
 
 
 def declared_options(folder: Path) -> frozenset[str] | None:
-    """Return the extra suite keys that the benchmark in `folder` understands; None, unknown, while it is not fetched."""
+    """Return the extra suite keys that the benchmark in `folder` understands. None, unknown, while it is not fetched."""
     from milabench.bench.load import load_benchfile
     from milabench.bench.registry import BENCHFILE, EVERY_NAME, foreign_format
 
@@ -365,7 +365,7 @@ def declared_options(folder: Path) -> frozenset[str] | None:
 
 
 def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
-    """Return a selected benchmark with what its folder declares. Raises ConfigError."""
+    """Return a selected benchmark with the keys that its folder declares. Raises ConfigError."""
     from milabench.bench.load import OptionError, load_benchfile, shared_modules, with_options
     from milabench.bench.registry import BENCHFILE
     from milabench.plan.context import COMMAND, ResolvedBenchmark

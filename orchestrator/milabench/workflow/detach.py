@@ -1,4 +1,4 @@
-"""Continues a command without its terminal; the terminal shows its messages until the run has begun."""
+"""Continues a command without its terminal. The terminal shows its messages until the run has begun."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from milabench.workflow.options import Session
 def run_detachable(verb: str, work: Callable[[DetachHandover | None], int], session: Session, *, detach: bool) -> int:
     """Return the exit code of `work`.
 
-    `detach`: it runs without the terminal; in the terminal, return 0 once its run has begun.
+    `detach`: it runs without the terminal. In the terminal, return 0 once its run has begun.
     """
     if not detach:
         return work(None)
@@ -30,7 +30,7 @@ def run_detachable(verb: str, work: Callable[[DetachHandover | None], int], sess
 
 
 def report_detached(verb: str, process: DetachedProcess, session: Session) -> int:
-    """Report that a run goes on, with the commands that control it; else how it ended. Raises Unreachable when it was killed."""
+    """Report that a run goes on, with the commands that control it. Else how it ended. Raises Unreachable when it was killed."""
     name = "" if process.run is None else process.run.name
     match process.code:
         case None:

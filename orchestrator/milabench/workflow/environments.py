@@ -1,4 +1,4 @@
-"""Reads what shapes the environments (requirement files, constraints, benchmate's source) and plans the install from it."""
+"""Reads the inputs of environments (requirement files, constraints, benchmate's source) and plans the install from them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CONSTRAINTS = ROOT / "constraints"
 
 
 class SuiteContext(Protocol):
-    """What environments follow from; the context of a command is one, which this module must not import."""
+    """The inputs of environments. The context of a command has this form, which this module must not import."""
 
     @property
     def session(self) -> Session: ...
@@ -59,7 +59,7 @@ class SuiteContext(Protocol):
 
 
 def decide_install(context: SuiteContext) -> InstallPlan:
-    """Return the environments and sources of the selected benchmarks. Raises ConfigError for what is missing or contradictory."""
+    """Return the environments and sources of the selected benchmarks. Raises ConfigError for missing or contradictory inputs."""
     from milabench.plan.venvs import InstallPlan, plan_venvs
 
     require_files(context)
@@ -77,7 +77,7 @@ def decide_install(context: SuiteContext) -> InstallPlan:
 def environment_folders(context: SuiteContext) -> dict[str, str]:
     """Return the folder of each environment of the selected benchmarks below `dirs.venv`, by its install group.
 
-    Empty where they cannot be decided, a lock being missing: a plan can be shown all the same, and a run says what is wrong.
+    Empty where they cannot be decided, a lock being missing: a plan can still be shown, and a run reports the problem.
     """
     if context.plan_context.current_env is not None:
         return {}
@@ -99,9 +99,9 @@ def left_out_benches(context: SuiteContext) -> list[SkippedBench]:
 
 
 def lacking_packages(context: SuiteContext) -> dict[str, dict[str, str]]:
-    """Return the packages that the active interpreter lacks for selected benchmarks, each with what is there instead.
+    """Return the packages that the active interpreter lacks for selected benchmarks, each with the installed version.
 
-    Asked for is what a person wrote, requirements.in; the lock, with its exact versions, only where there is no such file. Of
+    The requirements are requirements.in, written by a person. The lock, with its exact versions, is used only without it. Of
     requirements that several benchmarks share, only the `packages` of each.
     """
     with_packages = [bench for bench in context.benches if bench.declared is not None and bench.declared is not COMMAND]
@@ -128,7 +128,7 @@ def lacking_packages(context: SuiteContext) -> dict[str, dict[str, str]]:
 
 
 def unavailable_benches(context: SuiteContext) -> dict[str, str]:
-    """Return why selected benchmarks cannot run in the active interpreter; none where each has an environment of its own."""
+    """Return why selected benchmarks cannot run in the active interpreter. None where each has an environment of its own."""
     if context.plan_context.current_env is None:
         return {}
     return {bench: _why_unavailable(unmet) for bench, unmet in lacking_packages(context).items()}
@@ -158,7 +158,7 @@ def require_files(context: SuiteContext) -> None:
 
 
 def sources(context: SuiteContext) -> tuple[Source, ...]:
-    """Return the sources of the selected benchmarks' programs, each once; one in a benchmark's own folder has none."""
+    """Return the sources of the selected benchmarks' programs, each once. A program in a benchmark's own folder has none."""
     left_out = context.plan_context.unavailable
     used = (bench for bench in context.benches if bench.config.name not in left_out)
     declared = (bench.declared.source for bench in used if bench.declared is not None)
@@ -166,9 +166,9 @@ def sources(context: SuiteContext) -> tuple[Source, ...]:
 
 
 def images(context: SuiteContext, cache: str | None = None) -> tuple[Image, ...]:
-    """Return the images of the selected benchmarks' containers, each once; `cache` is the node's, by default this machine's.
+    """Return the images of the selected benchmarks' containers, each once. `cache` is the node's, by default this machine's.
 
-    Raises ConfigError for a container without one.
+    Raises ConfigError for a container without an image.
     """
     from milabench.plan.container import container_of, image_of
 
@@ -178,7 +178,7 @@ def images(context: SuiteContext, cache: str | None = None) -> tuple[Image, ...]
 
 
 def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
-    """Return what the benchmarks that share an environment with a selected one require of it."""
+    """Return the requirements that benchmarks sharing an environment with a selected benchmark have on it."""
     from milabench.execute.venv_build import benchmate_requirements
     from milabench.plan.requirements import parse_requirements
     from milabench.plan.venvs import UNPINNED, VenvRequest
@@ -251,8 +251,8 @@ def _given_lock(context: SuiteContext) -> RequirementFile | None:
     groups = sorted({bench.config.install_group for bench in context.benches if bench.declared is not COMMAND})
     if len(groups) > 1:
         raise UsageError(
-            f"{context.options.lock}: is the lock of one environment, and the selected benchmarks have {len(groups)} "
-            f"({', '.join(groups)}); --select those of one"
+            f"{context.options.lock}: is the lock of a single environment, and the selected benchmarks have {len(groups)} "
+            f"({', '.join(groups)}); --select the benchmarks of a single environment"
         )
     return read_requirements(context.options.lock)
 
@@ -285,11 +285,11 @@ def _how_to_add(variant: str) -> str:
     if name.endswith(".in"):
         return f"write {name}, empty where nothing is needed"
     is_written = variant in (*BACKENDS, "cuda")
-    return "write it with `milabench pin`" if is_written else f"copy a lock of it to {name}, and change versions there"
+    return "write it with `milabench pin`" if is_written else f"copy its lock to {name}, and change versions there"
 
 
 def warn_of_unknown_requirements(context: SuiteContext) -> None:
-    """Warn, where the active interpreter serves all benchmarks, of those that do not say what they require of it."""
+    """Warn, where the active interpreter serves all benchmarks, of those that do not declare their requirements."""
     for bench in context.benches:
         variant = bench.config.install_variant
         if (
@@ -310,7 +310,7 @@ def requirements_source(folder: Path, variant: str) -> Path:
 
 
 def requirement_file(folder: Path, variant: str) -> RequirementFile | None:
-    """Return a benchmark's requirement file for a variant; None when there is none."""
+    """Return a benchmark's requirement file for a variant. None when there is none."""
     from milabench.workflow.requirement_files import read_requirements
 
     path = folder / requirements_name(variant)
@@ -318,7 +318,7 @@ def requirement_file(folder: Path, variant: str) -> RequirementFile | None:
 
 
 def constraints_for(context: SuiteContext, variant: str) -> RequirementFile | None:
-    """Return `constraints/<variant>.txt`; for an unpinned variant those of the system's arch."""
+    """Return `constraints/<variant>.txt`. For an unpinned variant the constraints of the system's arch."""
     from milabench.plan.venvs import UNPINNED
     from milabench.workflow.requirement_files import read_requirements
 

@@ -57,7 +57,7 @@ def estimate_plan(planned: PlannedRequest) -> PlanEstimate:
 
 
 def configs_of(request: Request) -> dict[str, BenchmarkConfig]:
-    """Return the benchmarks of a request by name; of an A/B run, those of the first suite that has one of the name."""
+    """Return the benchmarks of a request by name. Of an A/B run, from the first suite that has the name."""
     return {bench.config.name: bench.config for side in reversed(request.sides) for bench in side.benches}
 
 
@@ -77,7 +77,7 @@ def stated_seconds(bench: BenchmarkConfig | None, profile: Profile) -> float | N
 
 
 def data_line(request: Request) -> str:
-    """Return how much disk and download the prepared data of a request take; empty where nobody states any."""
+    """Return how much disk and download the prepared data of a request take. Empty where nobody states any."""
     data = sum_of_data(configs_of(request).values())
     return f"data: {disk_text(data.disk, data.download)}" if data.disk or data.download else ""
 
@@ -94,7 +94,7 @@ def warn_of_memory(planned: PlannedRequest) -> None:
 
 
 def without_accelerators(benches: Iterable[BenchmarkConfig], nodes: Iterable[Node]) -> str:
-    """Return a line where no node has an accelerator and benchmarks state what memory they need of one; else nothing."""
+    """Return a line where no node has an accelerator and benchmarks state how much device memory they need. Else nothing."""
     count = sum(bool(bench.resources.memory_mib) for bench in benches)
     if not count or any(device.arch != "cpu" for node in nodes for device in node.devices):
         return ""
@@ -114,7 +114,7 @@ class BudgetedPlan:
 
     @property
     def lines(self) -> list[str]:
-        """The estimate and what was cut, for a person."""
+        """The estimate and the cuts, for a person."""
         target = self.planned.request.target
         aim = {} if target is None else target.to_json()
         cut = [
@@ -175,7 +175,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def estimate_lines(estimate: PlanEstimate, *, is_full: bool = True) -> list[str]:
-    """Return the estimate, benchmark by benchmark, each with where it comes from; unknown ones only where `is_full`."""
+    """Return the estimate, benchmark by benchmark, each with where it comes from. Unknown ones only where `is_full`."""
     lines = []
     for bench in estimate.benches:
         head, known = f"  {bench.bench}: {bench.replicates} x", bench.known
@@ -194,8 +194,8 @@ def estimate_lines(estimate: PlanEstimate, *, is_full: bool = True) -> list[str]
 def apply_budget(planned: PlannedRequest) -> BudgetedPlan:
     """Return the plan with as many replicates as its budget allows, and the most time that it may take.
 
-    Raises UsageError for a budget that is too small for one replicate of each benchmark, or when no earlier run tells how long
-    one takes and how often is not decided meanwhile.
+    Raises UsageError for a budget that is too small for a replicate of each benchmark, or when no earlier run shows how long
+    a replicate takes and the number of replicates is not decided during the run.
     """
     estimate = estimate_plan(planned)
     target = planned.request.target
@@ -219,7 +219,7 @@ def apply_budget(planned: PlannedRequest) -> BudgetedPlan:
     affordable = within(wanted, seconds, target.budget_s)
     if not all(affordable.values()):
         raise UsageError(
-            f"{budget} for one replicate of each, about {duration(sum(seconds.values()))} by {_names(estimate.runs)}; give "
+            f"{budget} for a replicate of each, about {duration(sum(seconds.values()))} by {_names(estimate.runs)}; give "
             "more, or select less"
         )
     replicates = {name: Replicates(wanted=wanted[name], planned=n) for name, n in affordable.items()}
@@ -231,7 +231,7 @@ def apply_budget(planned: PlannedRequest) -> BudgetedPlan:
 
 
 def _by_name(planned: PlannedRequest, estimate: PlanEstimate) -> tuple[dict[str, int], dict[str, float]]:
-    """Return replicates and seconds of one, by the name in the suite: the two sides of a pair count together."""
+    """Return replicates and seconds of a replicate, by the name in the suite. The two sides of a pair count together."""
     names = {step.bench: str(step.config["name"]) for step in planned.plan.steps}
     wanted: dict[str, int] = {}
     seconds: dict[str, float] = {}
@@ -244,7 +244,7 @@ def _by_name(planned: PlannedRequest, estimate: PlanEstimate) -> tuple[dict[str,
 
 
 def measuring_on(request: Request) -> ExtendPlan | None:
-    """Return the function that plans one more launch of what is not yet precise; None where no precision is asked for."""
+    """Return the function that plans another repeat of imprecise benchmarks. None where no precision is asked for."""
     target = request.target
     if target is None or target.precision is None:
         return None
@@ -274,7 +274,7 @@ def measuring_on(request: Request) -> ExtendPlan | None:
 
 
 def time_spent(run: Run) -> tuple[dict[str, float], float]:
-    """Return the seconds of one launch of each benchmark (of an A/B run: of both sides), and those of all attempts together."""
+    """Return the seconds of a repeat of each benchmark (of an A/B run: of both sides), and of all attempts together."""
     spent_s = 0.0
     # A retried replicate has spent the time of all its attempts, but a later one takes as long as the last that passed.
     lasted: dict[str, dict[tuple[str, int], float]] = {}
@@ -287,10 +287,10 @@ def time_spent(run: Run) -> tuple[dict[str, float], float]:
 
 
 def imprecise_benches(summary: Summary, precision: float) -> dict[str, float]:
-    """Return the uncertainty of each number that more launches may make as precise as asked; of an A/B run, of each ratio.
+    """Return the uncertainty of each number that more launches may make as precise as asked. Of an A/B run, of each ratio.
 
-    It is infinite where it is not known. A benchmark gains nothing by more launches where one failed, where its number is
-    suspect, and where what is alike in all launches is more than was asked; but one that others disturbed is measured again.
+    It is infinite where unknown. More repeats do not help a benchmark where a repeat failed, where its number is
+    suspect, or where the part common to all repeats exceeds the request. A benchmark that others disturbed is measured again.
     """
     from milabench.analysis.ab_run import pair_ratios
 

@@ -1,4 +1,4 @@
-"""Executes a plan in its run directory and records it: agents, display, outcomes; of a new run, and of one that is resumed."""
+"""Executes a plan in its run directory and records it: agents, display, outcomes. For new and resumed runs."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def continue_plan(
     handover: DetachHandover | None = None,
     agents: Mapping[str, LocalAgent] = MappingProxyType({}),
 ) -> ExecutedPlan:
-    """Execute a plan, or what remains of the `whole` one, in a run directory whose lock we hold."""
+    """Execute a plan, or the rest of the `whole` plan, in a run directory whose lock we hold."""
     require_nodes(context)
     if handover is not None:
         handover.hold(writer.path)
@@ -166,7 +166,7 @@ def require_nodes(context: CommandContext) -> None:
 
 @contextlib.contextmanager
 def _held_for_use(plan: Plan, context: CommandContext) -> Iterator[None]:
-    """Hold what a plan uses on this machine. Raises Unreachable, also for what was removed just before it was held."""
+    """Hold the environments and data of a plan on this machine. Raises Unreachable, also where they were removed meanwhile."""
     locks = installed_locks(plan, context)
     with hold_in_use(locks):
         data = {str(data_lock(Path(context.dirs.data), name)): Path(context.dirs.data, name) for name in _benches(plan)}
@@ -196,7 +196,7 @@ def installed_locks(plan: Plan, context: CommandContext) -> dict[str, str]:
 def _journal_start(
     writer: RunWriter, orchestrator: Orchestrator, addresses: Sequence[Address], allocation: HeldNodes | None
 ) -> None:
-    """Journal that an orchestrator begins, with what whoever comes after its death needs. Raises RecordError."""
+    """Journal that an orchestrator begins, with the facts that a cleanup after its death needs. Raises RecordError."""
     # The other nodes, so that processes left by a crash can be found there.
     used: dict[str, Any] = {"nodes": [asdict(address) for address in addresses]} if addresses else {}
     if allocation is not None:
@@ -223,7 +223,7 @@ def _remote_nodes(whole: Plan, context: CommandContext, marker: str) -> dict[str
 def _local_nodes(
     whole: Plan, context: CommandContext, marker: str, agents: Mapping[str, LocalAgent]
 ) -> dict[str, AgentNode]:
-    """Return this machine where the plan uses it, or where it is the only one."""
+    """Return this machine where the plan uses it, or where it is the only node."""
     locks = lock_folder()
     return {
         name: local_node(marker, name=name, locks=locks, started=agents.get(name))
@@ -309,7 +309,7 @@ def _show(display: Display, shown: ShownSteps, progress: Progress) -> None:
 
 
 def _display_sums(frame: Frame) -> Iterator[Mapping[str, Any]]:
-    """Yield what a display needs of records: pauses, the cases in hand, and how many rates a program has given of its own."""
+    """Yield the facts of records that a display needs: pauses, current cases, and the number of rates that programs gave."""
     if not any(word in frame.payload for word in _DISPLAYED):
         return
     from milabench.analysis.rate_so_far import sums_of
@@ -359,7 +359,7 @@ def _preamble(step: Step, context: CommandContext, description: RunDescription) 
 
 
 def _extended(writer: RunWriter, extend: ExtendPlan, report: Callable[[str], object]) -> Plan | None:
-    """Return the added steps, which the manifest holds from now on; None when there are none. Raises RecordError."""
+    """Return the added steps, which the manifest holds from now on. None when there are none. Raises RecordError."""
     with interrupts().raising():  # all records are read
         extension = extend(writer.path)
     if extension is None:

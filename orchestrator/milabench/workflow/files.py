@@ -1,4 +1,4 @@
-"""The files and folders that users name, and where the defaults are; their reading and writing, with errors that say why."""
+"""The files and folders that users name, and where the defaults are. Their reading and writing, with errors that say why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _CHECKOUT = _PACKAGE.parents[1]
 IS_CHECKOUT = (_CHECKOUT / "benchmate" / "pyproject.toml").is_file()
 ROOT = _CHECKOUT if IS_CHECKOUT else _PACKAGE / "shipped"
-"""The folder of config/, benchmarks/, constraints/ and benchmate/: the checkout's, else what the wheel brought."""
+"""The folder of config/, benchmarks/, constraints/ and benchmate/: of the checkout, else of the wheel."""
 MAX_BYTES = 256 * MIB
 _ZIP = b"PK\x03\x04"
 
@@ -29,7 +29,7 @@ def display_path(path: Path) -> str:
 
 
 def base_folder(base: Path | None) -> Path:
-    """Return the folder that holds environments, data and runs: the given one, else `results` here."""
+    """Return the folder that holds environments, data and runs: the given folder, else `results` here."""
     return (base or Path("results")).expanduser().resolve()
 
 
@@ -39,9 +39,9 @@ def shipped_suites() -> list[str]:
 
 
 def suite_file(config_file: Path | None) -> Path:
-    """Return the suite to read: the given file or shipped suite, else config/standard.yaml, here or the shipped one.
+    """Return the suite to read: the given file or shipped suite, else config/standard.yaml, here or shipped.
 
-    Raises UsageError for a name that is both, ConfigError for one that is neither.
+    Raises UsageError for a name that is both, ConfigError for a name that is neither.
     """
     if config_file is None:
         here = Path("config", "standard.yaml").absolute()
@@ -79,7 +79,7 @@ def _unreadable(path: Path, why: OSError, error: type[MilabenchError], hint: str
 
 
 def require_file(path: Path, error: type[MilabenchError]) -> None:
-    """Raise `error` for what is not a regular file that can be read."""
+    """Raise `error` unless the path is a regular file that can be read."""
     try:
         open_regular(path).close()
     except OSError as why:
@@ -97,7 +97,7 @@ def write_file(path: Path, content: str | bytes, *, is_folder_made: bool = True)
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file begins as a bundle does; what cannot be read is none."""
+    """Return whether a file begins as a bundle does. False for a file that cannot be read."""
     try:
         with open_regular(path) as file:
             return file.read(len(_ZIP)) == _ZIP

@@ -1,7 +1,7 @@
 """The environments of benchfiles that are not ours (bench/registry.py): their requirement files, locks and pip settings.
 
-They were pinned without hashes, by tools that installed one file after the other into an environment, so that the last won. Here
-definitions share an environment as far as their locks agree; what has no lock for the machine has one of its own, unpinned.
+They were pinned without hashes, by tools that installed the files in sequence into an environment, so that the last won. Here
+definitions share an environment as far as their locks agree. A definition without a lock for the machine has its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _USUAL: Final = "cuda"
 
 
 def foreign_requirements(definition: Path) -> tuple[str, ...] | None:
-    """Return the names of the requirement files of a benchfile that is not ours; None for one of ours. It is read, not run."""
+    """Return the names of a foreign benchfile's requirement files. None for our own benchfiles. It is read, not run."""
     benchfile = definition / BENCHFILE
     if foreign_format(benchfile) is None:
         return None
@@ -68,7 +68,7 @@ def with_own_environments(
 ) -> tuple[Suite, tuple[BenchmarkConfig, ...], Mapping[str, str]]:
     """Return suite and selected benchmarks with the environments that foreign benchfiles have, and the missing locks.
 
-    Of an install group those share its environment whose locks agree with each other; one whose lock disagrees, or which has
+    Benchmarks of an install group with agreeing locks share its environment. A benchmark whose lock disagrees, or which has
     none for its variant, gets an environment of its own, the latter from requirements.in. The last value has the missing
     locks by benchmark, as a person names them.
     """
@@ -110,7 +110,7 @@ def with_own_environments(
 
 
 def _lock(definition: Path, names: Sequence[str], variant: str) -> Lock | None:
-    """Return what the locks of a definition say; None where one is missing, or nothing is to be locked."""
+    """Return the pins of a definition's locks. None where a lock is missing, or nothing is to be locked."""
     files = [definition / lock_name(name, variant) for name in names]
     if variant == UNPINNED or not files or not all(file.is_file() for file in files):
         return None
@@ -126,9 +126,9 @@ def foreign_request(
     instruments: Sequence[str],
     is_lock_missing: bool,
 ) -> VenvRequest:
-    """Return what a benchmark whose benchfile is not ours asks of its environment. Raises EnvironmentFailed.
+    """Return the environment requirements of a benchmark whose benchfile is not ours. Raises EnvironmentFailed.
 
-    `names` are its requirement files, `constraints` those of what is not pinned, `instruments` what these require.
+    `names` are its requirement files, `constraints` limits on unpinned packages, `instruments` the instruments' needs.
     """
     assert isinstance(config.definition, Path)
     variant, sources = config.install_variant, [config.definition / name for name in names]
@@ -166,9 +166,9 @@ def foreign_request(
 def _limits_for_all(
     constraints: RequirementFile, lock: Lock, own_limits: Sequence[str], usual: tuple[str, Lock] | None
 ) -> list[str]:
-    """Return our constraints but those on what the suite or a lock of the definition says something else about.
+    """Return our constraints, except those that the suite or a lock of the definition contradicts.
 
-    A build for one kind of device says nothing about another.
+    A build for a kind of device is not compared with a build for another kind.
     """
     elsewhere = (*parse_requirements("\n".join(own_limits)).pins, *(usual[1].pins if usual is not None else ()))
     asked = replace(lock, pins=(*lock.pins, *(pin for pin in elsewhere if "+" not in (pin.version or ""))))
@@ -176,7 +176,7 @@ def _limits_for_all(
 
 
 def _usual_lock(definition: Path, names: Sequence[str]) -> tuple[str, Lock] | None:
-    """Return a lock for another kind of machine, best of the most usual one, and its file; None where there is none."""
+    """Return a lock for another kind of machine, preferably the most usual kind, and its file. None where there is none."""
     for variant in (_USUAL, *sorted(variants(definition, names))):
         if (lock := _lock(definition, names, variant)) is not None:
             return display_path(definition / lock_name(names[0], variant)), lock
@@ -184,7 +184,7 @@ def _usual_lock(definition: Path, names: Sequence[str]) -> tuple[str, Lock] | No
 
 
 def _preferred(name: str, lock: Lock, wanted: Lock, limits: Lock) -> RequirementFile | None:
-    """Return the versions of a lock for another kind of machine, but of what is constrained."""
+    """Return the versions of a lock for another kind of machine, except of constrained packages."""
     constrained = {pin.name for pin in limits.pins}
     free = replace(wanted, pins=tuple(pin for pin in wanted.pins if pin.name not in constrained))
     text = preferred_versions(free, lock)
@@ -200,7 +200,7 @@ def variants(definition: Path, names: Sequence[str]) -> set[str]:
 def _composed(file: Path) -> tuple[RequirementFile, list[str]]:
     """Return a requirement file with those that it includes by -r behind it, and the lines of those that it names by -c.
 
-    One that is not there is empty.
+    A missing file is empty.
     """
     text, limits = "", list[str]()
     pending, seen = [(file, True)], set[Path]()
@@ -225,6 +225,6 @@ def _composed(file: Path) -> tuple[RequirementFile, list[str]]:
 
 
 def _words(value: object, *, by_line: bool = False) -> list[str]:
-    """Return a setting of pip as words, given as one text or as several; each as a line of its own where it is one."""
+    """Return a setting of pip as words, from one text or several. Each is a separate line if the setting is a list of lines."""
     texts = [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)] if value else []
     return texts if by_line else [word for text in texts for word in text.split()]

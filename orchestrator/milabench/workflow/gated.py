@@ -32,12 +32,12 @@ class Gated:
 
 
 def gated_benches(benches: Iterable[BenchmarkConfig]) -> tuple[Gated, ...]:
-    """Return those of the benchmarks that need accepted terms."""
+    """Return the benchmarks that need accepted terms."""
     return tuple(Gated(bench=bench.name, terms=bench.gated) for bench in benches if bench.gated is not None)
 
 
 def token_place(environ: Mapping[str, str]) -> str:
-    """Return where a token for the hub is: a variable's name or the path of the hub's token file; empty where there is none."""
+    """Return where a token for the hub is: a variable's name or the path of the hub's token file. Empty where there is none."""
     for name in VARIABLES:
         if environ.get(name, "").strip():
             return name
@@ -57,12 +57,12 @@ def token_file(environ: Mapping[str, str]) -> Path:
 
 
 def token_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what a prepare script needs to find the user's token: the caches of the hub lie below the base for it."""
+    """Return the environment in which a prepare script finds the user's token: the caches of the hub are below the base."""
     place = token_place(environ)
     return {"HF_TOKEN_PATH": place} if place and place not in VARIABLES else {}
 
 
 def why_refused(gated: Gated) -> str:
-    """Return why a benchmark cannot be prepared without a token, in one line."""
+    """Return why a benchmark cannot be prepared without a token, in a single line."""
     terms = gated.terms
     return f"{gated.bench}: no token for {terms.repository}, which is gated: {terms.page}; {HOW}"

@@ -1,4 +1,4 @@
-"""Installs what the selected benchmarks need: definitions, programs, environments, container images; here and on nodes."""
+"""Installs the needs of the selected benchmarks: definitions, programs, environments, images; here and on nodes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def install(options: SuiteOptions, session: Session, settings: InstallSettings =
 
 
 def warn_of_missing_locks(context: CommandContext) -> None:
-    """Warn of benchmarks whose benchfile is not ours and has no lock for this machine, once for all; note what has no effect."""
+    """Warn once of foreign benchfiles without a lock for this machine. Note options without effect."""
     types = {
         str(bench.config.venv["type"]): bench.config.name
         for bench in context.benches
@@ -147,7 +147,7 @@ def progress_shown(session: Session) -> Iterator[Activities]:
 
 
 def progress_report(session: Session) -> Report:
-    """Return the function that reports each stage of an installation as a line; it is called from several threads."""
+    """Return the function that reports each stage of an installation as a line. It is called from several threads."""
     return lambda stage: session.info(f"  {stage}")
 
 
@@ -182,7 +182,7 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
 def install_locally(
     plan: InstallPlan, context: CommandContext, how: InstallOptions, *, as_default: bool = True
 ) -> None:
-    """Fetch and build what is missing on this machine. Raises EnvironmentFailed with a line for each thing that failed."""
+    """Fetch and build missing parts on this machine. Raises EnvironmentFailed with a line for each failure."""
     dirs, session = context.dirs, context.session
     is_all_there = all(is_fetched(dirs, source) for source in plan.sources) and all(
         is_complete(dirs, venv) for venv in plan.venvs
@@ -215,7 +215,7 @@ def install_locally(
 
 
 def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOptions) -> None:
-    """Install on one node of every other file system, on all at once. Raises EnvironmentFailed and Unreachable."""
+    """Install on a node of every other file system, on all at once. Raises EnvironmentFailed and Unreachable."""
     if not remote_nodes(context):
         return
 
@@ -271,13 +271,13 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOpt
 def environments_of(
     context: CommandContext, plan: InstallPlan, is_wanted: Callable[[VenvSpec], bool] = lambda _: True
 ) -> ResourceSum:
-    """Return what the environments of a plan take, as the benchmarks in them state it; only of those that are wanted."""
+    """Return the sizes of a plan's environments, as their benchmarks state them. Only of the wanted environments."""
     names = {bench for venv in plan.venvs if is_wanted(venv) for bench in venv.benches}
     return sum_of_environments(bench for bench in context.suite.benchmarks.values() if bench.name in names)
 
 
 def resources_text(needs: ResourceSum, venvs: Iterable[VenvSpec]) -> str:
-    """Return what environments take in one line, of which nobody states it, and for which variant it is stated."""
+    """Return the sizes of environments in a line, with unstated sizes and the variant for which they are stated."""
     others = sorted({venv.variant for venv in venvs} - {"cpu", "unpinned"})
     known = f"about {disk_text(needs.disk, needs.download)}"
     if others:
@@ -286,7 +286,7 @@ def resources_text(needs: ResourceSum, venvs: Iterable[VenvSpec]) -> str:
         return f"environments: {known}"
     names = ", ".join(needs.unknown)
     if not needs.disk and not needs.download:
-        return f"environments: the suite does not state what {names} take"
+        return f"environments: the suite does not state the size of {names}"
     return f"environments: {known}, and {names}, which the suite does not state"
 
 
@@ -296,7 +296,7 @@ def install_summary(plan: InstallPlan) -> str:
 
 
 def check_active_environment(context: CommandContext, how: InstallOptions) -> None:
-    """Check for which of the selected benchmarks the active interpreter has the packages; fetch the programs of these.
+    """Check for which of the selected benchmarks the active interpreter has the packages. Fetch the programs of these.
 
     Raises EnvironmentFailed with everything that is missing where it is for none.
     """

@@ -1,4 +1,4 @@
-"""Reads the steps of a run while it goes on: their numbers, and what the checks say, from their records."""
+"""Reads the steps of a run while it goes on: their numbers and the findings of the checks, from their records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TURN_S = 0.05  # of reading, after which others have a turn
 
 
 class LiveChecks:
-    """Reads the records of steps that are over, once: returns what they measured, and keeps the checks' findings to be shown."""
+    """Reads the records of finished steps, once: returns their numbers, and keeps the checks' findings to be shown."""
 
     def __init__(self, plan: Plan, path: Path) -> None:
         self._stems: dict[str, str] = {}
@@ -50,7 +50,7 @@ class LiveChecks:
         self._checks = None  # the manifest has changed
 
     def measured(self, step: str, attempt: int) -> Measurement | None:
-        """Return what an attempt at a step measured, and check it; None for records that cannot be read."""
+        """Return the numbers of an attempt at a step, and check it. None for records that cannot be read."""
         if (step, attempt) not in self._read:
             with contextlib.suppress(RecordError):  # the summary at the end of the run reports unreadable records
                 deque(self._reading(step, attempt), maxlen=0)
@@ -59,7 +59,7 @@ class LiveChecks:
         return measured
 
     async def missing_metrics(self, step: Step, attempt: int) -> str:
-        """Return which of the metrics that a step's configuration extracts from its output are absent; empty when none are.
+        """Return which of the metrics that a step's configuration extracts from its output are absent. Empty when none are.
 
         A log may have gigabytes: the loop goes on meanwhile. Records that cannot be read are reported by their writer.
         """
@@ -77,7 +77,7 @@ class LiveChecks:
         return ""
 
     def _reading(self, step: str, attempt: int) -> Iterator[None]:
-        """Read the records of an attempt, event by event; `_read` holds afterwards what was measured, and the findings."""
+        """Read the records of an attempt, event by event. `_read` holds the numbers and the findings afterwards."""
         from milabench.analysis.measure import MeasurementFold
         from milabench.analysis.step_results import tee
         from milabench.workflow.run_checks import checks_of
@@ -98,16 +98,16 @@ class LiveChecks:
         self._read[step, attempt] = replace(fold.result(step), series=()), findings
 
     def findings(self) -> list[str]:
-        """Return what the checks found since this was last called."""
+        """Return the findings of the checks since the last call."""
         findings, self._findings = self._findings, []
         return findings
 
 
 @cache
 def import_readers_in_background() -> None:
-    """Import what reads the records later, in a thread, once: after the last step a person would wait for it.
+    """Import the readers of records in a thread, once: after the last step a person would wait for it.
 
-    To be called when the first step has been started, and imports itself; before that it would keep us from starting it.
+    To be called when the first step has been started, and imports itself. Before that it would keep us from starting it.
     """
     # A thread that waits for the interpreter's lock gets it after this time, by default after 5 ms: agents go first.
     sys.setswitchinterval(SWITCH_S)

@@ -11,7 +11,7 @@ from milabench.workflow.context import CommandContext
 
 
 def local_names(plan: Plan, context: CommandContext) -> list[str]:
-    """Return the names of this machine where the plan uses it, or where it is the only one."""
+    """Return the names of this machine where the plan uses it, or where it is the only node."""
     used = {step.node for step in plan.steps}
     return [node.name for node in context.nodes if node.local and (node.name in used or len(context.nodes) == 1)]
 
@@ -24,9 +24,9 @@ def marker_ahead(plan: Plan, context: CommandContext) -> str | None:
 
 @contextlib.contextmanager
 def local_agents(plan: Plan, context: CommandContext, marker: str) -> Iterator[Mapping[str, LocalAgent]]:
-    """Start the agents, by the name of their node; those that nobody has taken over leave at the end of this context.
+    """Start the agents, by the name of their node. Those that nobody has taken over leave at the end of this context.
 
-    The one that was started ahead with this marker is one of them: until here the session ends it. Raises Unreachable.
+    The agent that was started ahead with this marker is included: until here the session ends it. Raises Unreachable.
     """
     with contextlib.ExitStack() as started:
         agents, ahead = {}, None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 METERS = "meters"
-"""The folder of a run that has what meters measured of it; its records are not touched."""
+"""The folder of a run that has the meters' measurements of it. Its records are not touched."""
 
 
 def is_metered(run: Run) -> bool:
@@ -23,9 +23,9 @@ def is_metered(run: Run) -> bool:
 
 
 def resolve_runs(base: Path | None, names: Sequence[str]) -> list[Run]:
-    """Return the runs of these names or paths, each once; without names the latest.
+    """Return the runs of these names or paths, each once. Without names the latest.
 
-    Raises RecordError for an active one, NothingSelected for the record of an install or a preparation.
+    Raises RecordError for an active run, NothingSelected for the record of an install or a preparation.
     """
     from milabench.workflow.run_lookup import resolve_run, run_handle
 
@@ -46,7 +46,7 @@ def resolve_runs(base: Path | None, names: Sequence[str]) -> list[Run]:
 
 
 def with_ends(run: Run, say: Callable[[str], object] = lambda _: None) -> Run:
-    """Return a run as it is once the ends of its jobs are written down that nobody followed; see `follow_jobs.ask_about`."""
+    """Return a run as it is once the ends of its jobs are written down that nobody followed. See `follow_jobs.ask_about`."""
     if not run.shares or not seams.takes_part("ends of jobs"):
         return run
     asked: Run = seams.handler("ends of jobs")(run, say)[0]

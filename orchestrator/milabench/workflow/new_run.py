@@ -1,4 +1,4 @@
-"""Makes a new run for a plan, and executes it; shared by run, prepare and size."""
+"""Makes a new run for a plan, and executes it. Shared by run, prepare and size."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def execute_plan(
 ) -> ExecutedPlan:
     """Execute the plan in a new run directory.
 
-    `extend` decides, by what was recorded, how the run goes on after the plan; `handover` lets go of the terminal
+    `extend` decides from the records how the run continues after the plan. `handover` lets go of the terminal
     when the run has begun. Raises RecordError and Unreachable before anything is started, RecordError also when the
     extension cannot be recorded.
     """

@@ -40,7 +40,7 @@ class HostReport:
 def node_addresses(
     system: SystemConfig, machine: Node, *, accept_new: bool = False, allocation: Allocation | None = None
 ) -> dict[str, Address]:
-    """Return how the nodes that are not this machine are reached, by name; none for those of a job that is yet to be."""
+    """Return the addresses of the nodes that are not this machine, by name. None for nodes of a future job."""
     if allocation is not None:
         others = [node for node in allocation.nodes if node.job and node.name != allocation.here]
         return {node.name: Address(name=node.name, host=node.name, transport="srun", job=node.job) for node in others}
@@ -69,7 +69,7 @@ def query_nodes(
     session: Session,
     allocation: Allocation | None = None,
 ) -> dict[str, HostReport]:
-    """Return the report of every other node, or why it does not answer; all are queried at the same time."""
+    """Return the report of every other node, or why it does not answer. All are queried at the same time."""
     base = str(base_folder(options.base))
     addresses = node_addresses(system, machine, accept_new=options.accept_new_host_keys, allocation=allocation)
     bases = dict.fromkeys(addresses, base) | {entry.name: entry.base or base for entry in system.nodes}
@@ -129,7 +129,7 @@ def ask_nodes(
     if apart := [node.name for node in nodes.values() if node.storage]:
         raise UsageError(
             f"{base_folder(options.base)}: is another folder on {', '.join(apart)}; the nodes of Slurm need a base on a file"
-            " system that they share with this machine: give one with --base"
+            " system that they share with this machine: choose it with --base"
         )
     return {name: reachable(node) for name, node in nodes.items()}
 

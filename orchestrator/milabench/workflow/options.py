@@ -1,4 +1,4 @@
-"""What use cases are given: the options that several share, the reporter of messages, connections to other machines."""
+"""The inputs of use cases: options that several share, the reporter of messages, connections to other machines."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ Level = Literal["info", "note", "warning", "error"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteOptions:
-    """Which suite and system, below which base, which benchmarks of it, in which environments; None: the default.
+    """The suite and system, the base, the selected benchmarks and their environments. None: the default.
 
     `ask_nodes`: query the other nodes for their facts instead of trusting the system file. `environ` are the variables that
-    suite and system file may use. `engine` and `slurm_args` (`key=value`) replace `system.engine` and keys of `system.slurm`;
-    `lock` is what the environment of the selected benchmarks is made from, instead of the lock in their folder.
-    `distribute`: a benchmark of one node runs on every node. Under Slurm, `allocate` asks for nodes where we are in no
-    allocation, instead of planning for nodes as they are stated; `bound_nodes` are pairs of each stated node and the one of
-    our allocation that stands for it, empty where none does. `size`: which of their sizes the benchmarks have; `size_by` says
-    what chose it, where that was neither --size nor its variable.
+    suite and system file may use. `engine` and `slurm_args` (`key=value`) replace `system.engine` and keys of `system.slurm`.
+    `lock` is the source of the selected benchmarks' environment, instead of the lock in their folder.
+    `distribute`: a benchmark of a single node runs on every node. Under Slurm, `allocate` asks for nodes where we are in no
+    allocation, instead of planning for the stated nodes. `bound_nodes` are pairs of each stated node and the node of
+    our allocation in its place, empty where there is none. `size`: the chosen size of the benchmarks. `size_by`:
+    its source, where that was neither --size nor its variable.
     """
 
     config_file: Path | None = None
@@ -63,8 +63,8 @@ class SuiteOptions:
 class Extent:
     """How much is measured: how often, how long, how precisely, within how many seconds, against which other suite.
 
-    `precision` is the relative half-width of a 95% interval; `ab` are suites or locks of an A/B run. `seed` is that of the
-    order in which benchmarks run; None: the time for a run, 0 for a plan. `baseline` names the benchmark of the suite that
+    `precision` is the relative half-width of a 95% interval. `ab` are suites or locks of an A/B run. `seed` is the seed of the
+    order in which benchmarks run. None: the time for a run, 0 for a plan. `baseline` names the benchmark of the suite that
     all others are compared with, replicate by replicate.
     """
 
@@ -79,10 +79,10 @@ class Extent:
     seed: int | None = None
 
     def sides(self, options: SuiteOptions) -> tuple[SuiteOptions, ...]:
-        """Return the options of each side of an A/B run, else those of the run. Raises UsageError for a suite and a lock."""
+        """Return the options of each side of an A/B run, else of the run. Raises UsageError for a suite and a lock."""
         locks = [is_lock(file) for file in self.ab or ()]
         if len(set(locks)) > 1:
-            raise UsageError("--ab takes two suites, or two lock files (.lock, .txt), not one of each")
+            raise UsageError("--ab takes two suites or two lock files (.lock, .txt), not a suite and a lock file")
         if self.ab is None:
             return (options,)
         return tuple(
@@ -92,7 +92,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallSettings:
-    """How a suite is installed: what is missing; with `force` everything, with `update` what is not pinned; `jobs` at a time.
+    """How a suite is installed: missing parts. With `force` everything, with `update` unpinned parts. `jobs` at a time.
 
     `frozen`: from locks whose requirements have changed since, too. `ignore_space`: begin although a disk seems too small.
     `as_default`: from now on commands without --config mean this suite.
@@ -119,7 +119,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRequest:
-    """A search for the largest batch size of a benchmark, between `least` and `most`; `save` is added what was observed."""
+    """A search for the largest batch size of a benchmark, between `least` and `most`. `save` receives observations."""
 
     bench: str
     least: int = 1
@@ -130,7 +130,7 @@ class SizeRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest:
-    """How a timing audit is run; `shuffle`: in random order within each block of processes."""
+    """How a timing audit is run. `shuffle`: in random order within each block of processes."""
 
     base: Path | None = None
     shuffle: bool = True
@@ -142,7 +142,7 @@ class AuditRequest:
 class ReportRequest:
     """Which runs are reported, by name or path, by default the latest, and how.
 
-    `reference` is a run or the JSON report of one, by default what each run's system file names. `score` is `index` or
+    `reference` is a run or its JSON report, by default the reference that each run's system file names. `score` is `index` or
     `compat`, the score of milabench 1.3. `from_db`: read summaries from the results store, at `location` or in the base,
     instead of records. `tender` is the file by whose terms energy, cost and carbon are computed.
     """
@@ -164,7 +164,7 @@ class CompareRequest:
 
     Each of `runs` is a system: a run, several by commas, or a sequence of runs. `margin` is the relative difference below
     which nothing is called faster or slower. `per` is `system`, all instances together, or `instance`. `weights` and `costs`
-    are YAML files that replace the suite's and the system files'. `why`: list what differs between the systems. `across`:
+    are YAML files that replace the suite's and the system files'. `why`: list the differences between the systems. `across`:
     compare also benchmarks whose arguments differ.
     """
 
@@ -183,22 +183,22 @@ class Reporter(Protocol):
     """Receives the messages of a use case. No method raises, so that a lost terminal does not end a run."""
 
     def report(self, level: Level, text: str) -> None:
-        """Report one message of one or a few lines.
+        """Report a message of one or a few lines.
 
         Of the levels, `info` is progress or a result, `note` needs no action, `warning` may need one, `error` is a failure
         that does not end the use case at once.
         """
 
     def open_display(self, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic) -> Display:
-        """Return a new view of a run's progress, which the caller closes; `clock` returns seconds."""
+        """Return a new view of a run's progress, which the caller closes. `clock` returns seconds."""
 
     def show_progress(self, text: str) -> None:
-        """Show how far a use case has come, instead of what was shown before; nothing more with an empty text."""
+        """Show how far a use case has come, instead of the previous text. An empty text ends it."""
 
 
 @dataclass(slots=True)
 class CollectingReporter:
-    """Keeps the messages, for programs and tests; shows no progress."""
+    """Keeps the messages, for programs and tests. Shows no progress."""
 
     messages: list[tuple[Level, str]] = field(default_factory=list)
 
@@ -216,12 +216,12 @@ class CollectingReporter:
         """Do nothing."""
 
     def texts(self, level: Level) -> list[str]:
-        """Return the messages of one level, in order."""
+        """Return the messages of a level, in order."""
         return [text for kept, text in self.messages if kept == level]
 
 
 class Session:
-    """One command, or one program that calls use cases: its reporter, and one connection to each machine until `close`."""
+    """A command, or a program that calls use cases: its reporter, and a connection to each machine until `close`."""
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
@@ -230,14 +230,14 @@ class Session:
         self.wanted_nodes: tuple[str, ...] = ()
         """Those that it is to ask for, where not any will do."""
         self.agent: LocalAgent | None = None
-        """This machine's, started ahead for the next run, while it describes the machine; see `start_agent`."""
+        """This machine's, started ahead for the next run, while it describes the machine. See `start_agent`."""
         self._hosts: HostPool | None = None
         self._warnings: set[str] = set()
 
     def start_agent(self, run_name: str) -> None:
         """Start this machine's agent for the run that is made next, before its suite is read. Raises Unreachable.
 
-        It describes the machine. The lock of a run that takes it over names its marker; until then it has nothing to leave
+        It describes the machine. The lock of a run that takes it over names its marker. Until then it has nothing to leave
         behind, and ends with us.
         """
         from milabench.events.names import run_dir_name
@@ -286,6 +286,6 @@ class Session:
                 self.allocation = None
 
     def disconnect(self) -> None:
-        """End the connections; a later use of a machine opens a new one."""
+        """End the connections. A later use of a machine opens a new connection."""
         if self._hosts is not None:
             self._hosts.close()

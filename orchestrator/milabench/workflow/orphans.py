@@ -19,7 +19,7 @@ from milabench.workflow.options import Session
 T = TypeVar("T")
 
 Machine = Address | None
-"""Where something may have been left; None is this machine."""
+"""Where something may have been left. None is this machine."""
 Markers = dict[Machine, list[str]]
 """The markers to look for on each machine."""
 Processes = list[tuple[int, str]]
@@ -33,7 +33,7 @@ SWEEP = sweep_local, RemoteHost.sweep
 def dead_orchestrators(run: Run) -> list[tuple[Orchestrator, tuple[Address, ...]]]:
     """Return the orchestrators of a run that ran on this machine and died, each with the other machines that it used.
 
-    The process of a job is one; the other nodes of its job went with it, and nobody may log in there.
+    The process of a job counts. The other nodes of its job ended with it, and nobody may log in there.
     """
     dead = []
     for entry in run.journal:
@@ -51,7 +51,7 @@ def _addresses(entry: Mapping[str, Any]) -> tuple[Address, ...]:
 
 
 def process_markers(dead: Sequence[tuple[Orchestrator, Sequence[Address]]], *, is_local_only: bool = False) -> Markers:
-    """Return the markers to look for on each machine, on this one first."""
+    """Return the markers to look for on each machine, on this machine first."""
     # Nothing outlives a restart of this machine.
     here = [orchestrator.marker for orchestrator, _ in dead if orchestrator.is_of_this_boot]
     markers: Markers = {None: here} if here else {}
@@ -65,7 +65,7 @@ def process_markers(dead: Sequence[tuple[Orchestrator, Sequence[Address]]], *, i
 
 
 def _jobs_over(*addresses: Address) -> set[str]:
-    """Return the jobs that have ended, of those that the nodes were in: what ran there Slurm has ended, and lets nobody look."""
+    """Return the ended jobs among those of the nodes. Slurm has ended their processes, and lets nobody look."""
     jobs = [JobHandle(id=job, name="") for job in dict.fromkeys(address.job for address in addresses) if job]
     states = handler("srun").scheduler_here().observe(jobs) if jobs and takes_part("srun") else {}
     return {job for job, state in states.items() if state.phase in ("ended", "absent")}
@@ -74,7 +74,7 @@ def _jobs_over(*addresses: Address) -> set[str]:
 def on_each_machine(
     markers: Markers, session: Session, question: tuple[Callable[..., Awaitable[T]], Callable[..., Awaitable[T]]]
 ) -> dict[Machine, T | Unreachable]:
-    """Ask each machine about its markers, all at the same time; return the answers, or why there is none."""
+    """Ask each machine about its markers, all at the same time. Return the answers, or why there is none."""
     ask_here, ask_there = question
     hosts = {address: session.hosts.machine(address) for address in markers if address is not None}
 

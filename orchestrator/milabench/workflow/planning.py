@@ -30,9 +30,9 @@ _REASONS, _NAMES, _REASON_LENGTH = 5, 5, 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The request for one run: its name, one suite or the two of an A/B run, its precision and budget.
+    """The request for one run: its name, its suite or the two suites of an A/B run, its precision and budget.
 
-    `values` are one combination of a multirun; `baseline` names the benchmark that all others are compared with.
+    `values` are a combination of a multirun. `baseline` names the benchmark that all others are compared with.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Request:
 
     @property
     def context(self) -> CommandContext:
-        """Machine, folders, profile and seed, the same for both sides; and the suite of the first."""
+        """Machine, folders, profile and seed, the same for both sides, and the suite of the first."""
         return self.sides[0]
 
     @property
@@ -52,7 +52,7 @@ class Request:
         return len(self.sides) > 1
 
     def repeated(self, repeats: int | None, replicates: Mapping[str, int] | None = None) -> Request:
-        """Return the same request with so many replicates of all benchmarks, and of single ones."""
+        """Return the same request with this number of replicates for all benchmarks, and for single benchmarks."""
         changed = (
             replace(side, plan_context=replace(side.plan_context, repeats=repeats, replicates=dict(replicates or {})))
             for side in self.sides
@@ -60,7 +60,7 @@ class Request:
         return replace(self, sides=tuple(changed))
 
     def measured_on(self, target: PrecisionTarget, replicates: Mapping[str, int] | None = None) -> Request:
-        """Return the same request with a target; with a precision it begins with the fewest launches that show a scatter."""
+        """Return the same request with a target. With a precision it begins with the fewest launches that show a scatter."""
         targeted, context = replace(self, target=target), self.context.plan_context
         if target.precision is None:
             return targeted.repeated(context.repeats, replicates)
@@ -76,10 +76,10 @@ def expand_requests(
     is_part: bool = False,
     is_submitted: bool = False,
 ) -> tuple[Request, ...]:
-    """Return the requests of a command, one for each run: several where the system file has a `multirun`.
+    """Return the requests of a command, a request for each run: several where the system file has a `multirun`.
 
-    `stamp` stands for `{time}` in names; `is_part`: only a part of the plan will be run; `is_submitted`: by jobs, between whose
-    launches nothing can be decided. Raises what `read_context` raises, and UsageError for options that contradict one another.
+    `stamp` replaces `{time}` in names. `is_part`: only a part of the plan will be run. `is_submitted`: by jobs, between whose
+    launches nothing can be decided. Raises the errors of `read_context`, and UsageError for options that contradict each other.
     """
     if extent.ab is not None and is_part:
         raise UsageError("--failed runs a part, of which pairs may be left half; leave out --ab, or use `resume`")
@@ -106,7 +106,7 @@ def expand_requests(
 
 
 def require_jobs(system: SystemConfig) -> None:
-    """Raise UsageError unless a batch scheduler is what places the steps of a system."""
+    """Raise UsageError unless a batch scheduler provides the nodes of a system."""
     if system.engine not in seams.SCHEDULERS:
         known = " or ".join(seams.SCHEDULERS)
         raise UsageError(
@@ -132,7 +132,7 @@ def require_submittable(requests: Sequence[Request]) -> None:
 
 
 def _override(suite: Suite, key: str, value: object) -> str:
-    """Return the override that an entry of a multirun stands for: of a benchmark or the size, else of the system's options."""
+    """Return the override of a multirun's entry: of a benchmark or the size, else of the system's options."""
     is_path = (
         key == "size"
         or key.startswith(("system.", "*."))
@@ -142,7 +142,7 @@ def _override(suite: Suite, key: str, value: object) -> str:
 
 
 def with_target(request: Request, extent: Extent, *, is_part: bool, measures_on: bool) -> Request:
-    """Return the request with its precision and budget; that of the profile only where it `measures_on`. Raises UsageError."""
+    """Return the request with its precision and budget. The profile's holds only if `measures_on`. Raises UsageError."""
     precision = extent.precision
     if precision is not None and extent.repeat is not None:
         raise UsageError("--precision computes how often each benchmark is run; leave out --repeat")
@@ -158,7 +158,7 @@ def with_target(request: Request, extent: Extent, *, is_part: bool, measures_on:
 
 
 def precision_asked(context: CommandContext) -> float | None:
-    """Return the uncertainty that the suite, else its profile, asks of each number; a first look asks none."""
+    """Return the uncertainty that the suite, else its profile, asks of each number. A first look asks none."""
     usual = PRECISIONS[context.plan_context.profile.name]
     return usual if usual is None or context.suite.precision is None else context.suite.precision
 
@@ -166,7 +166,7 @@ def precision_asked(context: CommandContext) -> float | None:
 def read_request(options: SuiteOptions, extent: Extent, session: Session) -> Request:
     """Return the request for a suite, or for the two of an A/B run: five pairs at least unless `repeat` is given.
 
-    Raises UsageError for sides that cannot be measured in one run.
+    Raises UsageError for sides that cannot be measured in the same run.
     """
     sides = tuple(read_context(side, session, extent) for side in extent.sides(options))
     request = Request(name=extent.run_name, sides=sides, baseline=extent.baseline)
@@ -178,20 +178,20 @@ def read_request(options: SuiteOptions, extent: Extent, session: Session) -> Req
 
 
 def require_comparable(a: CommandContext, b: CommandContext) -> None:
-    """Raise UsageError for two suites that cannot be measured in one run: on other devices, or for another time."""
+    """Raise UsageError for two suites that cannot be measured in the same run: on other devices, or for another time."""
     for context in (a, b):
         if context.suite.multirun:
             raise UsageError(
-                f"{context.suite_file}: has a multirun, which makes several runs; --ab makes one of two suites"
+                f"{context.suite_file}: has a multirun, which makes several runs; --ab makes a single run of two suites"
             )
     # Sides that differ in more than their suites would be compared for the wrong reason.
     if a.plan_context.profile != b.plan_context.profile:
         raise UsageError(
             f"{a.suite_file} is measured with profile {a.plan_context.profile.name}, {b.suite_file} with "
-            f"{b.plan_context.profile.name}; choose one with --profile"
+            f"{b.plan_context.profile.name}; choose it with --profile"
         )
     if _devices(a) != _devices(b):
-        raise UsageError(f"{a.suite_file} and {b.suite_file}: are for different systems; name one with --system")
+        raise UsageError(f"{a.suite_file} and {b.suite_file}: are for different systems; choose a system with --system")
 
 
 def _devices(context: CommandContext) -> object:
@@ -218,7 +218,7 @@ def request_of(run: Run, session: Session, **changes: Any) -> Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRequest:
-    """The plan of a request; `bundles` are its steps that are measured, and measured again, together or in turn.
+    """The plan of a request. `bundles` are its steps that are measured, and measured again, together or in turn.
 
     `pairs` says of each benchmark of an A/B run whether both sides have the same steps.
     """
@@ -230,7 +230,7 @@ class PlannedRequest:
 
 
 def plan_single_suite(context: CommandContext) -> Plan:
-    """Return the plan of a run of one suite. Raises NothingSelected, with every reason, when nothing in it can run here."""
+    """Return the plan of a run of a single suite. Raises NothingSelected, with every reason, when nothing in it can run here."""
     plan = plan_run(context.benches, context.plan_context)
     if not plan.steps:
         hint = "; `milabench install` fetches programs" if any(s.why == "not fetched" for s in plan.skipped) else ""
@@ -278,7 +278,7 @@ def require_request_ready(request: Request, plan: Plan) -> None:
 
 
 def prepare_request_quickly(request: Request, plan: Plan) -> None:
-    """Prepare what the plan lacks, where that takes seconds; see `prepare_quickly`.
+    """Prepare the missing data of the plan, where that takes seconds. See `prepare_quickly`.
 
     Raises EnvironmentFailed, with the command to give, unless everything that it needs is there then.
     """
@@ -299,9 +299,9 @@ def describe_run(
     validations: Sequence[str] | None = None,
     replicates: Mapping[str, Replicates] | None = None,
 ) -> RunDescription:
-    """Return what the run directory holds beside the plan; of an A/B run, of both sides, each under its name.
+    """Return the contents of the run directory in addition to the plan. For an A/B run, of both sides, each under its name.
 
-    `stamp` is the time in the name of a multirun's run, which is added to every run's name anyway; `replicates` are the
+    `stamp` is the time in the name of a multirun's run, which is added to every run's name anyway. `replicates` are the
     numbers that a budget has decided.
     """
     request, target = planned.request, planned.request.target
@@ -349,7 +349,7 @@ def describe_run(
 
 
 def differing_sides(sides: Sequence[RunDescription], benches: Sequence[str]) -> str:
-    """Return what differs between the two sides of an A/B run in one line, versions of packages first."""
+    """Return the differences between the two sides of an A/B run in a line, versions of packages first."""
     from milabench.analysis.comparison_model import System
     from milabench.analysis.score import score
     from milabench.analysis.summary_model import Summary
@@ -378,7 +378,7 @@ def _pairs_of_sides(same_steps: Mapping[str, bool]) -> dict[str, dict[str, Any]]
 
 
 def _against_baseline(context: CommandContext, baseline: str) -> dict[str, Any]:
-    """Return the pairs of a command with each other one of its suite, whose replicates come block by block."""
+    """Return the pairs of a command with each other command of its suite, whose replicates come block by block."""
     commands = {bench.config.name: bench.config.command for bench in context.benches}
     others = [bench for bench in commands if bench != baseline]
     pairs = {
@@ -388,7 +388,7 @@ def _against_baseline(context: CommandContext, baseline: str) -> dict[str, Any]:
 
 
 def _first_manifest(parts: Sequence[RunDescription]) -> dict[str, Any]:
-    """Return the entries of the first side; a run of two suites was made from a capsule only where both are of the same."""
+    """Return the entries of the first side. A run of two suites was made from a capsule only where both are of the same."""
     first = dict(parts[0].manifest)
     if any(part.manifest.get("capsule") != first.get("capsule") for part in parts):
         first.pop("capsule", None)
@@ -404,7 +404,7 @@ def _by_side(values: Sequence[Mapping[str, object]]) -> dict[str, Any]:
 
 
 def _locks_by_side(locks: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the locks of both sides; where they have two environments of one name, each under the name of its side."""
+    """Return the locks of both sides. Environments with equal names are listed under the name of their side."""
     a, b = locks
     return {
         group if other.get(group, lock) == lock else side_name(group, side): lock
@@ -427,7 +427,7 @@ def _describe_side(context: CommandContext, name: str) -> RunDescription:
 
 
 def suite_values(context: CommandContext) -> dict[str, Any]:
-    """Return the selected benchmarks as resolved, without their secrets: what a later reader needs of the suite."""
+    """Return the selected benchmarks as resolved, without their secrets: a later reader needs this part of the suite."""
     from milabench.config.show import benchmark_completions
 
     values = {bench.config.name: benchmark_completions(bench.config) for bench in context.benches}

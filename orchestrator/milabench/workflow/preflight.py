@@ -1,4 +1,4 @@
-"""Checks that the environments and the data of a plan exist, and names the command that creates what is missing.
+"""Checks that the environments and the data of a plan exist, and names the command that creates missing ones.
 
 A marker file records that a prepare.py has passed with these arguments, program and environment.
 """
@@ -96,7 +96,7 @@ def require_installed(context: CommandContext) -> None:
 
 
 def driver_cuda(node: Node) -> float:
-    """Return the version of CUDA that the driver of a node is made for, 12.4 say; inf where nobody tells."""
+    """Return the version of CUDA that the driver of a node is made for, 12.4 say. inf where nobody tells."""
     try:
         return float(node.details["cuda"])
     except (KeyError, TypeError, ValueError):
@@ -128,7 +128,7 @@ def require_drivers(context: CommandContext) -> None:
 def require_current_locks(context: CommandContext) -> None:
     """Raise EnvironmentFailed for the selected benchmarks whose lock was made from other requirements or constraints.
 
-    A lock that does not tell what it was made from, written by hand or by an older milabench, is believed.
+    A lock without its source, written by hand or by an older milabench, is accepted.
     """
     from milabench.plan.pin import inputs_digest
     from milabench.plan.requirements import parse_requirements
@@ -161,7 +161,7 @@ def _require_none(what: str, missing: Sequence[str], verb: str, context: Command
 
 
 def is_chosen(options: SuiteOptions) -> bool:
-    """Return whether the user named a suite, or a part of it."""
+    """Return whether the user named a suite, or a part of a suite."""
     return options.config_file is not None or options.select is not None
 
 
@@ -245,7 +245,7 @@ def unprepared(
 
 
 def remote_markers(preparations: Sequence[Preparation], context: CommandContext) -> dict[str, list[str]]:
-    """Return the markers that only other nodes can see, by node; none when those are not queried."""
+    """Return the markers that only other nodes can see, by node. None when those are not queried."""
     markers: dict[str, list[str]] = {}
     for preparation in preparations if context.options.ask_nodes else ():
         if preparation.step.node not in _local(context):

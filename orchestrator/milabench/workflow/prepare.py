@@ -36,7 +36,7 @@ TAIL_BYTES = 64 * 1024
 
 
 def prepare(context: CommandContext, *, force: bool = False) -> int:
-    """Prepare what has not been prepared, or with `force` all; return the exit code.
+    """Prepare unprepared benchmarks, or with `force` all. Return the exit code.
 
     Raises EnvironmentFailed for preparations that fail, and Unreachable.
     """
@@ -58,9 +58,9 @@ def prepare(context: CommandContext, *, force: bool = False) -> int:
 
 
 def execute_preparations(plan: Plan, context: CommandContext) -> int:
-    """Execute the plan; leave a marker for each preparation that passes.
+    """Execute the plan. Leave a marker for each preparation that passes.
 
-    Raises EnvironmentFailed for those that fail, and for those of gated data where no token is there; the others are done.
+    Raises EnvironmentFailed for those that fail, and for gated data without a token. The others are done.
     """
     plan, refused = _without_refused(plan, context)
     failures = [*refused]
@@ -77,7 +77,7 @@ def execute_preparations(plan: Plan, context: CommandContext) -> int:
 
 
 def _without_refused(plan: Plan, context: CommandContext) -> tuple[Plan, list[str]]:
-    """Return the plan without what needs a token that is not there, and why; who needs it is given the place of one."""
+    """Return the plan without steps that lack their token, and why. Steps that need a token get the path of its file."""
     gated = {each.bench: each for each in gated_benches(bench.config for bench in context.benches)}
     wanted = [step for step in plan.steps if step.bench in gated]
     if not wanted:
@@ -96,10 +96,10 @@ def _without_refused(plan: Plan, context: CommandContext) -> tuple[Plan, list[st
 
 
 def prepare_quickly(pending: Plan, context: CommandContext) -> None:
-    """Prepare what a run lacks as `milabench prepare` does, but give each benchmark `LIMIT_S` only.
+    """Prepare the missing data of a run as `milabench prepare` does, but give each benchmark `LIMIT_S` only.
 
-    Raises EnvironmentFailed, with the command to give, for what takes longer or took longer before; for what fails;
-    InterruptRequested; Unreachable.
+    Raises EnvironmentFailed, with the command to give, for preparations that take longer, took longer before, or fail.
+    InterruptRequested. Unreachable.
     """
     context = on_this_machine(context)
     command = command_line("prepare", context.options)
@@ -152,7 +152,7 @@ def _execute(plan: Plan, context: CommandContext, retry: RetryPolicy) -> Execute
 
 
 def _mark_new_data(plan: Plan, context: CommandContext) -> None:
-    """Mark the folders of data that are not there yet as ours, before they are made; any other stays its owner's."""
+    """Mark the folders of data that are not there yet as ours, before they are made. Any other stays its owner's."""
     data, here = Path(context.dirs.data), {node.name for node in context.nodes if node.local}
     digests = {preparation.step.id: preparation.portable for preparation in preparation_steps(context)}
     for step in plan.steps:
@@ -165,7 +165,7 @@ def _mark_new_data(plan: Plan, context: CommandContext) -> None:
 
 
 def _failures(executed: ExecutedPlan, hint: str = "") -> list[str]:
-    """Return a line for each step that failed, with the end of its output; `hint` is added where one took too long."""
+    """Return a line for each step that failed, with the end of its output. `hint` is added where a step took too long."""
     outcomes = executed.result.outcomes
     # What was not started because of a failure says nothing of its own.
     wrong = {step: outcome for step, outcome in outcomes.items() if outcome.name == "failed"} or {
@@ -178,7 +178,7 @@ def _failures(executed: ExecutedPlan, hint: str = "") -> list[str]:
 
 
 def log_tail(run: Path, step: str) -> str:
-    """Return the end of a step's output, and where all of it is."""
+    """Return the end of a step's output, and the path of the whole output."""
     path = open_run(run).log(step)
     if path is None:
         return f" (no output; records in {run})"

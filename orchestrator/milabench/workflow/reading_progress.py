@@ -13,7 +13,7 @@ from milabench.report.labels import duration
 from milabench.workflow.options import Session
 
 SHOWN_AFTER_S = 1.0
-"""What is read sooner says nothing."""
+"""Seconds before progress is shown: a faster read shows nothing."""
 EVERY_S = 0.2
 
 
@@ -29,7 +29,7 @@ class ReadingProgress:
         self._began = self._shown = 0.0
 
     def take(self, size: int) -> None:
-        """Take a piece of so many bytes into account that is read now."""
+        """Account for a piece of this many bytes that is read now."""
         now = self._clock()
         if self._whole is None:
             self._whole, self._began, self._shown = _bytes_to_read(self._run), now, now + SHOWN_AFTER_S - EVERY_S
@@ -59,7 +59,7 @@ def _bytes_to_read(run: Run) -> int:
 
 @contextlib.contextmanager
 def shown_reading(session: Session) -> Iterator[Callable[[Run], Run]]:
-    """Yield what makes a run tell how far its records are read; nothing is shown any more at the end, whatever ends it."""
+    """Yield the callback that shows the progress of reading records. The display is cleared at the end, in any case."""
     try:
         yield lambda run: replace(run, on_read=ReadingProgress(run, session.reporter.show_progress).take)
     finally:

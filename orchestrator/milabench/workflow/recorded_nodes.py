@@ -13,12 +13,12 @@ from milabench.schedulers.scheduler import JobHandle, job_name
 from milabench.seams import handler, takes_part
 
 SHARE = "nodes"
-"""What the job of an allocation carries out, as its name says: nothing but to hold its nodes."""
+"""The command of an allocation's job, as its name says: it only holds the nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAllocation:
-    """The nodes that the last orchestrator of a run used, by its journal; it had asked for them itself (`marker`), or not."""
+    """The nodes that the last orchestrator of a run used, by its journal. It had asked for them itself (`marker`), or not."""
 
     run: Path
     job: str
@@ -39,7 +39,7 @@ class RecordedAllocation:
 
 
 def recorded_allocation(run: Run) -> RecordedAllocation | None:
-    """Return the nodes of Slurm that the last orchestrator of a run used; None where it used none."""
+    """Return the nodes of Slurm that the last orchestrator of a run used. None where it used none."""
     started: Mapping[str, Any] = next(
         (entry for entry in reversed(run.transitions) if entry.get("run") == "started"), {}
     )
@@ -55,7 +55,7 @@ def recorded_allocation(run: Run) -> RecordedAllocation | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadRequest:
-    """Nodes that a dead process has asked for: the `jobs` that the scheduler still has for it, and a line on all of it."""
+    """Nodes that a dead process requested: the `jobs` that the scheduler still has for it, and a line on the request."""
 
     folder: Path
     jobs: tuple[JobHandle, ...]
@@ -77,7 +77,7 @@ def dead_requests(base: Path) -> Sequence[DeadRequest]:
 
 
 def held_text(allocation: RecordedAllocation) -> str:
-    """Return what to know about the nodes of a run without an orchestrator; nothing once they are given back."""
+    """Return a text about the nodes of a run without an orchestrator. Empty once they are given back."""
     if not held_jobs([allocation]):
         return ""
     return f"; they are still held, and given back soon, or by `milabench cancel {allocation.run.name}`"

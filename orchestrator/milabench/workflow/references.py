@@ -1,6 +1,6 @@
-"""Makes a reference result of a run: what others may hold their runs beside, without what identifies its machine or its owner.
+"""Makes a reference result of a run, for others to compare with, without data that identifies its machine or its owner.
 
-Only what is listed here is kept: a field that a record gains one day must not reach the public by itself.
+Only the listed fields are kept: a field that a later record gains must not become public by itself.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ _SHORTEST = 4  # characters of a name that is looked for: shorter ones are parts
 def save_reference(base: Path | None, names: Sequence[str], file: Path, session: Session) -> None:
     """Write the reference result of a run, by default the latest, to a file.
 
-    Raises UsageError for several runs, NothingSelected, and RecordError where the run's arguments name what must not be
+    Raises UsageError for several runs, NothingSelected, and RecordError where the run's arguments name facts that must not be
     published, or the file cannot be written.
     """
     if len(names) > 1:
-        raise UsageError(f"--save-reference: one run is a reference, and {len(names)} are named")
+        raise UsageError(f"--save-reference takes a single run, and {len(names)} are named")
     (run,) = resolve_runs(base, names)
     value = reference_of(run, file.stem)
     for text in _texts(value):
@@ -84,7 +84,7 @@ def save_reference(base: Path | None, names: Sequence[str], file: Path, session:
 
 
 def reference_of(run: Run, name: str) -> dict[str, Any]:
-    """Return the reference result of a run: its summary, and of its manifest what tells whether another did the same work."""
+    """Return the reference result of a run: its summary, and the parts of its manifest that identify its work."""
     summary = summary_of(run)
     written = mask_data(summary.to_json())
     nodes = {str(node.get("name")): f"node{number}" for number, node in enumerate(summary.nodes)}
@@ -135,7 +135,7 @@ def _bench(bench: Mapping[str, Any], nodes: Mapping[str, str]) -> dict[str, Any]
 
 
 def work_record(run: Run) -> dict[str, Any]:
-    """Return of the manifest what benchmarks were asked to do, with paths below a base that is nobody's.
+    """Return the work of the benchmarks from the manifest, with paths below a neutral base.
 
     Empty for a run of milabench 1.3, which has no manifest.
     """
@@ -185,7 +185,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _private(text: str, run: Run) -> str:
-    """Return what in a text names the machine, its user or a folder of theirs; empty where nothing does."""
+    """Return the part of a text that names the machine, its user or their folders. Empty where there is none."""
     paths = (match[1] for match in _PATH.finditer(text))
     path = next((path for path in paths if not f"{path}/".startswith(_NOBODYS)), None)
     if path is not None:

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def remote_nodes(context: CommandContext) -> tuple[Node, ...]:
-    """Return the nodes that are not this machine, and can be reached: not those of a job that is yet to be."""
+    """Return the nodes that are not this machine and can be reached, without nodes of a future job."""
     allocated = context.allocation.nodes if context.allocation is not None else ()
     stated = {node.name for node in allocated if not node.job}
     return tuple(node for node in context.nodes if not node.local and node.name not in stated)
 
 
 def first_of_storages(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Return one node for each file system."""
+    """Return a node for each file system."""
     first: dict[str, Node] = {}
     for node in nodes:
         first.setdefault(node.storage, node)
@@ -56,7 +56,7 @@ def is_needed_here(context: CommandContext) -> bool:
 
 
 def on_nodes(context: CommandContext, do: OnNode, nodes: Sequence[Node] | None = None) -> None:
-    """Call `do` for these nodes concurrently; default: one of each file system. Raises the errors of `do` together."""
+    """Call `do` for these nodes concurrently. Default: a node of each file system. Raises the errors of `do` together."""
     nodes = first_of_storages(remote_nodes(context)) if nodes is None else nodes
     if not nodes:
         return
@@ -117,7 +117,7 @@ def remote_paths_exist(
 async def upload_definitions(context: CommandContext, node: Node, files: RemoteFiles) -> None:
     """Send a node the folders of the selected benchmarks, and of modules that they share.
 
-    Raises Unreachable, ConfigError for two of one remote name.
+    Raises Unreachable, ConfigError for two folders with the same remote name.
     """
     folders: dict[str, str] = {}
     for bench in context.benches:
@@ -128,14 +128,14 @@ async def upload_definitions(context: CommandContext, node: Node, files: RemoteF
             if remote == folder:
                 continue
             if folders.setdefault(remote, folder) != folder:
-                what = f"{folder} and {folders[remote]} would be one folder on {node.name}"
-                raise ConfigError(f"{bench.config.name}: {what}: {remote}; rename one of them")
+                what = f"{folder} and {folders[remote]} would be the same folder on {node.name}"
+                raise ConfigError(f"{bench.config.name}: {what}: {remote}; rename a folder")
     for remote, folder in folders.items():
         await files.send(Path(folder), remote)
 
 
 def copy_folders(context: CommandContext) -> None:
-    """Copy the folders that `system.sync` names, data and cache, to every other file system; extra files there stay.
+    """Copy the folders that `system.sync` names, data and cache, to every other file system. Extra files there stay.
 
     Raises Unreachable.
     """
@@ -154,7 +154,7 @@ def copy_folders(context: CommandContext) -> None:
 def environment_marks(context: CommandContext, plan: Plan) -> dict[str, list[str]]:
     """Return the files by which the plan's environments are known on other nodes, by the first node of each file system.
 
-    The mark of one that milabench made, which it gets last; the interpreter of another.
+    The mark of an environment that milabench made, written last. The interpreter of any other.
     """
     mark = COMPLETE if context.plan_context.environments else "bin/python"
     nodes = {node.name: node for node in remote_nodes(context)}

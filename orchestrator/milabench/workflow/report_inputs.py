@@ -36,8 +36,8 @@ _COSTS = ("price", "currency", "years", "power_W", "pue", "electricity")
 class WeightProfile:
     """A weight profile: weights by benchmark or by tag, and, where declared, the items of each benchmark that a job mix does.
 
-    None: not given. A benchmark with one of the `tags` has its own weight times the largest of their numbers; the number alone
-    where the suite gives none of those that have one a weight. `name` is what reports call it; `is_shipped`: it fits any suite.
+    None: not given. A benchmark with one of the `tags` has its own weight times the largest of their numbers, or the number alone
+    where the suite weights no tagged benchmark. `name` is its name in reports. `is_shipped`: it fits any suite.
     """
 
     name: str = ""
@@ -47,7 +47,7 @@ class WeightProfile:
     tags: Mapping[str, float] | None = None
 
     def weights_of(self, summaries: Iterable[Summary]) -> Mapping[str, float] | None:
-        """Return the weights by benchmark; None where the suite's own hold. One that a profile by name and tag names has both."""
+        """Return the weights by benchmark. None where the suite's own hold. A profile by name and tag names has both."""
         if self.tags is None:
             return self.weights
         numbers: dict[str, float] = {}
@@ -60,7 +60,7 @@ class WeightProfile:
         return {**(weights if any(weights.values()) else numbers), **(self.weights or {})}
 
     def require_known(self, summaries: Sequence[Summary], session: Session) -> None:
-        """Raise UsageError when it names a benchmark, or only tags, that the runs do not have; warn of other such tags.
+        """Raise UsageError when it names a benchmark, or only tags, that the runs do not have. Warn of other such tags.
 
         Else a benchmark whose name is misspelt would weigh nothing, and the score would not say so. A tag may well be of
         benchmarks that were not selected.
@@ -75,11 +75,11 @@ class WeightProfile:
             unknown = [name for name in values or {} if name not in benches]
             if unknown and len(unknown) == len(values or {}):
                 raise UsageError(
-                    f"--weights: its {what} name none of the benchmarks here: {', '.join(sorted(benches)[:8])}"
+                    f"--weights: its {what} name no benchmark of this run: {', '.join(sorted(benches)[:8])}"
                 )
             if unknown:
                 lines = (
-                    f"--weights: its {what} name {name!r}, which is no benchmark here; {_way_out(name, benches)}"
+                    f"--weights: its {what} name {name!r}, which is not a benchmark of this run; {_way_out(name, benches)}"
                     for name in unknown[:MAX_PROBLEMS]
                 )
                 raise UsageError("\nerror: ".join(lines))
@@ -93,9 +93,9 @@ def _way_out(name: str, known: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSource:
-    """A run, or the JSON report or bundle of one (`run` is None), with its summary.
+    """A run, or its JSON report or bundle (`run` is None), with its summary.
 
-    `metered` is what meters measured of a run that lies in a bundle.
+    `metered` are the meters' measurements of a bundled run.
     """
 
     name: str
@@ -106,12 +106,12 @@ class ReportSource:
 
     @property
     def system(self) -> System:
-        """What is compared."""
+        """The compared system."""
         return System(name=self.name, summary=self.summary, manifest=self.manifest, is_checkable=self.is_checkable)
 
     @property
     def is_checkable(self) -> bool:
-        """Whether it holds what its benchmarks were asked to do, as far as its run recorded that."""
+        """Whether it holds the work of its benchmarks, as far as its run recorded it."""
         return self.run is not None or bool(self.manifest) or self.summary.is_of_milabench13
 
 
@@ -134,7 +134,7 @@ def read_profile(path: Path | None) -> WeightProfile:
     else:
         weights, work = _numbers(path, values, ""), None
     if (weights is not None or tags is not None) and not any((*(weights or {}).values(), *(tags or {}).values())):
-        raise ConfigError(f"{path}: no weight is above zero; give at least one benchmark a weight")
+        raise ConfigError(f"{path}: no weight is above zero; give a benchmark a weight")
     return WeightProfile(name=name, is_shipped=is_shipped, weights=weights, work=work, tags=tags)
 
 
@@ -144,7 +144,7 @@ def shipped_profiles() -> list[str]:
 
 
 def _profile_file(path: Path) -> Path:
-    """Return the file of a weight profile: the given one, or the shipped one of this name. Raises UsageError and ConfigError."""
+    """Return the file of a weight profile: the given file, or the shipped one. Raises UsageError and ConfigError."""
     if path.suffix or len(path.parts) != 1:
         return path
     if path.name not in shipped_profiles():
@@ -180,10 +180,10 @@ def find_report_source(
     keep_lists: bool = True,
     read_manifest: ReadManifest = read_alone,
 ) -> ReportSource:
-    """Return a run by path or name, the JSON report or bundle of one, or a shipped reference (`reference:NAME`).
+    """Return a run by path or name, its JSON report or bundle, or a shipped reference (`reference:NAME`).
 
-    `tracing` draws the run where its records are read, `watched` makes it tell how far they are; `keep_lists` as in
-    `StoredSummary.lazy_summary`; `read_manifest` as in `open_run`. Raises NothingSelected or RecordError.
+    `tracing` draws the run where its records are read, `watched` makes it tell how far they are. `keep_lists` as in
+    `StoredSummary.lazy_summary`. `read_manifest` as in `open_run`. Raises NothingSelected or RecordError.
     """
     if name.startswith(SHIPPED):
         return read_reference(name.removeprefix(SHIPPED))
@@ -212,7 +212,7 @@ def read_reference(name: str) -> ReportSource:
 
 
 def find_reference(base: Path, name: str) -> System:
-    """Return what a run is held beside: a run, its JSON report, or a shipped reference, whose name may stand alone."""
+    """Return the reference of a run: a run, its JSON report, or a shipped reference, which may be named without prefix."""
     try:
         return find_report_source(base, name).system
     except NothingSelected:
@@ -222,7 +222,7 @@ def find_reference(base: Path, name: str) -> System:
 
 
 def session_names(base: Path, name: str) -> list[str]:
-    """Return the runs that one argument names: several by commas, unless a run or a file has the comma in its name."""
+    """Return the runs that an argument names: several by commas, unless a run or a file has the comma in its name."""
     if "," not in name or Path(name).exists():
         return [name]
     try:
@@ -248,7 +248,7 @@ def _json_report(path: Path) -> ReportSource:
         summary = summary_from_json(value, manifest)
     except (ValueError, RecordError) as error:
         raise RecordError(
-            f"{path}: {error}; give a run, what `milabench report --json` wrote of one, or a bundle of one"
+            f"{path}: {error}; give a run, its JSON report (`milabench report --json`) or its bundle"
         ) from None
     return ReportSource(name=name or summary.run or path.stem, summary=summary, manifest=manifest, metered=metered)
 

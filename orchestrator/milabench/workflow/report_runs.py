@@ -1,4 +1,4 @@
-"""Reports on runs, from their records or a results store; comparisons of systems by their runs."""
+"""Reports on runs, from their records or a results store. Comparisons of systems by their runs."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ _MOST_NAMED = 3  # runs of a system that its name lists
 
 
 def render_report(request: ReportRequest, format_name: str, session: Session, width: int | None = None) -> str:
-    """Return the report in a format; in text, its tables fit a terminal of so many characters.
+    """Return the report in a format. In text, its tables fit a terminal of `width` characters.
 
-    Raises NothingSelected, RecordError, ConfigError for a bad weights file, UsageError for options that contradict one
-    another.
+    Raises NothingSelected, RecordError, ConfigError for a bad weights file, UsageError for options that contradict each
+    other.
     """
     summaries, traces = report_summaries(request, FORMATS[format_name], session)
     return FORMATS[format_name].fitted(width).render(summaries, traces)
 
 
 def report_workbook(request: ReportRequest, session: Session) -> bytes:
-    """Return the report as a workbook; raises as `render_report`, and UsageError without the package that writes it."""
+    """Return the report as a workbook. Raises as `render_report`, and UsageError without the package that writes it."""
     written: bytes = seams.handler("--format xlsx").render(report_summaries(request, WORKBOOK, session)[0])
     return written
 
@@ -68,7 +68,7 @@ def report_workbook(request: ReportRequest, session: Session) -> bytes:
 def report_summaries(
     request: ReportRequest, form: Format, session: Session
 ) -> tuple[list[Summary], list[Sequence[Trace] | None] | None]:
-    """Return what a report shows, and the time series where its format draws them."""
+    """Return the content of a report, and the time series where its format draws them."""
     with ExitStack() as opened:
         return _summaries(request, form, session, opened)
 
@@ -76,9 +76,9 @@ def report_summaries(
 def _summaries(
     request: ReportRequest, form: Format, session: Session, opened: ExitStack
 ) -> tuple[list[Summary], list[Sequence[Trace] | None] | None]:
-    """Return what a report shows; the runs of bundles are unpacked until `opened` is closed."""
+    """Return the content of a report. The runs of bundles are unpacked until `opened` is closed."""
     if request.reference is not None and request.score == "compat":
-        raise UsageError("--score compat is relative to no reference; leave out one of the two")
+        raise UsageError("--score compat is not relative to a reference; leave out --reference or --score")
     profile = read_profile(request.weights)
     folder = base_folder(request.base)
     tracing = tracing_for(form)
@@ -109,7 +109,7 @@ def _summaries(
 
 
 def _with_work(form: Format, runs: Sequence[Run], summaries: list[Summary]) -> list[Summary]:
-    """Return the summaries with what their benchmarks were asked to do, where others may compare with the report."""
+    """Return the summaries with the work of their benchmarks, where others may compare with the report."""
     if form.name != "json" or not runs:
         return summaries
     from milabench.workflow.references import work_record
@@ -136,7 +136,7 @@ def _with_expenses(
 
 
 def tracing_for(form: Format, compared: int = 0) -> Tracing | None:
-    """Return the collector of the runs' time series while their records are read; None where the format draws none.
+    """Return the collector of the runs' time series while their records are read. None where the format draws none.
 
     `compared` is the number of systems of a comparison, of which only a few are drawn.
     """
@@ -157,13 +157,16 @@ def require_no_records(request: ReportRequest, form: Format) -> None:
     }
     given = [option for option, is_given in needs_records.items() if is_given]
     if given:
-        raise UsageError(f"--from-db: the store has results only, and {given[0]} needs a run's records; leave one out")
+        raise UsageError(
+            f"--from-db: the store has results only, and {given[0]} needs a run's records; "
+            f"leave out {given[0]} or --from-db"
+        )
 
 
 def beside_references(
     runs: Sequence[Run], summaries: Sequence[Summary], request: ReportRequest, session: Session, *, is_for_people: bool
 ) -> list[Summary]:
-    """Return the summaries beside their references: the requested one, the recorded one, for people else a shipped one."""
+    """Return the summaries with their references: the requested or recorded reference, for people else a shipped reference."""
     if request.reference == NO_REFERENCE:
         return list(summaries)
     beside = relative_summaries(runs, summaries, base_folder(request.base), request.reference, session)
@@ -177,7 +180,7 @@ def relative_summaries(
 ) -> list[Summary]:
     """Return the summaries relative to the given run, else to that which each run's system file names, else as they are.
 
-    Raises RecordError or NothingSelected when the given run cannot be read; a name in a system file, which may be of
+    Raises RecordError or NothingSelected when the given run cannot be read. A name in a system file, which may be of
     another machine, is only warned of.
     """
     read = functools.cache(lambda name: find_reference(base, name))  # usually one for all runs
@@ -201,9 +204,9 @@ def relative_summaries(
 
 
 def beside_shipped(run: Run, summary: Summary) -> Summary:
-    """Return the summary beside the shipped reference that shares most of its benchmarks; as it is where none shares any.
+    """Return the summary with the shipped reference that shares most of its benchmarks. Unchanged where none shares any.
 
-    Only what is known to have done the same work on devices of the same kind stands beside it.
+    Only results of the same work on devices of the same kind are used.
     """
     if summary.ab is not None or summary.score.reference is not None:
         return summary
@@ -221,7 +224,7 @@ def beside_shipped(run: Run, summary: Summary) -> Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """A comparison with the sources of each of its systems, in order; `differences` is None where they were not asked for."""
+    """A comparison with the sources of each of its systems, in order. `differences` is None where they were not asked for."""
 
     comparison: Comparison
     sources: tuple[tuple[ReportSource, ...], ...]
@@ -229,7 +232,7 @@ class RunComparison:
     tracing: Tracing | None = None
 
     def render(self, format_name: str, width: int | None = None) -> str:
-        """Return the comparison in a format; in text, its tables fit a terminal of so many characters.
+        """Return the comparison in a format. In text, its tables fit a terminal of `width` characters.
 
         With time series only where it was made for a format that draws them.
         """
@@ -256,9 +259,9 @@ class RunComparison:
 
 
 def compare_runs(request: CompareRequest, session: Session, format_name: str = "text") -> RunComparison:
-    """Compare runs; `format_name` is what the comparison will be rendered in.
+    """Compare runs. `format_name` is the format of the later output.
 
-    Raises UsageError for fewer than two systems, or a run twice in one; NothingSelected, RecordError, and ConfigError for
+    Raises UsageError for fewer than two systems, or a run twice in a system. NothingSelected, RecordError, and ConfigError for
     bad weights or costs.
     """
     from milabench.analysis.system_diff import system_differences
@@ -267,7 +270,7 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
     folder, names, weights = base_folder(request.base), request.runs, request.weights
     sides = [session_names(folder, name) if isinstance(name, str) else list(name) for name in names]
     if len(sides) < 2 or not all(sides):
-        raise UsageError(f"one run, '{names[0]}', cannot be compared; name two or more, the baseline first")
+        raise UsageError(f"'{names[0]}' is a single run; name two or more to compare, the baseline first")
     profile = (
         WeightProfile(name="the caller", weights=weights) if isinstance(weights, Mapping) else read_profile(weights)
     )
@@ -306,7 +309,7 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
 
 
 def _with_shared(source: ReportSource, manifests: SharedManifests) -> ReportSource:
-    """Return a report or bundle with what manifests before it say in the same words; that of a run is read so."""
+    """Return a report or bundle with texts shared with earlier manifests. The manifest of a run is read this way."""
     return source if source.run is not None else replace(source, manifest=manifests.share(source.manifest))
 
 
@@ -327,7 +330,7 @@ def _system(name: str, sources: Sequence[ReportSource], costs: Costs) -> System:
 
 
 def _require_different_runs(sources: Sequence[Sequence[ReportSource]], session: Session) -> None:
-    """Refuse a run that is given twice for one system, also as a copy or a report of it; warn of one on two sides."""
+    """Refuse a run that is given twice for the same system, also as a copy or a report. Warn of a run on two sides."""
     named: dict[tuple[object, ...], str] = {}
     repeated: dict[str, None] = {}
     for side in sources:
@@ -335,7 +338,7 @@ def _require_different_runs(sources: Sequence[Sequence[ReportSource]], session: 
         for source in side:
             identity, name = _identity(source), source.name if source.run is None else str(source.run.path.resolve())
             if identity in of_side:
-                raise UsageError(f"{name}: is given twice for one system: a run is one session of it")
+                raise UsageError(f"{name}: is given twice for the same system: a run counts as a single session")
             if identity in named:
                 repeated[named[identity]] = None
             of_side.add(identity)
@@ -345,7 +348,7 @@ def _require_different_runs(sources: Sequence[Sequence[ReportSource]], session: 
 
 
 def _identity(source: ReportSource) -> tuple[object, ...]:
-    """Return what tells a run from all others: its name, when it was made, and its numbers; of one without a number, its path."""
+    """Return the identity of a run: its name, its time, and its numbers. For a run without a number, its path."""
     summary, path = source.summary, None if source.run is None else source.run.path.resolve()
     numbers = tuple(sorted((bench.bench, bench.perf) for bench in summary.benchmarks if bench.perf is not None))
     return (summary.run, summary.created, numbers) if numbers else (source.name, path)

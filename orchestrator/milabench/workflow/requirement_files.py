@@ -12,9 +12,9 @@ from milabench.workflow.files import display_path
 
 
 def required_packages(file: Path, python: str = "") -> tuple[str, ...] | None:
-    """Return the packages that a requirements.in names, and those it includes by `-r`; None where it is not there.
+    """Return the packages that a requirements.in names, and those it includes by `-r`. None where it is not there.
 
-    Only those whose markers hold on this machine, with the running Python or another one ("3.11").
+    Only those whose markers hold on this machine, with the running Python or another version ("3.11").
     """
     if not file.is_file():
         return None

@@ -1,4 +1,4 @@
-"""Resumes a run in its own directory: kills what its crashed orchestrator left, and runs only what has not passed."""
+"""Resumes a run in its own directory: kills leftover processes of its crashed orchestrator, and runs the remaining steps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from milabench.workflow.saved_options import is_undecided, plan_differences
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemainingWork:
-    """What remains of a run: that part of its plan, the whole of it, and how often each remaining step was tried.
+    """The rest of a run: that part of its plan, the whole plan, and how often each remaining step was tried.
 
     `differences` are those from the run as it was planned, a line each.
     """
@@ -89,7 +89,7 @@ def resume_run(
 
 
 def _complete(run: Run, session: Session) -> None:
-    """Write what an orchestrator that crashed after its last step did not write."""
+    """Write the results that an orchestrator did not write because it crashed after its last step."""
     is_recorded = run.verdict == "passed"
     if not is_recorded:
         with contextlib.closing(RunWriter(run.path)) as writer, writing(run.path):
@@ -99,7 +99,7 @@ def _complete(run: Run, session: Session) -> None:
 
 
 def remaining_work(run: Run, passed: frozenset[str], session: Session, *, force: bool = False) -> RemainingWork:
-    """Return what remains of a run. Raises RecordError for what is not as it was planned, unless forced."""
+    """Return the rest of a run. Raises RecordError where it differs from its plan, unless forced."""
     planned = plan_request(request_of(run, session))
     description = describe_run(planned)
     differences = plan_differences(run, planned.plan, {**description.manifest, "locks": description.locks})
@@ -107,7 +107,7 @@ def remaining_work(run: Run, passed: frozenset[str], session: Session, *, force:
         lines = "\n         ".join(differences)
         raise RecordError(
             f"{run.path}: cannot resume, something changed since it was planned:\n         {lines}\n"
-            "       start a new run with `milabench run`, or mix both in one run with --force"
+            "       start a new run with `milabench run`, or continue anyway with --force: the run then mixes both"
         )
     known = [[step for step in bundle if step.id in run.files] for bundle in planned.bundles]
     plan = with_stems(remaining_plan(planned.plan, passed, known), run.files)
@@ -123,7 +123,7 @@ def remaining_work(run: Run, passed: frozenset[str], session: Session, *, force:
 
 
 def sweep_run(run: Run, session: Session) -> None:
-    """Kill what dead orchestrators of a run left, here and on the nodes that they used, and report it."""
+    """Kill leftover processes of dead orchestrators of a run, here and on the nodes that they used, and report it."""
     for orchestrator, addresses in dead_orchestrators(run):
         for machine, result in on_each_machine(process_markers([(orchestrator, addresses)]), session, SWEEP).items():
             where = f", on {machine.name}" if machine else ""

@@ -16,7 +16,7 @@ _RANKS = "--nproc-per-node="
 def checks_of(run: Run, validations: str | None = None) -> ChecksOf:
     """Return the function that gives the checks of a step of a recorded run, by its id, new at every call.
 
-    `validations` is `all`, `none` or `name,...`; without it, what was requested for the run, else all. Raises UsageError
+    `validations` is `all`, `none` or `name,...`. By default the run's own request, else all. Raises UsageError
     for an unknown name.
     """
     recorded, system = run.manifest.get("validations"), run.manifest.get("system")

@@ -48,7 +48,7 @@ class RunHandle:
 
     @property
     def state(self) -> str:
-        """`running`; the verdict; `submitted`, while jobs wait; or `cut off`, in JSON, when nothing executes or ended it.
+        """`running`. The verdict. `submitted`, while jobs wait, or `cut off`, in JSON, when nothing executes or ended it.
 
         Whether the scheduler still has a job that waits, only it knows.
         """
@@ -126,7 +126,7 @@ def all_runs(base: Path | None) -> list[RunHandle]:
 
 
 def last_attempt(run: Run, step: str, known: int) -> int:
-    """Return the number of the newest attempt at a step that left a file, at least the `known` one."""
+    """Return the number of the newest attempt at a step that left a file, and at least the `known` number."""
     while (run.path / f"{run.stem(step, known + 1)}.data").exists():
         known += 1
     return known
@@ -138,7 +138,7 @@ def attempts_made(run: Run, step: str, journaled: tuple[Attempt, ...]) -> int:
 
 
 def find_step(run: Run, name: str) -> tuple[str, list[str]]:
-    """Return the step of this id, file name or benchmark's name, of several the last that wrote; and the others.
+    """Return the step of this id, file name or benchmark's name, of several the last that wrote, and the others.
 
     Raises NothingSelected where there is none.
     """

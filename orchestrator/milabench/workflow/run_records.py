@@ -1,4 +1,4 @@
-"""What a run directory holds of a run before it begins: its description, its plan, and what extends the plan later."""
+"""Writes a run directory before the run begins: its description, its plan, and later extensions of the plan."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from milabench.workflow.context import CommandContext
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDescription:
-    """What a run directory holds beside the plan: the name, what the environments were made from, the suite as resolved.
+    """The contents of a run directory in addition to the plan: the name, the sources of environments, the resolved suite.
 
-    `phase` is that of the plan unless given; only runs of the phase `run` are reported when no run is named. `manifest` are
-    further entries of the manifest: what `resume` needs to decide the same plan again. `seconds` is the expected duration of a
-    repeat, by benchmark, as far as it is known; displays show the time left from it.
+    `phase` is by default the phase of the plan. Only runs of the phase `run` are reported when no run is named. `manifest` are
+    further entries of the manifest: `resume` needs them to decide the same plan again. `seconds` is the expected duration of a
+    repeat, by benchmark, as far as it is known. Displays show the time left from it.
     """
 
     name: str
@@ -38,7 +38,7 @@ class RunDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanExtension:
-    """A longer plan, which begins with the steps of the executed one; what the manifest holds of it, and messages on it."""
+    """A longer plan, which begins with the steps of the executed plan, with its entries of the manifest and its messages."""
 
     plan: Plan
     manifest: Mapping[str, Any] = field(default_factory=dict)
@@ -57,7 +57,7 @@ def with_stems(plan: Plan, files: Mapping[str, str]) -> Plan:
 def write_manifest(
     writer: RunWriter, plan: Plan, context: CommandContext, description: RunDescription, files: Mapping[str, str]
 ) -> None:
-    """Write what a new run will do, and journal its steps as planned. Raises RecordError."""
+    """Write the plan of a new run, and journal its steps as planned. Raises RecordError."""
     manifest = {
         "phase": description.phase or plan.phase,
         "name": description.name,
@@ -85,7 +85,7 @@ def write_manifest(
 
 
 def recorded_plan(plan: Plan) -> dict[str, Any]:
-    """Return what a manifest says of the plan."""
+    """Return the plan of a manifest."""
     value = plan.to_json()
     return {"plan": value, "plan_hash": value["hash"]}
 

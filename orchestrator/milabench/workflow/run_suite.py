@@ -28,9 +28,9 @@ CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """How a suite is run, and which part of it.
+    """How a suite is run, and which of its parts.
 
-    `failed` names a run: only what did not pass in it is run; empty means the latest run. `validations` are the checks, `all`
+    `failed` names a run: only its failed steps are run. Empty: the latest run. `validations` are the checks, `all`
     (the default), `none` or `name,...`. `save_sizes` is a file that the observed batch sizes are added to. `no_prepare`:
     refuse a benchmark that is not prepared, instead of preparing it where that takes seconds. `no_gate`: a side that is SLOWER
     does not change the exit code. `as_default`: from now on
@@ -51,7 +51,7 @@ class RunSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRuns:
-    """The runs that one command makes, planned and checked; `stamp` is the time in the names of a multirun's runs."""
+    """The runs of a command, planned and checked. `stamp` is the time in the names of a multirun's runs."""
 
     plans: tuple[BudgetedPlan, ...]
     checks: tuple[str, ...]
@@ -62,7 +62,7 @@ class PreparedRuns:
 def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session) -> PreparedRuns:
     """Read, plan and check everything before the first run starts.
 
-    Raises what `expand_requests` and `prepare_request` raise.
+    Raises the errors of `expand_requests` and `prepare_request`.
     """
     if session.agent is None:
         from milabench.facts.probe import this_machine
@@ -104,7 +104,7 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
 def execute_runs(
     prepared: PreparedRuns, session: Session, handover: DetachHandover | None = None
 ) -> list[tuple[Path, int]]:
-    """Execute the runs one after the other, until one is interrupted: return the directory and exit code of each."""
+    """Execute the runs in sequence until a run is interrupted. Return the directory and exit code of each."""
     from milabench.workflow.estimate import measuring_on, warn_of_memory
     from milabench.workflow.new_run import execute_plan
     from milabench.workflow.planning import describe_run
@@ -137,7 +137,7 @@ def execute_runs(
 
 
 def _save_sizes(file: Path | None, planned: PlannedRequest, run: Path) -> None:
-    """Add the batch sizes of a run to this file, else to that of its system, if either names one."""
+    """Add the batch sizes of a run to this file, else to the file of its system, if either is named."""
     if file is None and not planned.request.context.system.options:
         return
     from milabench.workflow.scaling_files import observed_batch_sizes, save_observations, sizes_file
@@ -157,7 +157,7 @@ def _warn_of_busy_hosts(plan: Plan, session: Session) -> None:
 
 
 def prepare_request(request: Request, settings: RunSettings) -> BudgetedPlan:
-    """Return what will be run, all or what failed in a run, within its budget; prepare what it lacks where that is quick.
+    """Return the steps to run, all or those that failed in a run, within the budget. Prepare missing data where that is quick.
 
     Raises EnvironmentFailed unless everything that it needs exists, UsageError when the budget is too small, Unreachable for a
     device in use unless the run waits for it.
@@ -181,7 +181,7 @@ def prepare_request(request: Request, settings: RunSettings) -> BudgetedPlan:
 def finish_run(executed: ExecutedPlan, session: Session, *, is_kept: bool = True, no_gate: bool = False) -> int:
     """Write the summary of a run, report how its steps ended, all attempts considered, and return the exit code.
 
-    A benchmark that is SLOWER on side B of an A/B run counts as one that failed, unless `no_gate`.
+    A benchmark that is SLOWER on side B of an A/B run counts as failed, unless `no_gate`.
     """
     is_whole = report_run(executed.path, session, is_kept=is_kept, no_gate=no_gate)
     if executed.result.is_cut and is_kept:
@@ -220,7 +220,7 @@ def report_result(summary: Summary, path: Path, session: Session, *, is_kept: bo
 
 
 def only_failed(plan: Plan, name: str, base: Path) -> Plan:
-    """Return the part of a plan that did not pass in a run of this name, or in the latest one. Raises NothingSelected."""
+    """Return the part of a plan that did not pass in a run of this name, or in the latest run. Raises NothingSelected."""
     from milabench.events.runs_folder import find_run, latest_run
     from milabench.plan.model import restricted_plan
 
@@ -244,7 +244,7 @@ def passed_steps(run: Run) -> frozenset[str]:
 
 
 def write_summary(path: Path, session: Session) -> Summary | None:
-    """Write the summary of a run's records, and return it; None for unreadable records.
+    """Write the summary of a run's records, and return it. None for unreadable records.
 
     A summary that cannot be written is only warned of: it can be computed again at any time.
     """

@@ -60,7 +60,7 @@ def save_options(context: CommandContext) -> dict[str, object]:
 
 
 def capsule_entry(suite_file: Path) -> dict[str, str]:
-    """Return `{"capsule": its digest}` for a suite that was installed from one. Raises RecordError when the suite was changed."""
+    """Return `{"capsule": its digest}` for a suite from a capsule. Raises RecordError when the suite was changed."""
     home = suite_file.absolute().parent.parent
     if not (home / "capsule.json").is_file():
         return {}
@@ -68,14 +68,14 @@ def capsule_entry(suite_file: Path) -> dict[str, str]:
 
 
 def load_options(run: Run) -> tuple[SuiteOptions, Extent]:
-    """Return the options that a run was made with; the environment is as it is now, but for MILABENCH_*, which is as it was.
+    """Return the options that a run was made with. The environment is as it is now, but for MILABENCH_*, which is as it was.
 
     Raises RecordError for a run without them.
     """
     saved = run.manifest.get("options")
     if not isinstance(saved, dict):
         what = "does not hold the options of its command" if run.manifest else "is missing or truncated"
-        raise RecordError(f"{run.path}: cannot resume: the manifest {what}; start a new one with `milabench run`")
+        raise RecordError(f"{run.path}: cannot resume: the manifest {what}; start a new run with `milabench run`")
     try:
         values = {option.name: saved.get(option.name, option.default) for option in fields(SuiteOptions)}
         for name in ("config_file", "system_file", "base", "lock"):
@@ -105,12 +105,12 @@ def load_options(run: Run) -> tuple[SuiteOptions, Extent]:
 
 
 def altered_settings(run: Run, error: Exception) -> RecordError:
-    """Return the error for a manifest that does not hold what was written."""
+    """Return the error for a manifest that was altered."""
     return RecordError(f"{run.path}: its manifest was altered: {error}; start a new run with `milabench run`")
 
 
 def target_of(run: Run) -> PrecisionTarget | None:
-    """Return the precision and the time of a run; None when the number of its replicates was given."""
+    """Return the precision and the time of a run. None when the number of its replicates was given."""
     saved = run.manifest.get("aim")
     if saved is None:
         return None
@@ -123,7 +123,7 @@ def target_of(run: Run) -> PrecisionTarget | None:
 
 
 def replicates_of(run: Run) -> dict[str, int]:
-    """Return the number of replicates of each benchmark of a run, where it was computed; empty before that."""
+    """Return the number of replicates of each benchmark of a run, where it was computed. Empty before that."""
     saved = run.manifest.get("replicates")
     try:
         return {str(bench): int(number["planned"]) for bench, number in (saved or {}).items()}
@@ -138,7 +138,7 @@ def is_undecided(run: Run) -> bool:
 
 
 def sentences(context: CommandContext) -> dict[str, str]:
-    """Return what each benchmark stands for, where its suite or its README says it."""
+    """Return the workload that each benchmark represents, from its suite or its README."""
     # A command without a definition has no folder of its own.
     lines = {
         bench.config.name: stands_for(bench.config.describe.what, Path(bench.folder))
@@ -149,7 +149,7 @@ def sentences(context: CommandContext) -> dict[str, str]:
 
 
 def program_digests(context: CommandContext) -> dict[str, str]:
-    """Return `{benchmark: sha256}` of the files that define it; a fetched program has its revision in the plan."""
+    """Return `{benchmark: sha256}` of the files that define it. A fetched program has its revision in the plan."""
     return {
         bench.config.name: folder_digest(Path(bench.folder))
         for bench in context.benches
@@ -166,9 +166,9 @@ def packages_digest(packages: Mapping[str, Mapping[str, str]]) -> dict[str, str]
 
 
 def plan_differences(run: Run, plan: Plan, manifest: Mapping[str, object]) -> list[str]:
-    """Return what differs between a run as it was planned and as it would be now, a line each; none when it can be resumed.
+    """Return the differences between a run as planned and as it would be now, a line each. None when it can be resumed.
 
-    `manifest` is what that of the new one would hold: `locks` and `programs`.
+    `manifest` is the manifest of the new run: `locks` and `programs`.
     """
     from milabench.plan.diff import plan_diff  # imports difflib, only to resume
 
@@ -215,6 +215,6 @@ def _step_differences(before: Mapping[str, Any], plan: Plan) -> list[str]:
 def _without_digests(steps: Sequence[Mapping[str, object]]) -> Any:
     """Return steps as in a manifest, with the environments' folders named by their groups alone, as the links to them are.
 
-    Its lock says that an environment is another one; and plans of older versions name the links.
+    The lock shows whether an environment differs, and plans of older versions name the links.
     """
     return json.loads(_STORE_FOLDER.sub(r"/\1", json.dumps(steps)))

@@ -1,4 +1,4 @@
-"""The files of observed batch sizes: find the one of a device, read it, and add what a run observed."""
+"""The files of observed batch sizes: find the file of a device, read it, and add the observations of a run."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def read_sizer(system: SystemConfig, facts: SystemFacts) -> Sizer:
 
 
 def sizes_file(system: SystemConfig) -> Path | None:
-    """Return the file to which the system adds the batch sizes that its runs observe; None where it names none."""
+    """Return the file to which the system adds the batch sizes that its runs observe. None where it names none."""
     given = system.options.get("sizer")
     file = given.get("save") if isinstance(given, Mapping) else None
     return None if file is None else Path(str(file)).expanduser()
 
 
 def scaling_file(facts: SystemFacts) -> Path:
-    """Return `config/scaling/<device>.yaml`, here or shipped; where neither exists the one to make, in the checkout or here."""
+    """Return `config/scaling/<device>.yaml`, here or shipped. Else the file to create, in the checkout or here."""
     devices = facts.main.devices
     name = f"{device_slug(devices[0].name if devices else facts.arch)}.yaml"
     here = Path.cwd() / "config" / "scaling" / name
@@ -54,7 +54,7 @@ def scaling_file(facts: SystemFacts) -> Path:
 
 
 def read_scaling(path: Path) -> Scaling:
-    """Read the file; where it does not exist, nothing is observed. Raises ConfigError when it cannot be understood."""
+    """Read the file. Where it does not exist, nothing is observed. Raises ConfigError when it cannot be understood."""
     try:
         return parse_scaling(read_regular(path), display_path(path))
     except FileNotFoundError:
@@ -66,7 +66,7 @@ def read_scaling(path: Path) -> Scaling:
 def save_observations(path: Path, observations: Mapping[str, Sequence[Observation]]) -> None:
     """Add observations to the file, which is replaced atomically. Raises ConfigError and RecordError."""
     if path.exists() and not path.is_file():
-        raise ConfigError(f"{path}: is not a file; give the name of one, which will be replaced")
+        raise ConfigError(f"{path}: is not a file; name a file, which will be replaced")
     text = scaling_text(read_scaling(path), observations)
     path = path.resolve()  # a link stays one
     try:

@@ -1,4 +1,4 @@
-"""Shows steps with their numbers on a display: in one way for the run itself, for who follows it, and for its replay."""
+"""Shows steps with their numbers on a display, in the same way for the run itself, its followers and its replay."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class ShownSteps:
-    """Passes to a display what happens to steps: while one runs its rate so far, and at last the numbers of the records.
+    """Passes the progress of steps to a display: the rate so far while a step runs, and at last the numbers of the records.
 
-    `measured` returns what an attempt at a step measured, None where it is not known. It is called for the steps that passed
+    `measured` returns the numbers of an attempt at a step, None where unknown. It is called for the steps that passed
     when the whole group has ended: before that it would disturb those that still measure.
     """
 
@@ -32,7 +32,7 @@ class ShownSteps:
         self._unread: set[str] = set()
 
     def on_plan(self, plan: Plan) -> None:
-        """Show a plan, also one that became longer."""
+        """Show a plan, also after an extension."""
         self._groups |= {step.id: group for group in plan.groups() for step in group}
         self._display.on_plan(plan)
 
@@ -43,7 +43,7 @@ class ShownSteps:
         self._display.on_start(step)
 
     def on_sums(self, step: str, *observed: Mapping[str, Any]) -> None:
-        """Show what some observations come to with those before them; see `RateSoFar`."""
+        """Show the sum of some observations and those before them. See `RateSoFar`."""
         if step not in self._rates:
             # Here: the readers of records are not needed to start the first step, and by now they have been imported.
             from milabench.analysis.rate_so_far import RateSoFar

@@ -1,6 +1,6 @@
-"""Which suites were used in a base, and what of the base each refers to: the default of later commands, the roots of `gc`.
+"""The suites used in a base, and the parts of the base that each refers to: defaults of later commands, roots of `gc`.
 
-One file in the base, `suites.json`; nothing breaks without it.
+Stored in the base as `suites.json`. Nothing breaks without it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedSuite:
-    """A suite as it was used in a base, and what it refers to there.
+    """A suite as it was used in a base, and the items there that it refers to.
 
-    `config` is the path of its file, or the name of a shipped one; with `system`, `arch` and `overrides` it decides on the
+    `config` is the path of its file, or the name of a shipped suite. With `system`, `arch` and `overrides` it decides on the
     rest. `environments` maps install groups to folders below `venv/`, `programs` benchmarks to folders below `code/`, `images`
-    benchmarks to files; `data` are the names of its benchmarks, `reference` the run that its scores are relative to. `used`
+    benchmarks to files. `data` are the names of its benchmarks, `reference` the run that its scores are relative to. `used`
     and `chosen` are unix seconds: of its last use, and of the last command that it was the default for, 0 for none.
     """
 
@@ -60,7 +60,7 @@ class UsedSuite:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells it from other uses."""
+        """Identifies the use."""
         return self.config, self.system, self.arch, self.overrides
 
     @property
@@ -79,7 +79,7 @@ class UsedSuite:
 
 
 def is_gone(file: Path) -> bool:
-    """Return whether there is no such file; one that may not be looked at, such as that of another user, is there."""
+    """Return whether the file does not exist. A file that we may not look at, such as another user's, exists."""
     try:
         return not stat.S_ISREG(file.stat().st_mode)
     except OSError as error:
@@ -89,12 +89,12 @@ def is_gone(file: Path) -> bool:
 
 
 def read_suites(base: Path) -> tuple[UsedSuite, ...] | None:
-    """Return the suites that were used in a base; None where no record says so. Raises RecordError for an unreadable one."""
+    """Return the suites that were used in a base. None without a record. Raises RecordError for an unreadable record."""
     path = base / SUITES
     try:
         record = json.loads(read_regular(path, _MAX_BYTES))
         if int(record["schema"]) > SCHEMA:
-            raise RecordError(f"{path}: was written by a newer version of milabench; use that one in this base")
+            raise RecordError(f"{path}: was written by a newer version of milabench; use that version in this base")
         return tuple(_suite_of(entry, base) for entry in record["suites"])
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -102,7 +102,7 @@ def read_suites(base: Path) -> tuple[UsedSuite, ...] | None:
         raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         raise RecordError(
-            f"{path}: is not what milabench wrote; remove it, and `milabench install` writes it again"
+            f"{path}: was not written by milabench; remove it, and `milabench install` writes it again"
         ) from None
 
 
@@ -167,7 +167,7 @@ def with_last_chosen(options: SuiteOptions) -> tuple[SuiteOptions, str]:
 
 
 def record_use(context: CommandContext, *, as_default: bool = True) -> None:
-    """Record that a suite is used, and what it refers to; `as_default`: it is what later commands mean without --config.
+    """Record that a suite is used, and the items that it refers to. `as_default`: later commands use it without --config.
 
     Warns where that cannot be written: nothing else depends on it.
     """
@@ -190,7 +190,7 @@ def record_use(context: CommandContext, *, as_default: bool = True) -> None:
 
 
 def forget_suites(base: Path, forgotten: Sequence[UsedSuite]) -> None:
-    """Remove suites from the record, of the one that was last chosen only what it refers to. Raises RecordError."""
+    """Remove suites from the record. Of the last chosen suite, only its references. Raises RecordError."""
     keys = {suite.key for suite in forgotten}
     try:
         with _locked(base):
@@ -206,7 +206,7 @@ def forget_suites(base: Path, forgotten: Sequence[UsedSuite]) -> None:
 def _updated(
     known: Sequence[UsedSuite], use: UsedSuite, groups: Collection[str], *, as_default: bool
 ) -> list[UsedSuite]:
-    """Return the record with a use, to which belongs what an earlier one of another selection referred to."""
+    """Return the record with a use, including the references of an earlier use with another selection."""
     now = time.time()
     before = next((suite for suite in known if suite.key == use.key), use)
     merged = replace(
@@ -234,7 +234,7 @@ def _among(names: Collection[str], values: Mapping[str, T]) -> dict[str, T]:
 
 
 def _use_of(context: CommandContext) -> UsedSuite:
-    """Return the use of a suite; what only benchmarks that are not selected refer to is left out."""
+    """Return the use of a suite, without references from unselected benchmarks only."""
     options = context.options
     path = context.suite_file.absolute()
     return UsedSuite(
@@ -256,7 +256,7 @@ def _use_of(context: CommandContext) -> UsedSuite:
 
 
 def _programs(bench: ResolvedBenchmark) -> Iterator[str]:
-    """Yield the folders below `code/` of a benchmark: that of its program, and its own where it was fetched."""
+    """Yield the folders below `code/` of a benchmark: the folder of its program, and its own where it was fetched."""
     if bench.declared is not None and bench.declared.source is not None:
         yield bench.declared.source.folder
     if bench.config.definition is not None and not isinstance(bench.config.definition, Path):
@@ -288,12 +288,12 @@ def _text_of(suites: Sequence[UsedSuite], base: Path) -> bytes:
 
 
 def _stored(path: str, base: Path) -> str:
-    """Return a path below the base as `./path`, so that a base can be moved; what is no such path, as it is."""
+    """Return a path below the base as `./path`, so that a base can be moved. Other paths stay unchanged."""
     return f"./{Path(path).relative_to(base)}" if Path(path).is_relative_to(base) else path
 
 
 def _found(path: str, base: Path) -> str:
-    """Return what `_stored` has made of a path."""
+    """Return the path that `_stored` was given."""
     return str(base / path) if path.startswith("./") else path
 
 

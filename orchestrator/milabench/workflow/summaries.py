@@ -1,4 +1,4 @@
-"""The summary of a run: read from beside its records while those are unchanged, else computed and stored there."""
+"""The summary of a run: read from the file next to its records while these are unchanged, else computed and stored there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Logged = TypeVar("_Logged", "Failure", "SupersededAttempt")
 
 
 def recompute_summary(run: Run) -> dict[str, Any]:
-    """Compute a run's summary as JSON from its records alone; its paths are relative to its folder."""
+    """Compute a run's summary as JSON from its records alone. Its paths are relative to its folder."""
     from milabench.analysis.summary import summarise
     from milabench.workflow.run_checks import checks_of
 
@@ -42,7 +42,7 @@ def summary_of(
 ) -> Summary:
     """Return the summary of a run. `validations` are checks other than the run's own, which no stored summary has.
 
-    `course` observes the records where they are read; `keep_lists` as in `StoredSummary.lazy_summary`.
+    `course` observes the records where they are read. `keep_lists` as in `StoredSummary.lazy_summary`.
 
     Raises RecordError when its records cannot be read.
     """
@@ -79,7 +79,7 @@ def relative_logs(summary: object, folder: str) -> Any:
 
 
 def store_summary(path: Path, summary: Summary, stat: str) -> None:
-    """Write the summary beside its records, with digests of them that tell later whether it is up to date.
+    """Write the summary next to its records, with digests of them that show later whether it is up to date.
 
     `stat` is the digest of sizes and times from before the records were read. Nothing is written where a feature is left out,
     whose section it may lack. Raises OSError.
@@ -101,7 +101,7 @@ def store_summary(path: Path, summary: Summary, stat: str) -> None:
 
 
 def _digest_of(summary: Mapping[str, object]) -> str:
-    """Return a digest of the summary itself: one that was altered is made again, not believed."""
+    """Return a digest of the summary itself: an altered summary is computed again."""
     return hashlib.sha256(dump(summary)).hexdigest()
 
 
@@ -126,7 +126,7 @@ def content_digest(path: Path) -> str:
 
 
 def _read_stored(run: Run, *, keep_lists: bool = True) -> Summary | None:
-    """Return the stored summary; None where there is none, or one of other records or another version."""
+    """Return the stored summary. None where it is missing, or belongs to other records or another version."""
     import msgspec
 
     from milabench.analysis.stored_summary import StoredSummary

@@ -249,7 +249,7 @@ def test_half_a_capsule_and_an_altered_one_are_one_line_and_nothing_is_installed
     packed.write_bytes(whole.replace(b"max_duration: 120", b"max_duration: 121"))
     said = milabench("install", "--from", str(packed))
     assert said.code == 6
-    assert said.err.splitlines()[-1].startswith(f"error: {packed}: was altered: suite/suite.yaml is not what")
+    assert said.err.splitlines()[-1].startswith(f"error: {packed}: was altered: suite/suite.yaml differs")
     assert "was altered: " in only_error(milabench("capsule", "verify", str(packed)), 6)
     assert left(base) == []
 

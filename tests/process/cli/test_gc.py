@@ -138,7 +138,7 @@ def test_a_suite_that_cannot_be_found_keeps_what_it_refers_to_until_it_is_forgot
     Path(suite).unlink()
     said = milabench("gc", "--json", "--base", str(base))
     assert unused(said) == before
-    kept = f"{suite} cannot be found, and what it refers to is kept; --forget {suite} counts that as unused"
+    kept = f"{suite} cannot be found, and its files are kept; --forget {suite} counts them as unused"
     assert json.loads(said.out)["note"] == kept
     assert unused(milabench("gc", "--json", "--forget", suite, "--base", str(base))) == forgotten
     assert {"venv/.store/torch-0123456789abcdef", "code/used-1", "data/a"} <= set(forgotten)
@@ -166,7 +166,7 @@ def test_what_links_lead_to_outside_of_the_base_stays(
     said = milabench("gc", "--remove", "--keep", "0", "--base", str(base))
     assert (said.code, content(shared)) == (0, before)
     links = [base / name for name in ("code", "data", "runs")]
-    note = "; ".join(f"{link} leads out of the base: what is there is left as it is" for link in links)
+    note = "; ".join(f"{link} leads out of the base: its target is not touched" for link in links)
     assert said.err.splitlines()[0] == f"note: {note}"
     assert sorted(path.name for path in (base / "disk").iterdir() if path.is_dir()) == ["torch-0123456789abcdef"]
     listed = json.loads(milabench("gc", "--json", "--base", str(base)).out)["items"]

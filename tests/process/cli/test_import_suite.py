@@ -168,7 +168,7 @@ def test_what_became_of_each_benchmark_is_said(imported: tuple[Path, dict[str, s
     assert "the words of accelerate are ours" in said["launch"]
     assert "without the relay" in said["launch"]
     assert said["module"] == f"with differences: voirfile.py is new and empty; {added}"
-    assert "argv has what its class added" in said["variables"]
+    assert "argv has the words that its class added" in said["variables"]
     assert said["clones"].startswith("kept as it is: its class clones self.config['url'] at self.config['revision']")
     assert said["command"].startswith("kept as it is: ")
 

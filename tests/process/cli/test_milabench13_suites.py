@@ -39,7 +39,7 @@ SUITES = {
 REFUSED = {
     "config/retired.yaml": "no benchmark or template named '_accelerate_opt', which 1 more inherits",
     "config/clusters/clusters.yaml": "not YAML: could not find expected ':'",
-    "config/clusters/slurm.yaml": "this is no suite: 22 of its 25 keys hold lists",
+    "config/clusters/slurm.yaml": "this is not a suite: 22 of its 25 keys hold lists",
     "config/fidelity/efficiency.yaml": "the included file cannot be read",
     "config/fidelity/fast.yaml": "the included file cannot be read",
     "config/fidelity/high.yaml": "the included file cannot be read",

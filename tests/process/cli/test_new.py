@@ -107,7 +107,7 @@ def test_a_program_of_a_release_is_measured_as_it_was_created(
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("--from", "pypi:tool==1"), 2, "has 2 programs; choose one with --script or --module: tool_lib/plot.py"),
+        (("--from", "pypi:tool==1"), 2, "has 2 programs; choose a program with --script or --module: tool_lib/plot.py"),
         (("--from", "pypi:tool==1", "--script", "x.py"), 2, "--script x.py: no such file in " + WHEEL),
         (("--from", "pypi:tool==1", "--script", "../x.py"), 2, "no such file"),
         (("--from", "pypi:tool==1", "--module", "tool_lib.x"), 2, "no such module in " + WHEEL),
@@ -117,7 +117,7 @@ def test_a_program_of_a_release_is_measured_as_it_was_created(
         (("--from", "pypi:tool==2"), 4, f"the newest that they list: {WHEEL}"),
         (("--from", "pypi:tool==1:tool-1.zip"), 4, "no file tool-1.zip"),
         (("--from", "pypi:absent==1"), 4, "absent 1: no sdist and no pure wheel"),
-        (("--script", "c.py"), 2, "give --from too"),
+        (("--script", "c.py"), 2, "add --from"),
     ],
 )
 def test_what_cannot_be_created_leaves_no_folder(

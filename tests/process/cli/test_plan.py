@@ -219,7 +219,7 @@ def test_a_multirun_has_no_single_plan_to_compare(milabench: Milabench, tmp_path
     system = multirun(tmp_path, "{sizer.mult: [1, 2]}", "bs{sizer.mult}")
     said = milabench("plan", "run", *SIZED, *system, "--diff", "x.json")
     assert said.code == 2
-    assert "--diff compares one plan" in said.err
+    assert "--diff compares a single plan" in said.err
 
 
 def test_a_container_engine_that_is_not_there_is_said_before_the_run(milabench: Milabench, tmp_path: Path) -> None:

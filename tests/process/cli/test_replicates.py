@@ -231,7 +231,7 @@ def test_a_budget_alone_trims_by_earlier_runs_and_refuses_what_does_not_fit(
     assert manifest(run)["replicates"]["nap"]["wanted"] == 9
     said = milabench("run", *here, "--budget", "0.1s")
     assert said.code == 2
-    assert "--budget: 0.1 s is not enough for one replicate of each" in said.err
+    assert "--budget: 0.1 s is not enough for a replicate of each" in said.err
 
 
 def sides(folder: Path, *, rate_b: float = 80.0, noise_b: float = 0.01, **more: str) -> tuple[str, ...]:
@@ -307,7 +307,7 @@ def test_what_two_suites_must_have_in_common_is_said(milabench: Callable[..., Sa
     other.write_text(text.replace("profile: quick", "profile: default"))
     said = milabench("plan", "run", *options)
     assert said.code == 2
-    assert "choose one with --profile" in said.err
+    assert "choose it with --profile" in said.err
     other.write_text(text)
     said = milabench("plan", "run", *options, "--select", "only_a or only_b")
     assert said.code == 3

@@ -50,7 +50,7 @@ SUITES = {
     ),
     "a text": (f"a: {{command: '{'x' * 10_000_000}'}}", "a.command: a text of more than 1000000 characters"),
     "a number": (f"a: {{command: x, weight: {'1' * 10_000_000}}}", "a.weight: a text of more than 1000000 characters"),
-    "values": (f"a: {{command: echo, argv: [{'x,' * 5_000_000}]}}", "more than 200000 values in one file"),
+    "values": (f"a: {{command: echo, argv: [{'x,' * 5_000_000}]}}", "more than 200000 values in a file"),
     "matrix": (
         matrix(9),
         "1000000000 benchmarks are more than the limit of 20000; allow them with --max-benchmarks 1000000000",

@@ -81,7 +81,7 @@ def test_one_suite_is_measured_with_two_locks_in_turn(
     ("words", "why"),
     [
         (("--ab", "old.lock", "suite.yaml"), "two suites, or two lock files"),
-        (("--lock", "old.lock", "--use-current-env"), "leave out one of the two"),
+        (("--lock", "old.lock", "--use-current-env"), "leave out --lock or --use-current-env"),
         (("--ab", "no.lock", "such.lock"), "no.lock: cannot be read"),
     ],
 )
@@ -214,7 +214,7 @@ def test_another_suite_than_the_last_used_is_never_meant_silently(milabench: Cal
     said = milabench("run", cwd=pair.folder)
     assert (said.code, said.err) == (
         6,
-        f"error: {record}: is not what milabench wrote; remove it, and `milabench install` writes it again; "
+        f"error: {record}: was not written by milabench; remove it, and `milabench install` writes it again; "
         "--config names a suite without it\n",
     )
     assert milabench("list", *pair.config("a")).code == 0
@@ -242,7 +242,7 @@ def test_a_record_of_a_newer_version_is_left_as_it_is(milabench: Callable[..., S
     record = pair.base / "suites.json"
     newer = json.dumps({"schema": 2, "suites": []})
     record.write_text(newer)
-    why = f"{record}: was written by a newer version of milabench; use that one in this base"
+    why = f"{record}: was written by a newer version of milabench; use that version in this base"
     for command in (["gc"], ["gc", "--remove"]):
         said = milabench(*command)
         assert (said.code, said.err) == (6, f"error: {why}\n")

@@ -100,7 +100,7 @@ def test_a_query_for_machines_is_the_same_on_a_terminal(
 
 def test_a_query_in_two_formats_is_refused(milabench: Callable[..., Said]) -> None:
     said = milabench("db", "query", "SELECT 1", "--csv", "--format", "json")
-    assert (said.code, said.err) == (2, "error: csv and json are different formats; give one\n")
+    assert (said.code, said.err) == (2, "error: csv and json are different formats; choose a single format\n")
 
 
 def seen_until(pattern: str, go: Path, environ: dict[str, str], *argv: str) -> None:

@@ -144,5 +144,6 @@ def test_a_loop_is_measured_for_half_a_minute_and_then_ended(tried: Try, here: P
     assert number.startswith("train.py: 49.") and " steps/s ± ?, imprecise" in number
     assert seen == "observed: the iterations of the program's own loop (`for step in range(1000000)`, line 2)"
     assert (
-        following == "next: `milabench new NAME --from train.py`: a benchmark of it, and a number from three processes"
+        following
+        == "next: `milabench new NAME --from train.py`: makes a benchmark, whose number comes from three processes"
     )

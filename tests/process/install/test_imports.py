@@ -79,7 +79,9 @@ def test_what_has_nothing_to_import_is_a_note(place: Place) -> None:
 def test_a_benchmark_that_does_not_say_what_it_requires_is_a_note(place: Place) -> None:
     outcome = installed(place, "tool==1", required=None)
     assert not outcome.why
-    assert outcome.notes == ("nothing was imported for b: without a requirements.in nobody says what to try",)
+    assert outcome.notes == (
+        "nothing was imported for b: they have no requirements.in, which lists the packages to import",
+    )
     assert not installed(place, "tool==1", required=()).notes
 
 

@@ -56,7 +56,7 @@ def test_with_an_older_python_than_a_package_requires(place: Place, changes: dic
     wheel(place.wheels, "newer", "1", info="Requires-Python: >=3.99\n")
     line = why(place, "newer\n", changes)
     assert line.startswith("newer")
-    assert "requires python >=3.99, another than that of the environment" in line
+    assert "requires python >=3.99, and the environment has another version" in line
 
 
 def test_pin_without_uv(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def test_a_proxy_that_answers_a_web_page(place: Place, program: str, what: str, 
         told = why(place, "tool==1\n", program, {"index-url": index.url})
     assert line in told
     if (what, status, program) == ("file", 200, "uv"):
-        assert "what was sent is no package, but perhaps the page of a proxy" in told
+        assert "the answer is not a package, perhaps the page of a proxy" in told
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -54,6 +54,6 @@ def test_a_wheel_for_another_platform(place: Place, program: str, tag: str, is_h
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     voir = next(line for line in place.lock().splitlines() if line.startswith("voir"))
     told = why(place, f"tool==1 --hash=sha256:{digest}\n{voir}\n" if is_hashed else "tool==1\n", program)
-    assert told.startswith("tool==1: no file of it is for this platform and Python") or told == (
+    assert told.startswith("tool==1: it has no file for this platform and Python") or told == (
         "requirement tool==1 does not exist on the configured indexes, at least not for this platform and Python"
     )

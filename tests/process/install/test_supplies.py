@@ -56,19 +56,19 @@ def test_the_files_that_a_lock_names_come_from_an_index_and_from_a_folder(place:
 def test_a_file_of_another_hash_is_not_packed(place: Place, uv: str) -> None:
     lock = place.lock("tool==1")
     wheel(place.wheels, "tool", "1", content="changed = 1\n")
-    with pytest.raises(EnvironmentFailed, match=r"tool 1: no index has a file of it .* that the lock names"):
+    with pytest.raises(EnvironmentFailed, match=r"tool 1: no index has its file .* that the lock names"):
         fetched(place, lock, uv)
 
 
 def test_what_is_not_locked_cannot_be_packed(place: Place, uv: str) -> None:
-    with pytest.raises(EnvironmentFailed, match="does not say with hashes what is installed"):
+    with pytest.raises(EnvironmentFailed, match="has no hashes of its packages"):
         fetched(place, "tool\n", uv)
 
 
 def test_what_no_index_that_answers_has_is_said_with_those_that_do_not(place: Place, uv: str) -> None:
     with pytest.raises(EnvironmentFailed) as failed:
         fetched(place, place.lock("tool==1"), uv, {"index-url": "http://127.0.0.1:9/simple"})
-    assert "no index has a file of it" in str(failed.value)
+    assert "no index has its file" in str(failed.value)
     assert "http://127.0.0.1:9/simple cannot be reached" in str(failed.value)
 
 

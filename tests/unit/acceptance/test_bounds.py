@@ -23,7 +23,7 @@ def test_equal_replicates_keep_a_bound_that_they_meet_exactly() -> None:
 
 def test_a_bound_that_rests_on_no_spread_says_so() -> None:
     for base in ([], [400.0] * 3):
-        assert "all launches alike" in decide_bound([800.0] * 3, base, wanted(2.0)).sure
+        assert "all repeats equal" in decide_bound([800.0] * 3, base, wanted(2.0)).sure
     assert "alike" not in decide_bound([800.0, 800.0, 800.1], [], wanted(2.0)).sure
 
 

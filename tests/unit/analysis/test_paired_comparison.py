@@ -87,7 +87,7 @@ def test_of_what_is_neither_better_nor_worse_none_is_faster(tmp_path: Path) -> N
     found = ab(tmp_path, a, b)
     assert found.pairs[0].result is not None
     assert (found.pairs[0].result.ratio, found.pairs[0].result.verdict) == (pytest.approx(2.0), "INCONCLUSIVE")
-    assert pair_table(found).rows[0][-1] == "neither more nor less of it is better"
+    assert pair_table(found).rows[0][-1] == "neither higher nor lower is better"
 
 
 def test_sides_of_other_cases_are_no_pair(tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ def test_every_format_shows_the_sessions() -> None:
     assert ",3,2," in csv.render_comparison(found)
     assert '"sessions": [\n          "a1",\n          "a2",\n          "a3"\n        ]' in json.render_comparison(found)
     shown = page(found)
-    assert "a1, a2, a3" in shown and "sessions of 3, 3, 3 launches" in shown
+    assert "a1, a2, a3" in shown and "sessions of 3, 3, 3 repeats" in shown
     assert "over 3 and 2 sessions" in junit.render_comparison(found)
 
 

@@ -77,7 +77,7 @@ def test_a_process_that_does_not_repeat_itself_where_others_do_is_wrong(tmp_path
 def test_of_two_that_differ_one_is_wrong_and_nobody_knows_which(tmp_path: Path) -> None:
     bench = run_of(tmp_path, [GOOD, from_step(5)])
     assert {failure.detail for failure in bench.failures} == {
-        "digits.D0 (H200) and digits.D1 (H200) differ from step 5 on: one of them is wrong, and a third would tell which"
+        "digits.D0 (H200) and digits.D1 (H200) differ from step 5 on: one of them is wrong, and a third would show which"
     }
 
 

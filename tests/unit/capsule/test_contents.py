@@ -121,7 +121,7 @@ def test_any_altered_byte_behind_the_manifest_is_found(tmp_path: Path) -> None:
     start = len(good) - sum(len(e.header) + e.size + len(e.padding) for e in manifest().files) - 1024
     for at in (*range(start, len(good), 97), len(good) - 1):
         path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
-        with pytest.raises(RecordError, match=r"was altered: .* is not what the manifest says; nothing of it was used"):
+        with pytest.raises(RecordError, match=r"was altered: .* differs from the manifest; nothing was used"):
             unpacked(path)
 
 
@@ -140,7 +140,7 @@ def test_an_altered_manifest_is_refused_or_has_another_digest(tmp_path: Path) ->
 def test_a_truncated_file_is_one_line(tmp_path: Path, kept: int) -> None:
     path = written(tmp_path / "a")
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(RecordError, match=r"is truncated|is no capsule"):
+    with pytest.raises(RecordError, match=r"is truncated|is not a capsule"):
         unpacked(path)
 
 
@@ -207,7 +207,7 @@ def test_a_capsule_of_a_newer_version_says_how_to_use_it(tmp_path: Path) -> None
 def test_what_is_no_capsule_is_one_line(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a"
     path.write_bytes(content)
-    with pytest.raises(RecordError, match="is no capsule; `milabench capsule create` makes one"):
+    with pytest.raises(RecordError, match="is not a capsule; create it with `milabench capsule create`"):
         unpacked(path)
 
 
@@ -225,7 +225,7 @@ def test_a_file_that_changes_while_it_is_packed_leaves_no_capsule(tmp_path: Path
 def test_what_cannot_be_packed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="no UTF-8"):
         entry_of(Content(path="data/\udcff", content=b""))
-    with pytest.raises(RecordError, match="not a regular file; a capsule is one"):
+    with pytest.raises(RecordError, match="not a regular file, as a capsule must be"):
         write_capsule(Path("/dev/null"), manifest(), CONTENTS)
     with pytest.raises(RecordError, match=r"no.a: cannot be written: no such file"):
         write_capsule(tmp_path / "no" / "a", manifest(), CONTENTS)
@@ -260,7 +260,7 @@ def with_parts(path: Path, *parts: Content, **changes: object) -> Path:
 )
 def test_a_marker_that_belongs_to_no_program_of_the_capsule_is_refused(tmp_path: Path, name: str) -> None:
     """Of `code/....complete` the program would be `code/..`, the base itself."""
-    with pytest.raises(RecordError, match="which belongs to no folder of it"):
+    with pytest.raises(RecordError, match="which belongs to no folder of the capsule"):
         unpacked(with_parts(tmp_path / "capsule", Content(path=name, content=b"{}")))
     program = (Content(path="code/.a-1.complete", content=b"{}"), Content(path="code/a-1/main.py"))
     unpacked(with_parts(tmp_path / "whole", *program))
@@ -281,7 +281,7 @@ def test_a_marker_that_belongs_to_no_program_of_the_capsule_is_refused(tmp_path:
 def test_a_path_of_the_manifest_that_is_not_in_the_capsule_is_refused(
     tmp_path: Path, changes: dict[str, object]
 ) -> None:
-    with pytest.raises(RecordError, match=r"names '.*', which (is no file|belongs to no folder) of it"):
+    with pytest.raises(RecordError, match=r"names '.*', which (is not a file|belongs to no folder) of the capsule"):
         unpacked(with_parts(tmp_path / "capsule", **changes))
 
 

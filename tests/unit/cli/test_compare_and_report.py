@@ -93,7 +93,10 @@ def test_a_flaky_step_names_the_machine_on_which_it_failed(tmp_path: Path, invok
 
 def test_the_command_that_status_shows_can_be_pasted(tmp_path: Path, invoke: Invoke) -> None:
     run = record(tmp_path / "my base", Recorded(outcome="failed", why="exit"))
-    assert f"next: `milabench resume '{run.path}'`: runs what did not pass" in invoke(status.command, run.path).stdout
+    assert (
+        f"next: `milabench resume '{run.path}'`: runs the steps that did not pass"
+        in invoke(status.command, run.path).stdout
+    )
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path: Path, invoke: Invoke) -> None:
@@ -150,7 +153,7 @@ def test_a_comma_in_the_name_of_a_run_or_a_file_is_no_separator(tmp_path: Path, 
 
 def test_a_run_is_one_session_of_a_system(tmp_path: Path, invoke: Invoke) -> None:
     made(tmp_path, "a"), made(tmp_path, "b")
-    with pytest.raises(UsageError, match="given twice for one system"):
+    with pytest.raises(UsageError, match="given twice for the same system"):
         invoke(compare.command, "a,a", "b")
 
 
@@ -160,7 +163,7 @@ def test_a_copy_or_a_report_of_a_run_is_no_other_session(tmp_path: Path, invoke:
     shutil.copytree(run.path, copy)
     report_file.write_text(invoke(report.command, "a", "--json").stdout)
     for same in (copy, report_file):
-        with pytest.raises(UsageError, match="given twice for one system"):
+        with pytest.raises(UsageError, match="given twice for the same system"):
             invoke(compare.command, f"a,{same}", "b")
 
 
@@ -183,7 +186,7 @@ def test_other_arguments_are_compared_across_only(tmp_path: Path, invoke: Invoke
 
 def test_one_run_is_no_comparison(tmp_path: Path, invoke: Invoke) -> None:
     made(tmp_path, "a")
-    with pytest.raises(UsageError, match="cannot be compared; name two or more"):
+    with pytest.raises(UsageError, match="is a single run; name two or more"):
         invoke(compare.command, "a")
 
 
@@ -253,7 +256,7 @@ def test_a_reference_in_a_system_file_that_is_gone_is_only_warned_of(tmp_path: P
 def test_the_score_of_milabench_1_3_is_named_so(tmp_path: Path, invoke: Invoke) -> None:
     made(tmp_path, "a")
     assert "compat: the score of milabench 1.3" in invoke(report.command, "a", "--score", "compat").stdout
-    with pytest.raises(UsageError, match="relative to no reference"):
+    with pytest.raises(UsageError, match="is not relative to a reference"):
         invoke(report.command, "a", "--score", "compat", "--reference", "a")
 
 
@@ -281,7 +284,7 @@ def test_a_bad_weight_profile_is_refused_with_its_place(
 def test_a_weight_profile_for_another_suite_is_refused(tmp_path: Path, invoke: Invoke) -> None:
     made(tmp_path, "a")
     (tmp_path / "weights.yaml").write_text("llama: 1\n")
-    with pytest.raises(UsageError, match="name none of the benchmarks here: digits"):
+    with pytest.raises(UsageError, match="name no benchmark of this run: digits"):
         invoke(report.command, "a", "--weights", tmp_path / "weights.yaml")
 
 

@@ -222,7 +222,7 @@ def test_the_working_copy_is_read_where_there_is_one(tmp_path: Path) -> None:
         ("text", "build_run_plan: TypeError: expected a command, got 'main.py'"),
         (
             "fetches",
-            "build_run_plan: RuntimeError: clone_subtree is possible in install and prepare only, not while a run is planned",
+            "build_run_plan: RuntimeError: clone_subtree is possible only in install and prepare, not while a run is planned",
         ),
     ],
 )

@@ -74,7 +74,7 @@ def test_a_dry_run_takes_them(milabench: Milabench, suite: tuple[str, ...]) -> N
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("run", "--plugin", "sql"), "--plugin is an option of milabench 1.3; here a run is recorded whole"),
+        (("run", "--plugin", "sql"), "--plugin is an option of milabench 1.3; here all of a run is recorded"),
         (("run", "--resume"), "--resume is an option of milabench 1.3; here `milabench resume` continues a run"),
         (("run", "--capabilities"), "--capabilities needs a value"),
         (("report", "--price", "3"), "--price is an option of milabench 1.3; here give `costs: {price: ...}`"),

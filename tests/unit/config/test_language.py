@@ -299,7 +299,7 @@ def test_files_that_include_one_another_in_a_long_chain_are_refused(files: Files
     for number in range(985):
         files.write(f"f{number}.yaml", f"include: f{number + 1}.yaml")
     files.write("f985.yaml", "")
-    assert "files include one another more than 100 deep: suite.yaml -> f0.yaml -> " in files.error("include: f0.yaml")
+    assert "files include each other more than 100 deep: suite.yaml -> f0.yaml -> " in files.error("include: f0.yaml")
     assert not files.suite("include: f890.yaml").benchmarks
 
 

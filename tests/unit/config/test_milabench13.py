@@ -132,7 +132,7 @@ def test_what_has_no_program_is_left_out_with_one_note_for_each_file(read: Read)
     suite = read("a: {definition: theirs}\n" + "".join(f"{name}: {{enabled: false}}\n" for name in names))
     assert list(suite.benchmarks) == ["a"]
     (note,) = suite.warnings
-    said = "it has neither a definition nor a command, and is left out"
+    said = "it is left out: it has neither a definition nor a command"
     assert str(note).endswith(f"2:5: x0: {said}, as are {', '.join(names[1:9])} and 3 more; is its name right?")
 
 
@@ -145,9 +145,9 @@ def test_of_a_key_that_is_given_twice_the_last_holds_in_a_suite_of_milabench_13(
     assert suite.benchmarks["d"].argv == (("--b", 3), ("--c", 2))
     lines = [line.partition("suite.yaml:")[2] for warning in suite.warnings for line in str(warning).splitlines()]
     assert lines == [
-        "2:2: a.argv.--b: the key '--b' is given twice; the last one holds; keep one",
+        "2:2: a.argv.--b: the key '--b' is given twice; the last value is used; remove the others",
         "1:32",
-        "4:1: d: the key 'd' is given twice; the last one holds; keep one",
+        "4:1: d: the key 'd' is given twice; the last value is used; remove the others",
         "3:1",
     ]
 
@@ -157,7 +157,7 @@ def test_of_a_key_that_is_given_twice_nothing_holds_in_a_suite_of_ours(read: Rea
         read("a: {definition: ours, weight: 1, weight: 2, nonsense: 3}")
     assert told(error) == [
         "a: unknown key 'nonsense'; `milabench config schema` lists the keys",
-        "a.weight: the key 'weight' is given twice; keep one",
+        "a.weight: the key 'weight' is given twice; remove a copy",
     ]
 
 
@@ -171,7 +171,7 @@ def test_a_system_file_without_its_root_is_read_with_a_note(read: Read) -> None:
     suite = read("a: {definition: theirs}", system=f"arch: cuda\n{nodes}")
     assert (suite.system.arch, [node.name for node in suite.system.nodes]) == ("cuda", ["n1", "n2"])
     (note,) = suite.warnings
-    assert "system.yaml:1:1: the keys of a system; they are read as if they stood below `system:`" in str(note)
+    assert "system.yaml:1:1: the keys of a system; they are read as if they were below `system:`" in str(note)
     assert read(nodes).system.nodes == suite.system.nodes
 
 
@@ -182,7 +182,7 @@ def test_a_benchmark_may_have_the_name_of_a_key_of_a_system(read: Read) -> None:
 def test_options_of_a_scheduler_by_name_are_no_suite_and_told_in_one_line(read: Read) -> None:
     with pytest.raises(ConfigError) as error:
         read("small: [--nodes=1]\nlarge: [--nodes=2]\nnamed: {cluster: x, args: [--nodes=2]}")
-    assert told(error) == ["this is no suite: 2 of its 3 keys hold lists; a benchmark is a name with keys below it"]
+    assert told(error) == ["this is not a suite: 2 of its 3 keys hold lists; a benchmark is a name with keys below it"]
 
 
 @pytest.mark.parametrize(

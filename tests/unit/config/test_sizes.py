@@ -302,7 +302,7 @@ def test_explain_says_what_chose_the_size(
     device = "  device changes argv, weight, at suite.yaml:12:13"
     assert explained() == [
         "dpo.size = device",
-        "  the size device is the default: no file, --size or MILABENCH_SIZE chooses one",
+        "  the size device is the default: no file, --size or MILABENCH_SIZE chooses a size",
         device,
     ]
     (tmp_path / "suite.yaml").write_text(f"{SUITE}size: cluster\n")

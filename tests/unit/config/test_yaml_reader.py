@@ -83,7 +83,7 @@ def test_every_value_knows_its_line_and_column() -> None:
 
 def test_a_duplicate_key_is_an_error_that_names_both_places() -> None:
     assert problem("a: {x: 1,\n  x: 2}") == (
-        "s.yaml:2:3: a.x: the key 'x' is given twice; keep one\n       it was first given at s.yaml:1:5"
+        "s.yaml:2:3: a.x: the key 'x' is given twice; remove a copy\n       it was first given at s.yaml:1:5"
     )
 
 
@@ -103,7 +103,7 @@ def test_python_tags_are_refused() -> None:
 
 
 def test_an_alias_of_what_it_is_part_of_is_refused() -> None:
-    assert problem("a: &x [*x]") == "s.yaml:1:8: a.0: the alias *x refers to what it is part of"
+    assert problem("a: &x [*x]") == "s.yaml:1:8: a.0: the alias *x refers to itself"
 
 
 def test_aliases_that_blow_up_are_refused() -> None:
@@ -118,7 +118,7 @@ def test_nesting_without_end_is_refused(opening: str) -> None:
 
 
 def test_a_second_document_is_refused() -> None:
-    assert problem("a: 1\n---\nb: 2") == "s.yaml:2:1: a second document begins; keep one document a file"
+    assert problem("a: 1\n---\nb: 2") == "s.yaml:2:1: a second document begins; put each document into its own file"
 
 
 def test_a_syntax_error_has_its_place() -> None:

@@ -102,7 +102,7 @@ def test_text_is_read_as_python_reads_it(written: str, pattern: str) -> None:
 def test_lists_of_unequal_length_are_an_error_with_its_place() -> None:
     assert problems(FILE.replace("'average', 'last'", "'average'")) == [
         "tasks.cfg:5:18: speeds.compute_method: the lists are of unequal length: patterns 2, metrics 2, compute_method 1; "
-        "they belong together one by one"
+        "each belongs to the metric at its place"
     ]
 
 
@@ -114,7 +114,7 @@ def test_a_bad_regular_expression_is_an_error_with_the_position_in_it() -> None:
 
 def test_two_groups_are_an_error() -> None:
     (said,) = problems(FILE.replace("Speed: (", "(Speed): ("))
-    assert "it has 2 groups; keep one" in said
+    assert "it has 2 groups; keep a single group" in said
 
 
 def test_a_method_that_there_is_not_is_an_error_with_the_nearest_one() -> None:
@@ -156,7 +156,7 @@ def test_what_is_there_twice_is_a_warning_and_the_later_one_holds() -> None:
     assert made.num_gpus == 2
     assert [warning.what for warning in made.warnings] == [
         "the section is there twice, first in line 2",
-        "num_gpus is there twice; the later one holds",
+        "num_gpus is there twice; the later value is used",
     ]
 
 

@@ -125,7 +125,7 @@ def test_pip_is_given_the_hashes_and_torchs_index() -> None:
             "error: No solution found when resolving dependencies\n  cause: Because tool==1 has no wheels with a matching "
             "platform tag (e.g., `manylinux_2_36_x86_64`) and you require tool==1, we can conclude that your requirements are "
             "unsatisfiable.",
-            "tool==1: no file of it is for this platform and Python (manylinux_2_36_x86_64); choose another version, or lock it "
+            "tool==1: it has no file for this platform and Python (manylinux_2_36_x86_64); choose another version, or lock it "
             "for this machine",
         ),
         (
@@ -141,13 +141,13 @@ def test_pip_is_given_the_hashes_and_torchs_index() -> None:
         ),
         (
             "error: Failed to download `tool==1`\n  cause: Failed to extract archive: tool-1-py3-none-any.whl\n",
-            "tool-1-py3-none-any.whl: what was sent is no package, but perhaps the page of a proxy; check the network or the "
+            "tool-1-py3-none-any.whl: the answer is not a package, perhaps the page of a proxy; check the network or the "
             "index of `pip config`",
         ),
         (
             "error: No solution found when resolving dependencies\n  cause: Because new==1 requires Python >=3.99 and only "
             "new==1 is available, we can conclude that all versions of new cannot be used.",
-            "new==1 requires python >=3.99, another than that of the environment; choose a version for it",
+            "new==1 requires python >=3.99, and the environment has another version; choose a version of the package that fits",
         ),
         (
             "error: Failed to build `scipy==1`\n  cause: The build backend returned an error\n"

@@ -61,7 +61,7 @@ def test_several_environments_are_named(milabench: Milabench) -> None:
     config = str(ROOT / "config" / "quickstart.yaml")
     said = milabench("image", "apptainer", "--wheel", NAME, "--config", config, "--arch", "cpu")
     assert said.code == 2
-    assert "an image has one environment, and --select means 5" in said.err
+    assert "an image has a single environment, and --select names 5" in said.err
     assert "torch for digits, flops" in said.err
 
 

@@ -221,7 +221,7 @@ def test_what_differs_between_systems_is_told_by_a_word_too(trees: dict[str, Nod
 
 def test_one_launch_is_said_to_say_nothing_of_spread(tmp_path: Path) -> None:
     page = parsed(reported(record(tmp_path, Recorded(events=rates(1.0, 2.0, 3.0)), is_ended=False)))
-    assert "Not shown: every benchmark ran as one process" in page.text
+    assert "Not shown: every benchmark ran as a single process" in page.text
     assert "no accelerator was sampled" in page.text.lower()
     assert "its records have no times" in page.text.lower()
     assert "CUT OFF" in page.text and "incomplete or still running" in page.text

@@ -231,14 +231,16 @@ def test_a_command_without_a_launcher_is_a_process_on_each_node(tmp_path: Path) 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "accelerate"])
 def test_a_launcher_of_python_programs_with_a_command_is_an_error(tmp_path: Path, launcher: str) -> None:
-    line = rf"b\.plan\.launcher: {launcher} starts programs of Python, and the benchmark is a command"
+    line = rf"b\.plan\.launcher: {launcher} starts Python programs, and the benchmark is a command"
     with pytest.raises(ConfigError, match=line):
         steps(tmp_path, f"method: multinode, launcher: {launcher}", what="command: [hostname]")
 
 
 @pytest.mark.parametrize("launcher", ["ranks", "mpirun", "srun"])
 def test_a_launcher_of_ranks_with_a_method_that_has_none_is_an_error(tmp_path: Path, launcher: str) -> None:
-    with pytest.raises(ConfigError, match=rf"b\.plan\.launcher: {launcher} starts the ranks of one job"):
+    with pytest.raises(
+        ConfigError, match=rf"b\.plan\.launcher: {launcher} starts the ranks of a job that spans devices"
+    ):
         steps(tmp_path, f"method: per_gpu, launcher: {launcher}")
 
 

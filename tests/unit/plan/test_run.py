@@ -305,7 +305,7 @@ def test_a_benchmark_may_have_its_data_elsewhere(tmp_path: Path) -> None:
 
 def test_a_benchmark_cannot_move_what_others_share(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"suite\.yaml:1:\d+: b\.dirs\.venv: 'venv' cannot be moved for one benchmark"
+        ConfigError, match=r"suite\.yaml:1:\d+: b\.dirs\.venv: 'venv' cannot be moved for a single benchmark"
     ):
         World(tmp_path, "b: {definition: x, dirs: {venv: /v}}").plan()
 

@@ -193,7 +193,7 @@ def test_what_prepares_for_a_server_of_its_own_image_runs_outside(
 @pytest.mark.parametrize("launcher", ["torchrun", "accelerate"])
 def test_a_launcher_of_python_does_not_start_another_program(tmp_path: Path, launcher: str) -> None:
     changed = {"multigpu": f"multigpu, launcher: {launcher}", "server: {": "server: {command: serve-it, "}
-    with pytest.raises(ConfigError, match=f"{launcher} starts programs of Python"):
+    with pytest.raises(ConfigError, match=f"{launcher} starts Python programs"):
         steps(tmp_path, SUITE, **changed)
 
 

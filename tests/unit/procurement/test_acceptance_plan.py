@@ -101,7 +101,7 @@ def test_what_disturbances_may_have_cost_is_taken_off_the_distance(tmp_path: Pat
     assert launches == sorted(set(launches))
     (criterion,) = planned(most, disturbed(pilot, 0.06)).criteria
     assert criterion.launches is None
-    assert criterion.missing == "a calmer pilot: what disturbances may have cost (6.50%) reaches over the bound"
+    assert criterion.missing == "a calmer pilot: the possible cost of disturbances (6.50%) exceeds the bound"
     assert (
         planned(minimum("97 images/s"), disturbed(pilot, 0.06)).criteria[0].launches
         == planned(minimum("97 images/s"), pilot).criteria[0].launches

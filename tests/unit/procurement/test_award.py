@@ -42,7 +42,7 @@ def bids(**offers: tuple[float, str]) -> TenderScores:
         (
             {"A": (5.0, "no"), "B": (3.0, "yes"), "C": (4.0, "yes")},
             "C",
-            "C has the highest score of the admissible offers, and is shown to be above every other one that is not ruled out.",
+            "C has the highest score of the admissible offers, and is shown to be above every other offer that is not ruled out.",
         ),
         (
             {"A": (3.0, "yes"), "B": (3.001, "yes"), "C": (2.0, "yes")},
@@ -62,14 +62,14 @@ def bids(**offers: tuple[float, str]) -> TenderScores:
         (
             {"A": (5.0, "yes"), "B": (3.0, "yes")},
             "A",
-            "A has the highest score of the admissible offers, and is shown to be above every other one.",
+            "A has the highest score of the admissible offers, and is shown to be above every other offer.",
         ),
         ({"A": (5.0, "yes")}, "A", "A has the highest score of the admissible offers."),
         (
             {"A": (5.0, "no"), "B": (2.0, "not shown"), "C": (3.0, "not shown")},
             "C",
             "No offer is shown to be admissible; of those not ruled out C has the highest score, and is shown to be above every"
-            " other one that is not ruled out.",
+            " other offer that is not ruled out.",
         ),
         ({"A": (5.0, "no"), "B": (6.0, "no")}, "A", "No offer is admissible."),
     ],

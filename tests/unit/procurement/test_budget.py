@@ -110,7 +110,7 @@ def test_fewer_nodes_than_a_benchmark_runs_on_have_no_score() -> None:
     answer = nodes_for_power(constant(400.0, "kW"), offered, Terms())
     assert (answer.nodes, answer.score, answer.why_not) == (40, None, "a benchmark runs on 64 nodes")
     none = nodes_for_power(constant(4.0, "kW"), offered, Terms())
-    assert (none.nodes, none.score, none.why_not) == (0, None, "not one node")
+    assert (none.nodes, none.score, none.why_not) == (0, None, "not even a node")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_fewer_nodes_than_a_benchmark_runs_on_have_no_score() -> None:
         ({"node_price": constant(1e5, "USD")}, "units differ: 'EUR' and 'USD'"),
         (
             {"node_price": constant(1e5, "EUR"), "fixed_price": constant(2e7, "EUR")},
-            "A: its fixed price of 20,000,000 EUR leaves nothing of 10,000,000 EUR for nodes",
+            "A: its fixed price of 20,000,000 EUR leaves no part of 10,000,000 EUR for nodes",
         ),
     ],
 )

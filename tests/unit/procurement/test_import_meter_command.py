@@ -31,7 +31,7 @@ def test_a_meter_is_aligned_and_kept_beside_the_records(milabench: Milabench, tm
     assert lines[0] == f"{run.path / 'meters' / 'pdu.json'}: written"
     assert lines[1] == "readings: 472 around the run, every 1 s, of meter"
     assert lines[2].startswith("clock: +3") and "by the device power of the run, correlation 0.99" in lines[2]
-    assert lines[3] == "level: none: what the meter measures is not declared (--declaration)"
+    assert lines[3] == "level: none: the meter's coverage is not declared (--declaration)"
     assert digests(run.path) == before
     again = milabench("import-meter", str(run.path), str(meter), "--json")
     answer = json.loads(again.out)
@@ -58,7 +58,7 @@ def test_a_meter_that_measures_less_than_the_devices_is_told(milabench: Milabenc
         (tmp_path / name).write_text("\n".join(["time,power (W)", *halves]) + "\n")
         said = milabench("import-meter", str(run.path), str(tmp_path / name))
         assert said.code == 0, said.err
-        return [line for line in said.out.splitlines() if "drew by their own sensors" in line]
+        return [line for line in said.out.splitlines() if "own reading: outlets" in line]
 
     (line,) = imported("feed-a.csv", 0.3)
     assert line.startswith("check: the run's meters measured 0.") and "outlets are missing" in line

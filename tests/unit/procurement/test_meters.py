@@ -71,12 +71,12 @@ def test_times_without_a_zone_are_taken_as_utc_and_it_is_said() -> None:
         ("", "pdu.csv:1:1: has no readings; a meter's CSV has a heading and a row for each time"),
         (
             "when,W\n1,2\n",
-            "pdu.csv:1:1: has no column of times: when, W; call one 'time', in ISO 8601 or seconds since 1970",
+            "pdu.csv:1:1: has no column of times: when, W; name a column 'time', in ISO 8601 or seconds since 1970",
         ),
         ("time,amps\n1,2\n", "pdu.csv:1:1: has no column in W, kW, Wh or kWh: time, amps; write the unit: 'power (W)'"),
         (
             "time,a W,a W\n1,2,3\n",
-            "pdu.csv:1:10: has two columns of power for a: time, a W, a W; leave one out, or name both",
+            "pdu.csv:1:10: has two columns of power for a: time, a W, a W; remove a column, or name both",
         ),
         (
             "time,W\nnoon,2\n",
@@ -89,7 +89,7 @@ def test_times_without_a_zone_are_taken_as_utc_and_it_is_said() -> None:
         ("time,W\n1773489600,1,2\n", "pdu.csv:2:1: has 3 cells, the heading 2"),
         (
             "time,W\n1773489605,1\n1773489600,2\n",
-            "pdu.csv:3:1: is 5 s before the row above; sort the rows by time; a clock that was set back needs a file "
+            "pdu.csv:3:1: is 5 s before the row above; sort the rows by time; if the clock was set back, make a file "
             "for each part",
         ),
         (
@@ -299,7 +299,7 @@ def test_readings_of_years_are_refused_before_every_lag_is_tried() -> None:
 
 def test_a_meter_that_was_read_too_briefly_is_refused() -> None:
     own, basis = known_to_run()
-    with pytest.raises(UsageError, match="import the readings of all of it"):
+    with pytest.raises(UsageError, match="import the readings of the whole time"):
         fit_clock(EnergyCurve.of_power([(BEGIN, 5.0), (BEGIN + 30, 6.0)]), own, basis)
 
 

@@ -205,7 +205,7 @@ def test_measured_projected_and_declared_are_told_apart(counted: Callable[..., d
 def test_a_projection_that_its_own_runs_do_not_show_fails(counted: Callable[..., dict[str, Any]]) -> None:
     found = counted(1, 1)
     assert found["verdict"] == "FAIL"
-    assert "one measured count (1 node) says nothing about scaling" in found["evidence"][0]["why_not"]
+    assert "a single measured count (1 node) shows no scaling" in found["evidence"][0]["why_not"]
 
 
 @pytest.mark.parametrize(("bound", "verdict"), [("", "FAIL"), ("a simulation of the network", "INCONCLUSIVE")])
@@ -361,7 +361,7 @@ def test_a_run_that_was_copied_out_of_its_base_is_not_packed_without_its_locks(t
     copied = shutil.copytree(run, tmp_path / "elsewhere" / "runs" / run.name)
     declared = offer_file(tmp_path / "vendor", "A", {name: {"run": str(copied)} for name in SPEEDS})
     said = refused(RecordError, "create", "--tender", tender, "--offer", declared, "-o", tmp_path / "a.zip")
-    assert "is gone: no lock file of it; an offer shows what ran by its locks: pack it in the base" in said
+    assert "is gone: no lock file of it; an offer needs the locks of its run: pack it in the base" in said
     assert not (tmp_path / "a.zip").exists()
 
 

@@ -52,7 +52,7 @@ def test_scores_costs_and_verdicts_of_all_offers(four: tuple[Path, Path]) -> Non
     assert names == list(by_name) == [f"{vendor} {vendor}-1000" for vendor in LED_BY_D]
     leading, first, second, third = value["tender"]["systems"]
     assert (leading["verdict"], first["verdict"]) == (None, "SLOWER")
-    award = "D D-1000 has the highest score of the admissible offers, and is shown to be above every other one"
+    award = "D D-1000 has the highest score of the admissible offers, and is shown to be above every other offer"
     assert value["award"] == f"{award} that is not ruled out." and award in " ".join(shown(four).stdout.split())
     assert (first["admissible"], first["breaches"]) == (True, [])
     assert third["admissible"] is False and third["breaches"][0] == "verification: FAIL"
@@ -296,7 +296,7 @@ def test_an_offer_in_another_currency_fails_and_does_not_hide_the_others(
     shown = ran(offer.command, "verify", folder / "b.zip", "--tender", four[1])
     assert shown.return_value == 7
     said = " ".join(shown.stdout.split())
-    assert "FAIL price.node: is in GBP, and the tender at" in said and "in EUR; convert one of them" in said
+    assert "FAIL price.node: is in GBP; the tender at" in said and "is in EUR; convert to the same currency" in said
 
 
 def test_an_archive_that_cannot_be_read_does_not_hide_the_others(four: tuple[Path, Path], tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_bad_input_is_one_line(four: tuple[Path, Path], tmp_path: Path) -> None:
         (tmp_path / "twice" / name).write_bytes((four[0] / "A.zip").read_bytes())
     cases: tuple[tuple[type[MilabenchError], tuple[object, ...], str], ...] = (
         (NothingSelected, (tmp_path / "none", "--tender", four[1]), "has no offer"),
-        (UsageError, (tmp_path / "twice", "--tender", four[1]), "a.zip and b.zip: are offers of one vendor"),
+        (UsageError, (tmp_path / "twice", "--tender", four[1]), "a.zip and b.zip: are offers of the same vendor"),
         (UsageError, (four[0], "--tender", four[1], "--format", "xlsx"), "a workbook is no text"),
     )
     for error, words, said in cases:

@@ -147,7 +147,7 @@ def test_one_count_is_refused_in_one_line(tmp_path: Path, invoke: Invoke) -> Non
     with pytest.raises(NothingSelected) as caught:
         invoke(project.command, "on4", "again", "--of", "nodes")
     assert str(caught.value) == (
-        "nothing can be projected: bert: one measured count (4 nodes) says nothing about scaling; measure at another one"
+        "nothing can be projected: bert: a single measured count (4 nodes) shows no scaling; measure at a second count"
     )
     assert caught.value.exit_code == 3
 
@@ -259,7 +259,7 @@ def test_a_count_that_is_none_is_refused(invoke: Invoke, runs: list[str], to: st
         ((0, 0), UsageError, "is given twice"),
         ((0, 1, "--benchmark", "gpt"), UsageError, "no benchmark 'gpt' in these runs; they have bert"),
         ((0, "on3"), NothingSelected, "on3"),
-        ((0, 1, "--format", "csv"), UsageError, "--format csv: this has text, markdown, html, json"),
+        ((0, 1, "--format", "csv"), UsageError, "--format csv: choose one of text, markdown, html, json"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(

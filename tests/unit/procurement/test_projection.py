@@ -267,7 +267,7 @@ def test_points_of_one_count_are_launches_of_it() -> None:
     ("points", "message"),
     [
         ([], "nothing was measured"),
-        (points_of([(16, 100.0)]), r"one measured count \(16\) says nothing about scaling; measure at another one"),
+        (points_of([(16, 100.0)]), r"a single measured count \(16\) shows no scaling; measure at a second count"),
         (points_of([(0, 1.0), (2, 2.0)]), "measured at 0: a count of nodes or devices is above zero"),
         (points_of([(1, 1.0), (2, -2.0)]), r"measured at 2: \[-2.0\] has to be values above zero"),
         (points_of([(1, 1.0), (2, math.nan)]), r"measured at 2: \[nan\]"),
@@ -320,7 +320,7 @@ def projected_value() -> Projected:
 )
 def test_a_projected_value_is_refused_among_measured_ones(use: object) -> None:
     assert callable(use)
-    with pytest.raises(MilabenchError, match="a value projected to 128 by amdahl is used as a measured one") as error:
+    with pytest.raises(MilabenchError, match="a value projected to 128 by amdahl is used as a measured value") as error:
         use(projected_value())
     assert error.value.exit_code == 2
 

@@ -327,8 +327,11 @@ def test_a_criterion_without_a_plan_is_inconclusive(milabench: Milabench, base: 
     [
         ([], "--criteria FILE"),
         (["--criteria", "a.yaml"], "name a run of such a system"),
-        (["--criteria", "a.yaml", "--reference", "then", "--power", "1"], "--power 1: no number of launches"),
-        (["--criteria", "a.yaml", "--reference", "then", "--format", "csv"], "this has text, markdown, html, json"),
+        (["--criteria", "a.yaml", "--reference", "then", "--power", "1"], "--power 1: no number of repeats"),
+        (
+            ["--criteria", "a.yaml", "--reference", "then", "--format", "csv"],
+            "choose one of text, markdown, html, json",
+        ),
     ],
 )
 def test_a_plan_that_cannot_be_made_is_one_line(
@@ -369,7 +372,7 @@ def test_a_run_that_grows_is_judged_launch_by_launch(milabench: Milabench, base:
         missing.append(check["missing"])
     assert codes == sorted(codes, reverse=True)
     assert (codes[0], codes[-1]) == (8, 0)
-    assert missing[0] == "launches: 2 of at least 3"
+    assert missing[0] == "repeats: 2 of at least 3"
     # The same run, judged as one that has to be complete, is not.
     assert milabench("accept", str(run), "--criteria", str(criteria)).code != 0
 
@@ -397,7 +400,7 @@ def test_a_growing_run_in_every_format(milabench: Milabench, base: Path, tmp_pat
     run = growing(base, "grows", (100.0, 100.1, 99.9, 100.0, 100.0), 5)
     for name in ("text", "markdown", "html", "junit", "csv"):
         said = milabench("accept", "looks", str(run), "--criteria", str(criteria), "--format", name)
-        assert (said.code, "of at most 5 launches" in " ".join(said.out.split())) == (0, True)
+        assert (said.code, "of at most 5 repeats" in " ".join(said.out.split())) == (0, True)
 
 
 @pytest.mark.parametrize(

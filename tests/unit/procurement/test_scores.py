@@ -267,7 +267,7 @@ def test_k_spec_3_a_ratio_of_two_means() -> None:
         ("throughput", timed("a", 1, nodes=4), MachineSize(nodes=3), r"a\.nodes: 4, more than the 3 of the machine"),
         ("index", timed("a", 1, 1, weight=-1), None, r"a\.weight: expected a number from zero up, got -1"),
         ("index", timed("a", 1, 1, weight=math.nan), None, r"a\.weight: expected a number from zero up, got nan"),
-        ("index", timed("a", 1, 1, weight=0), None, r"weights: expected weights from zero up, one above it"),
+        ("index", timed("a", 1, 1, weight=0), None, r"weights: expected weights from zero up, not all zero"),
         (
             "throughput",
             BenchmarkFigures(name="a", offered=constant(1, "img/s"), nodes=1),
@@ -295,7 +295,7 @@ def test_weights_of_what_is_unweighted_and_a_mean_that_is_none_of_its_own_are_re
         offer_score("ssp", rows, MachineSize(nodes=1))
     with pytest.raises(ConfigError, match="mean: index has no harmonic mean; allowed: geometric"):
         offer_score("index", rows, mean="harmonic")
-    with pytest.raises(ConfigError, match="benchmarks: a score needs one at least"):
+    with pytest.raises(ConfigError, match="benchmarks: a score needs at least one"):
         offer_score("index", [])
 
 

@@ -64,7 +64,7 @@ def test_a_good_system_is_accepted_before_the_cap_and_no_later_launch_counts(tmp
     assert verdicts == ["INCONCLUSIVE"] * first + ["PASS"] * (8 - first)
     assert first < 7
     assert {check.measured for check in found[first:]} == {found[first].measured}
-    assert f"accepted after {first + 3} of at most 10 launches" in found[first].measured
+    assert f"accepted after {first + 3} of at most 10 repeats" in found[first].measured
     # One that has gone bad since changes nothing: it was decided.
     spoiled = run(tmp_path, (*CLEAR[: first + 3], *[50.0] * (7 - first)), "spoiled")
     assert only(so_far(AT_LEAST_100, spoiled)).measured == found[first].measured
@@ -104,26 +104,26 @@ def test_what_is_still_needed_is_what_decides(tmp_path: Path) -> None:
 
 def test_at_the_cap_what_is_undecided_stays_so(tmp_path: Path) -> None:
     found = so_far(AT_LEAST_100, run(tmp_path, (99.0, 101.0, 100.5, 99.5)), cap=4)
-    assert (found.verdict, only(found).missing.split(":")[0]) == ("INCONCLUSIVE", "nothing that this run could give")
+    assert (found.verdict, only(found).missing.split(":")[0]) == ("INCONCLUSIVE", "nothing")
     more = so_far(AT_LEAST_100, run(tmp_path, (99.0, 101.0, 100.5, 99.5, *[120.0] * 20), "more"), cap=4)
     assert only(more).missing == only(found).missing
 
 
 def test_two_launches_decide_nothing_and_a_run_that_has_not_begun_misses_its_first(tmp_path: Path) -> None:
     two = so_far(AT_LEAST_100, run(tmp_path, CLEAR[:2], left=8))
-    assert only(two).missing == "launches: 2 of at least 3"
+    assert only(two).missing == "repeats: 2 of at least 3"
     assert only(two, "runs").verdict == "PASS"
     none = so_far(AT_LEAST_100, run(tmp_path, (), "none", left=3))
-    assert only(none, "runs").missing == "its first launch, which has not ended"
+    assert only(none, "runs").missing == "its first repeat, which has not ended"
 
 
 def test_the_planned_launches_are_the_cap_where_none_is_given(tmp_path: Path) -> None:
     criteria = parse_criteria(AT_LEAST_100.encode(), "a.yaml")
     plan = SequentialPlan(launches={"a": 4})
     found = accept_so_far(criteria, run(tmp_path, CLEAR[:3]), None, plan, {})
-    assert "of at most 4 launches" in only(found).measured
+    assert "of at most 4 repeats" in only(found).measured
     few = accept_so_far(criteria, run(tmp_path, CLEAR[:2], "few"), None, SequentialPlan(launches={"a": 2}), {})
-    assert "give more with --cap" in only(few).missing
+    assert "allow more with --cap" in only(few).missing
 
 
 def drawn(noise: random.Random, centre: float, spread: float, cap: int) -> Iterator[tuple[float, ...]]:

@@ -101,7 +101,7 @@ def test_without_noise_every_plan_is_enough() -> None:
 
 
 def test_what_is_no_plan_is_refused_in_one_line() -> None:
-    with pytest.raises(UsageError, match="1 nodes with 1 launches each: a spread takes two launches at least"):
+    with pytest.raises(UsageError, match="1 nodes with 1 repeats each: a spread needs at least two repeats"):
         launch_plan(QUESTION, NOISE, 1, 1)
     with pytest.raises(UsageError, match="expected 1 for a bound of 1: two different values above zero"):
         PowerQuestion(expected=1.0, bound=1.0)

@@ -155,7 +155,7 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
             BASE.replace("1}", "-1}"),
             "procurement.yaml:3:15: benchmarks.b.weight: expected a number that is at least 0, got -1",
         ),
-        (BASE.replace("1}", "0}"), "procurement.yaml:3:15: benchmarks: all weights are 0; give one at least a weight"),
+        (BASE.replace("1}", "0}"), "procurement.yaml:3:15: benchmarks: all weights are 0; give at least one a weight"),
         (
             "metric: ssi\n" + BASE.replace("run: r, ", ""),
             "procurement.yaml:4:6: benchmarks.b: ssi needs a reference, and it has none; give its reference a value, or the"
@@ -163,12 +163,12 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
         ),
         (
             BASE.replace("1}", "1, reference: {value: 3 s, units: min}}"),
-            "procurement.yaml:3:49: benchmarks.b.reference.units: units differ: 'min', and 's' beside the value",
+            "procurement.yaml:3:49: benchmarks.b.reference.units: units differ: 'min', and 's' in the value",
         ),
         (
             BASE + "terms: {currency: EUR, electricity: 0.1 USD/kWh}\n",
-            "procurement.yaml:4:37: terms.electricity: is in USD, and terms.currency at procurement.yaml:4:19 in EUR;"
-            " convert one of them",
+            "procurement.yaml:4:37: terms.electricity: is in USD; terms.currency at procurement.yaml:4:19 is in EUR;"
+            " convert to the same currency",
         ),
         (
             BASE + "limits: {power: 400 EUR}\n",
@@ -201,7 +201,7 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
         ),
         (
             BASE + "limits: {budget: 4.5kEUR}\n",
-            "procurement.yaml:4:18: limits.budget: '4.5kEUR': k stands alone before the unit; write '4.5 k EUR'",
+            "procurement.yaml:4:18: limits.budget: '4.5kEUR': k is separated from the unit; write '4.5 k EUR'",
         ),
         (
             BASE + "limits: {budget: 4e30 EUR}\n",
@@ -253,12 +253,12 @@ def test_a_mistake_in_a_tender_is_one_line_with_its_place(text: str, expected: s
     [
         (
             OFFER.replace("1 M EUR", "1 M USD"),
-            "offer.yaml:5:33: price.fixed: is in USD, and price.node at offer.yaml:5:15 in EUR; convert one of them",
+            "offer.yaml:5:33: price.fixed: is in USD; price.node at offer.yaml:5:15 is in EUR; convert to the same currency",
         ),
         (
             OFFER.replace("[r8.json, r16.json]", "r8.json"),
-            "offer.yaml:11:17: benchmarks.resnet.run: is projected, from 1 measured count; name runs on two counts of nodes at"
-            " least",
+            "offer.yaml:11:17: benchmarks.resnet.run: is projected, from 1 measured count; name runs on at least"
+            " two counts of nodes",
         ),
         (
             OFFER.replace("nodes: 64, measured: false", "measured: false"),
@@ -270,7 +270,7 @@ def test_a_mistake_in_a_tender_is_one_line_with_its_place(text: str, expected: s
         ),
         (
             OFFER.replace("run: bert.tar.zst, ", ""),
-            "offer.yaml:10:9: benchmarks.bert: has neither a run nor a value; name the run that shows it",
+            "offer.yaml:10:9: benchmarks.bert: has neither a run nor a value; name the run that measured it",
         ),
         (
             OFFER.replace("level: L1", "level: L4"),
@@ -288,7 +288,7 @@ def test_a_mistake_in_an_offer_is_one_line_with_its_place(text: str, expected: s
     [
         (
             OFFER.replace("  bert:", "  bret:").replace("  resnet:", "  vgg:"),
-            "offer.yaml:10:3: benchmarks: is an offer for another suite: none of its benchmarks is in procurement.yaml; asked"
+            "offer.yaml:10:3: benchmarks: is an offer for another suite: procurement.yaml has none of its benchmarks; asked"
             " for: bert, resnet",
         ),
         (
@@ -310,7 +310,7 @@ def test_a_mistake_in_an_offer_is_one_line_with_its_place(text: str, expected: s
         ),
         (
             OFFER.replace("EUR", "USD"),
-            "offer.yaml:5:15: price.node: is in USD, and the tender at procurement.yaml in EUR; convert one of them",
+            "offer.yaml:5:15: price.node: is in USD; the tender at procurement.yaml is in EUR; convert to the same currency",
         ),
     ],
 )
@@ -391,7 +391,11 @@ def test_k_sto_1_spare_supplies_are_not_counted() -> None:
     ("old", "new", "message"),
     [
         ("needed: 3", "needed: 5", "offer.yaml:3:39: power.supplies.0.needed: 5, and there are 4"),
-        ("{supplies:", "{node: 5 kW, supplies:", "power.supplies: is given, and 'node' too; leave one of them out"),
+        (
+            "{supplies:",
+            "{node: 5 kW, supplies:",
+            "power.supplies: is given, and 'node' too; keep only one way",
+        ),
         ("{supplies:", "{level: L1, supplies:", "power.level: supplies are provisioned, not L1"),
         ("{supplies:", "{cooling: air, supplies:", "power.cooling: goes with 'parts'"),
     ],
@@ -403,5 +407,7 @@ def test_supplies_that_do_not_fit_are_one_line(old: str, new: str, message: str)
 
 def test_phases_that_never_come_to_all_nodes_are_one_line() -> None:
     text = "vendor: A\nnodes: 40\nphases: [{nodes: 10, months: 6}, {nodes: 30, months: 6}]\nbenchmarks: {a: {value: 1 s}}\n"
-    with pytest.raises(ConfigError, match=r"offer.yaml:3:9: phases: come to 30 nodes, and 40 are offered; say from"):
+    with pytest.raises(
+        ConfigError, match=r"offer.yaml:3:9: phases: come to 30 nodes, and 40 are offered; say in which month"
+    ):
         parse_offer(text.encode(), "offer.yaml")

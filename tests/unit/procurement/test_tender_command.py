@@ -395,8 +395,8 @@ def test_a_figure_of_one_instance_of_other_counts_is_not_shared_out_over_nodes(
     whole = {"years_per_day": "years_per_day * instances", "instance_rate": "instance_rate * instances"}
     assert (fewer["score"], fewer["why_not"]) == (
         None,
-        "weather is the figure of one instance of 2, of 4 on the reference, which ssi cannot share out over nodes; that of all"
-        f" is '{whole.get(formula, '(1 / instance_rate) / instances')}'",
+        "weather is the figure of a single instance of 2, of 4 on the reference, which ssi cannot divide by nodes; the figure of"
+        f" all instances is '{whole.get(formula, '(1 / instance_rate) / instances')}'",
     )
     checked = invoke(tender.command, "check", "procurement.yaml", "offer0.yaml", "offer1.yaml").stderr
     assert checked == f"the tender and 2 offers are valid\nno score: 1: {fewer['why_not']}\n"
@@ -418,7 +418,7 @@ def test_ssni_compares_runs_on_as_many_nodes(tmp_path: Path, invoke: Invoke, pub
     assert single["score"]["value"] == pytest.approx(2 * (2 * mean / 150 if published else 1.0))
     assert (double["score"], double["why_not"]) == (
         None,
-        "weather was run on 2 nodes, the reference on 1: ssni needs as many",
+        "weather was run on 2 nodes, the reference on 1: ssni needs the same number",
     )
 
 
@@ -430,7 +430,7 @@ def test_a_ratio_to_the_reference_is_of_as_many_nodes(tmp_path: Path, invoke: In
     assert single["score"]["value"] == pytest.approx(1.0)
     assert (double["score"], double["why_not"]) == (
         None,
-        "weather was run on 2 nodes, the reference on 1: index needs as many",
+        "weather was run on 2 nodes, the reference on 1: index needs the same number",
     )
 
 
@@ -464,8 +464,8 @@ def test_an_offer_is_not_compared_with_the_nodes_that_a_run_happened_to_use(tmp_
         invoke(compare.command, offer, "--tender", write("procurement.yaml", asked))
     (problem,) = error.value.problems
     assert str(problem) == (
-        "procurement.yaml:3:3: reference: the nodes of the reference system are missing, ssi needs them beside all nodes of an"
-        " offer; its run had 1 node; write 'nodes: 1024'"
+        "procurement.yaml:3:3: reference: the nodes of the reference system are missing, ssi needs them together with all nodes"
+        " of an offer; its run had 1 node; write 'nodes: 1024'"
     )
     # A run is a whole machine beside the reference's run, and the index counts no nodes.
     assert invoke(compare.command, runs[1], "--tender", "procurement.yaml").return_value == 0
@@ -560,7 +560,7 @@ def test_the_first_line_names_the_best_offer_and_the_next_command_shows_all(invo
 
 def test_a_format_that_a_score_does_not_have_is_refused(invoke: Invoke) -> None:
     write("procurement.yaml", APEX), write("offer.yaml", OFFER)
-    with pytest.raises(UsageError, match="--format csv: this has text, markdown, html, json"):
+    with pytest.raises(UsageError, match="--format csv: choose one of text, markdown, html, json"):
         invoke(compare.command, "offer.yaml", "--tender", "procurement.yaml", "--format", "csv")
 
 
@@ -754,13 +754,13 @@ def refused(invoke: Invoke, asked: str | dict[str, Any], offer: str | dict[str, 
         pytest.param(
             APEX.replace("weight: 2", "weight: 0").replace("weight: 1", "weight: 0"),
             OFFER,
-            "procurement.yaml:5:17: benchmarks: all weights are 0; give one at least a weight",
+            "procurement.yaml:5:17: benchmarks: all weights are 0; give at least one a weight",
             id="all weights zero",
         ),
         pytest.param(
             APEX,
             OFFER.replace("gtc", "x").replace("milc", "y").replace("meraculous", "z"),
-            "offer.yaml:4:3: benchmarks: is an offer for another suite: none of its benchmarks is in procurement.yaml; asked for:"
+            "offer.yaml:4:3: benchmarks: is an offer for another suite: procurement.yaml has none of its benchmarks; asked for:"
             " gtc, milc, meraculous",
             id="an offer for another suite",
         ),
@@ -768,7 +768,7 @@ def refused(invoke: Invoke, asked: str | dict[str, Any], offer: str | dict[str, 
             APEX,
             OFFER.replace("value: 350 s", f"run: {RUNS / 'system_a'}"),
             "offer.yaml:4:14: benchmarks.gtc.run: system_a is a run of another suite: it has no benchmark 'gtc'; name the run"
-            " that shows it",
+            " that measured it",
             id="a run of another suite in an offer",
         ),
         pytest.param(
@@ -782,19 +782,19 @@ def refused(invoke: Invoke, asked: str | dict[str, Any], offer: str | dict[str, 
             APEX,
             OFFER.replace("350 s", "350 min"),
             "offer.yaml:4:16: benchmarks.gtc.value: units differ: 's' of the reference, 'min' of A; give both the same figure of"
-            " merit, or convert one of them",
+            " merit, or convert the units",
             id="units that differ",
         ),
         pytest.param(
             APEX + "terms: {currency: EUR}\n",
             OFFER + "price: {node: 3 k USD}\n",
-            "offer.yaml:7:15: price.node: is in USD, and the tender at procurement.yaml in EUR; convert one of them",
+            "offer.yaml:7:15: price.node: is in USD; the tender at procurement.yaml is in EUR; convert to the same currency",
             id="prices in two currencies",
         ),
         pytest.param(
             APEX,
             OFFER.replace("value: 350 s", "run: a.zip, measured: false"),
-            "offer.yaml:4:14: benchmarks.gtc.run: is projected, from 1 measured count; name runs on two counts of nodes at least",
+            "offer.yaml:4:14: benchmarks.gtc.run: is projected, from 1 measured count; name runs on at least two counts of nodes",
             id="one measured count for a projection",
         ),
         pytest.param(
@@ -862,7 +862,7 @@ def test_options_that_contradict_a_tender_are_refused(invoke: Invoke) -> None:
     write("procurement.yaml", APEX), write("offer.yaml", OFFER)
     with pytest.raises(UsageError, match="--metric ssi needs the tender"):
         invoke(compare.command, "offer.yaml", "--metric", "ssi")
-    with pytest.raises(UsageError, match="--why is of comparisons without --tender"):
+    with pytest.raises(UsageError, match="--why cannot be used with --tender"):
         invoke(compare.command, "offer.yaml", "--tender", "procurement.yaml", "--why")
     with pytest.raises(UsageError, match="'A' is given twice"):
         invoke(compare.command, "offer.yaml", "offer.yaml", "--tender", "procurement.yaml")

@@ -125,7 +125,7 @@ def test_an_error_or_a_share_that_is_none_is_refused(value: float, error: float)
 
 
 def test_units_that_differ_are_refused() -> None:
-    with pytest.raises(ConfigError, match="prices: units differ: 'CHF' and 'EUR'; convert one of them"):
+    with pytest.raises(ConfigError, match="prices: units differ: 'CHF' and 'EUR'; convert to the same units"):
         same_units([constant(1.0, "EUR"), constant(2.0, "CHF")], "prices")
 
 

@@ -47,7 +47,7 @@ def test_a_stall_is_named_with_its_step_and_launch_everywhere(tmp_path: Path) ->
     assert (component["name"], component["repeat"], component["step"]) == ("stalls", 2, 150)
     assert component["seconds"] == pytest.approx(8, rel=0.01)
     assert json_report.render([summary]).count('"step": 150') == 2  # of the component, and of the repeat
-    assert model.next_line(summary).endswith(f": again, once what stopped the program is found (digits: {where})")
+    assert model.next_line(summary).endswith(f": again, once the cause of the pauses is found (digits: {where})")
 
 
 def test_a_launch_that_is_unlike_the_others_is_named_and_more_are_asked_for(tmp_path: Path) -> None:
@@ -55,14 +55,14 @@ def test_a_launch_that_is_unlike_the_others_is_named_and_more_are_asked_for(tmp_
     assert "by launches, repeat 1 furthest off; 5 % asked" in brief.render([summary])
     assert model.next_line(summary) == (
         "`milabench run --config '/x/my suite.yaml' --base /x/b --profile default --precision 5% --select digits`: "
-        "as many launches as 5 % needs"
+        "as many repeats as 5 % needs"
     )
     precise = replace(
         summary, aim={"precision": 0.04}, options={**summary.options, "precision": "4%", "budget": "1h", "repeat": None}
     )
     assert model.next_line(precise) == (
         "`milabench run --config '/x/my suite.yaml' --base /x/b --profile default --repeat 6 --select digits`: "
-        "twice as many launches"
+        "twice as many repeats"
     )
 
 

@@ -92,7 +92,7 @@ def test_a_folder_that_is_no_site_is_refused_and_left_as_it_was(tmp_path: Path, 
         if state is not None:
             (mine / ".milabench-site.json").write_text(state)
         before = {path.name: path.read_text() for path in mine.iterdir()}
-        with pytest.raises(UsageError, match="is not empty and no site"):
+        with pytest.raises(UsageError, match="is not empty and not a site"):
             write(folder=mine)
         assert {path.name: path.read_text() for path in mine.iterdir()} == before
     with pytest.raises(RecordError, match="cannot be written"):

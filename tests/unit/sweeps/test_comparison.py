@@ -140,7 +140,7 @@ def test_what_one_side_did_not_measure_has_no_ratio_and_says_why() -> None:
         ("concurrency=8", "arrivals differ: old none, new poisson"),
         ("concurrency=16", "old: measured; new: failed: the server ended"),
         ("concurrency=32", "old: measured; new: is not in its sweep"),
-        ("area", "new: is over other points than that of old"),
+        ("area", "new: is over different points than the area of old"),
     )
 
 
@@ -153,7 +153,7 @@ def test_below_three_launches_there_is_a_ratio_and_a_note() -> None:
         "INCONCLUSIVE",
         3,
     )
-    assert "no interval below 3 launches" in one.note
+    assert "an interval needs 3 repeats" in one.note
 
 
 def test_the_area_is_compared_where_both_curves_have_the_same_points() -> None:
@@ -186,7 +186,7 @@ def test_an_area_without_a_point_of_the_client_is_over_other_points() -> None:
     noted = point(4, notes=("client-bound: sent 0.9 of 1.0 requests/s",))
     found = compared(curve(noted, point(8), area=A), curve(point(4), point(8), area=B)).curves[0]
     assert {r.point for r in found.ratios if r.contrast.is_suspect} == {"concurrency=4"}
-    assert dict(found.apart)["area"] == "new: is over other points than that of old"
+    assert dict(found.apart)["area"] == "new: is over different points than the area of old"
 
 
 def test_a_point_with_a_note_is_suspect_and_so_is_the_area_it_is_part_of() -> None:

@@ -139,7 +139,7 @@ def test_a_bound_against_a_reference_is_welchs() -> None:
     assert (check.verdict, check.value) == ("PASS", pytest.approx(0.797046, abs=1e-6))
     assert check.bounds == pytest.approx((0.814481, 0.779985), abs=1e-6)
     lacking = only(held(text, with_values(*B), curve(point(4))))
-    assert lacking.missing == "a number of it in the reference (this point; the sweep has concurrency=4)"
+    assert lacking.missing == "its number in the reference (this point; the sweep has concurrency=4)"
 
 
 def test_other_requests_than_the_reference_s_decide_nothing() -> None:
@@ -179,7 +179,7 @@ def test_a_sweep_without_such_a_load_decides_nothing_on_the_largest(bound: str, 
         ("concurrency=9: {ttft_p90_ms: {maximum: 1 ms}}", "this point; the sweep has concurrency=8, concurrency=16"),
         ("concurrency=16: {ttft_p90_ms: {maximum: 1 ms}}", "a measurement of this point"),
         ("concurrency=8: {tpot_p90_ms: {maximum: 1 ms}}", "a measurement of its tpot_p90_ms"),
-        ("concurrency=8: {goodput: {minimum: 1 requests/s}}", "a goodput above zero in every launch"),
+        ("concurrency=8: {goodput: {minimum: 1 requests/s}}", "a goodput above zero in every repeat"),
         ("area: {minimum: 1 (tokens/s)^2}", "a measurement of its area"),
     ],
 )

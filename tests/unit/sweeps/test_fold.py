@@ -240,7 +240,7 @@ def test_a_point_that_is_none_raises_nothing(value: Any) -> None:
     (point,) = result.serving.points
     assert (point.name, point.state) == (POINT, "failed")
     assert point.why == (
-        "its state is 'odd'" if value == {"name": POINT, "state": "odd"} else "the records end before it does"
+        "its state is 'odd'" if value == {"name": POINT, "state": "odd"} else "the records end before the point does"
     )
 
 
@@ -274,7 +274,7 @@ def test_points_of_the_suite_that_left_no_record_were_skipped() -> None:
         ("scenario=offline", "skipped"),
     ]
     (missing,) = (point for point in result.serving.points if point.name == "rate=2.5")
-    assert (missing.rate, missing.arrivals, missing.why) == (2.5, "poisson", "nothing is recorded of it")
+    assert (missing.rate, missing.arrivals, missing.why) == (2.5, "poisson", "nothing was recorded")
 
 
 def test_requests_that_were_lost_make_the_number_suspect() -> None:

@@ -67,9 +67,9 @@ def test_lengths_are_a_number_or_a_distribution(suites: Suites, length: Any) -> 
     ("serve", "line"),
     [
         ("{concurrency: 1}", "a.serve: the key 'model' is missing; name the model that requests ask for"),
-        ("{model: /m}", "a.serve: a sweep needs at least one point; give concurrency, rate or scenario"),
-        ("{model: /m, concurrency: []}", "a.serve: a sweep needs at least one point"),
-        ("{model: /m, concurrency: [1, 2, 1]}", "a.serve.concurrency.2: 1 is there twice; leave one out"),
+        ("{model: /m}", "a.serve: a sweep needs a point; give concurrency, rate or scenario"),
+        ("{model: /m, concurrency: []}", "a.serve: a sweep needs a point"),
+        ("{model: /m, concurrency: [1, 2, 1]}", "a.serve.concurrency.2: 1 is there twice; remove a copy"),
         ("{model: /m, rate: [2, 2.0]}", "a.serve.rate.1: 2.0 is there twice"),
         ("{model: /m, concurrency: 0}", "a.serve.concurrency.0: expected a whole number that is at least 1, got 0"),
         ("{model: /m, rate: -1}", "a.serve.rate.0: expected a number that is at least 0.001, got -1"),
@@ -133,11 +133,11 @@ def test_lengths_are_a_number_or_a_distribution(suites: Suites, length: Any) -> 
         ),
         (
             "{model: /m, rate: 1, request_options: {top_p: 1, stream: false}}",
-            "a.serve.request_options.stream: the client itself sets it; leave it out: the times are those of a stream",
+            "a.serve.request_options.stream: the client itself sets it; leave it out: times are measured on a stream",
         ),
         (
             "{model: m, rate: 1}",
-            "a.serve.model: m/tokenizer.json is not a whole path; in serve.tokenizer name a folder that holds it, as {mila",
+            "a.serve.model: m/tokenizer.json is not a whole path; in serve.tokenizer name its folder, as {mila",
         ),
         ("{model: m, rate: 1, tokenizer: ./m}", "a.serve.tokenizer: ./m/tokenizer.json is not a whole path; in serve."),
         ("{model: /m, rate: 1, retries: 3}", "a.serve: unknown key 'retries'"),
@@ -158,7 +158,7 @@ def test_a_sweep_that_cannot_be_run_is_refused(suites: Suites, serve: str, line:
         (
             "definition: x, server: {url: 'http://h:1', ready: {port: 1}}",
             "",
-            "a.server.ready: server.url is of a server that runs already; leave one of them out",
+            "a.server.ready: server.url names a server that runs already; leave out either of them",
         ),
         (
             "definition: x, server: {url: 'http://h:1'}",

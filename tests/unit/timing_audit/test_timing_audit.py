@@ -88,7 +88,7 @@ def test_the_documents_own_table_is_below_the_noise_because_each_cell_is_one_pro
     (batch,) = found.batches
     assert {effect.standing for effect in batch.effects} == {"one process"}
     assert batch.floor is None
-    assert "below the noise: one process says nothing about the next" in render(found)
+    assert "below the noise: a single process does not predict the next" in render(found)
     assert "suspect: batch=1 warmup=50 sync=each: 100 calls whose event lasted longer than the wall" in render(found)
 
 

@@ -64,7 +64,7 @@ def test_copies_of_what_is_shipped_overwrite_nothing(folder: Path) -> None:
 def test_on_a_full_disk_nothing_is_left_and_with_room_it_works(folder: Path, words: str) -> None:
     made = {"init": copy_shipped, "new": lambda into: create_benchmark("mine", into)}[words]
     with disk(folder / "disk", "24k") as small:
-        with pytest.raises(UsageError, match="no space left on the disk; nothing of it is left"):
+        with pytest.raises(UsageError, match="no space left on the disk; nothing was left behind"):
             made(small)
         assert list(small.iterdir()) == []
     (folder / "more").mkdir()

@@ -172,7 +172,7 @@ def test_two_suites_are_measured_in_pairs(expand: Expand, suite_file: Callable[.
 
 
 def test_two_suites_of_different_profiles_are_refused(expand: Expand, suite_file: Callable[..., Path]) -> None:
-    with pytest.raises(UsageError, match="choose one with --profile"):
+    with pytest.raises(UsageError, match="choose it with --profile"):
         expand(ab=(suite_file(), suite_file("other.yaml", profile="rigorous")))
 
 

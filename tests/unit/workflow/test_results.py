@@ -137,7 +137,10 @@ def test_a_bundle_of_one_run_stands_for_the_run(milabench: Milabench, base: Path
     assert milabench("accept", "new", "--criteria", "a.yaml", "--reference", "old.zip").code == 0
     milabench("bundle", "new", "newer", "-o", "two.zip")
     said = milabench("compare", "two.zip", "new")
-    assert (said.code, said.err) == (6, "error: two.zip: holds 2 runs where one is needed; bundle that one alone\n")
+    assert (said.code, said.err) == (
+        6,
+        "error: two.zip: holds 2 runs, expected a single run; make a bundle of that run alone\n",
+    )
     edited(tmp_path / "old.zip", tmp_path / "bad.zip", lambda name, content: content.replace(b"800", b"900"))
     said = milabench("compare", "bad.zip", "new")
     assert said.code == 6
@@ -248,7 +251,7 @@ def test_another_zip_is_no_bundle(milabench: Milabench, tmp_path: Path) -> None:
     said = milabench("verify", "x.zip")
     assert (said.code, said.err) == (
         6,
-        "error: x.zip: not a bundle: it has no bundle.json; `milabench bundle` creates one\n",
+        "error: x.zip: not a bundle: it has no bundle.json; create it with `milabench bundle`\n",
     )
     assert milabench("verify", "none.zip").err == "error: none.zip: no such file\n"
 
@@ -306,7 +309,7 @@ def test_an_empty_store_and_an_unknown_benchmark_are_one_line(milabench: Milaben
     store = base / "history.sqlite"
     assert (said.code, said.err) == (
         3,
-        f"error: {store}: no results store; `milabench db add RUN... --db {store}` creates one\n",
+        f"error: {store}: no results store; create it with `milabench db add RUN... --db {store}`\n",
     )
     elsewhere = milabench("history", "digits", "--db", "my results.sqlite").err
     assert "`milabench db add RUN... --db 'my results.sqlite'`" in elsewhere

@@ -123,10 +123,10 @@ def test_a_name_that_is_no_benchmark_is_refused_and_a_tag_that_is_none_is_told(
     said = milabench(*here)
     assert said.code == 2
     assert said.err.splitlines()[-1] == (
-        "error: --weights: its weights name 'resnt', which is no benchmark here; did you mean 'resnet'?"
+        "error: --weights: its weights name 'resnt', which is not a benchmark of this run; did you mean 'resnet'?"
     )
     file.write_text("weights: {sft: 2}\nwork: {sft: 1, xyz: 2}\n")
-    told = "--weights: its work name 'xyz', which is no benchmark here; correct it, or leave it out"
+    told = "--weights: its work name 'xyz', which is not a benchmark of this run; correct it, or leave it out"
     assert milabench(*here).err.rstrip().endswith(told)
     file.write_text("tags: {training: 2, sience: 1}\n")
     said = milabench(*here)

@@ -23,11 +23,11 @@ from benchmate.supervisor import SupervisedProcess, spawn, supervise
 SYNCS = ("none", "each", "end")
 CLOCKS = ("wall", "event")
 Answer = dict[str, Any]
-"""What a worker process sends: the fields of CellTimes, or why it failed under `error`."""
+"""The message of a worker process: the fields of CellTimes, or why it failed under `error`."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the audit; 0 when every cell was measured, 1 when one was not, 2 when nothing could be begun."""
+    """Run the audit. 0 when every cell was measured, 1 when any was not, 2 when nothing could start."""
     options = _parser().parse_args(argv)
     options.folder = str(Path(options.folder).resolve())
     try:
@@ -66,7 +66,7 @@ def make_cells(batches: Sequence[int], warmups: Sequence[int], syncs: Sequence[s
 
 
 def shuffled_blocks(cells: Sequence[Cell], processes: int, seed: int | None) -> tuple[tuple[int, Cell], ...]:
-    """Return every cell once in each of `processes` blocks; shuffled within a block with `seed`, None keeps the order."""
+    """Return every cell once in each of `processes` blocks. Shuffled within a block with `seed`, None keeps the order."""
     generator = random.Random(seed)
     order = []
     for block in range(processes):
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--folder", default=".", help="where MODULE and FILE are looked for (default: here)")
     add("--check", action="store_true", help="find and import the model, measure nothing")
     add("--batch", type=_numbers(1), default=[1, 8], help="items in a call, joined by commas")
-    add("--warmup", type=_numbers(0), default=[0, 50], help="calls before the first timed one")
+    add("--warmup", type=_numbers(0), default=[0, 50], help="calls before the first timed call")
     add("--sync", type=_words(SYNCS), default=list(SYNCS), help=f"of {','.join(SYNCS)}")
     add("--clock", type=_words(CLOCKS), default=list(CLOCKS), help=f"of {','.join(CLOCKS)}; both are recorded")
     add("--processes", type=_count, default=5, help="fresh processes for each cell (default: %(default)s)")
@@ -130,7 +130,7 @@ def _words(known: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 def _measure_in_process(cell: Cell, options: argparse.Namespace) -> Answer:
-    """Return what a fresh process measured; its outputs go where ours do, so that a model may print what it likes."""
+    """Return the measurement of a fresh process. Its outputs go where ours do, so that a model may print anything."""
     names = ("model", "folder", "device", "threads", "calls", "seconds")
     request = {"cell": asdict(cell), **{name: getattr(options, name) for name in names}}
     # The worker is no part of a measured job: it must not speak for the rank that this process is.
@@ -153,7 +153,7 @@ def _measure_in_process(cell: Cell, options: argparse.Namespace) -> Answer:
 
 
 def _record(block: int, cell: Cell, answer: Answer, options: argparse.Namespace, out: TextIO | None) -> None:
-    """Record one metric a process: the median call on the host's clock, with everything that was measured beside it."""
+    """Record a metric for each process: the median call on the host's clock, with all other measurements."""
     record = {"block": block, "cell": asdict(cell), "model": options.model, "audit": answer}
     if out is not None:
         print(json.dumps(record), file=out, flush=True)

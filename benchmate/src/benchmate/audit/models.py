@@ -1,4 +1,4 @@
-"""The models that an audit can time: a built-in one, torchvision's, a function of yours, an ONNX file."""
+"""The models that an audit can time: a built-in model, torchvision's, a function of yours, an ONNX file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXPECTED = f"{BUILT_IN}, torchvision:NAME, MODULE:FUNCTION or onnx:FILE"
 
 
 class ModelError(Exception):
-    """A model that cannot be made; the text says which, why and a hint."""
+    """A model that cannot be made. The text says which, why and a hint."""
 
 
 Maker = Callable[[int, str], Call]
@@ -27,10 +27,10 @@ Maker = Callable[[int, str], Call]
 
 
 def find_model(spec: str, folder: Path) -> Maker:
-    """Return what makes the call of a model, once everything that it needs is found and imported.
+    """Return the function that calls a model, once all its needs are found and imported.
 
-    The call runs the model once on a batch that is on the device already; its result is what the model gave.
-    `MODULE:FUNCTION` is called with the batch size and the device's name, and gives what to call: a function without
+    The call runs the model once on a batch that is on the device already. Its result is the model's.
+    `MODULE:FUNCTION` is called with the batch size and the device's name, and returns the function to call: without
     arguments, or a pair of a function and its arguments. Modules and files are looked for in `folder` first. Weights are
     random everywhere: they do not change the time. Raises ModelError, as the maker does.
     """
@@ -49,7 +49,7 @@ def find_model(spec: str, folder: Path) -> Maker:
 
 
 def _built_in(batch: int, device: str) -> Call:
-    """Return the call of a convolutional network with residual blocks on images of 64 x 64: a few ms of a core for one."""
+    """Return the call of a convolutional network with residual blocks on images of 64 x 64: a few ms of a core for each."""
     import torch
     from torch import nn
 
@@ -153,7 +153,7 @@ def _onnx(path: Path) -> Maker:
         for model_input in session.get_inputs():
             if model_input.type != "tensor(float)":
                 what = f"input {model_input.name} is {model_input.type}"
-                raise ModelError(f"model onnx:{path}: {what}; only float inputs can be made up")
+                raise ModelError(f"model onnx:{path}: {what}; only float inputs can be generated")
             shape = [batch, *model_input.shape[1:]] if model_input.shape else []
             if not all(isinstance(size, int) for size in shape):
                 problem = f"input {model_input.name} has open sizes {model_input.shape} beyond the first"

@@ -1,4 +1,4 @@
-"""The process of one cell: reads what to measure from its argument and sends the result over its private pipe."""
+"""The process of a cell: reads its task from its argument and sends the result over its private pipe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_EVENTS = "no accelerator here: a CPU has done its work when the call returns"
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One way to time a call: `batch` items in a call, `warmup` calls before, and when the host waits for the device.
+    """A way to time a call: `batch` items in a call, `warmup` calls before, and when the host waits for the device.
 
     `sync` is `each` (after every call), `end` (once, after the last) or `none` (never before the clock is read). `again`
     marks the cell that is measured twice in every block, so that a difference between equals is known.
@@ -42,7 +42,7 @@ class Cell:
 
 
 def main(argv: list[str]) -> int:
-    """Measure; send the result, or the one line that says why there is none, to descriptor `argv[1]`."""
+    """Measure. Send the result, or a line with the error, to descriptor `argv[1]`."""
     die_with_supervisor()
     channel = ResultChannel(int(argv[1]))
     try:
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 def _measure(
     cell: dict[str, Any], model: str, folder: str, device: str, threads: int, calls: int, seconds: float
 ) -> dict[str, object]:
-    """Return what was found of a cell of a model on a device; `calls` and `seconds` are the most that it may take."""
+    """Return the measurement of a cell of a model on a device. `calls` and `seconds` are its limits."""
     if threads:
         import torch
 
@@ -76,12 +76,12 @@ def _measure(
 
 @dataclass(kw_only=True)
 class CellTimes:
-    """What one process found; times in integer nanoseconds.
+    """The findings of a process. Times in integer nanoseconds.
 
-    `wall_ns` from before a call to after it, with the wait for the device where the cell waits after each; `enqueue_ns`
-    the part of it before that wait; `event_ns` between the device events around the call, empty without a device.
+    `wall_ns` from before a call to after it, with the wait for the device where the cell waits after each. `enqueue_ns`
+    the part of it before that wait. `event_ns` between the device events around the call, empty without a device.
     `warmup_ns` the calls before, `window_ns` from the first measured call to the device's end after the last.
-    `unfinished` counts the calls whose end event had not been reached when the host could have read it: what a script
+    `unfinished` counts the calls whose end event had not been reached when the host could have read it: a script
     that reads at once trips over.
     """
 
@@ -145,7 +145,7 @@ def measure_cell(call: Call, cell: Cell, *, device: str, calls: int, seconds: fl
 
 
 def _device_tools(device: str, result: CellTimes) -> tuple[Callable[[], None], Callable[[], Event] | None]:
-    """Return how to wait for the device and how to make an event; None, and the reason in the result, without events."""
+    """Return how to wait for the device and how to make an event. None, and the reason in the result, without events."""
     if device == "cpu":
         result.absent = NO_EVENTS
         return (lambda: None), None

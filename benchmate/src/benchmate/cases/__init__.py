@@ -1,4 +1,4 @@
-"""Registered cases: functions and classes that are measured one by one, each in a process of its own.
+"""Registered cases: functions and classes that are measured in sequence, each in a separate process.
 
     import benchmate.cases as benchmark
 
@@ -9,7 +9,7 @@
     if __name__ == "__main__":
         benchmark.main()
 
-Importing this package imports the standard library only; torch and the vendors' libraries are asked where a case uses them.
+Importing this package imports the standard library only. Torch and the vendors' libraries are asked where a case uses them.
 """
 
 from __future__ import annotations

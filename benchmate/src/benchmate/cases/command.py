@@ -1,6 +1,6 @@
 """`main()` of a program of cases: read the command line, and be the runner, a case's process or the fork server.
 
-A case's process imports no more than it needs: what is for the runner alone is imported by the runner.
+A case's process imports only its needs: modules for the runner alone are imported by the runner.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def run_program(argv: Sequence[str], registry: Registry) -> int:
-    """Do what the command line says with the cases of a registry; return the exit code."""
+    """Carry out the command line on the cases of a registry. Return the exit code."""
     try:
         options = parse_options(argv, os.environ)
         action = {"one": _run_here, "list": _list, "serve": _serve, "run": _run_all}[options.action]
@@ -83,7 +83,7 @@ def _nothing_matched(options: CaseOptions, registry: Registry) -> int:
 
 
 def _run_here(options: CaseOptions, registry: Registry) -> int:
-    """Run one case in this process, which is its own; the result goes where -s says, else to standard output."""
+    """Run a case in this process, which is its own. The result goes where -s says, else to standard output."""
     case = registry.cases.get(options.name)
     if case is None:
         raise UsageError(f"-r {options.name!r}: no such case; -l lists them")
@@ -124,9 +124,9 @@ def _serve(options: CaseOptions, registry: Registry) -> int:
 def _parse_descriptor(channel: str | None) -> int:
     matched = _DESCRIPTOR.fullmatch(channel or "")
     if matched is None:
-        raise UsageError(f"{channel!r}: expected fd:NUMBER; only the runner can give one")
+        raise UsageError(f"{channel!r}: expected fd:NUMBER; only the runner can open it")
     try:
         os.fstat(int(matched[1]))
     except OSError:
-        raise UsageError(f"{channel}: this descriptor is not open; only the runner can give one") from None
+        raise UsageError(f"{channel}: this descriptor is not open; only the runner can open it") from None
     return int(matched[1])

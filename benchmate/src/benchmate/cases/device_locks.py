@@ -14,13 +14,13 @@ _PERIOD_S = 0.1
 
 
 class DeviceInUseError(Exception):
-    """A device that another program measures on; the text names both."""
+    """A device that another program measures on. The text names both."""
 
 
 def lock_devices(
     locks: DeviceLocks, names: Iterable[str], command: str, wait_s: float | None, notify: Callable[[str], None]
 ) -> None:
-    """Lock all, one after another.
+    """Lock all in sequence.
 
     Waits for up to `wait_s` seconds in all, None without limit, having notified for whom. Raises DeviceInUseError, and
     OSError where there is no place for locks.
@@ -39,7 +39,7 @@ def lock_devices(
 
 
 def lock_names(uuids: Iterable[str], arch: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the locks to take for these devices; without any, the machine's processor counts as one.
+    """Return the locks to take for these devices. Without any, the machine's processor counts as a device.
 
     Those in MILABENCH_DEVICES_HELD are held by the agent of the step that this program is.
     """
@@ -65,7 +65,7 @@ def _lock(name: str, descriptor: int, deadline: float | None, notify: Callable[[
 
 
 def _describe_holder(descriptor: int) -> str:
-    """Return what the holder of a lock wrote about itself, as a phrase."""
+    """Return the holder's entry in a lock, as a phrase."""
     holder = holder_of(descriptor)
     if "pid" not in holder:
         return "another program"

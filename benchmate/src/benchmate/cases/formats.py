@@ -15,7 +15,7 @@ from benchmate.records import encode
 
 Row = dict[str, object]
 NOT_MEASURED = "NaN"
-"""What a column of numbers holds where there is none; a number to every reader of CSV."""
+"""The value of a column of numbers where there is none: a number to every reader of CSV."""
 
 _CSV_COLUMNS = (
     *("cuda_memory_usage", "name", "wall_time"),  # the three of the few-bit library, in its order
@@ -41,7 +41,7 @@ class Style:
 
 
 class ResultFormat:
-    """Writes each result as it comes and the aggregates at the end; a format that is one document overrides `end` alone.
+    """Writes each result as it comes and the aggregates at the end. A format that is a single document overrides `end` alone.
 
     The caller flushes `out`.
     """
@@ -51,17 +51,17 @@ class ResultFormat:
         self.context: Mapping[str, object] = {}
 
     def begin(self, context: Mapping[str, object], names: Sequence[str]) -> None:
-        """Write what stands above the results, which will be those of the cases of these names."""
+        """Write the head above the results, which will come from the cases of these names."""
         self.context = context
 
     def write_result(self, result: CaseResult) -> None:
-        """Write the result of one process."""
+        """Write the result of a process."""
 
     def write_aggregate(self, aggregate: Aggregate) -> None:
-        """Write one statistic of a case."""
+        """Write a statistic of a case."""
 
     def add(self, result: CaseResult) -> None:
-        """Take one more result."""
+        """Take another result."""
         if not self.style.aggregates_only:
             self.write_result(result)
 
@@ -93,7 +93,7 @@ class TableFormat(ResultFormat):
 
 
 class CsvFormat(ResultFormat):
-    """The columns of the few-bit library, then ours; a line for each process."""
+    """The columns of the few-bit library, then ours. A line for each process."""
 
     def __init__(self, out: TextIO, style: Style) -> None:
         super().__init__(out, style)
@@ -136,7 +136,7 @@ class CsvFormat(ResultFormat):
 
 
 class JsonFormat(ResultFormat):
-    """Everything that is known, with its units; `{"schema": 1, "context", "cases": [{"name", "params", "results"}]}`."""
+    """Everything that is known, with its units. `{"schema": 1, "context", "cases": [{"name", "params", "results"}]}`."""
 
     def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
         cases = []
@@ -153,7 +153,7 @@ class JsonFormat(ResultFormat):
 
 
 class GoogleJsonFormat(ResultFormat):
-    """The schema of Google Benchmark, version 1, in strict JSON: what is no number is left out."""
+    """The schema of Google Benchmark, version 1, in strict JSON: other values than numbers are left out."""
 
     def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
         rows = google_rows(results, aggregates, self.style)
@@ -161,7 +161,7 @@ class GoogleJsonFormat(ResultFormat):
 
 
 class GoogleCsvFormat(ResultFormat):
-    """The columns of Google Benchmark's CSV, the counters of all cases behind them; at the end, when all are known."""
+    """The columns of Google Benchmark's CSV, the counters of all cases behind them. At the end, when all are known."""
 
     def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
         counters = sorted({name for result in results for name in result.counters})
@@ -243,7 +243,7 @@ FORMATS: Mapping[str, type[ResultFormat]] = {
 
 
 def google_rows(results: Sequence[CaseResult], aggregates: Sequence[Aggregate], style: Style) -> list[Row]:
-    """Return the entries of `benchmarks`: the processes of each case, then its aggregates; what failed is never left out."""
+    """Return the entries of `benchmarks`: the processes of each case, then its aggregates. Failures are never left out."""
     rows = []
     for case, of_case in group_by_case(results):
         own = [aggregate for aggregate in aggregates if aggregate.case.name == case.name]
@@ -264,7 +264,7 @@ def google_rows(results: Sequence[CaseResult], aggregates: Sequence[Aggregate], 
 
 
 def _google_run(result: CaseResult, unit: str) -> Row:
-    """Return a process's own keys. A failed one has no times: what compares then leaves it out, and does not see a zero."""
+    """Return a process's own keys. A failed one has no times: comparisons then leave it out, instead of reading a zero."""
     row: Row = {"repetition_index": result.repetition, "iterations": result.iterations}
     if result.outcome == "skipped":
         row |= {"skipped": True, "skip_message": _message(result)}
@@ -296,7 +296,7 @@ def _google_aggregate(aggregate: Aggregate, unit: str) -> Row:
 
 
 def status_line(result: CaseResult) -> str:
-    """Return how a process ended, in one phrase."""
+    """Return how a process ended, in a phrase."""
     reasons = f" ({', '.join(result.reasons)})" if result.reasons else ""
     why = f" ({result.why})" if result.why else ""
     return f"{result.outcome}{why}: {_message(result)}{reasons}"
@@ -307,7 +307,7 @@ def _message(result: CaseResult) -> str:
 
 
 def _json_row(result: CaseResult) -> Row:
-    """Return seconds and bytes; `wall_time` and `cpu_time` of one iteration."""
+    """Return seconds and bytes. `wall_time` and `cpu_time` of an iteration."""
     row: Row = {"repetition": result.repetition, "outcome": result.outcome}
     if result.is_measured:
         times = {"wall_time": result.real_ns / 1e9, "cpu_time": result.process_ns / 1e9}
@@ -335,7 +335,7 @@ def _memory(result: CaseResult) -> str:
 
 
 def _figure(time: float) -> str:
-    """Return a time for the console: three significant figures, or all digits of a large one."""
+    """Return a time for the console: three significant figures, or all digits of a large number."""
     return f"{time:.0f}" if time >= 100 else f"{time:.3g}"
 
 

@@ -1,4 +1,4 @@
-"""How a case gets a process of its own: a fresh interpreter, or a fork of a warm one that never runs a case itself."""
+"""How a case gets a process of its own: a fresh interpreter, or a fork of a warm interpreter that never runs a case itself."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ RunForked = Callable[[str, int], int]
 
 
 class IsolationError(Exception):
-    """Processes cannot be started in the way asked for; the text says why and a hint."""
+    """Processes cannot be started in the way asked for. The text says why and a hint."""
 
 
 class Spawn:
-    """A fresh interpreter for each case. `program` starts this program again; `kept` descriptors live in the children too."""
+    """A fresh interpreter for each case. `program` starts this program again. `kept` descriptors live in the children too."""
 
     def __init__(self, program: Sequence[str], kept: Sequence[int]) -> None:
         self._program, self._kept = tuple(program), tuple(kept)
@@ -46,7 +46,7 @@ class Spawn:
 
 
 class ServerMessage(TypedDict, total=False):
-    """What the fork server answers: that it is ready or why it refuses, then for each request a pid and an exit code."""
+    """The answers of the fork server: that it is ready or why it refuses, then for each request a pid and an exit code."""
 
     ready: bool
     refused: str
@@ -55,7 +55,7 @@ class ServerMessage(TypedDict, total=False):
 
 
 class Forks:
-    """Forks of one interpreter that has imported the program, and `preload`, and never runs a case itself.
+    """Forks of an interpreter that has imported the program, and `preload`, and never runs a case itself.
 
     Raises IsolationError where a fork would not be safe: when importing has made a device context or started threads.
     """
@@ -77,7 +77,7 @@ class Forks:
             raise IsolationError(f"--isolation fork: the server ended: {error}; use --isolation spawn") from None
 
     def close(self) -> int | None:
-        """End the server, which goes when its socket does; return its exit code, None when it was closed before."""
+        """End the server, which goes when its socket does. Return its exit code, None when it was closed before."""
         if self._socket.fileno() < 0:
             return None
         self._socket.close()
@@ -129,7 +129,7 @@ def _send(connection: socket.socket, message: ServerMessage) -> None:
 
 
 def serve_forks(descriptor: int, preload: Sequence[str], run_forked: RunForked) -> int:
-    """Fork a process for each request on the socket, until it closes; return the server's own exit code."""
+    """Fork a process for each request on the socket, until it closes. Return the server's own exit code."""
     adopt_orphans()
     connection = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
@@ -157,7 +157,7 @@ def serve_forks(descriptor: int, preload: Sequence[str], run_forked: RunForked) 
 
 
 def _fork_hazard(preload: Sequence[str]) -> str:
-    """Import the modules; return why a fork of this process would lack something that it needs, empty when it would not."""
+    """Import the modules. Return why a fork of this process would lack something that it needs, empty when it would not."""
     for name in preload:
         try:
             importlib.import_module(name)
@@ -173,7 +173,7 @@ def _fork_hazard(preload: Sequence[str]) -> str:
 
 
 def _next_request(connection: socket.socket) -> tuple[str, int, int] | None:
-    """Return the name of a case and the descriptors for its result and output; None when there will be no more."""
+    """Return the name of a case and the descriptors for its result and output. None when there will be no more."""
     with contextlib.suppress(OSError, ValueError):
         data, (result, output), *_ = socket.recv_fds(connection, 65536, 2)
         return data.decode(), result, output
@@ -181,7 +181,7 @@ def _next_request(connection: socket.socket) -> tuple[str, int, int] | None:
 
 
 def _fork_case(connection: socket.socket, name: str, result: int, output: int, run_forked: RunForked) -> int:
-    """Fork the process of a case; return, in the server only, once the fork leads a session of its own."""
+    """Fork the process of a case. Return, in the server only, once the fork leads a session of its own."""
     # Else what is still in the buffers would be written twice, by the server and by the fork.
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -1,4 +1,4 @@
-"""The lifecycle of one case in its own process: set up, warm up, run, tear down; what it took, and how it ended."""
+"""The lifecycle of a case in its own process: set up, warm up, run, tear down. Its cost, and how it ended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Call = Callable[[], object]
 def run_case(case: Case, budget: RunBudget) -> CasePayload:
     """Return the outcome of the case: passed, failed (with why and detail) or skipped, times in ns, memory in bytes.
 
-    Nothing is raised: what a case raises is its failure. A failure in `run` does not keep `teardown` from being called.
+    Nothing is raised: an exception of a case is its failure. A failure in `run` does not keep `teardown` from being called.
     """
     state, peaks = State(), MemoryPeaks()
     stage = "setup"
@@ -63,10 +63,10 @@ def run_case(case: Case, budget: RunBudget) -> CasePayload:
 
 
 def measure_run(run: Call, budget: RunBudget) -> CasePayload:
-    """Call `run` as often as asked; return the times of all these calls together.
+    """Call `run` as often as asked. Return the times of all these calls together.
 
-    The device is waited for before both readings of the clock. To reach a least time, trials grow until one lasts so
-    long; only the last one counts (the rule is Google Benchmark's, on the wall clock).
+    The device is waited for before both readings of the clock. To reach a minimum time, trials grow until a trial lasts
+    this long. Only the last trial counts (the rule is Google Benchmark's, on the wall clock).
     """
     if budget.warmup_s > 0:
         warm_up(run, budget.warmup_s)
@@ -81,7 +81,7 @@ def measure_run(run: Call, budget: RunBudget) -> CasePayload:
 
 
 def next_iterations(iterations: int, took_ns: float, least_ns: float) -> int:
-    """Return how many iterations the next trial has, after one that fell short of `least_ns`."""
+    """Return how many iterations the next trial has, after a trial that fell short of `least_ns`."""
     # PredictNumItersNeeded of Google Benchmark, with its constants.
     is_telling = took_ns / least_ns > _TELLING_SHARE
     wanted = iterations * _OVERSHOOT * least_ns / max(took_ns, 1) if is_telling else iterations * 10
@@ -109,7 +109,7 @@ def _time_calls(run: Call, iterations: int) -> CasePayload:
 
 
 def _bind_subject(case: Case, state: State) -> tuple[Call, Call, Call]:
-    """Return setup, run and teardown without arguments. Raises what the case's constructor raises."""
+    """Return setup, run and teardown without arguments. Raises the errors of the case's constructor."""
     if not isinstance(case.subject, type):
         values = dict(case.params)
         if takes_state(case.subject):
@@ -136,7 +136,7 @@ def _do_nothing() -> None:
 
 
 def _synchronise() -> None:
-    """Wait until the devices that this process uses have done what was asked of them."""
+    """Wait until the devices that this process uses have finished their work."""
     for device in initialized_devices("cuda", "xpu", "hpu"):
         for index in range(device.device_count()):
             device.synchronize(index)

@@ -1,6 +1,6 @@
-"""Memory of a case's process in its parts: what it starts with, the peak of set-up, the peak of the run.
+"""Memory of a case's process in its parts: its start, the peak of set-up, the peak of the run.
 
-Figures are bytes; one that cannot be had is absent. Runs in the case's process, outside what is timed.
+Figures are bytes. Unavailable figures are absent. Runs in the case's process, outside the timed part.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RESET_HIGH_WATER = "5"  # proc(5), /proc/pid/clear_refs
 
 
 class MemoryPeaks:
-    """The peaks of one case: call `begin`, `after_setup`, `after_run` in turn; `sizes` holds the known bytes by name."""
+    """The peaks of a case: call `begin`, `after_setup`, `after_run` in turn. `sizes` holds the known bytes by name."""
 
     def __init__(self) -> None:
         self.sizes: dict[str, int] = {}
@@ -26,14 +26,14 @@ class MemoryPeaks:
         self._allocated_before = 0
 
     def begin(self) -> None:
-        """Note what was allocated before the case: what its program allocated when it was imported is not the case's."""
+        """Note the memory allocated before the case: allocations during the program's import are not the case's."""
         # cuda_memory_usage is what the few-bit library reports: the peak above what was there before.
         self._allocated_before = allocated_bytes()
         self._keep("host_memory_start", _resident_bytes())
         self._reset()
 
     def after_setup(self) -> None:
-        """Keep the peaks of set-up and reset them, so that those of the run are its own."""
+        """Keep the peaks of set-up and reset them, so that the peaks of the run are its own."""
         self._keep_peaks("setup")
         self._reset()
 
@@ -60,16 +60,19 @@ class MemoryPeaks:
         try:
             Path("/proc/self/clear_refs").write_text(_RESET_HIGH_WATER)
         except OSError:
-            self.notes.append("the host's high-water mark cannot be reset: its peaks include what came before")
+            self.notes.append("the host's high-water mark cannot be reset: its peaks include earlier cases")
 
 
 def device_files(paths: list[str]) -> list[str]:
-    """Return those of a process's open files by which it holds an accelerator."""
+    """Return the open files of a process by which it holds an accelerator."""
     return [path for path in paths if path.startswith(_COMPUTE_FILES)]
 
 
 def holds_device() -> str:
-    """Return by what this process holds an accelerator, empty when it holds none; a fork of it could not use that device."""
+    """Return the files by which this process holds an accelerator, empty when it holds none.
+
+    A fork of it could not use that device.
+    """
     files = device_files(_open_files())
     if files:
         return f"{files[0]} is open"
@@ -79,7 +82,7 @@ def holds_device() -> str:
 
 
 def allocated_bytes() -> int:
-    """Return what torch's allocator holds now on all devices of a process that uses them; 0 in one that does not."""
+    """Return the memory that torch's allocator holds now on all devices of a process. 0 in a process without devices."""
     module = memory.device_memory()
     return 0 if module is None else sum(module.memory_allocated(device) for device in range(module.device_count()))
 
@@ -101,7 +104,7 @@ def _open_files() -> list[str]:
 
 
 def _device_bytes_of_process(notes: list[str]) -> int | None:
-    """Return what this process holds on all devices by the driver's account; None, with a note, where it gives none."""
+    """Return the memory of this process on all devices by the driver's account. None, with a note, where it gives none."""
     from benchmate.devices.api import MIB, DeviceLostError
     from benchmate.devices.detect import open_vendor
 

@@ -1,4 +1,4 @@
-"""The command line of a program of cases: the few short options and those of Google Benchmark, as one frozen value."""
+"""The command line of a program of cases: the few short options and Google Benchmark's, as a frozen value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVERYTHING = re.compile("")
 
 
 class UsageError(Exception):
-    """A command line that is wrong; the text is one line."""
+    """A wrong command line. The text is a single line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class RunBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """Results in one format; to standard output where there is no path."""
+    """Results in a format. To standard output where there is no path."""
 
     format: str
     path: str | None = None
@@ -42,7 +42,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseOptions:
-    """What was asked for. Times in seconds; `lock_wait_s` None waits without limit; `seed` shuffles when it is given."""
+    """The requested options. Times in seconds. `lock_wait_s` None waits without limit. `seed` shuffles when it is given."""
 
     action: Action = "run"
     pattern: re.Pattern[str] = EVERYTHING
@@ -69,7 +69,7 @@ class CaseOptions:
 
 
 def parse_options(argv: Sequence[str], env: Mapping[str, str]) -> CaseOptions:
-    """Return the options; those of Google Benchmark may also stand in the environment, in capitals. Raises UsageError."""
+    """Return the options. Google Benchmark's may also be in the environment, in capitals. Raises UsageError."""
     given = _parser(env).parse_args(argv)
     options = _common(given)
     if given.serve is not None:
@@ -85,7 +85,7 @@ def parse_options(argv: Sequence[str], env: Mapping[str, str]) -> CaseOptions:
 
 def _common(given: argparse.Namespace) -> CaseOptions:
     if given.preload and given.isolation != "fork":
-        raise UsageError("--preload is for --isolation fork; a fresh interpreter imports what it needs")
+        raise UsageError("--preload is for --isolation fork; a fresh interpreter imports its own modules")
     budget = RunBudget(**given.min_time, warmup_s=given.min_warmup_time)
     if given.dry_run:
         budget, given.repetitions = RunBudget(), 1
@@ -101,7 +101,7 @@ def _common(given: argparse.Namespace) -> CaseOptions:
 
 
 def _filter(given: argparse.Namespace) -> tuple[re.Pattern[str], bool]:
-    """Return the pattern, and whether it is negated; -f wins over --benchmark_filter, which may stand in the environment."""
+    """Return the pattern, and whether it is negated. -f wins over --benchmark_filter, which may stand in the environment."""
     option, text = ("-f", given.filter) if given.filter is not None else ("--benchmark_filter", given.google_filter)
     if text in ("", "all"):
         return EVERYTHING, False
@@ -118,7 +118,7 @@ def _pattern(option: str, text: str) -> re.Pattern[str]:
 
 def _outputs(given: argparse.Namespace) -> tuple[Output, ...]:
     if given.output_type is not None and given.format is not None:
-        raise UsageError("-T and --benchmark_format both say what goes to standard output; give one of them")
+        raise UsageError("-T and --benchmark_format both choose the format of standard output; give only one")
     outputs = []
     if given.format is not None:
         outputs.append(Output(format=f"google-{given.format}"))
@@ -145,7 +145,7 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
     )
 
     def google(name: str, **settings: Any) -> None:
-        """Add an option of Google Benchmark; its default may stand in the environment."""
+        """Add an option of Google Benchmark. Its default may stand in the environment."""
         variable = f"BENCHMARK_{name.upper()}"
         value = env.get(variable)
         if value is not None:
@@ -160,7 +160,7 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
     add("-o", "--output", metavar="PATH", help="file for the results")
     add("-f", "--filter", metavar="REGEX", help="cases whose name matches anywhere; after a leading '-', the others")
     add("-l", "--list", metavar="REGEX", nargs="?", const="", help="print names and stop")
-    add("-r", "--run", metavar="NAME", help="run this one case in this very process; for debugging")
+    add("-r", "--run", metavar="NAME", help="run only this case, in this process; for debugging")
     add("-s", "--socket", metavar="PATH", help="where -r writes its result; fd:N is a descriptor")
     limit = "limit of each process, in seconds (600)"
     seconds("-t", "--timeout", dest="timeout_s", type=_positive, default=600.0, help=limit)
@@ -175,12 +175,12 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
     google("min_time", metavar="S|Nx", type=_min_time, default="1x", help="seconds, or iterations, of a process (1x)")
     google("min_warmup_time", metavar="S", type=_seconds, default=0.0, help="seconds that are run but not measured (0)")
     google("repetitions", metavar="N", type=_count, default=1, help="processes per case (1)")
-    google("dry_run", **_flag("one iteration, one process"))
+    google("dry_run", **_flag("a single iteration in a single process"))
     google("enable_random_interleaving", dest="interleaved", **_flag("processes of all cases in random order"))
     google("report_aggregates_only", dest="aggregates_only", **_flag("mean, median, ... without the single processes"))
     google("display_aggregates_only", **_flag("the same for standard output"))
     google("format", choices=["console", "json", "csv"], help="format of standard output")
-    google("out", metavar="FILE", default="", help="a file beside standard output")
+    google("out", metavar="FILE", default="", help="a file in addition to standard output")
     google("out_format", choices=["console", "json", "csv"], default="json", help="its format (json)")
     google("counters_tabular", dest="tabular", **_flag("counters in columns of their own"))
     google("time_unit", choices=["", *TIME_UNITS], default="", help="unit of time (ns)")

@@ -1,4 +1,4 @@
-"""The registry: names made from templates, the function or class behind each; mistakes are errors at registration."""
+"""The registry: names made from templates, the function or class behind each. Mistakes are errors at registration."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ STATE = "state"
 
 
 class RegistrationError(ValueError):
-    """A case that cannot be; the text says where it was registered, what is wrong and a hint."""
+    """An invalid case. The text has the place of its registration, the problem and a hint."""
 
 
 class Skip(Exception):
-    """Raised by a case that cannot be measured here; its text is the reason."""
+    """Raised by a case that cannot be measured here. Its text is the reason."""
 
 
 class BenchmarkCase(abc.ABC):
-    """A base for cases that are classes, for those who like one; any class with a method `run` will do."""
+    """A base for cases that are classes, optional: any class with a method `run` will do."""
 
     def setup(self) -> None:  # noqa: B027  (optional)
-        """Prepare what is measured; not timed."""
+        """Prepare the measured work. Not timed."""
 
     @abc.abstractmethod
     def run(self) -> None:
-        """Do what is measured."""
+        """Do the measured work."""
 
     def teardown(self) -> None:  # noqa: B027  (optional)
-        """Give back what was taken; not timed, and called also when `run` failed."""
+        """Release resources. Not timed, and called also when `run` failed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """What a case may say of itself, through a parameter called `state` of the function or of a method.
+    """A case's own figures, through a parameter called `state` of the function or of a method.
 
-    `items` and `bytes` are those that one call of `run` processes, reported per second; `counters` are numbers by name,
-    reported as they are; `label` is a remark.
+    `items` and `bytes` are processed by a call of `run`, reported per second. `counters` are numbers by name,
+    reported as they are. `label` is a remark.
     """
 
     items: float | None = None
@@ -56,7 +56,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One case: its full name, which registration it came from (`family`) as its how-manieth (`instance`), its subject."""
+    """A case: its full name, its registration (`family`), its number within that (`instance`), its subject."""
 
     name: str
     family: int
@@ -73,7 +73,7 @@ class Registry:
         self._families = 0
 
     def add(self, subject: object, name: str, params: Mapping[str, Iterable[object]]) -> None:
-        """Add a case for each combination of values; the first parameter varies slowest. Raises RegistrationError."""
+        """Add a case for each combination of values. The first parameter varies slowest. Raises RegistrationError."""
         values = {key: _values(key, given) for key, given in params.items()}
         _check_template(name, values)
         if not callable(subject):
@@ -86,7 +86,7 @@ class Registry:
             if full in cases:
                 raise RegistrationError(f"{full!r} comes out of the template twice; {_uniqueness_hint(name, values)}")
             if full in self.cases:
-                raise RegistrationError(f"{full!r} is already registered; give one of them another name")
+                raise RegistrationError(f"{full!r} is already registered; rename one")
             cases[full] = Case(name=full, family=self._families, instance=instance, subject=subject, params=of_case)
         self.cases |= cases
         self._families += 1
@@ -97,14 +97,14 @@ class Registry:
 
 
 REGISTRY = Registry()
-"""The cases of this process; a decorator needs a place to put them."""
+"""The cases of this process. A decorator needs a place to put them."""
 
 
 def register(name: str, **params: Iterable[object]) -> Callable[[T], T]:
-    """Register a function or a class as a case, or as one for each combination of parameter values.
+    """Register a function or a class as a case, or as a case for each combination of parameter values.
 
-    `name` is a template as of str.format: `{task}` stands for the value of `task`. A function gets its values as keyword
-    arguments, an instance of a class as attributes. What is decorated stays what it was. Raises RegistrationError.
+    `name` is a template as of str.format: `{task}` is replaced by the value of `task`. A function gets its values as keyword
+    arguments, an instance of a class as attributes. The decorated object stays unchanged. Raises RegistrationError.
     """
     # A name is wrong in the program, not here: the place says which of many decorators it is.
     caller = sys._getframe(1)
@@ -163,10 +163,10 @@ def _check_subject(subject: Callable[..., object], first: Mapping[str, object]) 
     if inspect.isclass(subject):
         what, offered = subject.__qualname__, {}  # an instance gets the values as attributes
         if not callable(getattr(subject, "run", None)) or "run" in getattr(subject, "__abstractmethods__", ()):
-            raise RegistrationError(f"class {what} has no method run; define it, it is what is measured")
+            raise RegistrationError(f"class {what} has no method run; define it: this method is measured")
         for key in first:
             if hasattr(subject, key) and not inspect.ismemberdescriptor(getattr(subject, key)):
-                raise RegistrationError(f"class {what} has an attribute {key} already; name the parameter differently")
+                raise RegistrationError(f"class {what} has an attribute {key} already; rename the parameter")
     _check_call(subject, offered)
 
 
@@ -199,7 +199,7 @@ def _uniqueness_hint(name: str, values: Mapping[str, object]) -> str:
 
 
 def _report_in_one_line() -> None:
-    """Make a registration error that nobody catches end the program with one line and exit code 2, without a traceback."""
+    """Make a registration error that nobody catches end the program with a line and exit code 2, without a traceback."""
     before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

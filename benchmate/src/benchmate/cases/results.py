@@ -1,4 +1,4 @@
-"""The result of each process of a case, from what it sent and how it ended, and statistics over all processes of a case. Pure."""
+"""The result of each process of a case, from its message and how it ended, and statistics over all processes of a case. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     # All zero, as a counter may be: no deviation, and no division by the mean.
     "cv": lambda values: statistics.stdev(values) / statistics.fmean(values) if any(values) else 0.0,
 }
-"""The statistics of Google Benchmark; deviations are those of a sample."""
+"""The statistics of Google Benchmark. Deviations are of a sample."""
 
 
 class CasePayload(TypedDict, total=False):
-    """What the process of a case sends to the runner, as one line of JSON.
+    """The message of a case's process to the runner, as a line of JSON.
 
-    `outcome` is always there, the rest where it is known. Nanoseconds are those of all `iterations` together, on the wall and of
-    the whole process; memory is in bytes.
+    `outcome` is always there, the rest where known. Nanoseconds are of all `iterations` together, on the wall and of
+    the whole process. Memory is in bytes.
     """
 
     name: str
@@ -47,10 +47,10 @@ class CasePayload(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """One measured process of a case.
+    """A measured process of a case.
 
     `outcome`, `why`, `reasons`: protocol.md, 5. `wall_ns` and `cpu_ns` are nanoseconds of all `iterations` together, on the
-    wall and of the whole process; `items` and `bytes` those of one iteration; `memory` bytes by name; `seconds` from the
+    wall and of the whole process. `items` and `bytes` of an iteration. `memory` bytes by name. `seconds` from the
     start of the process to its end.
     """
 
@@ -79,12 +79,12 @@ class CaseResult:
 
     @property
     def real_ns(self) -> float:
-        """Nanoseconds of one iteration on the wall; nan when there is none."""
+        """Nanoseconds of an iteration on the wall. nan when there is none."""
         return self.wall_ns / self.iterations if self.wall_ns is not None and self.iterations else float("nan")
 
     @property
     def process_ns(self) -> float:
-        """Nanoseconds of one iteration on all processors that the process had; nan when there is none."""
+        """Nanoseconds of an iteration on all processors that the process had. nan when there is none."""
         return self.cpu_ns / self.iterations if self.cpu_ns is not None and self.iterations else float("nan")
 
     @property
@@ -115,7 +115,7 @@ class Aggregate:
 
 
 def parse_payload(line: bytes) -> CasePayload | None:
-    """Return what a process sent; None when it is no payload of a case."""
+    """Return the message of a process. None when it is no payload of a case."""
     try:
         payload = json.loads(line)
     except ValueError:
@@ -132,7 +132,7 @@ def make_result(
     timeout_s: float,
     foreign: Sequence[int] = (),
 ) -> CaseResult:
-    """Return the result, from what a process sent (None: nothing) and how it ended.
+    """Return the result, from a process's message (None: nothing) and how it ended.
 
     `foreign` are other processes seen on the devices.
     """
@@ -211,7 +211,7 @@ def aggregate_results(results: Iterable[CaseResult]) -> list[Aggregate]:
 
 
 def group_by_case(results: Iterable[CaseResult]) -> list[tuple[Case, list[CaseResult]]]:
-    """Return the results of each case, by repetition; cases in the order of registration."""
+    """Return the results of each case, by repetition. Cases in the order of registration."""
     groups: dict[str, list[CaseResult]] = {}
     for result in results:
         groups.setdefault(result.case.name, []).append(result)

@@ -27,7 +27,7 @@ from benchmate.machine_context import google_context
 from benchmate.supervisor import supervise
 
 MISSPELLED_VARIABLE = "CUDA_VISIBLE_GPU"
-"""What the few-bit library's page calls CUDA_VISIBLE_DEVICES."""
+"""The few-bit library's name for CUDA_VISIBLE_DEVICES."""
 
 
 class _Interrupted(BaseException):
@@ -35,7 +35,7 @@ class _Interrupted(BaseException):
 
 
 class CaseRunner:
-    """One run of some cases."""
+    """A run of some cases."""
 
     def __init__(self, options: CaseOptions, cases: Sequence[Case]) -> None:
         self._options, self._cases = options, cases
@@ -44,7 +44,7 @@ class CaseRunner:
         self._has_sink = bool(os.environ.get("MILABENCH_SINK") or os.environ.get("DATA_FD"))
 
     def run(self) -> int:
-        """Run the cases; return the exit code. Raises UsageError."""
+        """Run the cases. Return the exit code. Raises UsageError."""
         try:
             with _interruptible():
                 self._run()
@@ -152,7 +152,7 @@ class CaseRunner:
         return formats
 
     def _announce(self, count: int) -> None:
-        """Print how many cases there are; not between the lines of a table that somebody reads from standard output."""
+        """Print how many cases there are. Not between the lines of a table that somebody reads from standard output."""
         shown = {output.format for output in self._options.outputs if output.path is None}
         stream = sys.stdout if shown <= {"stdout"} else sys.stderr
         print(f"total {count} benchmark(s) matched to pattern", file=stream, flush=True)
@@ -187,7 +187,7 @@ class _Devices:
 
 
 def _record_case(results: Sequence[CaseResult]) -> None:
-    """Record all processes of one case for milabench: the median time as a main metric, rates, counters, memory, failures."""
+    """Record all processes of a case for milabench: the median time as a main metric, rates, counters, memory, failures."""
     from benchmate.session import current
 
     session = current()
@@ -249,7 +249,7 @@ def _correct_visible_devices() -> None:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """While inside, SIGTERM ends the run as Ctrl-C does: the case is ended, and what was measured is written."""
+    """While inside, SIGTERM ends the run as Ctrl-C does: the case is ended, and its measurements are written."""
 
     def interrupt(*_: object) -> NoReturn:
         raise _Interrupted

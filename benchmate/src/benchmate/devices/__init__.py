@@ -1,1 +1,1 @@
-"""Accelerators as the instruments see them: one protocol, a vendor's library or tool behind each."""
+"""Accelerators as the instruments see them: a common protocol, with a vendor's library or tool behind each."""

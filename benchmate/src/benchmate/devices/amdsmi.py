@@ -1,4 +1,4 @@
-"""AMD's devices through the Python module `amdsmi` that ROCm brings: ten readings a second where the command line gives one."""
+"""AMD's devices through the Python module `amdsmi` that ROCm brings: ten readings a second, the command line gives one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ THROTTLERS = ((range(32), "sw_power_cap"), (range(32, 46), "hw_thermal"), (range
 
 
 def amdsmi_module() -> Any:
-    """Return the module amdsmi; where tests put another in its place."""
+    """Return the module amdsmi. Where tests put another in its place."""
     import amdsmi
 
     return amdsmi
@@ -39,7 +39,10 @@ def open_amdsmi() -> CommandVendor:
 
 
 def module_reader(clock: Callable[[], float] = time.monotonic) -> tuple[ReadAll, Callable[[], None]]:
-    """Return what asks all devices, and what lets go of the library. Raise NotAvailableError without the module or the driver."""
+    """Return the reader of all devices, and the function that releases the library.
+
+    Raise NotAvailableError without the module or the driver.
+    """
     try:
         smi = amdsmi_module()
     except Exception as error:  # without its shared library the module raises KeyError, OSError or one of its own
@@ -55,7 +58,7 @@ def module_reader(clock: Callable[[], float] = time.monotonic) -> tuple[ReadAll,
 
 
 class _Device:
-    """One GPU behind its handle: the module's answers put into the words of `amd-smi metric`, so that one parser reads both."""
+    """A GPU behind its handle: the module's answers in the words of `amd-smi metric`, so that the same parser reads both."""
 
     def __init__(self, smi: Any, index: int, handle: Any) -> None:
         self._smi, self._index, self._handle = smi, index, handle
@@ -69,7 +72,7 @@ class _Device:
         self._residencies: dict[str, float] = {}
 
     def reading(self, now_s: float) -> Reading | None:
-        """Return what it tells now, temperature, errors and processes a second old at most; None when it does not answer."""
+        """Return its present reading, temperature, errors and processes at most a second old. None when it does not answer."""
         smi = self._smi
         vram = self._ask(smi.amdsmi_get_gpu_vram_usage)
         usage = self._ask(smi.amdsmi_get_gpu_activity)
@@ -113,7 +116,7 @@ class _Device:
         return {"clk": answer.get("clk", answer.get("cur_clk"))}
 
     def _throttle(self) -> tuple[str, ...] | None:
-        """Return the reasons since the last look; None where the device does not tell them."""
+        """Return the reasons since the last look. None where the device does not tell them."""
         answer = mapping(self._ask(self._smi.amdsmi_get_gpu_metrics_info))
         bits = number(answer.get("indep_throttle_status"))
         before, self._residencies = (
@@ -140,7 +143,7 @@ def _socket_power(answer: Mapping[str, Any]) -> float | None:
 
 
 def _joules(answer: Mapping[str, Any]) -> float | None:
-    """Return the counter times its resolution in microjoules; the counter was called `power` before ROCm 6.2."""
+    """Return the counter times its resolution in microjoules. The counter was called `power` before ROCm 6.2."""
     ticks = number(answer.get("energy_accumulator", answer.get("power")))
     resolution = number(answer.get("counter_resolution"))
     return None if ticks is None or resolution is None else ticks * resolution / 1e6

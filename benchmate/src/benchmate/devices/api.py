@@ -1,4 +1,4 @@
-"""What a device is to the instruments: what can be read of it, in which units, and how it says that it cannot.
+"""The interface of a device for the instruments: its readings, their units, and the errors.
 
 Most are read all at once: by a vendor's command line, at most once a second, or by a library, more often.
 """
@@ -22,24 +22,24 @@ THROTTLE_REASONS = (
 
 
 class NotAvailableError(Exception):
-    """The vendor's library, tool or driver is not there, or may not be asked; the text says which and why."""
+    """The vendor's library, tool or driver is not there, or may not be asked. The text says which and why."""
 
 
 class DeviceLostError(Exception):
-    """A device that answered before does not any more; the text is the vendor's."""
+    """A device that answered before does not any more. The text is the vendor's."""
 
 
 class Device:
-    """One accelerator, or a slice of one."""
+    """An accelerator, or a slice of it."""
 
     index: int
     """Its number among the vendor's devices, in the order of the PCI bus."""
     uuid: str
-    """What tells it from every other; stays the same over reboots."""
+    """Its identity. Stays the same over reboots."""
     name: str
     """The model."""
     absent: Mapping[str, str]
-    """What it was asked for and cannot tell, with the reason; it is not asked again."""
+    """Unavailable readings, with the reason. They are not requested again."""
     slices: Sequence[Device] = ()
     """The parts (MIG) that it is cut into."""
     aliases: Sequence[str] = ()
@@ -55,14 +55,14 @@ class Device:
 
 
 class SensorBackend:
-    """The devices of one maker on this machine; as it stands, those of a machine without any."""
+    """The devices of a maker on this machine. This base class is a machine without any."""
 
     arch = "cpu"
-    """cuda, rocm, xpu, hpu; cpu for none."""
+    """cuda, rocm, xpu, hpu. Cpu for none."""
     period_s = 1.0
     """How often it can be asked without standing in the way: 0.1 s of a library, 1 s of a command line."""
     devices: Sequence[Device] = ()
-    """All of them, in the order of their index; slices of a device are in its place when it is cut up."""
+    """All of them, in the order of their index. Slices of a device are in its place when it is cut up."""
     lost: Mapping[int, str] = MappingProxyType({})
     """Why devices do not answer that the driver lists, by number."""
 
@@ -71,7 +71,7 @@ class SensorBackend:
 
 
 def throttle_reasons(mask: int) -> tuple[str, ...]:
-    """Return the names of the bits that are set; of those without a name yet, their number."""
+    """Return the names of the bits that are set. Of those without a name yet, their number."""
     named = [name for bit, name in enumerate(THROTTLE_REASONS) if mask >> bit & 1]
     rest = mask >> len(THROTTLE_REASONS) << len(THROTTLE_REASONS)
     return (*named, *([f"0x{rest:x}"] if rest else []))
@@ -89,7 +89,7 @@ def describe_failure(error: Exception) -> str:
 
 
 class CommandVendor(SensorBackend):
-    """Devices that `read_all` tells of; `clock` in seconds; `close` lets go of what it asks. Raise NotAvailableError."""
+    """Devices that `read_all` reports. `clock` in seconds. `close` releases its source. Raise NotAvailableError."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class CommandVendor(SensorBackend):
         self.devices = tuple(CommandDevice(self, reading) for _, reading in sorted(self._latest.items()))
 
     def reading(self, index: int) -> Reading:
-        """Return the latest reading of a device, a new one when it is old. Raise DeviceLostError where the tool has none."""
+        """Return the latest reading of a device, a new reading when it is old. Raise DeviceLostError where the tool has none."""
         now = self._clock()
         # All devices are asked by one command: who asks first in a period asks for all. 0.9: timers are never exact.
         if now - self._read_at_s >= self.period_s * 0.9:
@@ -128,12 +128,12 @@ class CommandVendor(SensorBackend):
         return self._latest[index]
 
     def close(self) -> None:
-        """Let go of what it asks."""
+        """Release the source of readings."""
         self._close()
 
 
 class CommandDevice(Device):
-    """One of the devices that are read all at once."""
+    """A device of several that are read together."""
 
     def __init__(self, vendor: CommandVendor, reading: Reading) -> None:
         self._vendor = vendor

@@ -11,9 +11,9 @@ from benchmate.devices.vendors.vendor import ReadAll
 
 
 def open_vendor(arch: str, env: Mapping[str, str], simulated: str = "") -> tuple[SensorBackend, str]:
-    """Return the vendor of this machine, and one line when there should be devices but they cannot be read.
+    """Return the vendor of this machine, and a line when there should be devices but they cannot be read.
 
-    `arch` one of vendors/registry.py; `auto`: the first that answers; `cpu`: none. A file of simulated devices, given here
+    `arch`: a name of vendors/registry.py. `auto`: the first that answers. `cpu`: none. A file of simulated devices, given here
     or by MILABENCH_SIMULATED_DEVICES, takes the place of all of them.
     """
     path = simulated or env.get(VARIABLE, "")
@@ -25,7 +25,7 @@ def open_vendor(arch: str, env: Mapping[str, str], simulated: str = "") -> tuple
 
 
 def _open(arch: str) -> SensorBackend:
-    """Return a vendor's devices, by its Python library where there is one. Raise NotAvailableError unless `arch` is `auto`."""
+    """Return a vendor's devices, by its Python library where it exists. Raise NotAvailableError unless `arch` is `auto`."""
     reasons = []
     for vendor in VENDORS:
         if arch not in ("auto", vendor.arch):
@@ -70,7 +70,7 @@ def visible(devices: Sequence[Device], env: Mapping[str, str], arch: str) -> tup
 
 
 def named(devices: Sequence[Device], word: str) -> Device | None:
-    """Return the device, or the slice of one, that a number or a UUID stands for."""
+    """Return the device or slice of a number or a UUID."""
     choice = find_device(_ids(devices), word, [(index, None) for index in range(len(devices))])
     return None if choice is None else _device(devices, choice)
 

@@ -1,4 +1,4 @@
-"""NVIDIA's devices through NVML; the only module that imports pynvml."""
+"""NVIDIA's devices through NVML. The only module that imports pynvml."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MAX_UNKNOWN = 20
 
 
 def pynvml_module() -> Any:
-    """Return the module pynvml; where tests put another in its place."""
+    """Return the module pynvml. Where tests put another in its place."""
     import pynvml
 
     return pynvml
 
 
 class NvidiaVendor(SensorBackend):
-    """All GPUs that NVML knows, by PCI address; slices (MIG) with their parent.
+    """All GPUs that NVML knows, by PCI address. Slices (MIG) with their parent.
 
     Raise NotAvailableError without the library, the driver, or the permission to ask it.
     """
@@ -52,7 +52,7 @@ class NvidiaVendor(SensorBackend):
         self._events = self._watch_xids()
 
     def _watch_xids(self) -> Any | None:
-        """Return a set of events in which the driver's errors (Xid) turn up; None where it does not tell them."""
+        """Return a set of events in which the driver's errors (Xid) turn up. None where it does not tell them."""
         nvml, events = self._nvml, None
         for device in self.devices:
             try:
@@ -65,7 +65,7 @@ class NvidiaVendor(SensorBackend):
         return events
 
     def _gather_xids(self) -> None:
-        """Move what has happened to the device that it happened to; does not wait."""
+        """Move events to their devices. Does not wait."""
         nvml = self._nvml
         while True:
             try:
@@ -83,7 +83,7 @@ class NvidiaVendor(SensorBackend):
 
 
 class NvidiaDevice(Device):
-    """One GPU, or one MIG slice of it."""
+    """A GPU, or a MIG slice of it."""
 
     def __init__(self, nvml: Any, handle: Any, index: int, *, parent: NvidiaDevice | None = None) -> None:
         self._nvml = nvml
@@ -112,7 +112,7 @@ class NvidiaDevice(Device):
     def _first_to_answer(self, newer: Callable[..., Any], older: Callable[..., Any]) -> Callable[..., Any]:
         """Return the newer of two functions if this driver has it for this device, else the older.
 
-        The older memory counts what the driver keeps for itself as used; the older reasons end with CUDA 14.
+        The older memory counts the driver's own part as used. The older reasons end with CUDA 14.
         """
         try:
             newer(self.handle)
@@ -189,9 +189,9 @@ class NvidiaDevice(Device):
         return None if None in counts.values() else counts
 
     def _ask(self, reading: str, function: Callable[..., Any], *more: Any) -> Any | None:
-        """Return the answer; None, and never asked again, for what this device cannot or may not tell.
+        """Return the answer. None, and never asked again, for readings that this device cannot or may not give.
 
-        A single unknown error is an answer that is missing; with nothing else for a while the device is lost.
+        A single unknown error is an answer that is missing. With nothing else for a while the device is lost.
         """
         if reading in self.absent:
             return None

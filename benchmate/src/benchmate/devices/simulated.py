@@ -3,13 +3,13 @@
 The file is JSON: `{"devices": [{"uuid", "name", "readings": [{"t": 0, "memory_MiB": [512, 81920], "load": 0.9, "power_W": 300,
 "sm_clock_MHz", "mem_clock_MHz", "throttle": ["hw_slowdown"] or a bit mask, "temperature", "energy_J", "ecc", "xid",
 "processes": [{"pid", "memory_MiB"}], "lost": "why"}, ...]}]}`. A reading holds from its second `t` on, keys that it leaves out
-keep their value, null takes one away. `"count"` makes so many copies of the first device, of which with `"busy"` only so many
-do what the script says: the others are idle.
+keep their value, null removes a value. `"count"` makes copies of the first device, of which with `"busy"` only that number
+follow the script: the others are idle.
 
-Sensors are no better than those of a board. Power is the mean of the last second (`power_average_s` of the device), energy
-that of a counter renewed every 0.1 s (`energy_period_s`): the integral of power, times `energy_factor`, unless `energy_J` is
-given. `reserve_MiB` is memory that the driver keeps, which counts as used. `call_ms` is what each call takes. Readings named
-in `unanswered` fail once, those in `not_supported` of a device always. A process whose pid is "held" stands for every process
+Sensors are no better than a board's. Power is the mean of the last second (`power_average_s` of the device), energy
+a counter renewed every 0.1 s (`energy_period_s`): the integral of power, times `energy_factor`, unless `energy_J` is
+given. `reserve_MiB` is memory that the driver keeps, which counts as used. `call_ms` is the time of each call. Readings named
+in `unanswered` fail once, those in `not_supported` of a device always. A process whose pid is "held" represents every process
 that the agent gave the device to.
 """
 
@@ -45,11 +45,11 @@ _FIELDS = {
     "xid": (),
     "processes": ("processes",),
 }
-"""What a script calls a reading, and the fields of a sample or a survey."""
+"""The script's name of a reading, and the fields of a sample or a survey."""
 
 
 class SimulatedVendor(SensorBackend):
-    """The devices of a file. `clock` in seconds; time begins when this is made. Raises NotAvailableError for a bad file."""
+    """The devices of a file. `clock` in seconds. Time begins when this is made. Raises NotAvailableError for a bad file."""
 
     period_s = 0.1
 
@@ -88,7 +88,7 @@ class SimulatedVendor(SensorBackend):
 
 
 class SimulatedDevice(Device):
-    """One scripted device; `elapsed_s` is the position in the script."""
+    """A scripted device. `elapsed_s` is the position in the script."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class SimulatedDevice(Device):
         return survey._replace(**self._unanswered(state, survey._fields))
 
     def _now(self) -> Mapping[str, Any]:
-        """Return what holds now, once the call has taken its time. Raise DeviceLostError where the script says so."""
+        """Return the present values, once the call has taken its time. Raise DeviceLostError where the script says so."""
         state = self._step_at(self._elapsed_s())[1]
         if state.get("call_ms"):
             self._sleep(state["call_ms"] / 1e3)
@@ -187,7 +187,7 @@ class SimulatedDevice(Device):
         return {field: None for name in (*self.absent, *names) for field in _FIELDS[name] if field in fields}
 
     def _joules(self, elapsed_s: float) -> float:
-        """Return the integral of power up to then; before the script begins, power was as at its beginning."""
+        """Return the integral of power up to then. Before the script begins, power was as at its beginning."""
         start_s, state, energy_j = self._step_at(elapsed_s)
         return energy_j + (state.get("power_W") or 0) * (elapsed_s - start_s)
 
@@ -210,7 +210,7 @@ class SimulatedDevice(Device):
 def _holders(uuid: str, index: int, path: str) -> Iterator[int]:
     """Yield the processes that a device was given to, as their environment says.
 
-    A slot of a machine without devices stands for the device of the same number, where the file is the same.
+    A slot of a machine without devices represents the device of the same number, where the file is the same.
     """
     for file in Path("/proc").glob("[0-9]*/environ"):
         try:

@@ -12,7 +12,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def forward_voir_file() -> Iterator[None]:
-    """Let the workers that torchrun starts inherit the descriptor DATA_FD; do nothing where there is none.
+    """Let the workers that torchrun starts inherit the descriptor DATA_FD. Do nothing where there is none.
 
     Programs that use benchmate need it not: their records go to the agent's socket.
     """

@@ -22,7 +22,7 @@ _PARTIAL = f".{os.uname().nodename}.partial"
 
 
 def device_count() -> int:
-    """Return the number of accelerators that this process may use; 1 where there is none. Does not import torch."""
+    """Return the number of accelerators that this process may use. 1 where there is none. Does not import torch."""
     from benchmate.devices.detect import open_vendor, visible
 
     vendor, _ = open_vendor("auto", os.environ)
@@ -33,7 +33,7 @@ def device_count() -> int:
 
 
 def fakeimagenet_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the arguments of `generate_fakeimagenet`; words that it does not know are the benchmark's own."""
+    """Return the arguments of `generate_fakeimagenet`. Words that it does not know are the benchmark's own."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--batch-size", type=int, default=512)
     parser.add_argument("--batch-count", type=int, default=60)
@@ -47,7 +47,7 @@ def fakeimagenet_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def generate_fakeimagenet(args: argparse.Namespace | None = None) -> None:
-    """Make OUTPUT/FakeImageNet, or what is missing of it: `batch_size * batch_count * device_count` images, 10 % more for each
+    """Make OUTPUT/FakeImageNet, or its missing part: `batch_size * batch_count * device_count` images, 10 % more for each
     of val and test. Every image follows from its number alone, and appears complete.
 
     MILABENCH_TESTING_PREPARE="SIZE,COUNT" replaces batch_size and batch_count. Ends the program when something is wrong.
@@ -117,7 +117,7 @@ def _images(folder: Path, split: str, count: int) -> Iterator[tuple[int, Path]]:
 
 
 def _present(folder: Path) -> set[tuple[str, str]]:
-    """Return class and name of the images that are there; remove what a killed maker left."""
+    """Return class and name of the images that are there. Remove leftovers of a killed maker."""
     present = set()
     for label in folder.iterdir() if folder.is_dir() else ():
         if label.is_dir():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CLASSES = 1000
 CROP = 224
 SYNTHETIC_SIZE = 244
-"""Not 224: what was measured with milabench 1.3 had this size."""
+"""Not 224: measurements with milabench 1.3 had this size."""
 SYNTHETIC_BATCHES = 1000
 FAKE_BATCHES = 60
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -36,7 +36,7 @@ def dataloader_arguments(parser: argparse.ArgumentParser) -> None:
 def imagenet_dataloader(args: argparse.Namespace, model: Any, rank: int = 0, world_size: int = 1) -> Any:
     """Return the loader that `args` ask for: an iterable of (images, targets) with a length.
 
-    `args` as of `dataloader_arguments`; `model` is called once, to learn the shape of its output, for synthetic batches only.
+    `args` as of `dataloader_arguments`. `model` is called once, to learn the shape of its output, for synthetic batches only.
     """
     if args.loader in ("synthetic_fixed", "synthetic_random"):
         return SyntheticBatches(model, args.batch_size, is_fixed=args.loader == "synthetic_fixed")
@@ -61,7 +61,7 @@ def image_folder(data: str | None) -> str:
 
 
 class SyntheticBatches:
-    """Batches that are on the device of the model already, with targets as its output: what is timed is the model alone."""
+    """Batches that are on the device of the model already, with targets as its output: only the model is timed."""
 
     def __init__(self, model: Any, batch_size: int, *, is_fixed: bool) -> None:
         import torch
@@ -88,7 +88,7 @@ class SyntheticBatches:
 
 
 class FakeImages:
-    """A data set of noise in memory: one image for each class, again and again."""
+    """A data set of noise in memory: an image for each class, again and again."""
 
     def __init__(self, count: int) -> None:
         import torch
@@ -163,7 +163,7 @@ def _dali(folder: str, batch_size: int, num_workers: int, rank: int, world_size:
 
 
 class _DaliBatches:
-    """What DALI yields, as (images, targets)."""
+    """The batches of DALI, as (images, targets)."""
 
     class sampler:  # noqa: N801  (programs call loader.sampler.set_epoch, as of a DistributedSampler)
         @staticmethod

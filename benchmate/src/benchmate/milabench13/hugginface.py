@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 NOT_NEEDED = ("*.git*", "*.md", "*.onnx")
-"""Files of a model that no benchmark reads. Text files are kept: the vocabulary of a tokenizer may be one."""
+"""Files of a model that no benchmark reads. Text files are kept: the vocabulary of a tokenizer may be a text file."""
 
 
 def download_hf_model(
@@ -16,7 +16,7 @@ def download_hf_model(
     cache_dir: str | None = None,
     ignore_patterns: Sequence[str] | None = None,
 ) -> str:
-    """Download a model into the cache (HF_HOME, or `cache_dir`); return its folder. Ends the program when it cannot be had."""
+    """Download a model into the cache (HF_HOME, or `cache_dir`). Return its folder. Ends the program when it cannot be had."""
 
     def download() -> str:
         from huggingface_hub import snapshot_download
@@ -33,7 +33,7 @@ def download_hf_model(
 def download_hf_dataset(
     dataset_name: str, split: str | None = None, name: str | None = None, token: str | None = None
 ) -> bool:
-    """Download a data set, or one split of it, into the cache; return True. Ends the program when it cannot be had."""
+    """Download a data set, or a single split, into the cache. Return True. Ends the program when it cannot be had."""
 
     def download() -> Any:
         from datasets import load_dataset

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def memory_peak_fetcher() -> Callable[[], float | None]:
-    """Return a function that returns the largest peak over this process's devices, in MiB; None where a device counts none."""
+    """Return a function that returns the largest peak over this process's devices, in MiB. None where a device counts none."""
     import jax
 
     def peak() -> float | None:

@@ -1,7 +1,7 @@
-"""`benchmate.metrics` of milabench 1.3: timed iterators, and functions that take what a program measured.
+"""`benchmate.metrics` of milabench 1.3: timed iterators, and functions that take a program's measurements.
 
-The clocks, windows and records are those of `benchmate.observed`. Under milabench the measuring profile decides how much is
-observed; in a script of its own the arguments and the variables of 1.3 do.
+The clocks, windows and records equal `benchmate.observed`. Under milabench the measuring profile decides how much is
+observed. In a script of its own the arguments and the variables of 1.3 do.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ supply_when_imported()
 
 
 def record_push(**data: object) -> None:
-    """Record a rate, a loss or any other numbers; see `benchmate.given_records.record_given`. A loss may stay on its device."""
+    """Record a rate, a loss or any other numbers. See `benchmate.given_records.record_given`. A loss may stay on its device."""
     if "loss" in data:
         data = dict(data)
         observe_loss(data.pop("loss"), str(data.get("task", "train")))
@@ -60,7 +60,7 @@ def record_push(**data: object) -> None:
 
 
 def give_push() -> Push:
-    """Return a function that gives measurements to the voirfile's streams; without an overseer, one that records them."""
+    """Return a function that gives measurements to the voirfile's streams. Without an overseer, a function that records them."""
     overseer = current_overseer.get()
     if overseer is None:
         return record_push
@@ -69,12 +69,12 @@ def give_push() -> Push:
 
 
 def sumggle_push() -> Push:
-    """Return a function that records measurements; in a script of its own, one that writes them to stdout as 1.3 does."""
+    """Return a function that records measurements. In a standalone script, a function that writes them to stdout as 1.3 does."""
     return record_push if has_sink(current()) else file_push(SmuggleWriter(sys.stdout))
 
 
 def file_push(fp: TextIO | None = None) -> Push:
-    """Return a function that writes measurements to a file, stdout by default, one line of JSON each."""
+    """Return a function that writes measurements to a file, stdout by default, a line of JSON each."""
 
     def write(**data: object) -> None:
         print(json.dumps({"task": "train", **data}), file=fp or sys.stdout)
@@ -108,7 +108,7 @@ def has_sink(session: Session) -> bool:
 
 
 def measure_in_script(session: Session, count: int, skip: int | None = None) -> None:
-    """Measure `count` observations in all where no milabench decides; `skip` of them, at most half, are warm-up.
+    """Measure `count` observations in all where no milabench decides. `skip` of them, at most half, are warm-up.
 
     `skip` is VOIR_EARLYSTOP_SKIP where it is not given.
     """
@@ -122,14 +122,14 @@ def measure_in_script(session: Session, count: int, skip: int | None = None) -> 
 
 
 class LazyMetricPusher:
-    """Keeps measurements until `push`: what is kept is not read before, so that no device is waited for."""
+    """Keeps measurements until `push`: kept values are not read before, so that no device is waited for."""
 
     def __init__(self, task: str) -> None:
         self.task = task
         self.delayed: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
     def append(self, *args: Any, **kwargs: Any) -> None:
-        """Keep what `materialize` makes a measurement of."""
+        """Keep the input of `materialize`."""
         self.delayed.append((args, kwargs))
 
     def record(self, *args: Any, **kwargs: Any) -> None:
@@ -137,7 +137,7 @@ class LazyMetricPusher:
         self.append(*args, **kwargs)
 
     def materialize(self, *args: Any, **kwargs: Any) -> Mapping[str, Any]:
-        """Return the measurement made of what was kept."""
+        """Return the measurement from the kept values."""
         return kwargs
 
     def push(self, pusher: Push) -> None:
@@ -165,10 +165,10 @@ class LazyLossPusher(LazyMetricPusher):
 class TimedIterator:
     """An iterable with an observer behind it: each step of a loop over it is timed, and counts the items of its batch.
 
-    `batch_size_fn(batch)` counts the items of a batch; without it they are the length of its first tensor, else of the first of
+    `batch_size_fn(batch)` counts the items of a batch. Without it they are the length of its first tensor, else of the first of
     a pair or of the first value of a mapping, else its own. `earlystop` is how many steps are observed in a script of its own, by
     default `earlystop_count()`, None for all. With `raise_stop_program` the loop raises StopProgram when the window is
-    complete; without it the loop ends, and so do later ones, unless milabench's runner ends the program. `event_fn`, `rank`,
+    complete. Without it the loop ends, and so do later ones, unless milabench's runner ends the program. `event_fn`, `rank`,
     `push` and `device` are accepted: the clocks and records are benchmate's own.
     """
 
@@ -193,7 +193,7 @@ class TimedIterator:
 
     @classmethod
     def with_sumggler(cls, *args: Any, push: Push | None = None, **kwargs: Any) -> TimedIterator:
-        """Return an iterator; all of them record in the same way."""
+        """Return an iterator. All of them record in the same way."""
         return cls(*args, **kwargs)
 
     with_stdout = with_give = with_sumggler
@@ -233,10 +233,10 @@ class TimedIterator:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Do nothing: what was observed is recorded already."""
+        """Do nothing: observations are recorded already."""
 
     def progress(self) -> int:
-        """Return how many steps have been observed, those of the warm-up included."""
+        """Return how many steps have been observed, including the warm-up."""
         return self.observer.count
 
     def is_done(self) -> bool:
@@ -249,9 +249,9 @@ class TimedIterator:
 
 
 class ManualTimedIterator(TimedIterator):
-    """An iterator whose steps the program ends itself, with `step()`: those of an optimizer, of several batches each.
+    """An iterator whose steps the program ends itself, with `step()`: steps of an optimizer, of several batches each.
 
-    A step lasts from the end of the one before it, the first from the begin of the loop; its items are those of the batches that
+    A step lasts from the end of the previous step, the first from the begin of the loop. Its items are in the batches that
     the loop got in that time, `acc_batch_size`, unless `step` is given their number.
     """
 
@@ -275,7 +275,7 @@ class ManualTimedIterator(TimedIterator):
         self.epochs += 1
 
     def step(self, batch_override: int | float | None = None) -> bool:
-        """End a step; return whether the loop is about to end."""
+        """End a step. Return whether the loop is about to end."""
         n = plain_count(self.acc_batch_size if batch_override is None else batch_override, "step")
         self.acc_batch_size = self.accumulation_steps = 0
         self._last_ns = self.observer.end_step(self._last_ns, n, None, self)
@@ -302,7 +302,7 @@ class _Items:
 
 
 def _length(batch: Any) -> int:
-    """Return the number of items of a batch without tensors: one that has no length is a single item."""
+    """Return the number of items of a batch without tensors: a batch that has no length is a single item."""
     if isinstance(batch, Mapping) and batch:
         batch = next(iter(batch.values()))
     elif isinstance(batch, (tuple, list)) and len(batch) == 2 and hasattr(batch[0], "__len__"):

@@ -1,7 +1,7 @@
 """`benchmate.monitor` of milabench 1.3: its monitors, which watch nothing here, and the functions that record for a program.
 
 milabench watches devices, processes and the host from outside. A thread that does so in the measured process would disturb it,
-so that none is started; a script of its own is not watched.
+so that none is started. A script of its own is not watched.
 """
 
 from __future__ import annotations
@@ -77,17 +77,17 @@ def setupvoir(monogpu: bool = True, enabled: bool = True, interval: float = 1) -
 
 
 def milabench_sys_monitor(monogpu: bool = False) -> tuple[Log, IdleMonitor]:
-    """Return what `setupvoir` returns."""
+    """Return the result of `setupvoir`."""
     return setupvoir(monogpu)
 
 
 def auto_push() -> Push:
-    """Return a function that records measurements, or gives them to the voirfile's streams where there is one."""
+    """Return a function that records measurements, or gives them to the voirfile's streams where there is a voirfile."""
     return give_push()
 
 
 def get_rank() -> int:
-    """Return the rank that the launcher gave, -1 without one."""
+    """Return the rank that the launcher gave, -1 without a rank."""
     try:
         return int(os.environ.get("RANK", "-1"))
     except ValueError:
@@ -95,15 +95,15 @@ def get_rank() -> int:
 
 
 def log_patterns() -> tuple[str, ...]:
-    """Return the keys that are recorded of what is given; BENCHMATE_LOG_MODE `debug` adds some, `all` is every key."""
+    """Return the keys of given values that are recorded. BENCHMATE_LOG_MODE `debug` adds some, `all` is every key."""
     mode = os.environ.get("BENCHMATE_LOG_MODE", "lean").lower()
     return (*_KEPT, *_OBSERVED, *_DEVICES, *_HOST, *_MORE.get(mode, ()))
 
 
 def voirfile_monitor(ov: Any, options: Any) -> None:
-    """Require what a voirfile of 1.3 requires: that what is given is recorded, and the number of rates that it asks for.
+    """Require the instruments of a 1.3 voirfile: given values are recorded, up to the number of rates that it asks for.
 
-    Under milabench the measuring profile has these numbers; in a script of its own `options.stop` and `options.skip` have.
+    Under milabench the measuring profile has these numbers. In a script of its own `options.stop` and `options.skip` have.
     """
     from voir.instruments import dash, log
 

@@ -1,4 +1,4 @@
-"""`benchmate.observer` of milabench 1.3: what a voirfile or a program wraps its loader, criterion and optimizer with."""
+"""`benchmate.observer` of milabench 1.3: wrappers for the loader, criterion and optimizer of a voirfile or a program."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["BenchObserver"]
 
 
 class BenchObserver:
-    """Observes one training loop: `loader` or `iterate` wrap what it loops over, `criterion` and `record_loss` see its losses.
+    """Observes a training loop: `loader` or `iterate` wrap its iterable, `criterion` and `record_loss` see its losses.
 
-    Positional and other keyword arguments are those of `benchmate.metrics.TimedIterator`. `backward_callback` is called after
+    Positional and other keyword arguments go to `benchmate.metrics.TimedIterator`. `backward_callback` is called after
     `backward` of each loss of `criterion`, `step_callback` after each step of `optimizer`. With `stdout` a program in a script
-    of its own writes what it gives to `record_metric` to stdout.
+    of its own writes the values for `record_metric` to stdout.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class BenchObserver:
 
     @property
     def wrapped(self) -> TimedIterator | None:
-        """The wrapped loader; None before there is one."""
+        """The wrapped loader. None before it exists."""
         return self.instance
 
     def loader(self, loader: Iterable[Any], custom_step: bool = False) -> Any:
-        """Return the loader with each step of a loop over it observed; with `custom_step` the program ends steps by `step()`.
+        """Return the loader with each step of a loop over it observed. With `custom_step` the program ends steps by `step()`.
 
-        A program may give the same loader, or a new one, in each epoch: the items of all of them count.
+        A program may give the same loader, or a new loader, in each epoch: all their items count.
         """
         if self.instance is None or (loader is not self.instance and loader is not self.instance.loader):
             if self.instance is not None:
@@ -62,11 +62,11 @@ class BenchObserver:
         return self.instance
 
     def iterate(self, iterator: Iterable[Any], custom_step: bool = False) -> Any:
-        """Return what `loader` returns."""
+        """Return the result of `loader`."""
         return self.loader(iterator, custom_step)
 
     def original_dataloader(self) -> TimedIterator | None:
-        """Return the wrapped loader; None before there is one."""
+        """Return the wrapped loader. None before it exists."""
         return self.instance
 
     def step(self) -> None:
@@ -108,7 +108,7 @@ class BenchObserver:
         return optimizer
 
     def override_return_value(self, function: Callable[..., Any], override: Callable[[Any], Any]) -> None:
-        """Replace what a function returns by `override` of it, while the program runs under voir."""
+        """Replace the result of a function by its `override`, while the program runs under voir."""
         from ptera import refstring
 
         overseer = current_overseer.get()

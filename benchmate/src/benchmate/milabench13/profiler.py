@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def jax_profiler(trace_dir: str | None = None, enabled: bool | None = None) -> Iterator[None]:
-    """Trace what is done inside the `with` if `enabled`, or else MILABENCH_PROFILE, says so.
+    """Trace the work inside the `with` if `enabled`, or else MILABENCH_PROFILE, says so.
 
     The trace is written to `trace_dir`, MILABENCH_PROFILE_DIR, or `trace` in MILABENCH_DIR_EXTRA, the first that is given.
     """

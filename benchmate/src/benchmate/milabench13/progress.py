@@ -1,6 +1,6 @@
 """tqdm that writes at most every 30 seconds, so that a log is not full of bars.
 
-MILABENCH_NO_PROGRESS=1 leaves the bars out; MILABENCH_GLOBAL_PATCH=1 gives these bars to all who import tqdm, too.
+MILABENCH_NO_PROGRESS=1 leaves the bars out. MILABENCH_GLOBAL_PATCH=1 gives these bars to all who import tqdm, too.
 """
 
 from __future__ import annotations

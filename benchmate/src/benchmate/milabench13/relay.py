@@ -1,7 +1,7 @@
-"""`python -m benchmate.milabench13.relay -- PROGRAM...`: runs a program without our runner, and records what it gives.
+"""`python -m benchmate.milabench13.relay -- PROGRAM...`: runs a program without our runner, and records the values that it gives.
 
-The program gets a pipe for voir's data lines, whose number is DATA_FD. What comes there, or hidden in its stdout, is recorded as
-its own; all else passes through. When its rates are as many as the measuring profile wants, or after its `stop` event where it
+The program gets a pipe for voir's data lines, whose number is DATA_FD. Data there, or hidden in its stdout, is recorded as
+its own. All else passes through. When its rates are as many as the measuring profile wants, or after its `stop` event where it
 gives none, the program is ended, and that is success. A process that records its rates itself says so by a `stop` event.
 """
 
@@ -39,13 +39,13 @@ STOP_GRACE_S = 30.0
 IDLE_S = 60.0
 """Without a rate for so long after its `stop` event, a program gives no more."""
 RESEND_S = 2.0
-"""After this, a signal that the agent sends to every process of a step is sent to a program that has not ended of it."""
+"""Seconds after which a signal from the agent to every process of a step is sent again to a program that has not ended."""
 READ_BYTES = 1 << 18
 STDOUT = 1
 _SET_PIPE_SIZE = 1031  # fcntl(2)
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _WATCHED = {"gpudata", "cpudata", "iodata", "netdata", "process"}
-"""What milabench watches from outside."""
+"""The processes that milabench watches from outside."""
 
 
 class _WindowComplete(Exception):
@@ -65,7 +65,7 @@ class Relay:
         self._records = {self._data: RecordDecoder(), self._output: RecordDecoder()}
         self._has_complained = self._was_stopped = False
         self._next: tuple[float, Callable[[], None]] | None = None
-        """What is due if nothing else happens before, and when."""
+        """The next action if nothing else happens before, and its time."""
         self._has_ended = threading.Event()
         self._reaping = threading.Lock()
         ours, mask = os.getpid(), signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
@@ -91,7 +91,7 @@ class Relay:
         self._ended = end_descriptor(self._program.pid)
 
     def run(self) -> int:
-        """Record and pass on what the program writes until it ends; return its exit code, as of subprocess."""
+        """Record and pass on the program's output until it ends. Return its exit code, as of subprocess."""
         threading.Thread(target=self._forward_signals, daemon=True).start()
         with selectors.DefaultSelector() as selector:
             for descriptor in (self._data, self._output, self._ended):
@@ -161,7 +161,7 @@ class Relay:
     # What the program writes
 
     def _read(self, descriptor: int) -> bool:
-        """Take what has come; return False at the end."""
+        """Take new data. Return False at the end."""
         data = os.read(descriptor, READ_BYTES)
         if descriptor == self._output and data:
             output, data = self._hidden.feed(data)
@@ -175,7 +175,7 @@ class Relay:
         return bool(data)
 
     def _write(self, output: bytes) -> bool:
-        """Write to our stdout; return False when nobody can read it."""
+        """Write to our stdout. Return False when nobody can read it."""
         rest = memoryview(output)
         while rest:
             try:
@@ -259,7 +259,7 @@ def _pipe() -> tuple[int, int]:
 
 
 def _not_started(error: OSError, program: str) -> int:
-    """Report a program that cannot be started; return the exit code that a shell gives then."""
+    """Report a program that cannot be started. Return the exit code that a shell gives then."""
     detail = f"{program}: {error.strerror}"
     print(f"benchmate.relay: {detail}", file=sys.stderr)
     session = Session(Config({}))
@@ -269,7 +269,7 @@ def _not_started(error: OSError, program: str) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the program; return its exit code, or end as it was ended."""
+    """Run the program. Return its exit code, or end as it was ended."""
     if len(argv) < 2 or argv[0] != "--":
         print(USAGE, file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""The rate of a server over time, from what its client recorded of each request."""
+"""The rate of a server over time, from its client's records of each request."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Request:
 
 
 def timeline(outputs: Sequence[Any], number: int) -> list[dict[str, float]]:
-    """Return `number` intervals of equal length, from the first start of a request to the last end of one.
+    """Return `number` intervals of equal length, from the first start of a request to the last end.
 
-    `outputs`: mappings or objects with start_time, latency, output_tokens, prompt_len, success; the tokens of a request are
+    `outputs`: mappings or objects with start_time, latency, output_tokens, prompt_len, success. The tokens of a request are
     spread evenly over its latency. An interval: `time` its end (unix seconds, where the clock of the starts is known), `rate`
     tokens per second, `active_jobs` requests on their way in it, `active_jobs_pct` their mean number at a time, and how many of
     them started in it (`start_job`), ended in it (`finished_job`) or did neither (`ran_through`). Empty without an answered
@@ -72,7 +72,7 @@ def _request(output: Any) -> Request | None:
 
 
 def _unix_offset(start: float, end: float) -> float:
-    """Return what turns the client's clock into unix time: requests are looked at soon after the last of them."""
+    """Return the offset from the client's clock to unix time: requests are read soon after the last of them."""
     for clock in (time.time, time.perf_counter):
         if 0 <= clock() - end < A_DAY_S:
             return time.time() - clock()

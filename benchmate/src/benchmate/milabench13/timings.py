@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def getenv(name: str, type: Callable[[Any], T], default: T) -> T:  # noqa: A002  (its name there)
-    """Return an environment variable as a value of a type; the default where it is absent or no such value."""
+    """Return an environment variable as a value of a type. The default where it is absent or no such value."""
     try:
         return type(os.environ[name])
     except (KeyError, ValueError):
@@ -29,9 +29,9 @@ def total_observations() -> int:
 
 
 class StepTimer:
-    """Times steps: `step(n)` adds items to the one that is under way, `end()` ends it and gives its rate to `pusher`.
+    """Times steps: `step(n)` adds items to the current step, `end()` ends it and gives its rate to `pusher`.
 
-    A step begins when the one before it ends, the first when the timer is made. `sync` waits for the device, at each end.
+    A step begins when the previous step ends, the first when the timer is made. `sync` waits for the device, at each end.
     """
 
     def __init__(self, pusher: Push, sync: Callable[[], object] = lambda: None) -> None:
@@ -66,7 +66,10 @@ class StepTimer:
         self.pusher(progress=(self.n_obs, self.total_obs), task="early_stop")
 
     def _observation(self, n: object, t0_ns: int, host_ns: int) -> Mapping[str, object]:
-        """Return what makes an observation of a rate, for our own functions; those of the program may not know the keys."""
+        """Return the keys that make an observation of a rate, for our own functions.
+
+        The program's functions may not know them.
+        """
         if not self._is_ours:
             return {}
         return {"n": as_number(n), "elapsed": host_ns / 1e9, "t0_ns": t0_ns, "host_ns": host_ns}

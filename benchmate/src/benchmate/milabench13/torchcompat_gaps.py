@@ -44,6 +44,6 @@ _watcher = ImportWatcher(_supply)
 
 
 def supply_when_imported() -> None:
-    """Supply what is absent, now or as soon as torchcompat has been imported."""
+    """Supply missing names, now or as soon as torchcompat has been imported."""
     _supply()
     _watcher.watch([*MODULE.split("."), "*"])

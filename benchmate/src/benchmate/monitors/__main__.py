@@ -12,7 +12,7 @@ from benchmate.monitors.watched_steps import parse_steps
 
 
 def main(argv: list[str]) -> int:
-    """Watch the steps; return the exit code."""
+    """Watch the steps. Return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmate.monitors",
         description="Sample devices and host while a group of steps runs, which standard input describes as JSON: "
@@ -20,7 +20,7 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--arch", default="auto", help="cuda, rocm, xpu, hpu, cpu, or auto (the first that answers)")
     parser.add_argument("--simulated", default="", metavar="FILE", help="scripted devices instead of real ones")
-    parser.add_argument("--packages", action="store_true", help="record what is installed in this environment")
+    parser.add_argument("--packages", action="store_true", help="record the packages of this environment")
     parser.add_argument(
         "--host-period", type=float, default=HOST_S, metavar="SECONDS", help="between two samples of processes and host"
     )

@@ -9,12 +9,12 @@ from benchmate.devices.api import Device, DeviceLostError
 from benchmate.devices.vendors.vendor import Sample, Survey
 
 IsOurs = Callable[[int], "bool | None"]
-"""Whether a pid belongs to the group of steps; None when that process is not visible here."""
+"""Whether a pid belongs to the group of steps. None when that process is not visible here."""
 
 
 @dataclass(slots=True)
 class WatchedDevice:
-    """A device of a step: the number by which the step knows it, and what waits to be sent."""
+    """A device of a step: its number in the step, and its unsent readings."""
 
     device: Device
     key: str
@@ -23,7 +23,7 @@ class WatchedDevice:
 
 
 class DeviceSampler:
-    """Samples the devices of one step."""
+    """Samples the devices of a step."""
 
     def __init__(
         self, devices: Iterable[tuple[str, Device]], is_ours: IsOurs, send_message: Callable[[str], None]
@@ -37,7 +37,7 @@ class DeviceSampler:
         return len(self._devices)
 
     def survey(self) -> None:
-        """Read what is read once a second; it goes out with the next sample."""
+        """Read the values of once a second. They are sent with the next sample."""
         for watched in self._devices:
             if not watched.lost:
                 try:
@@ -46,7 +46,7 @@ class DeviceSampler:
                     self._lose(watched, error)
 
     def sample(self) -> dict[str, object]:
-        """Return the `gpudata` of now, by the number of the device; of a device that was lost only that, and only once."""
+        """Return the `gpudata` of now, by the number of the device. Of a device that was lost only that, and only once."""
         data: dict[str, object] = {}
         for watched in self._devices:
             if watched.lost:
@@ -62,7 +62,7 @@ class DeviceSampler:
         return data
 
     def report_absent(self) -> None:
-        """Send one message for each kind of reading that devices do not give, however many they are."""
+        """Send a message for each kind of reading that devices do not give, however many they are."""
         keys_by_reason: dict[tuple[str, str], list[str]] = {}
         for watched in self._devices:
             for reading, reason in watched.device.absent.items():
@@ -116,5 +116,5 @@ def _survey_data(survey: Survey, is_ours: IsOurs) -> dict[str, object]:
 
 
 def _known(**readings: object) -> dict[str, object]:
-    """Return the readings that the device gave; a reading that is not available is absent, not zero."""
+    """Return the readings that the device gave. A reading that is not available is absent, not zero."""
     return {name: value for name, value in readings.items() if value is not None}

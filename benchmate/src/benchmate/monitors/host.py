@@ -1,4 +1,4 @@
-"""The node: load and energy of its processors, its memory, disks and networks; and the memory peak of a step's control group."""
+"""The node: load and energy of its processors, its memory, disks and networks, and the memory peak of a step's control group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmate.monitors.process_tree import read_kernel_file
 
 SECTOR = 512  # in /proc/diskstats, whatever the sectors of the disk are
 LAYERS = ("loop", "ram", "dm-", "md", "zram", "sr")
-"""Block devices that are no disk, or are above one."""
+"""Block devices that are no disk, or are above a disk."""
 INFINIBAND_WORD = 4
 """InfiniBand counts in units of four bytes."""
 # The columns of /proc/net/dev that are recorded.
@@ -26,7 +26,7 @@ COLUMNS = {
 
 
 class CpuSampler:
-    """`load` of all processors, 0 to 1, since the last sample; `energy_J` of the packages (RAPL) where it may be read."""
+    """`load` of all processors, 0 to 1, since the last sample. `energy_J` of the packages (RAPL) where it may be read."""
 
     def __init__(self, proc: str = "/proc", powercap: str = "/sys/class/powercap") -> None:
         self._proc = proc
@@ -59,7 +59,7 @@ class CpuSampler:
 
 
 class RaplCounter:
-    """One RAPL counter: microjoules that wrap around."""
+    """A RAPL counter: microjoules that wrap around."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -83,7 +83,7 @@ def _read_int(path: str) -> int | None:
 
 
 def memory_mib() -> list[float] | None:
-    """Return `[used, total]` MiB of the node, used what could not be given to a new program; None where /proc has none."""
+    """Return `[used, total]` MiB of the node, used is the part not available to a new program. None where /proc has none."""
     # The first three: total, free, and available, which counts caches that would make room.
     lines = (line.partition(b":") for line in read_kernel_file("/proc/meminfo").splitlines()[:3])
     kib = {name: int(rest.split()[0]) for name, _, rest in lines}
@@ -94,7 +94,7 @@ def memory_mib() -> list[float] | None:
 
 
 def group_peak_bytes(pid: int, proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> int | None:
-    """Return the peak memory of the step's control group; None when it has none of its own, but shares one with others."""
+    """Return the peak memory of the step's control group. None when it has none of its own, but shares it with others."""
     group, ours = _cgroup_path(f"{proc}/{pid}/cgroup"), _cgroup_path(f"{proc}/self/cgroup")
     if not group or group == ours:
         return None
@@ -103,7 +103,7 @@ def group_peak_bytes(pid: int, proc: str = "/proc", groups: str = "/sys/fs/cgrou
 
 
 def _cgroup_path(path: str) -> str:
-    """Return the path of a control group of version 2; empty without one."""
+    """Return the path of a control group of version 2. Empty without a group."""
     for line in read_kernel_file(path).decode("utf-8", "replace").splitlines():
         if line.startswith("0::"):
             return line[3:]
@@ -111,7 +111,7 @@ def _cgroup_path(path: str) -> str:
 
 
 class Disks:
-    """Sums over whole disks since the first reading; partitions and layers above them would count twice."""
+    """Sums over whole disks since the first reading. Partitions and layers above them would count twice."""
 
     def __init__(self, proc: str = "/proc", block: str = "/sys/block") -> None:
         self._path = f"{proc}/diskstats"
@@ -120,7 +120,7 @@ class Disks:
         self._start = self._sums()
 
     def data(self) -> dict[str, int] | None:
-        """Return `iodata`: counts and bytes; None on a machine without a disk."""
+        """Return `iodata`: counts and bytes. None on a machine without a disk."""
         if not self._names:
             return None
         now = self._sums()
@@ -146,7 +146,7 @@ class Network:
         self._start = self._sums()
 
     def data(self) -> dict[str, int]:
-        """Return `netdata`: bytes, packets, errors and drops; `rdma_*` bytes where there are such ports."""
+        """Return `netdata`: bytes, packets, errors and drops. `rdma_*` bytes where there are such ports."""
         return {key: value - self._start.get(key, 0) for key, value in self._sums().items()}
 
     def _sums(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The monitor: one schedule for devices (ten times a second), the host (once) and proportional memory (seldom)."""
+"""The monitor: a single schedule for devices (ten times a second), the host (once) and proportional memory (seldom)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SEND_S = 0.5
 class Monitor:
     """Watches the steps of a group until the last of them is over.
 
-    Readings of a device go to the step that holds it, those of the node to the first step that still runs; each step gets
-    what says whether others used its processors.
+    Readings of a device go to the step that holds it, readings of the node to the first step that still runs. Each step gets
+    the readings that show whether others used its processors.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Monitor:
             self._sinks[0].message(f"monitor: {self._cpu.absent}")
 
     def record_packages(self) -> None:
-        """Record what is installed where the steps run, to be compared with what was locked."""
+        """Record the packages installed for the steps, for comparison with the lock."""
         for sink in self._sinks:
             sink.record("meta", {"installed": installed_versions()})
 
@@ -131,7 +131,7 @@ class Monitor:
                 first.record("data", {"task": "main", kind: data, "time": time_s})
 
     def _end(self, sink: StepSink) -> None:
-        """Send what is known only at the end of a step, and close its connection."""
+        """Send the facts known only at the end of a step, and close its connection."""
         # Without a cgroup of its own: the largest sum of resident sets, in which shared pages count for each process.
         peak = self._peaks.get(sink.step.pid) or self._processes.trees[sink.step.pid].peak_rss
         if peak:

@@ -11,16 +11,16 @@ TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
 THREADS_AT_ONCE = 256
-"""Run delays are read less often the more threads there are: about so many a reading, at 10 us each."""
+"""Run delays are read less often the more threads there are: about this many in a reading, at 10 us each."""
 
 
 @dataclass(slots=True)
 class TreeProcess:
     """A process of a step as it was last seen alive: processor seconds, bytes of memory, bytes read and written.
 
-    `reaped_s` are processor seconds of children that it has waited for, as the kernel adds them up, those of short ones too
-    that were never seen; `vanished_s` those of children that were seen and have gone, waited for or not. `delays` are the
-    nanoseconds that each thread has waited for a processor, `ended_delay_ns` those of threads that have ended.
+    `reaped_s` are processor seconds of children that it has waited for, as the kernel adds them up, including short ones
+    that were never seen. `vanished_s` of children that were seen and have gone, waited for or not. `delays` are the
+    nanoseconds that each thread has waited for a processor, `ended_delay_ns` of ended threads.
     """
 
     start: int
@@ -36,7 +36,7 @@ class TreeProcess:
 
     @property
     def total_cpu_s(self) -> float:
-        """Its own processor seconds and those of its children that have ended."""
+        """Its own processor seconds and its ended children's."""
         return self.cpu_s + max(self.reaped_s, self.vanished_s)
 
     @property
@@ -47,7 +47,7 @@ class TreeProcess:
 
 @dataclass(slots=True)
 class ProcessTree:
-    """A leader and its descendants; the processor time and I/O of those that have ended stay in the sums."""
+    """A leader and its descendants. The processor time and I/O of those that have ended stay in the sums."""
 
     leader: int
     members: dict[int, TreeProcess] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class ProcessTrees:
         self.update()
 
     def update(self) -> None:
-        """Find new and ended processes; read processor time, memory and I/O of those that belong to a tree."""
+        """Find new and ended processes. Read processor time, memory and I/O of those that belong to a tree."""
         try:
             alive = {int(name) for name in os.listdir(self._proc) if name.isdigit()}  # noqa: PTH208 - pathlib takes ten times as long
         except OSError:
@@ -141,7 +141,7 @@ class ProcessTrees:
         return {leader: tree.cpu_s for leader, tree in self.trees.items()}
 
     def is_ours(self, pid: int) -> bool | None:
-        """Return whether a process belongs to a step; None when that cannot be seen here (in another container, say)."""
+        """Return whether a process belongs to a step. None when that cannot be seen here (in another container, say)."""
         if pid in self._owner:
             return True
         if pid not in self._alive and not Path(self._proc, str(pid)).exists():
@@ -178,7 +178,7 @@ class ProcessTrees:
         return data
 
     def measure_pss(self) -> None:
-        """Measure each tree's memory with shared pages counted once; call it seldom, the kernel walks the page tables."""
+        """Measure each tree's memory with shared pages counted once. Call it seldom, the kernel walks the page tables."""
         for tree in self.trees.values():
             sizes = [size for pid in tree.members if (size := self._pss(pid)) is not None]
             if sizes:
@@ -232,7 +232,7 @@ class ProcessTrees:
 
 
 def read_kernel_file(path: str) -> bytes:
-    """Return the content of a file of /proc or /sys; empty when it cannot be read."""
+    """Return the content of a file of /proc or /sys. Empty when it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""The processors that each step may use: how long they worked, for whom, and what the machine lacked meanwhile."""
+"""The processors that each step may use: how long they worked, for whom, and the shortages of the machine meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ProcessorUse:
 
 
 class Processors:
-    """Reads what the processors of some steps did; `leaders` are the pids of the steps.
+    """Reads the work of some steps' processors. `leaders` are the pids of the steps.
 
     The processors of a step are those that its leader may use. Steps that share any of them are not foreign to each other:
     `ours` is the work of all their process trees.
@@ -44,7 +44,7 @@ class Processors:
         self._last: tuple[float, Mapping[int, tuple[float, float]], Mapping[int, float]] | None = None
 
     def update(self, now_s: float, cpu_s: Mapping[int, float]) -> None:
-        """Read the processors; `cpu_s` is the work of each leader's tree so far, `now_s` the time by a monotonic clock."""
+        """Read the processors. `cpu_s` is the work of each leader's tree so far, `now_s` the time by a monotonic clock."""
         times = self._times()
         for leader in self._allowed:
             # Again each time: a program such as numactl sets it after the step has begun. Its leader may have ended.
@@ -96,9 +96,9 @@ class Processors:
 
 
 def pressure(proc: str = "/proc") -> dict[str, object]:
-    """Return what the machine lacked so far: seconds in which some process waited for each kind, and bytes swapped.
+    """Return the shortages of the machine so far: seconds in which some process waited for each kind, and bytes swapped.
 
-    Memory includes pages of files that were dropped too soon. What the kernel does not tell is absent.
+    Memory includes pages of files that were dropped too soon. Values that the kernel does not give are absent.
     """
     data: dict[str, object] = {}
     waited_s = {}

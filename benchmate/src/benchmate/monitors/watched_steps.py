@@ -72,14 +72,14 @@ class StepSink:
         return self._socket.fileno()
 
     def record(self, event: str, data: Mapping[str, object]) -> None:
-        """Queue one record; the closing brace is last, where the agent puts its time stamp."""
+        """Queue a record. The closing brace is last, where the agent puts its time stamp."""
         if len(self._pending) > BACKLOG_BYTES:
             self.dropped += 1
         elif self.is_open:
             self._pending += encode({"event": event, "data": data, "pipe": "data"}) + b"\n"
 
     def message(self, text: str) -> None:
-        """Queue one line for the reader of the run."""
+        """Queue a line for the reader of the run."""
         self.record("message", {"message": text})
 
     def flush(self) -> None:
@@ -105,7 +105,7 @@ class StepSink:
         return True
 
     def close(self) -> None:
-        """Send what is left, if the socket takes it at once."""
+        """Send the rest, if the socket takes it at once."""
         if self.is_open:
             with contextlib.suppress(OSError):
                 self._socket.send(self._pending)
@@ -117,7 +117,7 @@ class StepSink:
 def steps_holding(steps: Sequence[WatchedStep], index: int, uuid: str, order: int) -> list[WatchedStep]:
     """Return the steps that hold a device: by UUID where it is known, else by number.
 
-    `order` is the index of the device among those that were detected; a plan for simulated devices counts by it.
+    `order` is the index of the device among those that were detected. A plan for simulated devices counts by it.
     """
     by_uuid = [step for step in steps if uuid in step.uuids]
     return by_uuid or [step for step in steps if index in step.devices or order in step.devices]

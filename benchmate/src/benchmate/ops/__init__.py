@@ -1,6 +1,6 @@
 """Operator micro-benchmarks: JSON configurations, 21 registered operators and any of torch's, times that can be believed.
 
-The names below are those of the original's library; each is imported when it is first used, so that `import benchmate.ops`
+The names below are the original library's. Each is imported when it is first used, so that `import benchmate.ops`
 brings no torch.
 """
 

@@ -1,4 +1,4 @@
-"""`python -m benchmate.ops`: run a configuration, or one of the sub-commands."""
+"""`python -m benchmate.ops`: run a configuration, or a sub-command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COMMANDS = {"trace": "traces.cli", "run_batch": "run_batch", "nsys_analysis": "n
 
 
 def main(argv: list[str]) -> int:
-    """Run what the first word names, the benchmark itself when it names nothing; return the exit code."""
+    """Run the command of the first word, by default the benchmark itself. Return the exit code."""
     if argv and argv[0] in COMMANDS:
         return int(importlib.import_module(f"benchmate.ops.{COMMANDS[argv[0]]}").main(argv[1:]))
     return int(importlib.import_module("benchmate.ops.cli").main(argv))

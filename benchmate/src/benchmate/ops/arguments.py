@@ -1,6 +1,6 @@
 """Arguments of operators: the types that a configuration may have, checked before anything runs, and made into tensors.
 
-What is made is seeded; what was drawn at random is noted.
+Arguments are seeded, and random draws are noted.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Expected:
     text: str
 
     def fits(self, value: object) -> bool:
-        """Whether a value has one of the types; true and false are no numbers."""
+        """Whether a value has any of the types. True and false are no numbers."""
         # In Python true is an instance of int.
         return isinstance(value, self.types) and (bool in self.types or not isinstance(value, bool))
 
@@ -66,29 +66,29 @@ TYPES = (*NUMBERS, "bool", "str", "none", "device", "dtype", *LISTS, "tensor")
 
 
 def require_object(value: object, where: str, text: str) -> JsonMapping:
-    """Return a value that is an object. Raises OpsError for another; `text` says what it should hold."""
+    """Return a value that is an object. Raises OpsError for another. `text` names the expected content."""
     if not isinstance(value, Mapping):
         raise OpsError(f"{where}: expected {text}, got {json_kind(value)}")
     return value
 
 
 def require_list(value: object, where: str, text: str = "a list") -> list[Any]:
-    """Return a value that is a list. Raises OpsError for another; `text` says what it should hold."""
+    """Return a value that is a list. Raises OpsError for another. `text` names the expected content."""
     if not isinstance(value, list):
         raise OpsError(f"{where}: expected {text}, got {json_kind(value)}")
     return value
 
 
 Warn = Callable[[str], object]
-"""Called with what is odd in a specification and passed on all the same."""
+"""Called with odd parts of a specification that are still passed on."""
 
 
 def _ignore(_: str) -> None:
-    """Say nothing: what is odd was said when the configuration was read."""
+    """Say nothing: odd parts were reported when the configuration was read."""
 
 
 def check_arguments(spec: object, where: str, *, is_ranged: bool = False, warn: Warn = _ignore) -> None:
-    """Check one build or input specification. Raises OpsError that names the value which is wrong."""
+    """Check a build or input specification. Raises OpsError that names the value which is wrong."""
     spec = require_object(spec, where, "an object with 'args' and 'kwargs'")
     args = require_list(spec.get("args", []), f"{where}.args")
     kwargs = require_object(spec.get("kwargs", {}), f"{where}.kwargs", "an object")
@@ -219,7 +219,7 @@ def _values(spec: JsonMapping, key: str) -> Sequence[object]:
 
 
 def json_kind(value: object) -> str:
-    """Return what a value of JSON is, in words."""
+    """Return the kind of a JSON value, in words."""
     if value is None:
         return "nothing"
     names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
@@ -230,8 +230,8 @@ class DefaultDataGenerator(DataGenerator):
     """Arguments of the documented types.
 
     `fill` is how floating-point tensors are filled: uniform in [0, 1), as the original does, standard normal, or zeros.
-    After `get_data`, `drawn` lists what was drawn for `value_range`: {"path", "value"}. With `cache`, an argument whose
-    specification is that of the call before is kept.
+    After `get_data`, `drawn` lists the values drawn for `value_range`: {"path", "value"}. With `cache`, an argument whose
+    specification equals the previous call's is kept.
     """
 
     def __init__(self, cache: bool = False, *, seed: int | str | None = None, fill: str = "uniform") -> None:
@@ -243,7 +243,7 @@ class DefaultDataGenerator(DataGenerator):
     def get_data(self, config: JsonMapping, device: str) -> tuple[list[object], Keywords]:
         """Return (args, kwargs).
 
-        Raises OpsError for a specification that is wrong, OperatorFailed for one that does not fit here.
+        Raises OpsError for a wrong specification, OperatorFailed for a specification that does not fit here.
         """
         check_arguments(config, "input")
         _check_fits(config, device)
@@ -343,7 +343,7 @@ def _itemsize(name: str) -> int:
 
 
 def _check_fits(config: JsonMapping, device: str) -> None:
-    """Refuse what cannot fit before asking for it: an allocation that is granted and then touched kills the process."""
+    """Refuse sizes that cannot fit before allocation: an allocation that is granted and then touched kills the process."""
     # The check of free memory takes longer than many inputs, so small ones do without.
     needed = tensor_bytes(config)
     free = free_bytes(device) if needed >= SMALL_BYTES else None

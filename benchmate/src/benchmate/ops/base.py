@@ -1,4 +1,4 @@
-"""What every module here speaks of: the types of values from outside (torch, JSON), and what can go wrong, in words for a person.
+"""Common types of the modules here: values from outside (torch, JSON), and errors, in words for a person.
 
 Importing this package must not need torch.
 """
@@ -39,7 +39,7 @@ else:
     FunctionSchema = Generator = Tensor = Storage = DType = OpOverload = OpOverloadPacket = Event = Work = object
 
 Call = Callable[[], object]
-"""A call with its arguments bound: what is timed."""
+"""A call with its arguments bound, to be timed."""
 Arguments = Sequence[object]
 """Positional arguments of an operator: tensors, numbers, lists, whatever its schema says."""
 Keywords = dict[str, object]
@@ -47,7 +47,7 @@ Keywords = dict[str, object]
 JsonObject = dict[str, Any]
 """An object to be written: a record of a run, a configuration."""
 JsonMapping = Mapping[str, Any]
-"""An object that was read: a configuration, the specification of one argument, a record."""
+"""An object that was read: a configuration, the specification of an argument, a record."""
 
 
 class OpsError(BenchmateError):
@@ -55,11 +55,11 @@ class OpsError(BenchmateError):
 
 
 class OperatorFailed(BenchmateError):
-    """An operator that could not be built, fed or run with one input: its record says so and the run goes on."""
+    """An operator that could not be built, fed or run with an input: its record says so and the run goes on."""
 
 
 class OperatorSkipped(BenchmateError):
-    """An operator that this machine cannot have (a package, an accelerator, a second process); the message is the reason."""
+    """An operator that this machine cannot have (a package, an accelerator, a second process). The message is the reason."""
 
 
 class UnknownOperator(OperatorSkipped):
@@ -67,7 +67,7 @@ class UnknownOperator(OperatorSkipped):
 
 
 def write_whole(path: str, text: str) -> None:
-    """Write what -o names: all of it, or nothing and the file as it was; into a pipe or device as it comes. Raises OpsError."""
+    """Write the file of -o: the whole, or nothing and the file as it was. Into a pipe or device as it comes. Raises OpsError."""
     target = Path(path)
     try:
         if target.exists() and not target.is_file():
@@ -88,7 +88,7 @@ def write_whole(path: str, text: str) -> None:
 
 
 def quiet_torch() -> None:
-    """Keep what torch says of itself, when it is imported and later, out of a command's output.
+    """Keep torch's own messages, at its import and later, out of a command's output.
 
     That numpy is not installed, that its observer begins, that its profiler ends: nothing that the user could act on.
     """
@@ -112,7 +112,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u206
 
 
 def printable(text: str) -> str:
-    """Return text from a file of somebody else as a terminal may have it: what is not for reading is escaped."""
+    """Return text from a file of somebody else as a terminal may have it: unreadable characters are escaped."""
     return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
@@ -127,7 +127,7 @@ def first_line(error: BaseException) -> str:
 
 
 def run_command(work: Callable[[], int]) -> int:
-    """Do the work of a command; return its exit code: 1 where an operator failed, 2 for a wrong request, 130 on Ctrl-C."""
+    """Do the work of a command. Return its exit code: 1 where an operator failed, 2 for a wrong request, 130 on Ctrl-C."""
     try:
         return work()
     except OpsError as error:

@@ -1,4 +1,4 @@
-"""A run: every input of every operator of a configuration in order, one record each, and their counts."""
+"""A run: every input of every operator of a configuration in order, a record each, and their counts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class BenchmarkConfig:
 
 
 class Benchmark:
-    """Runs a configuration; `counts` says afterwards how many inputs passed, failed and were skipped.
+    """Runs a configuration. `counts` says afterwards how many inputs passed, failed and were skipped.
 
     `unknown` are the operators among the skipped whose names mean nothing.
     """
@@ -104,7 +104,7 @@ class Benchmark:
         return self.counts
 
     def _selected(self, spec: OperatorSpec) -> Iterator[OperatorInput]:
-        """Yield the inputs from the one of `-r`, with it, to the one of `-s`, without it."""
+        """Yield the inputs from `-r`, inclusive, to `-s`, exclusive."""
         options = self.options
         for operator_input in iterate_inputs(spec, options.device):
             self._is_resumed = self._is_resumed or operator_input.answers_to(options.resume_id or "")
@@ -165,7 +165,7 @@ def seed_torch(options: Options) -> None:
 
 
 def init_pytorch(run_options: Options | JsonMapping) -> None:
-    """Seed torch and set its threads for a program that uses the library; the name is the original's."""
+    """Seed torch and set its threads for a program that uses the library. The name is the original's."""
     seed_torch(as_options(run_options))
 
 
@@ -179,7 +179,7 @@ def _log(operator_input: OperatorInput, result: InputResult) -> None:
 
 
 def describe_result(result: JsonMapping) -> str:
-    """Return one line about a result, for a person."""
+    """Return a line about a result, for a person."""
     text = f"{result['pass']} {result['mode']}: {format_seconds(result['value'])}"
     if result["half_width"] is not None:
         text += f" ± {result['half_width']:.2%}"

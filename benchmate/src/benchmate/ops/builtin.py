@@ -1,6 +1,6 @@
 """Operators, config iterators and data generators that come with the package, and any other operator of torch by its name.
 
-Importing this module registers them by name; torch is imported when an operator is asked for.
+Importing this module registers them by name. Torch is imported when an operator is asked for.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _by_name(name: str) -> OperatorInterface:
 
 
 def _is_function_of_torch(value: object) -> bool:
-    """Return whether it can be called, and is not what torch itself imports, such as torch.os.system."""
+    """Return whether it can be called, and is not an import of torch's own, such as torch.os.system."""
     return callable(value) and (getattr(value, "__module__", None) or "torch").startswith("torch")
 
 

@@ -54,7 +54,7 @@ def _execute(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         return _list_ops()
     if args.config is None:
         parser.print_usage(sys.stderr)
-        raise OpsError("no configuration: give one with -c FILE, or say --list-ops")
+        raise OpsError("no configuration: give it with -c FILE, or use --list-ops")
     options = options_from_args(args)
     specs = read_operators(args.config)
     _check_names(specs)
@@ -91,7 +91,7 @@ def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Opt
 
 
 def options_from_args(args: argparse.Namespace) -> Options:
-    """Return the options of a command line. Raises OpsError for what does not go together."""
+    """Return the options of a command line. Raises OpsError for contradicting options."""
     modes = parse_modes(args.exec_mode or "discrete")
     is_sampled = modes[0] in sampling.NAMES
     for flag, value in (("-w", args.warmup), ("-i", args.iteration), ("--run-batch-size", args.run_batch_size - 1)):
@@ -159,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
         add(f"--{name}-args-file", default="", metavar="FILE", help=f"more options for {full}")
         number(f"--{name}-warmup", default=5, help=f"warm-up calls under {full} (5)")
         number(f"--{name}-iteration", default=runs, help=f"measured calls under {full} ({runs})")
-    number("--run-batch-size", default=50, help="inputs for one launch of ncu or nsys (50)")
+    number("--run-batch-size", default=50, help="inputs for each run of ncu or nsys (50)")
     number("--batch-cuda-device", default=1, help="GPU of the batches (1)")
     batch = "command that ncu or nsys starts (this Python with benchmate.ops run_batch)"
     add("--batch-cmd", default="", metavar="COMMAND", help=batch)
@@ -188,7 +188,7 @@ def _add_own_options(group: argparse._ArgumentGroup) -> None:
     flag("--list-ops", help="print the operators, iterators and generators that are registered")
     flag("--expand", help="print every input that would run, with id and hash, and their number")
     add("--format", choices=FORMATS, help="format of the records (original; rich in our modes)")
-    number("--threads", help="threads of one operator on the CPU (1; torch's own choice in the format rich)")
+    number("--threads", help="threads of an operator on the CPU (1; torch's own choice in the format rich)")
     number("--seed", default=0, help="seed of everything drawn at random (0)")
     add("--data", choices=FILLS, help="how floating-point inputs are filled (uniform; normal in our modes)")
     precision = "half width of the confidence interval to stop at (0.005)"
@@ -280,7 +280,7 @@ def _log_to_stderr(level: str) -> None:
 
 @contextlib.contextmanager
 def torch_profilers(args: argparse.Namespace, output: Path, device: str, stream: TextIO) -> Iterator[None]:
-    """Profile what runs inside as `-p`, `--cupti-profiler` and `--et` ask; each trace is written beside the records."""
+    """Profile the work inside as `-p`, `--cupti-profiler` and `--et` ask. Each trace is written next to the records."""
     et_path = output.with_name(f"{output.stem}_et.json")
     with contextlib.ExitStack() as stack:
         if args.et:

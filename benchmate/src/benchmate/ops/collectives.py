@@ -1,4 +1,4 @@
-"""Collectives of torch.distributed over gloo or NCCL, started by torchrun; bus and algorithm bandwidth."""
+"""Collectives of torch.distributed over gloo or NCCL, started by torchrun. Bus and algorithm bandwidth."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUS: dict[str, Callable[[int], float]] = {
 
 
 class CollectiveOp(BoundOp):
-    """One collective on the tensor that each rank makes; all ranks take the same samples, each the slowest rank's."""
+    """A collective on the tensor that each rank makes. All ranks take the same samples, each the slowest rank's."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class CollectiveOp(BoundOp):
 
         self._join()
         if self.name != "barrier" and not args:
-            raise OperatorFailed(f"{self.name} takes one tensor")
+            raise OperatorFailed(f"{self.name} takes a single tensor")
         reason = "a collective has no backward pass"
         function = getattr(dist, self.name)
         if self.name == "barrier":
@@ -79,7 +79,7 @@ class CollectiveOp(BoundOp):
         return agreed.item()
 
     def bandwidths(self, seconds: float) -> dict[str, float]:
-        """Return bytes a second: size by time, and what crosses the bus by time; with the number of ranks."""
+        """Return bytes a second: size by time, and bus traffic by time. With the number of ranks."""
         import torch.distributed as dist
 
         ranks = dist.get_world_size()
@@ -101,7 +101,7 @@ class CollectiveOp(BoundOp):
 
 
 def leave() -> None:
-    """Take the process group down, where one was made."""
+    """Take the process group down, where it was made."""
     import sys
 
     dist = sys.modules.get("torch.distributed")

@@ -1,4 +1,4 @@
-"""The JSON configuration: read, checked before anything runs, and walked input by input; or made by a program, in pieces."""
+"""The JSON configuration: read, checked before anything runs, and walked input by input, or made by a program, in pieces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_CONFIGURATION = 64 * MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSpec:
-    """One operator of a configuration; `config` as in the file."""
+    """An operator of a configuration. `config` as in the file."""
 
     name: str
     build_iterator: str | None
@@ -40,7 +40,7 @@ class OperatorSpec:
 
 @dataclass(frozen=True)
 class OperatorInput:
-    """One input of one operator, and how the object that runs it is built (None: it is not built)."""
+    """An input of an operator, and how the object that runs it is built (None: it is not built)."""
 
     spec: OperatorSpec
     config_id: int
@@ -56,7 +56,7 @@ class OperatorInput:
 
     @property
     def build_key(self) -> tuple[object, ...]:
-        """What inputs of one build have in common."""
+        """The key that inputs of the same build share."""
         return self.operator, self.config_id, self.build_id
 
     @property
@@ -71,7 +71,7 @@ class OperatorInput:
 
     @functools.cached_property
     def hash(self) -> str:
-        """Sixteen digits of the sha256 of what runs: the same in whichever file it stands."""
+        """Sixteen digits of the sha256 of the work: the same in any file."""
         # Sorted, so that neither the order of keys nor the file around it changes a resume id.
         content = json.dumps([self.operator, self.build, self.input], sort_keys=True, default=str)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
@@ -79,7 +79,7 @@ class OperatorInput:
     def answers_to(self, name: str) -> bool:
         """Whether `-r` or `-s` with this name means this input: its id, its hash, or the original's spelling of its id.
 
-        The original appended the id of a build to those of the builds before it.
+        The original appended the id of a build to the ids of earlier builds.
         """
         if name in (self.run_id, self.hash):
             return True
@@ -108,7 +108,7 @@ def parse_operators_text(text: str, source: str = "configuration") -> tuple[Oper
     except RecursionError:
         raise OpsError(f"{source}: not a configuration: its JSON is nested too deeply") from None
     except _DuplicateKey as error:
-        raise OpsError(f"{source}: key {str(error)!r} stands twice in one object; the first would be lost") from None
+        raise OpsError(f"{source}: key {str(error)!r} is there twice in an object; remove a copy") from None
     except ValueError:  # Python's limit
         raise OpsError(f"{source}: a number in it has more than {sys.get_int_max_str_digits()} digits") from None
     return parse_operators(data, source)
@@ -192,12 +192,12 @@ def _check_config(config: object, operator: JsonMapping, where: str) -> None:
 
 
 def create_bench_config(name: str) -> JsonObject:
-    """Return a configuration with one operator that has no input yet."""
+    """Return a configuration with an operator that has no input yet."""
     return {name: create_op_info()}
 
 
 def create_op_info() -> JsonObject:
-    """Return the description of one operator, to be filled in."""
+    """Return the description of an operator, to be filled in."""
     names = dict.fromkeys(("build_iterator", "input_iterator", "build_data_generator"))
     return {**names, "input_data_generator": DEFAULT_GENERATOR, "config": [{"build": [], "input": []}]}
 
@@ -208,9 +208,9 @@ def create_op_args(args: Sequence[object], kwargs: JsonMapping) -> JsonObject:
 
 
 def create_type(kind: str, *values: Any) -> JsonObject:
-    """Return one argument: `create_type("tensor", [2, 3], "float")`, `("int", 5)`, `("int_range", 1, 9)`, `("none")`, ...
+    """Return an argument: `create_type("tensor", [2, 3], "float")`, `("int", 5)`, `("int_range", 1, 9)`, `("none")`, ...
 
-    `<number>_range` takes min and max; `genericlist` and `tuple` take the list of arguments. Without values they are None, to be
+    `<number>_range` takes min and max. `genericlist` and `tuple` take the list of arguments. Without values they are None, to be
     filled in. Raises OpsError for a kind that is not known.
     """
     if kind.endswith("_range") and kind[:-6] in arguments.NUMBERS:
@@ -232,7 +232,7 @@ def create_type(kind: str, *values: Any) -> JsonObject:
 
 
 class OperatorConfig:
-    """One operator with its iterators and generators, ready to be run by a program of one's own."""
+    """An operator with its iterators and generators, ready to be run by the user's program."""
 
     def __init__(self, name: str, info: JsonMapping, device: str) -> None:
         self.name, self.info, self.device = name, info, device

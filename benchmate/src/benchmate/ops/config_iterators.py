@@ -1,6 +1,6 @@
-"""Config iterators: from the `build` or `input` list of a configuration to one specification after another, with its id.
+"""Config iterators: from the `build` or `input` list of a configuration to its specifications in sequence, with their ids.
 
-Macros are inclusive ranges, lists and copies; their products never hold all their combinations.
+Macros are inclusive ranges, lists and copies. Their products never hold all their combinations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, cast
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError
 
 Identified = tuple[Any, Any]
-"""An id, whose text is unique, and a specification; what both are is up to the iterator."""
+"""An id, whose text is unique, and a specification. The iterator decides both."""
 
 META = ("__range__", "__list__", "__copy__")
 
@@ -21,7 +21,7 @@ Choices = Callable[[], Iterator[object]]
 
 
 class full_range:  # noqa: N801  (the name, and that it is called like a function, are the original's)
-    """Numbers from `first` to `last`, both included where the step reaches it; a negative step counts down.
+    """Numbers from `first` to `last`, both included where the step reaches it. A negative step counts down.
 
     Integers stay integers. It can be iterated again and again. Raises ValueError for a step of zero.
     """
@@ -38,7 +38,7 @@ class full_range:  # noqa: N801  (the name, and that it is called like a functio
 
 
 class IterableList:
-    """A list that can be iterated again and again: the choices of one attribute."""
+    """A list that can be iterated again and again: the choices of an attribute."""
 
     def __init__(self, values: Sequence[object]) -> None:
         self.values = values
@@ -48,7 +48,7 @@ class IterableList:
 
 
 class ListProduct:
-    """All combinations of the items of a list, the last item varying fastest; an item that is no iterable is a constant.
+    """All combinations of the items of a list, the last item varying fastest. An item that is no iterable is a constant.
 
     Strings and mappings count as constants. Every combination is a list of its own.
     """
@@ -72,7 +72,7 @@ class TableProduct:
 
 
 def expand_spec(args: Sequence[JsonMapping], kwargs: Mapping[str, JsonMapping]) -> Iterator[JsonObject]:
-    """Yield every {"args", "kwargs"} that the macros of one specification stand for, free of macros.
+    """Yield every {"args", "kwargs"} from the macros of a specification, free of macros.
 
     Positional arguments vary slower than keyword arguments, and in both the last varies fastest.
     """
@@ -87,7 +87,7 @@ def expand_spec(args: Sequence[JsonMapping], kwargs: Mapping[str, JsonMapping]) 
 
 
 def argument_variants(spec: JsonMapping) -> Iterator[JsonObject]:
-    """Yield every argument that one argument specification stands for, free of `__range__` and `__list__`."""
+    """Yield every argument from an argument specification, free of `__range__` and `__list__`."""
     keys = [key for key in spec if key not in META]
     ranged = set(spec.get("__range__") or ())
     listed = set(spec.get("__list__") or ())
@@ -96,7 +96,7 @@ def argument_variants(spec: JsonMapping) -> Iterator[JsonObject]:
 
 
 def has_macros(spec: object) -> bool:
-    """Whether a specification, or one inside it, carries a macro."""
+    """Whether a specification, or a nested one, carries a macro."""
     if isinstance(spec, Mapping):
         return any(key in META for key in spec) or any(has_macros(value) for value in spec.values())
     return isinstance(spec, list) and any(has_macros(item) for item in spec)
@@ -129,7 +129,7 @@ def _constant(value: object) -> Choices:
 
 
 def _product(choices: Sequence[Choices]) -> Iterator[tuple[object, ...]]:
-    """Yield combinations, the last varying fastest; holds one iterator for each position, however many combinations there are."""
+    """Yield combinations, the last varying fastest. Holds an iterator for each position, however many combinations there are."""
     # By hand: itertools.product holds all choices of every position, and nested generators are as deep as there are positions.
     if not choices:
         yield ()
@@ -169,9 +169,9 @@ def _copy_attributes(args: Sequence[JsonMapping], index: int, rule: JsonMapping)
 
 
 class ConfigIterator:
-    """Yields (id, specification) for each entry of `configs[key]`; `configs` is one item of the operator's "config" list.
+    """Yields (id, specification) for each entry of `configs[key]`. `configs` is an item of the operator's "config" list.
 
-    A class of one's own takes these three arguments, overrides `generate` or `__next__`, yields ids whose text is unique, and is
+    A user's class takes these three arguments, overrides `generate` or `__next__`, yields ids whose text is unique, and is
     registered under a name with `register_config_iterator`.
     """
 
@@ -191,7 +191,7 @@ class ConfigIterator:
         yield from enumerate(self.configs[self.key])
 
     def expand_all(self) -> Iterator[tuple[str, JsonMapping, JsonMapping]]:
-        """Yield (id, specification, its expansion) for all that macros stand for; ids are `variant_combination`."""
+        """Yield (id, specification, its expansion) for all expansions of macros. Ids are `variant_combination`."""
         for variant, spec in enumerate(self.configs[self.key]):
             for combination, expanded in enumerate(expand_spec(spec.get("args") or (), spec.get("kwargs") or {})):
                 yield f"{variant}_{combination}", spec, expanded
@@ -202,7 +202,7 @@ class DefaultConfigIterator(ConfigIterator):
 
 
 class RangeConfigIterator(ConfigIterator):
-    """What the range macros of each specification stand for."""
+    """The expansions of each specification's range macros."""
 
     def generate(self) -> Iterator[Identified]:
         for number, spec, expanded in self.expand_all():
@@ -210,4 +210,4 @@ class RangeConfigIterator(ConfigIterator):
 
 
 class DummyConfigIterator(DefaultConfigIterator):
-    """The same as the default one, unchecked: for operators whose generator understands something else than arguments."""
+    """The same as the default iterator, unchecked: for operators whose generator understands something else than arguments."""

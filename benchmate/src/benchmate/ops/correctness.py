@@ -1,4 +1,4 @@
-"""Whether an operator computes the right thing: one call compared with the same in double precision."""
+"""Whether an operator computes the right thing: a call compared with the same in double precision."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TOLERANCE = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-
 def check_output(
     function: Callable[..., object], args: Arguments, kwargs: Keywords, flops: int | None, device: TorchDevice
 ) -> JsonObject:
-    """Compare one call with the same in double precision on the same device.
+    """Compare a call with the same in double precision on the same device.
 
     {"status": "correct" | "wrong" | "unchecked", "error"?: the largest difference as a share of the reference's largest
-    value, "tolerance"?, "reason"?}. What cannot be compared is unchecked, with the reason.
+    value, "tolerance"?, "reason"?}. Results that cannot be compared are unchecked, with the reason.
     """
     import torch
 

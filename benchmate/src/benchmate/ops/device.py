@@ -20,7 +20,7 @@ SPIN_HZ = 2_000_000_000  # about the clock that torch.cuda._sleep counts by; too
 
 
 class TorchDevice:
-    """One torch device. Events where it has them (CUDA, ROCm, XPU), the host's clock where not."""
+    """A torch device. Events where it has them (CUDA, ROCm, XPU), the host's clock where not."""
 
     def __init__(self, name: str) -> None:
         import torch
@@ -56,18 +56,18 @@ class TorchDevice:
         return self.kind == "cuda"
 
     def synchronize(self) -> None:
-        """Wait until the device has done everything asked of it; nothing on a CPU."""
+        """Wait until the device has done all its work. Nothing on a CPU."""
         if self._module is not None:
             self._module.synchronize()
 
     def event(self) -> Event:
-        """Return a new event; `record()` puts it on the current stream. Raises ValueError without `has_events`."""
+        """Return a new event. `record()` puts it on the current stream. Raises ValueError without `has_events`."""
         if self._module is None:
             raise ValueError(f"{self.name} has no events")
         return self._module.Event(enable_timing=True)
 
     def event_pairs(self, count: int) -> list[tuple[Event, Event]]:
-        """Return events for the begin and the end of `count` calls; making one costs the host more than recording it."""
+        """Return events for the begin and the end of `count` calls. Making an event costs the host more than recording it."""
         return [(self.event(), self.event()) for _ in range(count)]
 
     def spin(self, seconds: float) -> None:
@@ -139,12 +139,15 @@ class TorchDevice:
 
 @functools.cache
 def torch_device(name: str) -> TorchDevice:
-    """Return the one object for a device in this process, so that its caches are measured once. Raises OpsError for no device."""
+    """Return the single object for a device in this process, so that its caches are measured once.
+
+    Raises OpsError for no device.
+    """
     return TorchDevice(name)
 
 
 def default_device() -> str:
-    """Return cuda (ROCm answers to it too), xpu or cpu, as torch sees them; cpu without torch."""
+    """Return cuda (ROCm answers to it too), xpu or cpu, as torch sees them. Cpu without torch."""
     try:
         import torch
     except ImportError:
@@ -157,7 +160,7 @@ def default_device() -> str:
 
 
 def free_bytes(device: str) -> int | None:
-    """Return the bytes that could still be allocated on a device; None where that cannot be told."""
+    """Return the bytes that could still be allocated on a device. None where that cannot be told."""
     import torch
 
     kind = torch.device(device).type
@@ -183,7 +186,7 @@ def _control_group_limit() -> int:
 
 
 def clock_pair_s(readings: int = 200) -> float:
-    """Return the seconds between two readings of the host's clock with nothing between them: the least a timing can tell."""
+    """Return the seconds between two readings of the host's clock with nothing between them: the resolution of a timing."""
     clock = time.perf_counter_ns
     gaps = []
     for _ in range(readings):

@@ -1,4 +1,4 @@
-"""The original's three ways to time: discrete, continuous, continuous_events; every call counted, as many as asked for."""
+"""The original's three ways to time: discrete, continuous, continuous_events. Every call counted, as many as asked for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DirectionTimes:
 
 @dataclass(slots=True, kw_only=True)
 class PassTimes:
-    """What the passes took; `no_backward` says why there is no backward pass."""
+    """The times of the passes. `no_backward` says why there is no backward pass."""
 
     forward: DirectionTimes = field(default_factory=DirectionTimes)
     backward: DirectionTimes = field(default_factory=DirectionTimes)
@@ -35,7 +35,7 @@ TimePasses = Callable[[Passes, int, bool, TorchDevice, bool], PassTimes]
 
 
 def discrete(passes: Passes, count: int, has_backward: bool, device: TorchDevice, is_evicted: bool) -> PassTimes:
-    """Time each call by itself, between two waits for the device; `is_evicted` empties the cache before each, untimed."""
+    """Time each call by itself, between two waits for the device. `is_evicted` empties the cache before each, untimed."""
     times = PassTimes()
     for _ in range(count):
         output = _time_call(passes.forward, device, is_evicted, times.forward)
@@ -47,10 +47,10 @@ def discrete(passes: Passes, count: int, has_backward: bool, device: TorchDevice
 
 
 def continuous(passes: Passes, count: int, has_backward: bool, device: TorchDevice, is_evicted: bool) -> PassTimes:
-    """Time all calls between two waits for the device: one mean each. On a CPU every call by itself.
+    """Time all calls between two waits for the device: a mean each. On a CPU every call by itself.
 
-    The mean of the backward passes is that of forward and backward together less that of forward, as the original has it;
-    where noise makes it negative it is left out.
+    The mean of the backward passes is the mean of forward and backward together less the mean of forward, as in the original.
+    Where noise makes it negative it is left out.
     """
     if device.kind == "cpu":
         return _on_host(passes, count, has_backward, device)
@@ -135,7 +135,7 @@ def _span(device: TorchDevice, times: DirectionTimes, count: int) -> Iterator[No
 
 
 def _between_events(call: Call, prepare: Call, count: int, device: TorchDevice, times: DirectionTimes) -> object:
-    """Time each call; return the output of the last."""
+    """Time each call. Return the output of the last."""
     pairs = device.event_pairs(count)
     device.reset_peak()
     device.synchronize()

@@ -1,4 +1,4 @@
-"""One operator with one input: built, fed, timed in the modes asked for, and described; what goes wrong is an outcome."""
+"""An operator with an input: built, fed, timed in the requested modes, and described. Errors are outcomes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from benchmate.ops.statistics import Estimate, estimate
 
 FORWARD = ("forward",)  # the passes whose work is known
 ABOVE_PEAK = 2.0
-"""Times what a product or a copy reached here: beyond that the count of operations or bytes is wrong, or the time."""
+"""Factor above the rate of a product or a copy here, beyond which the count of operations or bytes is wrong, or the time."""
 
 
 @dataclass(kw_only=True)
 class InputResult:
-    """What one input gave. `metric` has the original's lists; `results` and `details` are for the format `rich`."""
+    """The result of an input. `metric` has the original's lists. `results` and `details` are for the format `rich`."""
 
     metric: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     results: list[base.JsonObject] = field(default_factory=list)
@@ -34,7 +34,7 @@ class InputResult:
 
 
 class OpExecutor:
-    """Runs one operator with arguments that are there already."""
+    """Runs an operator with arguments that are there already."""
 
     def __init__(self, name: str, op: OperatorInterface, run_options: Options | base.JsonMapping) -> None:
         self.name, self.op = name, op
@@ -42,11 +42,11 @@ class OpExecutor:
         self.device = torch_device(self.options.device)
 
     def run(self, args: base.Arguments, kwargs: base.Keywords, run_id: str) -> dict[str, dict[str, list[float]]]:
-        """Return the metrics, {"forward": {...}, "backward": {...}}. Passes on what the operator raises."""
+        """Return the metrics, {"forward": {...}, "backward": {...}}. Passes on the operator's errors."""
         return self.measure(args, kwargs, run_id).metric
 
     def measure(self, args: base.Arguments, kwargs: base.Keywords, run_id: str) -> InputResult:
-        """Return the metrics and, for the format `rich`, the results. Passes on what the operator raises."""
+        """Return the metrics and, for the format `rich`, the results. Passes on the operator's errors."""
         result = InputResult()
         options = self.options
         if options.is_dry:
@@ -183,7 +183,7 @@ class OpExecutor:
 
 
 class InputRunner:
-    """The inputs of one operator, one after another; an object is built once for the inputs that share it."""
+    """The inputs of an operator in sequence. An object is built once for the inputs that share it."""
 
     def __init__(self, spec: OperatorSpec, op: OperatorInterface | base.OperatorSkipped, options: Options) -> None:
         self.spec, self.op, self.options = spec, op, options
@@ -191,7 +191,7 @@ class InputRunner:
         self._build_error: Exception | None = None
 
     def run(self, operator_input: OperatorInput) -> InputResult:
-        """Return what one input gave; never raises for what an operator does."""
+        """Return the result of an input. Never raises for an operator's errors."""
         op, stage = self.op, "build"
         if isinstance(op, base.OperatorSkipped):
             return InputResult(status="skipped", error=_describe_error(op, "import"))

@@ -1,7 +1,7 @@
 """FBGEMM's batched embedding bags: the operator, the iterator and the generator of its configurations.
 
 Build arguments, in this order: number of tables, rows, dimension (a number for all tables or a genericlist, one for each),
-pooling mode (0 sum, 1 mean, or the name), weighted, precision of the weights (fp32, fp16, int8), optimizer; keyword arguments go
+pooling mode (0 sum, 1 mean, or the name), weighted, precision of the weights (fp32, fp16, int8), optimizer. Keyword arguments go
 to the optimizer. Input arguments: batch size, pooling factor (a number or one for each table), and optionally alpha, which
 chooses the rows: above 1 a Zipf distribution, at most 0.5 sequential, else uniform.
 """
@@ -86,7 +86,7 @@ class SplitTableInputGenerator(DataGenerator):
     """(indices, offsets, weights or None), made from the sizes, or read from files of torch.save.
 
     A file is named by "indices_tensor", "offsets_tensor" or "weights_tensor" in the specification, or by the variables
-    split_embedding_indices, _offsets and _weights; split_embedding_distribution is the alpha of what is drawn.
+    split_embedding_indices, _offsets and _weights. split_embedding_distribution is the alpha of the draws.
     """
 
     def __init__(self, seed: int | str | None = 0) -> None:
@@ -147,7 +147,7 @@ def rows_of(rows: int, count: int, alpha: float, generator: Generator) -> Tensor
 
 
 def table_arguments(args: Sequence[Any]) -> tuple[int, list[int], list[int], Any, bool, str, str]:
-    """Return (tables, rows, dimensions, pooling, weighted, precision, optimizer), rows and dimensions one for each table."""
+    """Return (tables, rows, dimensions, pooling, weighted, precision, optimizer), rows and dimensions for each table."""
     if len(args) < 5:
         raise OperatorFailed(
             "its build takes: number of tables, rows, dimension, pooling, weighted[, precision, optimizer]"

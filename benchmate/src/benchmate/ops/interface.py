@@ -1,4 +1,4 @@
-"""What an operator is: built once for several inputs, and the passes of it that are timed, by autograd or in CUDA graphs."""
+"""The interface of an operator: built once for several inputs, with its timed passes, by autograd or in CUDA graphs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Bind = Callable[[Arguments, Keywords], Call]
 
 @dataclass(frozen=True, kw_only=True)
 class Passes:
-    """The calls that are timed for one input.
+    """The timed calls for an input.
 
-    `forward()` returns the output. `make_gradient(output)` prepares a backward pass and is not timed; it returns None, or
+    `forward()` returns the output. `make_gradient(output)` prepares a backward pass and is not timed. It returns None, or
     the reason why there is no backward pass. `backward()` runs once after each forward. `backward_again(output)`, where there
-    is one, returns a backward pass that can be repeated after one forward, or None. `reference` is
-    the bare callable with its arguments, for a check of the output; `bind(args, kwargs)` is `forward` of other arguments, None
-    where it is no function of them. `moved_bytes` is what one forward moves, where its tensors do not tell.
+    is one, returns a backward pass that can be repeated after a forward, or None. `reference` is
+    the bare callable with its arguments, for a check of the output. `bind(args, kwargs)` is `forward` of other arguments, None
+    where it is no function of them. `moved_bytes` is a forward's traffic, where its tensors do not show it.
     """
 
     forward: Call
@@ -108,7 +108,7 @@ def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
 def function_passes(
     function: Callable[..., object], args: Arguments, kwargs: Keywords, parameters: Sequence[Tensor]
 ) -> Passes:
-    """Return the passes of a function of its arguments; gradients go to the leaves among them and among its parameters."""
+    """Return the passes of a function of its arguments. Gradients go to the leaves among them and among its parameters."""
 
     def bind(args: Arguments, kwargs: Keywords) -> Call:
         # The partial is all that stands between the clock and the function.
@@ -160,26 +160,26 @@ def _captured(call: Call) -> tuple[Call, object]:
 
 
 class OperatorInterface(abc.ABC):
-    """An operator of the registry; a subclass overrides what it needs.
+    """An operator of the registry. A subclass overrides its needs.
 
-    One instance serves the whole process: `build` replaces what the last `build` made.
+    An instance serves the whole process: `build` replaces the result of the last `build`.
     """
 
     def __init__(self) -> None:
         self.device = "cpu"
 
     def build(self, *args: Any, **kwargs: Any) -> None:  # noqa: B027
-        """Make what the inputs of one build share."""
+        """Make the common object of a build's inputs."""
 
     def unbuild(self) -> None:  # noqa: B027
-        """Forget what `build` made: another build, or none, comes next."""
+        """Forget the result of `build`: another build, or none, comes next."""
 
     def cleanup(self) -> None:  # noqa: B027
-        """Let go of what one input left behind; what `build` made stays."""
+        """Release an input's leftovers. The result of `build` stays."""
 
     @abc.abstractmethod
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run once; return the output."""
+        """Run once. Return the output."""
 
     def create_grad(self) -> None:  # noqa: B027
         """Make the gradient of the last output."""
@@ -192,11 +192,11 @@ class OperatorInterface(abc.ABC):
         return []
 
     def agree(self, value: float) -> float:
-        """Return the largest value of all ranks that call this operator together; without ranks, the value."""
+        """Return the largest value of all ranks that call this operator together. Without ranks, the value."""
         return value
 
     def bandwidths(self, seconds: float) -> dict[str, float] | None:
-        """Return rates by name for a call of that duration, in place of bytes a second of its tensors; None for those."""
+        """Return rates by name for a call of that duration, in place of bytes a second of its tensors. None for those."""
         return None
 
     def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
@@ -216,15 +216,18 @@ class OperatorInterface(abc.ABC):
 
 
 class BoundOp(OperatorInterface):
-    """An operator whose `passes` says all; to run it once is their forward pass."""
+    """An operator whose `passes` says all. To run it once is their forward pass."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.passes(args, kwargs).forward()
 
 
 class DataGenerator:
-    """Makes the arguments of a call. One's own is a class with this method, registered with `register_data_generator`."""
+    """Makes the arguments of a call.
+
+    A user's generator is a class with this method, registered with `register_data_generator`.
+    """
 
     def get_data(self, config: JsonMapping, device: str) -> tuple[Arguments, Keywords]:
-        """Return (args, kwargs) for one build or input specification."""
+        """Return (args, kwargs) for a build or input specification."""
         raise NotImplementedError

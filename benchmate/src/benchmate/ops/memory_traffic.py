@@ -1,7 +1,7 @@
-"""The bytes that one call has to read and write, from the operations that torch's dispatcher sees.
+"""The bytes that a call has to read and write, from the operations that torch's dispatcher sees.
 
-A tensor that was there before the call counts once for reading and once where it is changed; what the call returns counts once;
-intermediate results do not count. Views move nothing. A gather counts the elements that it takes, not its whole table.
+A tensor that was there before the call counts once for reading and once where it is changed. Returned tensors count once.
+Intermediate results do not count. Views move nothing. A gather counts the elements that it takes, not its whole table.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class MemoryTraffic:
         return Recorder()
 
     def total(self, read: object, result: object) -> int:
-        """Return the bytes moved, where `read` were the arguments and parameters; what no operation touched counts whole."""
+        """Return the bytes moved, where `read` were the arguments and parameters. Untouched tensors count whole."""
         before = {_key(tensor): tensor for tensor in tensors_in(read)}
         unseen = sum(_nbytes(tensor) for key, tensor in before.items() if key not in self._seen)
         results = {_key(tensor): tensor for tensor in tensors_in(result)}
@@ -97,7 +97,7 @@ class MemoryTraffic:
 
 
 def _part(name: str, args: tuple[Any, ...], result: Any) -> int | None:
-    """Return the bytes of its first tensor that an operation touches; None where it is all of it."""
+    """Return the bytes of its first tensor that an operation touches. None where it is the whole."""
     if name in _GATHERS:
         return _GATHERS[name](args, result)
     index = _SCATTERS.get(name)
@@ -105,12 +105,12 @@ def _part(name: str, args: tuple[Any, ...], result: Any) -> int | None:
 
 
 def _key(tensor: Tensor) -> int:
-    """Return what identifies the memory of a tensor: views of it have the same."""
+    """Return the identity of a tensor's memory: views of it have the same."""
     return tensor.untyped_storage().data_ptr() if str(tensor.layout) == "torch.strided" else id(tensor)
 
 
 def _nbytes(value: Any) -> int:
-    """Return the bytes of the elements of tensors; of an expanded one those that it has."""
+    """Return the bytes of the elements of tensors. Of an expanded tensor the existing ones."""
     sizes = (tensor.numel() * tensor.element_size() for tensor in tensors_in(value))
     limits = (
         tensor.untyped_storage().nbytes() if str(tensor.layout) == "torch.strided" else float("inf")

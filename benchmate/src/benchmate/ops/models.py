@@ -11,7 +11,7 @@ from torch import nn
 class AlexNet(nn.Module):
     """AlexNet in the single-column form of Krizhevsky, "One weird trick for parallelizing convolutional neural networks" (2014).
 
-    Takes images (n, 3, h, w), h and w at least 63, usually 224; gives (n, classes).
+    Takes images (n, 3, h, w), h and w at least 63, usually 224. Gives (n, classes).
     """
 
     def __init__(self, num_classes: int = 1000, dropout: float = 0.5) -> None:
@@ -67,7 +67,7 @@ class _Bottleneck(nn.Module):
 class ResNet50(nn.Module):
     """ResNet-50 of He et al., "Deep residual learning" (2015), 25.6 million parameters.
 
-    Takes images (n, 3, h, w), h and w at least 32, usually 224; gives (n, classes).
+    Takes images (n, 3, h, w), h and w at least 32, usually 224. Gives (n, classes).
     """
 
     def __init__(self, num_classes: int = 1000) -> None:

@@ -21,7 +21,7 @@ _LABELS = (
 
 
 def parse_label(text: str) -> dict[str, str] | None:
-    """Return what the text of a range says (`op`, `id`, `stage`, `pass`), None when it is not one of ours."""
+    """Return the parts of a range's text (`op`, `id`, `stage`, `pass`), None when it is not ours."""
     matches = (pattern.fullmatch(text) for pattern in _LABELS)
     return next((match.groupdict() for match in matches if match is not None), None)
 
@@ -29,12 +29,12 @@ def parse_label(text: str) -> dict[str, str] | None:
 def analyse(path: str | Path) -> JsonObject:
     """Return {run id: [range]}, every range with its kernels, waits and T1 to T5 in ns.
 
-    T1 the whole range; T2 its begin to its first kernel's; T3 all its kernels added up; T4 its last kernel's end to its end; T5
-    its last cudaDeviceSynchronize. What a range does not have is null.
+    T1 the whole range. T2 its begin to its first kernel's. T3 all its kernels added up. T4 its last kernel's end to its end. T5
+    its last cudaDeviceSynchronize. Missing values of a range are null.
     Raises OpsError for a file that is no nsys export.
     """
     if not Path(path).is_file():
-        raise OpsError(f"{path}: no such file; nsys export --type sqlite makes one from a report")
+        raise OpsError(f"{path}: no such file; make it from a report with nsys export --type sqlite")
     connection = sqlite3.connect(f"file:{Path(path).resolve()}?mode=ro", uri=True)
     try:
         return _analyse(connection)
@@ -45,7 +45,7 @@ def analyse(path: str | Path) -> JsonObject:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Write the analysis; return the exit code."""
+    """Write the analysis. Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmate.ops nsys_analysis", description=__doc__)
     parser.add_argument("-f", "--file", required=True, metavar="FILE", help="made by nsys export --type sqlite")
     parser.add_argument("-o", "--output", metavar="FILE", help="where the JSON goes (stdout)")

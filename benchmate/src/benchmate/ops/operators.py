@@ -1,4 +1,4 @@
-"""Kinds of operators: a function, a method in place, a module built first, an optimizer, a copy, one of the dispatcher."""
+"""Kinds of operators: a function, a method in place, a module built first, an optimizer, a copy, a dispatcher's operator."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CallableOp(OperatorInterface):
         return self._output
 
     def create_grad(self) -> None:
-        """Make the gradient of the last output. Raises OperatorFailed where nothing requires one."""
+        """Make the gradient of the last output. Raises OperatorFailed where nothing requires it."""
         assert self._passes is not None, "forward first"
         if reason := self._passes.make_gradient(self._output):
             raise OperatorFailed(reason)
@@ -99,7 +99,7 @@ class BuildableOp(CallableOp):
 
 
 class OptimizerOp(OperatorInterface):
-    """One step of an optimizer; its build takes the list of parameters, whose gradients are drawn once."""
+    """A step of an optimizer. Its build takes the list of parameters, whose gradients are drawn once."""
 
     def __init__(self, constructor: Callable[..., Any]) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class OptimizerOp(OperatorInterface):
         self.optimizer = None
 
     def parameters(self) -> list[Tensor]:
-        """Return what a step reads: parameters, their gradients, the state kept for each."""
+        """Return the inputs of a step: parameters, their gradients, the state kept for each."""
         if self.optimizer is None:
             return []
         tensors = []
@@ -134,7 +134,7 @@ class OptimizerOp(OperatorInterface):
 
 
 class CopyOp(BoundOp):
-    """Copies its tensor argument in one direction; `pinned` (true) says whether the host's side is page-locked."""
+    """Copies its tensor argument in a given direction. `pinned` (true) says whether the host's side is page-locked."""
 
     def __init__(self, direction: str) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class CopyOp(BoundOp):
 
         pinned = bool(kwargs.pop("pinned", True))
         if len(args) != 1 or kwargs:
-            raise OperatorFailed(f"copy.{self.direction} takes one tensor and pinned=true|false")
+            raise OperatorFailed(f"copy.{self.direction} takes a single tensor and pinned=true|false")
         source = cast("Tensor", args[0]).detach()
         moved_bytes = source.numel() * source.element_size()
         if self.direction == "device_to_device":
@@ -202,10 +202,10 @@ def find_packet(name: str) -> OpOverloadPacket:
 
 
 class AtenOp(CallableOp):
-    """`namespace::name` or `namespace::name.overload`; a build argument holds the schema of the overload.
+    """`namespace::name` or `namespace::name.overload`. A build argument holds the schema of the overload.
 
     Without either, the overload is the first whose schema takes the arguments. Keyword-only arguments may be given by name or,
-    as the original wants them, in the place where the schema has them; what is left out has its default.
+    as the original wants them, in the place where the schema has them. Missing arguments have their defaults.
     """
 
     def __init__(self, name: str) -> None:
@@ -218,12 +218,12 @@ class AtenOp(CallableOp):
         self._packet, self._overload = packet, overload
 
     def build(self, *args: Any, **kwargs: Any) -> None:
-        """Take the schema, where one is given. Raises OperatorFailed for one that torch does not have."""
+        """Take the schema, where it is given. Raises OperatorFailed for a schema that torch does not have."""
         if not args:
             return
         parsed = parse_schema(args[0] if isinstance(args[0], str) else "")
         if parsed.name != self.name:
-            raise OperatorFailed(f"the schema is that of {parsed.name}, not of {self.name}")
+            raise OperatorFailed(f"the schema belongs to {parsed.name}, not to {self.name}")
         self._schema = parsed
 
     def unbuild(self) -> None:
@@ -287,7 +287,7 @@ def _mismatch(schema: FunctionSchema, args: Arguments, kwargs: Keywords) -> str 
 
 
 def _takes(kind: str, value: object) -> bool:
-    """Whether a value may stand for a schema's type; strict between numbers and tensors, lenient where it hardly matters."""
+    """Whether a value fits a schema's type. Strict between numbers and tensors, lenient where it hardly matters."""
     import torch
 
     if kind.startswith("Optional["):

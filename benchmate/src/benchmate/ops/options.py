@@ -44,7 +44,7 @@ class ProfilerOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """One run. `modes` are one of the original's, or any of ours."""
+    """A run. `modes` is a mode of the original's, or any of ours."""
 
     device: str = "cpu"
     pass_type: ExecutionPass = ExecutionPass.FORWARD
@@ -73,7 +73,10 @@ class Options:
 
     @property
     def cpu_threads(self) -> int | None:
-        """Threads of one operator on the CPU: in the original's format one, as there; None leaves torch its own choice."""
+        """Threads of an operator on the CPU: a single one in the original's format, as there.
+
+        None leaves torch its own choice.
+        """
         return 1 if self.threads is None and self.format == "original" else self.threads
 
     @property
@@ -112,7 +115,7 @@ ORIGINAL_OPTIONS += ["out_stream", "resume_id", "stop_id", "run_batch_size", "ba
 
 
 def parse_modes(text: str) -> tuple[str, ...]:
-    """Return `hot,cold` as modes. Raises OpsError for one that is not known, or one of the original's beside another."""
+    """Return `hot,cold` as modes. Raises OpsError for an unknown mode, or a mode of the original's combined with another."""
     modes = tuple(word.strip() for word in text.split(","))
     for mode in modes:
         if mode not in MODES:
@@ -125,13 +128,13 @@ def parse_modes(text: str) -> tuple[str, ...]:
 
 
 def get_benchmark_options() -> dict[str, Any]:
-    """Return the defaults as the mapping that a program changes and hands to `BenchmarkConfig`; its keys are the original's."""
+    """Return the defaults as the mapping that a program changes and hands to `BenchmarkConfig`. Its keys are the original's."""
     defaults = {ORIGINAL_NAMES.get(name, name): getattr(Options(), name) for name in ORIGINAL_OPTIONS}
     return {**defaults, "op_exec_mode": OpExecutionMode.DISCRETE}
 
 
 def as_options(run_options: Options | JsonMapping) -> Options:
-    """Return options from the original's mapping; unknown keys are left alone. Raises OpsError for a wrong value."""
+    """Return options from the original's mapping. Unknown keys are left alone. Raises OpsError for a wrong value."""
     if isinstance(run_options, Options):
         return run_options
     known = {option.name for option in dataclasses.fields(Options)}

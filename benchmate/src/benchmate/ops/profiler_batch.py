@@ -1,4 +1,4 @@
-"""Inputs run again under NSight Compute or NSight Systems, several in one launch of the profiler."""
+"""Inputs run again under NSight Compute or NSight Systems, several in a run of the profiler."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ logger = logging.getLogger("benchmate.ops")
 
 
 class ProfilerBatches:
-    """Queues inputs of one build and runs them under each profiler that is asked for; `done` takes the record of a launch."""
+    """Queues inputs of a build and runs them under each requested profiler. `done` takes the record of a run."""
 
     def __init__(self, options: Options, done: Callable[[JsonObject], None]) -> None:
         self.options, self.done = options, done
         self._queue: list[OperatorInput] = []
 
     def add(self, operator_input: OperatorInput) -> None:
-        """Queue an input; a full batch, or one of another build, is run first."""
+        """Queue an input. A full batch, or a batch of another build, is run first."""
         if self._queue and self._queue[0].build_key != operator_input.build_key:
             self.flush()
         self._queue.append(operator_input)
@@ -37,7 +37,7 @@ class ProfilerBatches:
             self.flush()
 
     def flush(self) -> None:
-        """Run what is queued."""
+        """Run the queued inputs."""
         if not self._queue:
             return
         for name, profiler in (("ncu", self.options.ncu), ("nsys", self.options.nsys)):
@@ -76,7 +76,7 @@ class ProfilerBatches:
 
 
 def batch_payload(queue: Sequence[OperatorInput], options: Options, profiler: ProfilerOptions) -> JsonObject:
-    """Return what the child is told: one build, its inputs with their ids, and how to run them."""
+    """Return the task for the child: a build, its inputs with their ids, and how to run them."""
     first = queue[0]
     build = None if first.build is None else [first.build]
     return {
@@ -113,7 +113,7 @@ def profiler_argv(name: str, profiler: ProfilerOptions, output: str, batch_comma
 
 
 def _run_profiler(argv: Sequence[str], device: int) -> tuple[int, str]:
-    """Return the exit code and the output; 127 for a program that does not exist."""
+    """Return the exit code and the output. 127 for a program that does not exist."""
     # The child is told `cuda`, whichever device that is here: it sees no other.
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": str(device)}
     output: list[bytes] = []

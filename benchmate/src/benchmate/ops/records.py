@@ -1,4 +1,4 @@
-"""The records of a run as JSON lines: setup, one for each input, finish."""
+"""The records of a run as JSON lines: setup, a line for each input, finish."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCHEMA = 1
 
 
 def setup_record(options: Options, floor: Mapping[str, float] | None) -> JsonObject:
-    """Return the first line: options, machine and software, start time; `floor` is what the harness itself takes, in seconds."""
+    """Return the first line: options, machine and software, start time. `floor` is the cost of the harness itself, in seconds."""
     record: JsonObject = {"run_options": options.described(), "sys_info": system_info(), "start_time": _now()}
     if options.format == "rich":
         record |= {"schema": SCHEMA, "format": "rich", "floor": None if floor is None else dict(floor)}
@@ -34,9 +34,9 @@ def setup_record(options: Options, floor: Mapping[str, float] | None) -> JsonObj
 
 
 def input_record(operator_input: OperatorInput, result: InputResult, options: Options) -> JsonObject:
-    """Return the line of one input: the original's four keys, in the format `rich` everything else too.
+    """Return the line of an input: the original's four keys, in the format `rich` everything else too.
 
-    What failed or was skipped is marked in both formats, and what was drawn at random is in both.
+    Failed and skipped inputs are marked in both formats, and random draws are in both.
     """
     details = result.details
     config = {"build": operator_input.build, "input": operator_input.input}
@@ -78,19 +78,19 @@ def finish_record(counts: Mapping[str, int]) -> JsonObject:
 
 
 def write_record(stream: TextIO, record: JsonMapping) -> None:
-    """Append one record and flush it to the file."""
+    """Append a record and flush it to the file."""
     # A line in one write: what is killed in between leaves whole lines, but for the last.
     stream.write(json.dumps(record, default=str) + "\n")
     stream.flush()
 
 
 def output_path(prefix: str, is_appended: bool) -> Path:
-    """Return `prefix_pid_time.json`, new for each run; `prefix.json` where runs are appended to each other."""
+    """Return `prefix_pid_time.json`, new for each run. `prefix.json` where runs are appended to each other."""
     return Path(f"{prefix}.json" if is_appended else f"{prefix}_{os.getpid()}_{int(time.time())}.json")
 
 
 def open_output(path: Path, is_appended: bool) -> TextIO:
-    """Open the file to write to; a line that a killed run left unfinished is ended first, so that it spoils no other."""
+    """Open the file to write to. A line that a killed run left unfinished is ended first, so that it spoils no other."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # x: the name of a new one can be known before, and somebody may have put a link there.
     stream = path.open("a" if is_appended else "x", encoding="utf-8")
@@ -103,7 +103,7 @@ def open_output(path: Path, is_appended: bool) -> TextIO:
 
 
 def system_info() -> JsonObject:
-    """Return the machine and the software, under the original's names where it has them; what is not known is null."""
+    """Return the machine and the software, under the original's names where it has them. Unknown values are null."""
     import torch
 
     info: JsonObject = {

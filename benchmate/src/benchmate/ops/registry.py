@@ -1,4 +1,4 @@
-"""The names of operators, config iterators and data generators that a configuration may use; builtin.py fills it."""
+"""The names of operators, config iterators and data generators that a configuration may use. builtin.py fills it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ENTRY_POINTS = "benchmate.ops"
 OperatorSource = OperatorInterface | Callable[[], OperatorInterface]
 
 op_map: dict[str, OperatorSource] = {}
-"""Operators by name; a callable that takes nothing makes the operator when it is first asked for."""
+"""Operators by name. A callable that takes nothing makes the operator when it is first asked for."""
 config_iterator_map: dict[str, Callable[..., ConfigIterator]] = {}
 data_generator_map: dict[str, Callable[..., DataGenerator]] = {}
 
 
 def register_operator(name: str, operator: OperatorSource) -> None:
-    """Add an operator: an instance, or a function that makes one. Raises ValueError when the name is taken."""
+    """Add an operator: an instance, or a function that makes it. Raises ValueError when the name is taken."""
     _add(op_map, "operator", name, operator)
 
 
@@ -45,19 +45,19 @@ def register_data_generator(name: str, generator_class: Callable[..., DataGenera
 
 
 def find_config_iterator(name: str | None, where: str) -> Callable[..., ConfigIterator]:
-    """Return the config iterator of a name, the default one without. Raises OpsError for one that is not registered."""
+    """Return the config iterator of a name, the default without a name. Raises OpsError for an unregistered name."""
     if name is None:
         return DefaultConfigIterator
     return _find(config_iterator_map, "config iterator", name, where)
 
 
 def find_data_generator(name: str, where: str) -> Callable[..., DataGenerator]:
-    """Return the data generator of a name. Raises OpsError for one that is not registered."""
+    """Return the data generator of a name. Raises OpsError for an unregistered name."""
     return _find(data_generator_map, "data generator", name, where)
 
 
 def import_modules(names: Iterable[str]) -> None:
-    """Import the modules of `--import`, which register what they bring. Raises OpsError when one cannot be imported."""
+    """Import the modules of `--import`, which register their contents. Raises OpsError when any cannot be imported."""
     for name in names:
         try:
             importlib.import_module(name)
@@ -66,7 +66,7 @@ def import_modules(names: Iterable[str]) -> None:
 
 
 def import_entry_points() -> list[str]:
-    """Import what installed packages declare in the group `benchmate.ops`; return one line for each that failed."""
+    """Import the entries of installed packages in the group `benchmate.ops`. Return a line for each that failed."""
     from importlib.metadata import entry_points
 
     failures = []
@@ -81,7 +81,7 @@ def import_entry_points() -> list[str]:
 
 
 def spelling_hint(name: str, known: Iterable[str]) -> str:
-    """Return a hint after a wrong name; empty when no known name is close."""
+    """Return a hint after a wrong name. Empty when no known name is close."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
 

@@ -16,7 +16,7 @@ from benchmate.ops.statistics import StopRule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What one call does: floating-point operations that are counted (matrix products, convolutions, attention; None where
+    """The work of a call: counted floating-point operations (matrix products, convolutions, attention; None where
     there are none), whether some are of a convolution, and the bytes it reads and writes (`memory_traffic`); None where they
     are not known, for the reason in `no_bytes`."""
 
@@ -28,14 +28,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPeaks:
-    """What this device reached here: a large matrix product in the dtype (None where it has none), and a copy."""
+    """The rates of this device here: a large matrix product in the dtype (None where it has none), and a copy."""
 
     flops_per_s: float | None
     bytes_per_s: float
 
 
 def count_work(call: Call, read: list[object]) -> Work:
-    """Return what one call does; `read` holds the tensors that it reads, arguments and parameters."""
+    """Return the work of a call. `read` holds the tensors that it reads, arguments and parameters."""
     from torch.utils.flop_counter import FlopCounterMode
 
     traffic = MemoryTraffic()
@@ -132,7 +132,7 @@ def _best_s(call: Call, device: TorchDevice) -> float:
 def share_of_peak(
     flops: int | None, moved: int | None, seconds: float, peaks: MeasuredPeaks
 ) -> tuple[float, str] | None:
-    """Return (share, of what): how near a time is to the roofline of the measured peaks; of compute or of bandwidth.
+    """Return (share, resource): how near a time is to the roofline of the measured peaks. Of compute or of bandwidth.
 
     `moved` are the bytes that surely went to memory, None where they may have stayed in the cache. None where nothing can be
     compared.

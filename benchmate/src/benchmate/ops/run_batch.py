@@ -18,12 +18,12 @@ from benchmate.ops.profiler_batch import read_shared_memory
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the batch; return the exit code."""
+    """Run the batch. Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmate.ops run_batch", description=__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("-s", "--shm", metavar="NAME", help="the shared memory that holds the batch as JSON")
     source.add_argument("-f", "--file", metavar="FILE", help="a file that holds it")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print what is run")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the commands")
     args = parser.parse_args(argv)
     level = logging.DEBUG if args.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run_inputs(batch: JsonMapping) -> int:
-    """Run every input of a batch; return how many failed. Raises OpsError for one that is incomplete."""
+    """Run every input of a batch. Return how many failed. Raises OpsError for an incomplete batch."""
     missing = [key for key in ("op_name", "op_info", "run_options") if key not in batch]
     if missing:
         raise OpsError(f"batch: no {', '.join(map(repr, missing))}")

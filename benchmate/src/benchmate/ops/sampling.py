@@ -27,14 +27,14 @@ MAX_COPIES = 16384  # of inputs so small that more of them would only take time
 _clock = time.perf_counter_ns
 
 Agree = Callable[[float], float]
-"""Return the largest value of all ranks: every rank takes the same samples and stops at the same one."""
+"""Return the largest value of all ranks: every rank takes the same samples and stops at the same sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledTime:
     """The seconds of a call: `loops` calls in each sample, read from `clock` (host or event).
 
-    `enqueue_s` is what the host takes to ask a device for one call; None on a CPU.
+    `enqueue_s` is the host's time to enqueue a call on a device. None on a CPU.
     """
 
     estimate: Estimate
@@ -53,9 +53,9 @@ class SampledTime:
 def sample_calls(
     mode: str, call: Call, device: TorchDevice, rule: StopRule, agree: Agree = float, in_turn: Sequence[Call] = ()
 ) -> SampledTime:
-    """Time a call in one of our modes. What the call raises is passed on.
+    """Time a call in a mode of ours. Errors of the call are passed on.
 
-    `in_turn` is the same call with copies of its inputs; the mode cold takes one after another.
+    `in_turn` is the same call with copies of its inputs. The mode cold takes them in sequence.
     """
     loops, enqueue_s = 1, None
     # The first call compiles, allocates and chooses algorithms: it is in no sample.
@@ -101,7 +101,7 @@ def gc_paused() -> Iterator[None]:
 
 
 def measurement_floor(device: TorchDevice) -> dict[str, float]:
-    """Return what the harness itself takes: a pair of clock readings, an empty call in a loop, an empty pair of events."""
+    """Return the cost of the harness itself: a pair of clock readings, an empty call in a loop, an empty pair of events."""
     nothing = functools.partial(int)
     with gc_paused():
         floor = {"clock_pair_s": clock_pair_s(), "loop_s": min(_loop_s(nothing, 10_000) / 10_000 for _ in range(3))}
@@ -119,7 +119,7 @@ def measurement_floor(device: TorchDevice) -> dict[str, float]:
 def _sample_until(
     sample: Callable[[], list[float]], loops: int, rule: StopRule, agree: Agree
 ) -> tuple[Estimate, bool, float]:
-    """Take samples until the rule is content or the time is over; return (estimate, whether it converged, seconds)."""
+    """Take samples until the rule is content or the time is over. Return (estimate, whether it converged, seconds)."""
     values: list[float] = []
     spent_s = 0.0  # by the samples, which all ranks agree on: a call of seconds is not repeated thirty times
     began = _clock()
@@ -159,7 +159,7 @@ def _loop_s(call: Call, count: int) -> float:
 
 
 def block_s(call: Call, count: int, device: TorchDevice) -> float:
-    """Return the seconds that `count` calls take, one after another, on the host's clock."""
+    """Return the seconds of `count` calls in sequence, on the host's clock."""
     if device.kind == "cpu":
         return _loop_s(call, count)
     device.synchronize()
@@ -179,7 +179,7 @@ def _synchronised_samples(call: Call, device: TorchDevice) -> list[float]:
 
 
 def _enqueue_s(call: Call, device: TorchDevice, count: int = 16) -> float:
-    """Return the seconds that the host takes to ask for one call, with an idle device."""
+    """Return the seconds that the host takes to enqueue a call, with an idle device."""
     call()
     device.synchronize()
     taken_s = _loop_s(call, count) / count
@@ -240,7 +240,7 @@ class InputRotation:
 
 
 def rotate_inputs(bind: Bind, args: Arguments, kwargs: Keywords, device: TorchDevice) -> InputRotation | None:
-    """Return enough copies of the inputs to exceed the last cache level; the first is the inputs themselves.
+    """Return enough copies of the inputs to exceed the last cache level. The first is the inputs themselves.
 
     None for inputs that exceed it alone, and for those that are not made of plain strided memory. Fewer copies than it takes
     where they would fill half of the device's free memory.
@@ -262,7 +262,7 @@ def rotate_inputs(bind: Bind, args: Arguments, kwargs: Keywords, device: TorchDe
 
 
 def _copied(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
-    """Return the arguments in memory of their own; what shares memory, as views do, shares it in the copy too."""
+    """Return the arguments in memory of their own. Tensors that share memory, such as views, share it in the copy too."""
     import torch
 
     storages: dict[int, Storage] = {}

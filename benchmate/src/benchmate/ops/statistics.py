@@ -16,7 +16,7 @@ FEWEST_FOR_INTERVAL = 6  # below, even the extremes do not bound the median with
 class StopRule:
     """When enough has been measured: at least `samples` and `seconds`, and the interval of the median within `precision`.
 
-    Looked at every `every` samples; at `longest_s` or `most` samples it is over all the same, unconverged.
+    Looked at every `every` samples. At `longest_s` or `most` samples it is over all the same, unconverged.
     """
 
     precision: float = 0.005
@@ -84,7 +84,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 def interval_rank(count: int, level: float = LEVEL) -> int | None:
     """Return the rank j such that the j-th smallest and the j-th largest of `count` samples enclose the median with `level`.
 
-    The largest j with P(Bin(count, 1/2) < j) <= (1 - level) / 2; None where there is none. Beyond 1000 samples the normal
+    The largest j with P(Bin(count, 1/2) < j) <= (1 - level) / 2. None where there is none. Beyond 1000 samples the normal
     approximation, rounded to the wider side.
     """
     if count < FEWEST_FOR_INTERVAL:

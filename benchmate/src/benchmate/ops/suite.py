@@ -21,7 +21,7 @@ COPIED_KEYS = ("converged", "launch_bound", "flop_per_s", "byte_per_s", "peak_sh
 
 
 def main(folder: str | Path) -> int:
-    """Run what the suite says under `ops`; a file's name is relative to `folder`. Return the exit code."""
+    """Run the suite's `ops`. A file's name is relative to `folder`. Return the exit code."""
     session = current()
     try:
         import_torch()
@@ -76,7 +76,7 @@ def suite_options(values: JsonMapping) -> Options:
 
 
 def configured(values: JsonMapping, folder: Path) -> BenchmarkConfig:
-    """Return what a benchmark's resolved configuration says to run. Raises OpsError for what is wrong in it."""
+    """Return the operators of a benchmark's resolved configuration. Raises OpsError for problems in it."""
     config = BenchmarkConfig(suite_options(values))
     operators = (values.get("options") or {}).get("ops")
     if isinstance(operators, Mapping):
@@ -87,9 +87,9 @@ def configured(values: JsonMapping, folder: Path) -> BenchmarkConfig:
 
 
 def metric_details(operator_input: OperatorInput, timed: JsonMapping, doubts: Sequence[str] = ()) -> JsonObject:
-    """Return what a metric says besides its value. The headline is the geometric mean of the times of the forward passes.
+    """Return the details of a metric. The headline is the geometric mean of the times of the forward passes.
 
-    `reasons` are why its number is suspect: `doubts`, and that it is not known as precisely as asked.
+    `reasons` are why its number is suspect: `doubts`, and that it is less precise than requested.
     """
     reasons = [*doubts, *(["unconverged"] if timed.get("converged") is False else [])]
     details: JsonObject = {

@@ -29,7 +29,7 @@ def dataloader(
     stop: bool | None = None,
     required: bool = True,
 ) -> None:
-    """Observe every loop over a torch DataLoader; one begun with gradients off is `validation` unless `task` says otherwise."""
+    """Observe every loop over a torch DataLoader. A loop begun with gradients off is `validation` unless `task` is given."""
     iterable(
         ov,
         "torch.utils.data.dataloader.DataLoader.__iter__",
@@ -51,9 +51,9 @@ def optimizer_step(
     stop: bool | None = None,
     required: bool = True,
 ) -> None:
-    """Observe steps that end with each `step` of any torch optimizer; `items` may be a function of the optimizer.
+    """Observe steps that end with each `step` of any torch optimizer. `items` may be a function of the optimizer.
 
-    Where two optimizers step in turn it must be one, and return None for that which ends no step.
+    Where two optimizers step in turn it must be one, and return None for the optimizer that ends no step.
     """
     probe = expect(Probe("optimizer_step", required=required, why_not=lambda: "no torch optimizer made a step"))
     end_step = StepEnd(probe, units=units, items=items, task=task, stop=stop)
@@ -81,8 +81,8 @@ def trainer(
 ) -> None:
     """Observe the training steps of transformers' Trainer and its subclasses, and their loss.
 
-    A step is a `training_step`: with gradient accumulation, one of several before an optimizer step. Items are the elements of
-    `input_ids`, padding included, because that is what the device computes; `items(trainer, model, inputs, ...)` may differ.
+    A step is a `training_step`: with gradient accumulation, several before an optimizer step. Items are the elements of
+    `input_ids`, padding included, because the device computes it. `items(trainer, model, inputs, ...)` may differ.
     """
     calls(
         ov,

@@ -27,7 +27,7 @@ Items = int | float | Callable[..., object]
 
 
 def patch(ov: InstrumentHost, target: str, wrap: Wrap, *, required: bool = True) -> None:
-    """Replace what the dotted path names by `wrap(original)`, as soon as it exists; it must be called at least once."""
+    """Replace the object of the dotted path by `wrap(original)`, as soon as it exists. It must be called at least once."""
     probe = Probe(f"patch {target}", required=required)
 
     def counting(original: object) -> object:
@@ -58,7 +58,7 @@ def iterable(
     stop: bool | None = None,
     required: bool = True,
 ) -> None:
-    """Observe the loops over what a function returns; generator functions too, and `__iter__` of a class.
+    """Observe the loops over the result of a function. Generator functions too, and `__iter__` of a class.
 
     Where it returns an iterator, the first step of the loop includes the call, in which a loader may start its workers.
     """
@@ -92,7 +92,7 @@ def loop(
     stop: bool | None = None,
     required: bool = True,
 ) -> None:
-    """Observe the `for` or `while` at this line of the program; each iteration of a `while` is a step of one item.
+    """Observe the `for` or `while` at this line of the program. Each iteration of a `while` is a step of a single item.
 
     For loops that no name leads to. Place it before the program is loaded.
     """
@@ -129,7 +129,7 @@ def argument(
     stop: bool | None = None,
     required: bool = True,
 ) -> None:
-    """Observe the loops over one argument of a function."""
+    """Observe the loops over an argument of a function."""
     probe = Probe(f"argument {name} of {target}", required=required)
 
     def wrap(original: Function) -> Function:
@@ -166,7 +166,7 @@ def calls(
     stop: bool | None = None,
     required: bool = True,
 ) -> None:
-    """Observe steps that end with each call of a function; `loss(result)` is observed as the loss where it is given.
+    """Observe steps that end with each call of a function. `loss(result)` is observed as the loss where it is given.
 
     A call within a call of the same function is a part of its step. A call of which `items` returns None ends no step.
     """
@@ -225,7 +225,7 @@ def batches(ov: InstrumentHost, target: str, *, when: Function | None = None, re
 
 
 def result(ov: InstrumentHost, target: str, function: Callable[[Any], object], *, required: bool = True) -> None:
-    """Call `function` with the result of each call of what the dotted path names."""
+    """Call `function` with the result of each call of the dotted path's object."""
     probe = Probe(f"result of {target}", required=required)
     observe = probe.guarded(function, default=None)
 
@@ -242,7 +242,7 @@ def result(ov: InstrumentHost, target: str, function: Callable[[Any], object], *
 
 
 def pause(ov: InstrumentHost, target: str, *, name: str, required: bool = True) -> None:
-    """Leave each call of a function out of what is measured; the report shows `name` with its share of the time.
+    """Leave each call of a function out of the measurement. The report shows `name` with its share of the time.
 
     The function must exist, but need not be called: the window may be complete before its first call.
     """
@@ -251,7 +251,7 @@ def pause(ov: InstrumentHost, target: str, *, name: str, required: bool = True) 
     def wrap(original: Function) -> Function:
         probe.fire()
         if any(is_kind(original) for is_kind in (inspect.isgeneratorfunction, inspect.iscoroutinefunction)):
-            probe.failed(ProbeError(f"{target} is a generator or async: what it does happens after its call"))
+            probe.failed(ProbeError(f"{target} is a generator or async: its work happens after the call"))
             return original
 
         def replacement(*args: object, **kwargs: object) -> object:
@@ -264,7 +264,7 @@ def pause(ov: InstrumentHost, target: str, *, name: str, required: bool = True) 
 
 
 class StepEnd:
-    """Ends a step of a task, given an observed function's arguments and its result; `items` is a number or counts by these."""
+    """Ends a step of a task, given an observed function's arguments and its result. `items` is a number or counts by these."""
 
     def __init__(self, probe: Probe, *, units: str, items: Items, task: str, stop: bool | None) -> None:
         self._probe, self._units, self._task, self._stop = probe, units, task, stop
@@ -300,7 +300,7 @@ class StepEnd:
 
 
 def place_patch(ov: InstrumentHost, placed: Patch) -> None:
-    """Apply a patch of a module as soon as that is imported, one of the script once its functions have been defined."""
+    """Apply a patch of a module as soon as the module is imported, or of the script once its functions have been defined."""
 
     def instrument(ov: InstrumentHost) -> Iterator[object]:
         if placed.path[0] == "__main__":
@@ -329,7 +329,7 @@ def _replace(ov: InstrumentHost, probe: Probe, target: str, wrap: Wrap) -> None:
 def _task_of(
     probe: Probe, task: Task, when: Function | None, args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> str | None:
-    """Return the task of one call; None when the call is not to be observed."""
+    """Return the task of a call. None when the call is not to be observed."""
     if when is not None and not probe.guarded(when, default=False)(*args, **kwargs):
         return None
     return task if isinstance(task, str) else probe.guarded(task, default=None)(*args, **kwargs)

@@ -22,7 +22,7 @@ _REFERENCE = re.compile(r"(?<![\w/.'\"])/([\w.]*)((?:/\w+)+)")
 
 
 class Stream(Protocol):
-    """The values that a selector captures, as a ptera probe gives them; active inside `with`."""
+    """The values that a selector captures, as a ptera probe gives them. Active inside `with`."""
 
     _selectors: Sequence[Any]
 
@@ -156,7 +156,7 @@ def _trusted_class(base: Any, overridable: bool) -> Any:
 
 
 def find_function(module_name: str, path: list[str]) -> types.FunctionType | None:
-    """Return the function at `path` in a module, without its decorators; None when only ptera's own search may find it.
+    """Return the function at `path` in a module, without its decorators. None when only ptera's own search may find it.
 
     Raise ProbeError when the module or the name does not exist.
     """
@@ -181,14 +181,14 @@ def _not_found(name: str, owner: object, where: str) -> ProbeError:
     if isinstance(owner, types.FunctionType):
         return ProbeError(
             f"probe: {name} is defined inside {where}, and exists only while that runs; "
-            f"probe {where}, or patch what it uses"
+            f"probe {where}, or patch a function that it uses"
         )
     names = [
         other for other, value in vars(owner).items() if callable(value) or isinstance(value, (property, staticmethod))
     ]
     return ProbeError(
         f"probe: {where} has no function {name!r}{names_hint(name, names)}"
-        + ("; what stands below the last def or class does not exist yet" if where == "the script" else "")
+        + ("; names below the last def or class do not exist yet" if where == "the script" else "")
     )
 
 
@@ -202,7 +202,7 @@ def _function_in(value: object, name: str, where: str) -> types.FunctionType | N
     except ValueError:
         return None
     if isinstance(value, type):
-        raise ProbeError(f"probe: {where} is a class; probe its __init__, or a function that makes one")
+        raise ProbeError(f"probe: {where} is a class; probe its __init__, or a function that creates it")
     if not isinstance(value, types.FunctionType):
         if isinstance(value, types.BuiltinFunctionType) or type(value).__name__ in (
             "method_descriptor",

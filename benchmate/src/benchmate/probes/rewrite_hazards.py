@@ -1,4 +1,4 @@
-"""What ptera's rewriting of a function breaks or changes; every hazard was seen in a run."""
+"""Parts that ptera's rewriting of a function breaks or changes. Every hazard was seen in a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def require_rewritable(function: types.FunctionType, name: str) -> None:
 
 
 def find_hazards(function: types.FunctionType) -> Iterator[str]:
-    """Yield what in the function's source ptera breaks or changes, each with its line."""
+    """Yield the parts of the function's source that ptera breaks or changes, each with its line."""
     if getattr(function, "__ptera_info__", None) is not None:
         return  # rewritten already
     try:
@@ -54,7 +54,7 @@ def find_hazards(function: types.FunctionType) -> Iterator[str]:
 
 
 def _statement_hazard(node: ast.AST) -> str:
-    """Return what ptera would break in one statement or pattern; empty when nothing."""
+    """Return the part of a statement or pattern that ptera would break. Empty without any."""
     match node:
         case ast.Nonlocal():
             return "nonlocal"
@@ -73,7 +73,7 @@ def _statement_hazard(node: ast.AST) -> str:
 
 
 def _class_hazards(function: types.FunctionType, inner: list[ast.AST]) -> Iterator[str]:
-    """Yield what a method needs of its class: ptera compiles it as a function of the module."""
+    """Yield a method's uses of its class: ptera compiles it as a function of the module."""
     if "." in function.__qualname__.rpartition("<locals>.")[2]:
         names = {
             node.attr if isinstance(node, ast.Attribute) else node.id

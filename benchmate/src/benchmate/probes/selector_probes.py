@@ -32,7 +32,7 @@ def loader(
     stop: bool | None = None,
     required: bool = True,
 ) -> None:
-    """Observe the loops over what a factory returns: `"//make_loader() as loader"`."""
+    """Observe the loops over a factory's result: `"//make_loader() as loader"`."""
 
     def observing(iterable: Any) -> object:
         return observe_iterable(iterable, current().observer(task, units, stop), batch_size)
@@ -58,7 +58,7 @@ def value(ov: InstrumentHost, selector: str, function: Callable[[Any], object], 
 def _attach(
     ov: InstrumentHost, selector: str, probe: Probe, function: Callable[[Any], object], *, overridable: bool = False
 ) -> None:
-    """While the script runs, call `function` with what `selector` captures, or replace that by what it returns."""
+    """While the script runs, call `function` with the captures of `selector`, or replace them by its result."""
 
     def instrument(ov: InstrumentHost) -> Iterator[object]:
         yield ov.phases.load_script(priority=1)

@@ -1,4 +1,4 @@
-"""What follows from the requests of a point: its figures by METRICS' names, and the notes that a reader must know of."""
+"""Results from the requests of a point: its figures by METRICS' names, and the notes for readers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LATE_SHARE = 0.05
 """A median lateness above this share of the mean gap between arrivals is too late."""
 LARGEST_DIFFERENCE = 0.01
 SMALLEST_DIFFERENCE_MS = 0.1
-"""Clients round what they print."""
+"""Rounding of the figures that clients print."""
 
 
 def point_figures(requests: Sequence[RequestResult]) -> dict[str, float]:
-    """Return the latencies of a point in ms, its tokens and requests a second; without the requests that failed."""
+    """Return the latencies of a point in ms, its tokens and requests a second. Without the requests that failed."""
     good = [request for request in requests if not request.error and request.first is not None and request.end]
     if not good:
         return {}
@@ -87,7 +87,7 @@ def token_gaps(request: RequestResult) -> list[float]:
 def point_notes(
     point: LoadPoint, workload: Workload, requests: Sequence[RequestResult], client: Mapping[str, float]
 ) -> list[str]:
-    """Return what is wrong with a point: its client kept no pace, some requests failed, or figures differ."""
+    """Return the problems of a point: its client kept no pace, some requests failed, or figures differ."""
     # Between the turns of a session nothing is in flight, and who is left at the end is alone.
     is_judged = point.rate is not None or not workload.has_turns
     pace = _client_bound(point, requests) if is_judged else ""
@@ -111,7 +111,7 @@ def _client_bound(point: LoadPoint, requests: Sequence[RequestResult]) -> str:
 
 
 def mean_in_flight(requests: Sequence[RequestResult]) -> float | None:
-    """Return how many requests were in flight on average, until the last one was sent; None where that took no time.
+    """Return how many requests were in flight on average, until the last was sent. None where that took no time.
 
     A request that failed is left out with the time that it took: when it ended is not known.
     """
@@ -166,7 +166,7 @@ def _chunks(requests: Sequence[RequestResult]) -> str:
     if all(_arrivals(each) == 1 for each in answered):
         return f"chunks: {odd.output_tokens} tokens came at once: no time between tokens is known"
     what = f"{odd.output_tokens} tokens came in {_arrivals(odd)} pieces"
-    return f"chunks: {what}, of which nobody knows the tokens of each: no ITL; TPOT as if all brought as many"
+    return f"chunks: {what}, with an unknown number of tokens each: no ITL; TPOT assumes equal numbers"
 
 
 def _usage(requests: Sequence[RequestResult]) -> str:
@@ -177,7 +177,7 @@ def _usage(requests: Sequence[RequestResult]) -> str:
 
 
 def _differences(own: Mapping[str, float], client: Mapping[str, float]) -> str:
-    """Return which latencies the client itself has otherwise; its throughput has a window of its own and is not compared."""
+    """Return which latencies the client itself has otherwise. Its throughput has a window of its own and is not compared."""
     different = [
         f"{name} {client[name]:.4g}, from its requests {value:.4g}"
         for name, value in own.items()

@@ -1,4 +1,4 @@
-"""What a client is asked to send, and what it saw: frozen values between the driver of a sweep and its clients."""
+"""A client's task and its result: frozen values between the driver of a sweep and its clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 Endpoint = Literal["completions", "chat"]
 CLIENT_PERCENTILES = (50, 90, 99)
-"""Where a client's own latencies are compared with those of its requests; what reports show is no matter of clients."""
+"""The latencies in which a client's own figures are compared with its requests. Reports are independent of clients."""
 PATHS: Mapping[Endpoint, str] = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 
 
@@ -17,7 +17,7 @@ PATHS: Mapping[Endpoint, str] = {"completions": "/v1/completions", "chat": "/v1/
 class Target:
     """The server, and how every request to it looks.
 
-    `url` has no path; `model` is the name that requests give, `tokenizer` a folder with tokenizer.json (or `words`, one token
+    `url` has no path. `model` is the name that requests give, `tokenizer` a folder with tokenizer.json (or `words`, a token
     per word, as the simulated server counts). `options` are further keys of each request's body, `ignore_eos` among them.
     `arguments` are those that the suite has for the client's own program.
     """
@@ -32,7 +32,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadPoint:
-    """One load: so many requests in flight, or so many arrivals a second, or a scenario of loadgen; one of the three.
+    """A load: a number of requests in flight, or of arrivals a second, or a scenario of loadgen. Exactly one is given.
 
     `seed` is of this point alone: it makes its arrivals, and whatever else a client draws. At the `deadline`, of
     `time.monotonic()`, whatever is under way is given up.
@@ -49,9 +49,9 @@ class LoadPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRequest:
-    """One request to send: its text, the tokens of that by the tokenizer, the tokens to ask for.
+    """A request to send: its text, the text's tokens by the tokenizer, the tokens to ask for.
 
-    Of a session's later turns `text` is what the user adds; `delay_s` is how long after the answer before it is sent.
+    Of a session's later turns `text` is the user's addition. `delay_s` is the delay after the previous answer.
     """
 
     text: str
@@ -62,7 +62,7 @@ class PlannedRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """The sessions of a point in the order in which they begin; one without turns is a session of one request."""
+    """The sessions of a point in the order in which they begin. A session without turns has a single request."""
 
     sessions: tuple[tuple[PlannedRequest, ...], ...]
 
@@ -73,20 +73,21 @@ class Workload:
 
     @property
     def has_turns(self) -> bool:
-        """Whether a session has more than one request."""
+        """Whether a session has several requests."""
         return any(len(session) > 1 for session in self.sessions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestResult:
-    """What a client saw of one request.
+    """A client's record of a request.
 
-    `at` is when it was sent, unix seconds; `due` when it should have been, in an open loop where that is known. `first` and
-    `end` are seconds after `at`: of the first and of the last arrival. `gaps_us` are the times between consecutive arrivals, in
-    microseconds; `tokens` how many tokens each arrival brought, the first included, empty where each brought one, and where
-    that is not known: then there are not as many arrivals as `output_tokens`. `done` is when the answer was over, in seconds
-    after `at`, if that is known to be later than `end`. Without `has_usage` the server did not say how many tokens it sent, and
-    they were counted here. A request with an `error` has what came before it.
+    `at` is when it was sent, unix seconds. `due` when it should have been, in an open loop where that is known. `first`
+    and `end` are seconds after `at`: of the first and of the last arrival. `gaps_us` are the times between consecutive
+    arrivals, in microseconds. `tokens` how many tokens each arrival brought, including the first, empty where each
+    brought a single one, and where that is not known: then there are not as many arrivals as `output_tokens`. `done` is
+    when the answer was over, in seconds after `at`, if that is known to be later than `end`. Without `has_usage` the
+    server did not say how many tokens it sent, and they were counted here. A request with an `error` has the tokens
+    received before.
     """
 
     index: int
@@ -105,9 +106,9 @@ class RequestResult:
 
 @dataclass(frozen=True, kw_only=True)
 class PointResult:
-    """What a client measured of a point: its requests, its own figures by METRICS' names, notes for the reader.
+    """A client's measurement of a point: its requests, its own figures by METRICS' names, notes for the reader.
 
-    `client` holds only figures that mean what the metric means; the driver compares those in milliseconds with what it
+    `client` holds only figures with the metric's meaning. The driver compares those in milliseconds with its
     computes from `requests`.
     """
 
@@ -117,6 +118,6 @@ class PointResult:
 
 
 def one_line(text: object) -> str:
-    """Return a text as one line of printable characters: servers answer anything."""
+    """Return a text as a line of printable characters: servers answer anything."""
     shown = (char if char.isprintable() or char.isspace() else "\ufffd" for char in str(text)[:4000])
     return " ".join("".join(shown).split())[:500]

@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 if sys.platform == "linux":
 
     class _PreciseSelector(selectors.EpollSelector):
-        """Waits in select(2), whose limit has microseconds, for the one descriptor of epoll."""
+        """Waits in select(2), whose limit has microseconds, for the single descriptor of epoll."""
 
         def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
             if timeout is not None and timeout > 0:
@@ -27,7 +27,7 @@ else:
 
 
 def run_precisely(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Return what a coroutine returns, run in a loop of its own; what it has left running is cancelled."""
+    """Return the result of a coroutine, run in a separate loop. Its leftover tasks are cancelled."""
     loop = asyncio.SelectorEventLoop(_PreciseSelector())
     try:
         return loop.run_until_complete(coroutine)

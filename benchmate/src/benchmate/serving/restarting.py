@@ -1,6 +1,6 @@
 """Runs a server and starts it again whenever it ends: `python -m benchmate.serving.restarting -- COMMAND ...`.
 
-TERM and Ctrl-C go to the server, with which this ends; what it leaves behind is killed.
+TERM and Ctrl-C go to the server, with which this ends. Leftover processes are killed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHORTEST_S = 1.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command until a signal ends this; return the exit code."""
+    """Run the command until a signal ends this. Return the exit code."""
     command = list(sys.argv[1:] if argv is None else argv)
     command = command[1:] if command[:1] == ["--"] else command
     if not command:

@@ -38,7 +38,7 @@ SERVER_METRICS: Mapping[str, str] = {
     "llamacpp:requests_processing": "running",
     "llamacpp:requests_deferred": "waiting",
 }
-"""What a server calls a reading in its metrics -> what it is here. `kv_cache` is a share, the others are numbers of requests."""
+"""A server's name of a reading in its metrics -> our name. `kv_cache` is a share, the others are numbers of requests."""
 _SAMPLE = re.compile(
     r"([a-zA-Z_:][\w:]*)(?:\{.*\})? ([-+]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][-+]?\d{1,2})?)(?!\S)"
 )
@@ -47,7 +47,7 @@ _REFUSED = re.compile(r"refused|cannot connect|connect call failed", re.IGNORECA
 
 @dataclass
 class ServerWatch:
-    """Use as a context manager around a point; `is_gone` is whether a connection was refused.
+    """Use as a context manager around a point. `is_gone` is whether a connection was refused.
 
     `readings` are unix time and values of each sample.
     """
@@ -101,7 +101,7 @@ class ServerWatch:
 
 
 def parse_metrics(text: str) -> dict[str, float]:
-    """Return the readings that are known of a page in Prometheus' text format; of several engines shares are averaged."""
+    """Return the readings that are known of a page in Prometheus' text format. Of several engines shares are averaged."""
     values: dict[str, list[float]] = {}
     for line in text.splitlines():
         sample = _SAMPLE.match(line)
@@ -111,7 +111,7 @@ def parse_metrics(text: str) -> dict[str, float]:
 
 
 def get(url: str, path: str) -> tuple[int, str]:
-    """Return the status and text of an answer. Raises OSError, HTTPException, ValueError for one that is too long."""
+    """Return the status and text of an answer. Raises OSError, HTTPException, ValueError for an answer that is too long."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     with contextlib.closing(kind(parts.hostname or "", parts.port, timeout=ANSWER_S)) as connection:
@@ -125,7 +125,7 @@ def get(url: str, path: str) -> tuple[int, str]:
 
 
 class _ResponseInTime(http.client.HTTPResponse):
-    """An answer that is given up when not all of it has come within ANSWER_S: a timeout of its socket is that of each read."""
+    """An answer that is given up unless it is complete within ANSWER_S: a timeout of its socket limits each read only."""
 
     def __init__(
         self, sock: socket.socket, debuglevel: int = 0, method: str | None = None, url: str | None = None

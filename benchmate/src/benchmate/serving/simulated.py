@@ -1,9 +1,9 @@
 """A server of language models without a model: it answers at times that are known, and logs when it did.
 
 `python -m benchmate.serving.simulated --port 8000 --ttft-ms 200 --itl-ms 20 --log truth.jsonl`. A request waits until one of the
-slots is free; `ttft` later goes its first token, and each further one `itl` after the target of the one before, not after the
-moment when that was sent: delays do not add up. Streams are one token per event, the usage in the last.
-The log has one line for each request: its own times, whatever a client says of them.
+slots is free; `ttft` later goes its first token, and each further token `itl` after the target of the previous, not after the
+moment when that was sent: delays do not add up. Streams have a token per event, the usage in the last.
+The log has a line for each request: its own times, independent of the client.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 411: "Length Requir
 
 @dataclass(frozen=True, kw_only=True)
 class Behaviour:
-    """How the server answers. Times in seconds; of `*_every` each n-th request is meant, 0 none.
+    """How the server answers. Times in seconds. Of `*_every` each n-th request is meant, 0 none.
 
-    `stall_at` counts from the first request: for `stall_s` nothing is sent, and what was under way resumes where it was.
-    `context` 0 and `slots` 0 are without limit; `exit_after` ends the process at that request.
+    `stall_at` counts from the first request: for `stall_s` nothing is sent, and answers under way resume where they were.
+    `context` 0 and `slots` 0 are without limit. `exit_after` ends the process at that request.
     """
 
     ttft_s: float = 0.2
@@ -52,7 +52,7 @@ class Behaviour:
 
 @dataclass(kw_only=True)
 class Served:
-    """One request as the server saw it: unix seconds of its arrival, seconds after it for the rest."""
+    """A request as the server saw it: unix seconds of its arrival, seconds after it for the rest."""
 
     number: int
     received: float
@@ -63,7 +63,7 @@ class Served:
     error: str = ""
 
     def log_line(self) -> str:
-        """Return the request as one line of JSON."""
+        """Return the request as a line of JSON."""
         gaps = [round((after - before) * 1e6) for before, after in itertools.pairwise(self.sent)]
         values = {
             "request": self.number,
@@ -113,7 +113,7 @@ class SimulatedServer:
         self._requests = self._running = self._waiting = 0
 
     async def serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of one connection until it closes."""
+        """Answer the requests of a connection until it closes."""
         # Cancelled at the end of the server, which Python 3.11 would report as an error.
         ended = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, asyncio.CancelledError)
         with contextlib.suppress(*ended):
@@ -124,7 +124,7 @@ class SimulatedServer:
             await writer.wait_closed()
 
     async def _serve_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answer one request; return whether the connection stays open."""
+        """Answer a request. Return whether the connection stays open."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
         method, path, *_ = [*head[0].split(" "), "", ""]
@@ -251,11 +251,11 @@ class SimulatedServer:
 
 
 class BadRequestError(Exception):
-    """A request that cannot be answered; the text is one line."""
+    """A request that cannot be answered. The text is a single line."""
 
 
 class _Stream:
-    """The server-sent events of one answer, or its whole text."""
+    """The server-sent events of an answer, or its whole text."""
 
     def __init__(self, writer: asyncio.StreamWriter, *, is_chat: bool, model: str, number: int) -> None:
         self._writer, self._is_chat = writer, is_chat
@@ -271,7 +271,7 @@ class _Stream:
         )
 
     def token(self, index: int, *, is_last: bool) -> None:
-        """Send one token as an event."""
+        """Send a token as an event."""
         content = {"delta": {"content": _word(index)}} if self._is_chat else {"text": _word(index)}
         choice = {"index": 0, **content, "finish_reason": "length" if is_last else None}
         self._event(json.dumps(self._chunk | {"choices": [choice]}))
@@ -367,14 +367,12 @@ async def serve(host: str, port: int, behaviour: Behaviour, log: TextIO | None =
 
 
 def command_line(argv: Sequence[str]) -> argparse.Namespace:
-    """Return the command line, refused with one line where it is wrong."""
+    """Return the command line, refused with a line where it is wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmate.serving.simulated", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument(
-        "--port", type=_whole, required=True, help="0: a free one, which the first line of output names"
-    )
+    parser.add_argument("--port", type=_whole, required=True, help="0: a free port, named in the first line of output")
     parser.add_argument("--ttft-ms", type=_number, default=200.0, help="from the start of a request to its first token")
     parser.add_argument("--itl-ms", type=_number, default=20.0, help="between two tokens")
     parser.add_argument("--slow", type=_number, default=1.0, metavar="FACTOR", help="both times multiplied")
@@ -385,7 +383,7 @@ def command_line(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--close-every", type=_whole, default=0, metavar="N", help="each N-th is closed half-way")
     parser.add_argument("--exit-after", type=_whole, default=0, metavar="N", help="exit with code 3 at the N-th")
     parser.add_argument("--context", type=_whole, default=0, metavar="N", help="most tokens of input and output")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="append one line of JSON for each request")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="append a line of JSON for each request")
     return parser.parse_args(argv)
 
 
@@ -404,7 +402,7 @@ def _whole(text: str) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve as the command line says; return the exit code."""
+    """Serve as the command line says. Return the exit code."""
     args = command_line(sys.argv[1:] if argv is None else argv)
     behaviour = Behaviour(
         ttft_s=args.ttft_ms * args.slow / 1e3,

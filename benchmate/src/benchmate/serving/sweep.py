@@ -1,4 +1,4 @@
-"""A sweep over a server: the points of `serve`, one after the other, each warmed up, measured by a client, and recorded."""
+"""A sweep over a server: the points of `serve` in sequence, each warmed up, measured by a client, and recorded."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ PROBE_S = 60.0
 DIED = "the server ended"
 _READY_TIMEOUT_S = 600.0
 _POINT_SHARE = 0.9
-"""Of `max_duration`, which is a point's: the rest is for what comes before the first and after the last."""
+"""Of `max_duration`, which is a point's: the rest is for work before the first and after the last point."""
 _GIVE_UP_S = 2.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or TERM; of KeyboardInterrupt, which asyncio lets through from wherever it is."""
+    """Ctrl-C or TERM. Of KeyboardInterrupt, which asyncio lets through from wherever it is."""
 
     def __init__(self, signal_name: str, number: int) -> None:
         super().__init__(f"interrupted by {signal_name}")
@@ -49,7 +49,7 @@ class PointOver(KeyboardInterrupt):
 
 @dataclass(frozen=True, kw_only=True)
 class SweepPlan:
-    """Everything of a sweep that is decided before its first request; a point, its warm-up with it, has `point_s`."""
+    """Everything of a sweep that is decided before its first request. A point, its warm-up with it, has `point_s`."""
 
     client: str
     target: Target
@@ -67,14 +67,14 @@ class SweepPlan:
     point_s: float = math.inf
 
     def number_of(self, point: LoadPoint) -> int:
-        """Return how many requests a point has; those of a closed loop are whole rounds, so that none ends alone."""
+        """Return how many requests a point has. Requests of a closed loop are whole rounds, so that none ends alone."""
         if point.concurrency:
             return point.concurrency * max(self.rounds, math.ceil(self.requests / point.concurrency))
         return max(self.requests, math.ceil(self.seconds * (point.rate or 0.0)))
 
 
 def plan_sweep(config: Mapping[str, Any], url: str, arguments: Sequence[str]) -> SweepPlan:
-    """Return the sweep of a benchmark's configuration. Raises BenchmateError with what is wrong in one line."""
+    """Return the sweep of a benchmark's configuration. Raises BenchmateError with the problem in a line."""
     serve = config.get("serve")
     if not isinstance(serve, Mapping):
         raise BenchmateError(
@@ -142,7 +142,7 @@ class Sweep:
         self._was_gone = False
 
     def run(self) -> int:
-        """Measure every point; return how many were. Raises ClientFailed without a client, Interrupted, BenchmateError.
+        """Measure every point. Return how many were. Raises ClientFailed without a client, Interrupted, BenchmateError.
 
         Whatever happens, each point has its record in the end.
         """
@@ -167,7 +167,7 @@ class Sweep:
         return measured
 
     def _run_point(self, point: LoadPoint) -> bool:
-        """Measure a point and record it; return whether it was measured."""
+        """Measure a point and record it. Return whether it was measured."""
         start = time.time()
         try:
             result, readings, why = self._measure(point)
@@ -194,7 +194,7 @@ class Sweep:
         return self._record(point, result, readings, start, why)
 
     def _measure(self, point: LoadPoint) -> tuple[PointResult, Mapping[str, float], str]:
-        """Return what was measured of a point, and why it failed all the same, if it did: its time was over."""
+        """Return the measurement of a point, and why it failed nevertheless, if it did: its time was over."""
         if self._was_gone:
             self._await_server()
         plan = self._plan
@@ -225,7 +225,7 @@ class Sweep:
 
     @contextlib.contextmanager
     def _time_limit(self) -> Iterator[None]:
-        """Raise PointOver in what it holds when the time of a point is over, and a little more for clients that know of it."""
+        """Raise PointOver in the block when the time of a point is over, and a little later for clients that know the limit."""
         if self._plan.point_s == math.inf:
             yield
             return
@@ -327,16 +327,16 @@ class Sweep:
 
 
 class ServerGone(BenchmateError):
-    """The server ended; the text says so in one line."""
+    """The server ended. The text is a single line."""
 
 
 def _window(requests: Sequence[RequestResult]) -> tuple[float, float]:
-    """Return when the first request was sent and the last one ended, unix seconds."""
+    """Return when the first request was sent and the last ended, unix seconds."""
     return min(each.at for each in requests), max(each.at + (each.end or 0.0) for each in requests)
 
 
 def request_record(point: str, request: RequestResult) -> dict[str, object]:
-    """Return the record of a request; its gaps are cut where it would be longer than a record may be."""
+    """Return the record of a request. Its gaps are cut where it would be longer than a record may be."""
     record: dict[str, object] = {"point": point, "index": request.index, "at": request.at}
     optional = {"due": request.due, "first": request.first, "end": request.end}
     record |= {name: value for name, value in optional.items() if value is not None}

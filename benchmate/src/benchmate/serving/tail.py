@@ -12,10 +12,10 @@ LEAST_STEADY = 0.25
 
 
 def tail_note(point: LoadPoint, requests: Sequence[RequestResult]) -> str:
-    """Return that the tokens a second of a point are more than 2 % below those of its steady part; else nothing.
+    """Return that the tokens a second of a point are more than 2 % below its steady part's. Else nothing.
 
-    Steady is what lies between the end of the first answer and the last sending: before it the server fills, after it it
-    empties. The loads of an open loop that are over before that lasts are said; rounds of a closed loop fill and empty at once.
+    Steady is the time between the end of the first answer and the last sending: before it the server fills, after it it
+    empties. The loads of an open loop that are over before that lasts are said. Rounds of a closed loop fill and empty at once.
     """
     answered = [each for each in requests if not each.error and each.first is not None and each.end]
     if (point.rate is None and point.concurrency is None) or not answered:

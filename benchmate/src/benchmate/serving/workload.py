@@ -16,7 +16,7 @@ from benchmate.errors import BenchmateError
 from benchmate.serving.load import Endpoint, PlannedRequest, Workload
 
 WORDS_KEPT = 512
-"""Words that prompts are made of; more would not make prompts differ more."""
+"""Words that prompts are made of. More would not make prompts differ more."""
 _MOST_CORRECTIONS = 64
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -26,13 +26,13 @@ Length = int | Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class PromptText:
-    """Words that are one token each, and a function that counts a text's tokens as the server will."""
+    """Words of a token each, and a function that counts a text's tokens as the server will."""
 
     words: Sequence[str]
     count: Callable[[str], int]
 
     def text(self, tokens: int, draw: random.Random, prefix: str = "") -> str:
-        """Return a text of exactly so many tokens that begins with `prefix`. Raises BenchmateError where there is none."""
+        """Return a text of an exact number of tokens that begins with `prefix`. Raises BenchmateError where there is none."""
         words = draw.choices(self.words, k=max(1, tokens - (self.count(prefix) if prefix else 0)))
         for _ in range(_MOST_CORRECTIONS):
             text = prefix + "".join(words)
@@ -50,16 +50,16 @@ class PromptText:
 
 @lru_cache(maxsize=8)
 def prompt_text(tokenizer: str, endpoint: Endpoint) -> PromptText:
-    """Return what prompts are made of: by a folder's tokenizer.json, or by `words`. Raises BenchmateError.
+    """Return the words of prompts: by a folder's tokenizer.json, or by `words`. Raises BenchmateError.
 
-    The special tokens that a server adds to a completion count, those of a chat template do not.
+    The special tokens that a server adds to a completion count, the tokens of a chat template do not.
     """
     if tokenizer == "words":
         return PromptText(words=[f" {a}{b}" for a in _LETTERS for b in _LETTERS], count=lambda text: len(text.split()))
     file = Path(tokenizer) / "tokenizer.json"
     if not file.is_file():
         raise BenchmateError(
-            f"{file}: no such file; serve.tokenizer names a folder that holds it, or `words` for a server without one"
+            f"{file}: no such file; serve.tokenizer names a folder that holds it, or `words` for a server without a tokenizer"
         )
     try:
         from tokenizers import Tokenizer
@@ -78,7 +78,7 @@ def prompt_text(tokenizer: str, endpoint: Endpoint) -> PromptText:
 
 
 def _whole_words(encoder: Any) -> list[str]:
-    """Return words of a vocabulary that stay one token wherever they stand."""
+    """Return words of a vocabulary that stay a single token in any place."""
     words = []
     for token in sorted(encoder.get_vocab()):
         # A space before a word: byte-level BPE and SentencePiece write it like this.
@@ -94,7 +94,7 @@ def _whole_words(encoder: Any) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadRecipe:
-    """What the requests of every point are made from: lengths by themselves, or the sessions of a trace."""
+    """The source of the requests of every point: lengths by themselves, or the sessions of a trace."""
 
     prompts: PromptText
     input_tokens: Length = 128
@@ -104,7 +104,7 @@ class WorkloadRecipe:
     sessions: Sequence[tuple[PlannedRequest, ...]] = field(default_factory=tuple)
 
     def workload(self, point: str, requests: int) -> Workload:
-        """Return the requests of a point: at least so many, other ones than those of any other point.
+        """Return the requests of a point: at least this number, different from every other point's.
 
         Points that shared prompts would find them in the server's prefix cache. A trace is replayed as it is, from its
         beginning, as often as it takes.
@@ -151,7 +151,7 @@ def read_sessions(path: str, prompts: PromptText, output_tokens: int = 128) -> l
         if line.strip()
     ]
     if not sessions:
-        raise BenchmateError(f"{path}: no sessions; expected one JSON object per line")
+        raise BenchmateError(f"{path}: no sessions; expected a JSON object per line")
     return sessions
 
 

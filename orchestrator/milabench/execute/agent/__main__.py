@@ -1,6 +1,6 @@
 """Run the agent: this file is given to Python by its path, here and on other machines.
 
-It only loads the rest of the package as modules, whose byte code Python keeps; this file itself is compiled at every start.
+It only loads the rest of the package as modules, whose byte code Python keeps. This file itself is compiled at every start.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""Sleep until a descriptor, a signal or a deadline wakes us; nothing here polls."""
+"""Sleep until a descriptor, a signal or a deadline wakes us. Nothing here polls."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class EventLoop:
         self._selector = selectors.DefaultSelector()
 
     def after(self, seconds: float, action: Callable[[], None]) -> Timer:
-        """Call `action` once, that many seconds from now; return what `cancel` takes."""
+        """Call `action` once, that many seconds from now. Return a handle for `cancel`."""
         timer = [time.monotonic() + seconds, next(self._order), action]
         heapq.heappush(self._timers, timer)
         return timer
 
     @staticmethod
     def cancel(timer: Optional[Timer]) -> None:
-        """Forget a deadline; one that has passed, or None, is no error."""
+        """Forget a deadline. A past deadline, or None, is no error."""
         if timer is not None:
             timer[2] = None
 
@@ -52,12 +52,12 @@ class EventLoop:
         self._selector.register(fd, selectors.EVENT_WRITE, action)
 
     def forget(self, fd: int) -> None:
-        """Watch a descriptor no longer; one that is not watched is no error."""
+        """Watch a descriptor no longer. An unwatched descriptor is no error."""
         if fd in self._selector.get_map():
             self._selector.unregister(fd)
 
     def turn(self) -> None:
-        """Wait for what comes next, a descriptor or a deadline, and do it."""
+        """Wait for the next event, a descriptor or a deadline, and handle it."""
         while self._timers and self._timers[0][2] is None:
             heapq.heappop(self._timers)
         wait_s = min(LONGEST_WAIT_S, max(0.0, self._timers[0][0] - time.monotonic())) if self._timers else None
@@ -73,7 +73,7 @@ class EventLoop:
 
 
 class NamedTimers:
-    """Deadlines by name, of which a later one replaces an earlier one."""
+    """Deadlines by name. A later deadline replaces an earlier one of the same name."""
 
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
@@ -93,7 +93,7 @@ class NamedTimers:
         self._running[name] = self._loop.after(seconds, fire)
 
     def cancel(self, *names: str) -> None:
-        """Forget deadlines; one that is not set is no error."""
+        """Forget deadlines. A name without a deadline is no error."""
         for name in names:
             self._loop.cancel(self._running.pop(name, None))
 
@@ -103,7 +103,7 @@ class NamedTimers:
 
 
 def raise_file_limit() -> Tuple[int, int]:
-    """Raise our limit of open files to the maximum; return the former limits."""
+    """Raise our limit of open files to the maximum. Return the former limits."""
     # A step costs three descriptors, every process of it on the sink one, and another for each of its rings.
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
@@ -112,6 +112,6 @@ def raise_file_limit() -> Tuple[int, int]:
 
 
 def widen_pipe(fd: int, size: int) -> None:
-    """Raise the capacity of a pipe to so many bytes; unchanged where the user's limit of pipe memory is reached."""
+    """Raise the capacity of a pipe to this many bytes. Unchanged where the user's limit of pipe memory is reached."""
     with contextlib.suppress(OSError):
         fcntl.fcntl(fd, F_SETPIPE_SZ, size)

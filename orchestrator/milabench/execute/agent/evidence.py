@@ -1,4 +1,4 @@
-"""Collects what the processes of a step do, by a program of a feature, before a step that hangs is ended."""
+"""Collects the state of a step's processes, with a program of a feature, before a hanging step is ended."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from .streams import ObservationConnection
 
     class Host(Protocol):
-        """What is needed of the agent."""
+        """The part of the agent that is needed here."""
 
         run_id: str
         loop: EventLoop
         helpers: HelperProcesses
 
     class Step(Protocol):
-        """What is needed of the step."""
+        """The part of the step that is needed here."""
 
         id: str
         frames: StepFrames
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
             """Return its live processes."""
 
         def progress(self) -> List[Tuple[int, int, float]]:
-            """Return rank, steps, and seconds since the last one, of each process whose steps are observed."""
+            """Return rank, steps, and seconds since the last step, of each process whose steps are observed."""
 
     Then = Callable[[], None]
 
@@ -47,7 +47,7 @@ PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py"
 
 
 class EvidenceCollector:
-    """What is collected of one step; once, whoever asks for it. `module` is the feature's; without one nothing is collected."""
+    """The evidence of a step, collected once, whoever asks for it. `module` is the feature's. Without it nothing is collected."""
 
     def __init__(self, step: Step, host: Host, module: str) -> None:
         self._step = step

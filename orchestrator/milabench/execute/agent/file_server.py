@@ -29,7 +29,7 @@ def new_digest(content: bytes = b"") -> Any:
 
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[None]:
-    """Hold the lock of a folder; a second control plane's file server waits here until the first has taken it.
+    """Hold the lock of a folder. A second control plane's file server waits here until the first has taken it.
 
     Where a file system has no such locks (NFS of directories) it is not held.
     """
@@ -59,9 +59,9 @@ def silence_ends(after_s: float, what: str) -> Iterator[None]:
 
 
 class FileServer:
-    """Answers about files, and takes folders that a sender has; one request, one answer, a line each.
+    """Answers about files, and takes folders that a sender has. A request and its answer are a line each.
 
-    Files are named by paths below a root, so that nothing else can be written. What has come of a file is kept when the
+    Files are named by paths below a root, so that nothing else can be written. The received part of a file is kept when the
     connection is lost, and the next time only the rest is asked for.
     """
 
@@ -92,7 +92,7 @@ class FileServer:
             data = data[os.write(self._answers, data) :]
 
     def do_facts(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """Return what this machine is."""
+        """Return the facts of this machine."""
         return {"facts": host_facts(request.get("disks") or [])}
 
     def do_mark(self, request: Dict[str, Any]) -> Dict[str, Any]:
@@ -113,7 +113,7 @@ class FileServer:
         return {}
 
     def do_link(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """Make a symbolic link; an older one is replaced in one step."""
+        """Make a symbolic link. An older link is replaced in one step."""
         new = "%s.%d" % (request["path"], os.getpid())
         with contextlib.suppress(FileNotFoundError):
             os.unlink(new)  # of a process with our pid that was killed between the next two lines
@@ -122,10 +122,10 @@ class FileServer:
         return {}
 
     def do_take(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """Make a folder like the sender's: `entries` are its links, folders and files, of which what is not here is sent.
+        """Make a folder like the sender's: `entries` are its links, folders and files. Missing ones are sent.
 
-        `[path, "d", mode]`, `[path, "l", target]`, `[path, "f", mode, size, mtime_ns, sha256 or ""]`; without a digest, a
-        file with the same size and time is the same. What else is here is removed, unless it is to be kept.
+        `[path, "d", mode]`, `[path, "l", target]`, `[path, "f", mode, size, mtime_ns, sha256 or ""]`. Without a digest, a
+        file with the same size and time is the same. Other entries are removed, unless they are to be kept.
         """
         os.makedirs(request["root"], exist_ok=True)
         with locked(request["root"]):

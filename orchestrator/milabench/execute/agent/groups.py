@@ -22,7 +22,7 @@ MONITOR_S = 2.0  # a monitor may take so long to end after its last step
 
 
 class Groups:
-    """The groups of an agent's steps; a step without a group is one of its own.
+    """The groups of an agent's steps. A step without a group is its own group.
 
     `steps` is the agent's own table, by id.
     """
@@ -75,7 +75,7 @@ class Groups:
                     connection.send(message)
 
     def stragglers(self, step: RunningStep) -> List[str]:
-        """Return whom a step waits for at the start barrier; nobody when it does not wait."""
+        """Return whom a step waits for at the start barrier. Nobody when it does not wait."""
         if not any(one.is_open and one.is_ready and not one.was_released for one in step.connections):
             return []
         late = [other.id for other in self.members(step.group) if not other.is_at_barrier]
@@ -115,9 +115,9 @@ class Groups:
     def watch(self, group: str, is_due: bool = False) -> None:
         """Start the group's monitor when the last of its members on this node has been started.
 
-        Where its start would disturb what is measured, it is put off (`after_s`) until `is_due`.
+        Where its start would disturb the measurement, it is put off (`after_s`) until `is_due`.
         It watches the group from outside and tells each step its readings over its sink. It is no member of any step: it
-        neither keeps one alive nor counts as its heartbeat.
+        neither keeps a group alive nor counts as its heartbeat.
         """
         members = self.members(group)
         size = max((step.group_size for step in members), default=0)
@@ -144,7 +144,7 @@ class Groups:
             live[0].frames.message("no monitor: " + describe_start_failure(error, request["argv"], None))
 
     def _note_monitor_exit(self, group: str, code: int, output: bytes) -> None:
-        """Take note of a monitor's end; before its steps it is worth a message, not a failure."""
+        """Take note of a monitor's end. Before its steps it is worth a message, not a failure."""
         live = [step for step in self.members(group) if step.ledger.return_code is None]
         if self._monitors.pop(group, None) is not None and live:
             end = "was ended by %s" % signal_name(-code) if code < 0 else "ended with exit code %d" % code
@@ -155,7 +155,7 @@ class Groups:
             )
 
     def forget(self, step: RunningStep) -> bool:
-        """Take note that a step is over and out of the table; return whether it was the last that its group will have."""
+        """Take note that a step is over and out of the table. Return whether it was the last that its group will have."""
         group = step.group
         is_last = True
         if self.members(group) or step.group_size > 1:

@@ -1,4 +1,4 @@
-"""Processes of the agent that belong to no step: monitors, and what could hang: a driver, a container engine, a lock."""
+"""Processes of the agent outside steps: monitors, and calls that could hang: a driver, a container engine, a lock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HelperProcesses:
-    """The running helper processes. `before_exec` prepares each child, after fork; the agent reaps it and calls `note_exit`."""
+    """The running helper processes. `before_exec` prepares each child, after fork. The agent reaps it and calls `note_exit`."""
 
     def __init__(self, loop: EventLoop, before_exec: Callable[[], None]) -> None:
         self._loop = loop
@@ -35,10 +35,10 @@ class HelperProcesses:
         descriptors: Sequence[int] = (),
         env: Optional[Dict[str, str]] = None,
     ) -> int:
-        """Start a command, in a session of its own; return its pid.
+        """Start a command, in a session of its own. Return its pid.
 
-        It reads `message` on its standard input. `done` is called with its exit code and what it printed; `stderr` is
-        what subprocess takes: None is our own.
+        It reads `message` on its standard input. `done` is called with its exit code and its output. `stderr` is
+        as in subprocess. None is our own.
         """
         process = subprocess.Popen(
             command,
@@ -83,7 +83,7 @@ class HelperProcesses:
         done(code, bytes(output))
 
     def kill(self, pid: int) -> None:
-        """End one that is still there; `done` is called as ever."""
+        """End a process that is still there. `done` is called as ever."""
         process = read_process(pid) if pid in self._running else None
         if process is not None:
             process.signal(signal.SIGKILL)

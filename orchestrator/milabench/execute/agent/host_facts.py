@@ -1,4 +1,4 @@
-"""What this machine is: its processors, memory, disks and accelerators, and which of those a program may use."""
+"""The facts of this machine: processors, memory, disks and accelerators, and which of those a program may use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def host_facts(disks: List[str]) -> Dict[str, Any]:
-    """Return what this machine is. What cannot be found out is None, with the reason under `absent`."""
+    """Return the facts of this machine. An unknown fact is None, with the reason under `absent`."""
     absent: Dict[str, str] = {}
     memory = memory_info()
     devices, software = find_accelerators(absent)
@@ -52,7 +52,7 @@ def host_facts(disks: List[str]) -> Dict[str, Any]:
 
 
 def runnable_threads() -> Optional[int]:
-    """Return how many threads of others run or wait for a processor now; ours are this one and those of who started us."""
+    """Return how many threads of others run or wait for a processor now. Ours are this thread and those of our parents."""
     for line in read_text("/proc/stat").splitlines():
         name, _, count = line.partition(" ")
         if name == "procs_running":
@@ -63,9 +63,9 @@ def runnable_threads() -> Optional[int]:
 
 
 def addresses() -> List[str]:
-    """Return the addresses of this machine but for those of the loopback, as the kernel's routing tables list them.
+    """Return the addresses of this machine but for the loopback addresses, as the kernel's routing tables list them.
 
-    The one that it sends from is the first: bridges and tunnels come and go, and whoever needs one address takes that.
+    The sending address is first: bridges and tunnels come and go, and callers that need one address take the first.
     """
     addresses, last = [], ""
     for line in read_text("/proc/net/fib_trie").splitlines():
@@ -83,7 +83,7 @@ def addresses() -> List[str]:
 
 
 def sender_address() -> str:
-    """Return the address that what is sent beyond the local networks comes from; empty where there is no way. Sends nothing."""
+    """Return the source address for traffic beyond the local networks. Empty without a route. Sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("198.51.100.1", 9))  # of a network that nobody has (RFC 5737)
@@ -93,7 +93,7 @@ def sender_address() -> str:
 
 
 def os_name() -> str:
-    """Return what the distribution calls itself."""
+    """Return the name of the distribution."""
     for line in read_text("/etc/os-release").splitlines():
         if line.startswith("PRETTY_NAME="):
             return line.partition("=")[2].strip('"')
@@ -101,7 +101,7 @@ def os_name() -> str:
 
 
 def memory_info() -> Dict[str, int]:
-    """Return memory in MiB by the names of /proc/meminfo; the total is what cgroups leave us."""
+    """Return memory in MiB by the names of /proc/meminfo. The total is limited by cgroups."""
     memory = {}
     for line in read_text("/proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
@@ -114,7 +114,7 @@ def memory_info() -> Dict[str, int]:
 
 
 def cgroup_files(name: str) -> List[str]:
-    """Return the contents of a control file in our cgroup and all above it; version 1 names start with their controller."""
+    """Return the contents of a control file in our cgroup and all above it. Version 1 names start with their controller."""
     controller, _, file = name.rpartition("/")
     texts = []
     for controllers, path in cgroups_of("self"):
@@ -130,7 +130,7 @@ def cgroup_files(name: str) -> List[str]:
 
 
 def cpu_info(absent: Dict[str, str]) -> Dict[str, Any]:
-    """Return the processor: `count` is what affinity and cgroup quotas leave us, at least 1."""
+    """Return the processor: `count` is limited by affinity and cgroup quotas, at least 1."""
     model, cores, sockets = None, set(), set()
     physical, is_virtual = "", False
     for line in read_text("/proc/cpuinfo").splitlines():
@@ -164,7 +164,7 @@ def cpu_info(absent: Dict[str, str]) -> Dict[str, Any]:
 
 
 def cpu_quota() -> Optional[float]:
-    """Return how many processors' time cgroups allow us; None without a limit."""
+    """Return how many processors' time cgroups allow us. None without a limit."""
     limits = [text.partition(" ")[::2] for text in cgroup_files("cpu.max")]
     limits += zip(cgroup_files("cpu/cpu.cfs_quota_us"), cgroup_files("cpu/cpu.cfs_period_us"))
     # `max` and -1 are no number of microseconds: no limit.
@@ -190,7 +190,7 @@ FAILURES = (OSError, ValueError, LookupError, TypeError, AttributeError, subproc
 
 
 def find_accelerators(absent: Dict[str, str]) -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
-    """Return the devices, and the versions that belong to all of them; of the first vendor that has any.
+    """Return the devices, and the versions that belong to all of them. Of the first vendor that has any.
 
     Why there are none is written to `absent`.
     """

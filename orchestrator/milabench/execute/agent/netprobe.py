@@ -15,7 +15,7 @@ ECHOES = 20
 
 
 def measure_as_listener(seconds: float) -> Dict[str, Any]:
-    """Be the far end of a measured connection: print the port, answer a byte with a byte, then take what comes."""
+    """Be the far end of a measured connection: print the port, answer a byte with a byte, then receive data."""
     with socket.socket() as listener:
         listener.bind(("", 0))
         listener.listen(1)
@@ -40,7 +40,7 @@ def measure_as_listener(seconds: float) -> Dict[str, Any]:
 
 
 def measure_as_connector(host: str, port: int, seconds: float) -> Dict[str, Any]:
-    """Be the near end: return the minimum of a few round trips in seconds, and bytes per second one way."""
+    """Be the near end: return the minimum of a few round trips in seconds, and bytes per second in a single direction."""
     with socket.create_connection((host, port), timeout=5.0) as connection:
         connection.settimeout(10.0)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""What a dead agent leaves behind, processes, containers and folders: a sweep ends and removes it, or the agent's guard."""
+"""Removes leftovers of a dead agent, processes, containers and folders: by a sweep, or by the agent's guard."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ LOCK_FILE = "agent.json"
 
 
 def container_name(marker: str, step: str, attempt: str) -> str:
-    """Return what the container of an attempt is called, in the letters that engines allow; `attempt` is empty for the first."""
+    """Return the name of an attempt's container, in the letters that engines allow. `attempt` is empty for the first."""
     name = "-".join(part for part in (marker, step, attempt) if part)
     return "milabench-" + re.sub(r"[^A-Za-z0-9_.-]", "_", name)
 
 
 def keeps_container(process: Process, markers: List[str]) -> bool:
-    """Tell whether a process is podman's keeper of a container with one of these markers.
+    """Tell whether a process is podman's keeper of a container with any of these markers.
 
-    Podman gives it an environment of its own; of a container whose creation was interrupted, it stays for ever, and
+    Podman gives it an environment of its own. Of a container whose creation was interrupted, it stays for ever, and
     with it the locks that it inherited.
     """
     if process.name != "conmon":
@@ -52,7 +52,7 @@ def keeps_container(process: Process, markers: List[str]) -> bool:
 
 
 def remove_containers(markers: List[str]) -> List[Tuple[str, str]]:
-    """Let the engines end and remove the containers with one of these markers; return engine and name of each."""
+    """Let the engines end and remove the containers with any of these markers. Return engine and name of each."""
     containers = containers_of(markers)
     for engine, name in containers:
         engine_output(engine, "rm", "--force", name)
@@ -60,9 +60,9 @@ def remove_containers(markers: List[str]) -> List[Tuple[str, str]]:
 
 
 def containers_of(markers: List[str]) -> List[Tuple[str, str]]:
-    """Return engine and name of the containers with one of these markers; none of an engine that does not answer.
+    """Return engine and name of the containers with any of these markers. None of an engine that does not answer.
 
-    Those that do not run are among them: a client that was killed early leaves one that was made and never started.
+    Containers that do not run are included: a client that was killed early leaves a container that never started.
     """
     from shutil import which
 
@@ -78,7 +78,7 @@ def containers_of(markers: List[str]) -> List[Tuple[str, str]]:
 
 
 def engine_output(*argv: str) -> str:
-    """Return what a container engine prints; nothing when it fails or hangs."""
+    """Return the output of a container engine. Empty when it fails or hangs."""
     from ...devices.command import command_output  # not before there is a container to look for
 
     try:
@@ -88,7 +88,7 @@ def engine_output(*argv: str) -> str:
 
 
 def sweep_orphans(markers: List[str], grace_s: float) -> Dict[str, Any]:
-    """End every process with one of these markers, except ourselves and our ancestors; remove dead agents' folders."""
+    """End every process with any of these markers, except ourselves and our ancestors. Remove dead agents' folders."""
     ended: Dict[int, str] = {}
     containers = remove_containers(markers)
     deadline = time.monotonic() + grace_s
@@ -119,19 +119,19 @@ def sweep_orphans(markers: List[str], grace_s: float) -> Dict[str, Any]:
 
 
 def list_orphans(markers: List[str]) -> Dict[str, Any]:
-    """Return what `sweep` would end."""
+    """Return the processes and containers that `sweep` would end."""
     commands = {process.pid: command_of(process) for process in processes_marked(markers)}
     return {"left": describe_orphans(containers_of(markers), commands)}
 
 
 def describe_orphans(containers: List[Tuple[str, str]], commands: Dict[int, str]) -> List[Dict[str, Any]]:
-    """Return containers and processes alike; containers have no pid that means something here."""
+    """Return containers and processes alike. Containers have no pid that means something here."""
     named = [(0, "%s container %s" % container) for container in containers]
     return [{"pid": pid, "command": command} for pid, command in [*named, *commands.items()]]
 
 
 def processes_marked(markers: List[str]) -> List[Process]:
-    """Return the live processes that carry one of these markers of runs."""
+    """Return the live processes that carry any of these run markers."""
     table = processes()
     ancestors = {os.getpid()}
     while True:
@@ -148,7 +148,7 @@ def processes_marked(markers: List[str]) -> List[Process]:
 
 
 class Cgroup:
-    """A cgroup of version 2 for everything that is started: the kernel kills all of it on one write."""
+    """A cgroup of version 2 for everything that is started: the kernel kills the whole group on a single write."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -156,7 +156,7 @@ class Cgroup:
 
     @classmethod
     def make(cls) -> "Optional[Cgroup]":
-        """Return a new cgroup below our own; None where that is not permitted."""
+        """Return a new cgroup below our own. None where that is not permitted."""
         for above in (base + path for controllers, path in cgroups_of("self") if not controllers for base in BASES):
             folder = "%s/milabench-%d" % (above, os.getpid())
             # Moving a process between two cgroups needs write permission on their nearest common ancestor.
@@ -172,7 +172,7 @@ class Cgroup:
 
     @staticmethod
     def _remove_dead(above: str) -> None:
-        """Remove those that agents left whose guard was killed too; the kernel refuses one that holds a process."""
+        """Remove groups of agents whose guard was killed too. The kernel refuses groups that hold a process."""
         for path in _folders_in(above):
             pid = path.rpartition("-")[2]
             if pid.isdigit() and (int(pid) == os.getpid() or read_process(int(pid)) is None):
@@ -180,7 +180,7 @@ class Cgroup:
                     os.rmdir(path)
 
     def enter(self) -> None:
-        """Put the calling process in; it stays outside where the kernel refuses."""
+        """Put the calling process in. It stays outside where the kernel refuses."""
         with contextlib.suppress(OSError):
             os.write(self._procs, b"0")
 
@@ -200,7 +200,7 @@ class Cgroup:
 
 
 def start_guard(run_id: str, grace_s: float, cgroup: Optional[Cgroup]) -> None:
-    """Start a process that waits for our end, whatever its cause, and then kills what carries the run's marker.
+    """Start a process that waits for our end, whatever its cause, and then kills processes with the run's marker.
 
     It is no child of ours, so that nobody takes it for part of a step.
     """
@@ -264,7 +264,7 @@ def _folders_in(path: str) -> List[str]:
 
 
 def remove_folder(path: str) -> None:
-    """Remove a folder of an agent, or of one of its steps, with all that is in it, as far as that is possible."""
+    """Remove a folder of an agent, or of a step, with its contents, as far as possible."""
     with contextlib.suppress(OSError):
         # Not by its path: somebody may put a link in its place.
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Decides the outcome of a step from what was observed of it."""
+"""Decides the outcome of a step from its observations."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ NO_SPACE = re.compile(r"No space left on device|\[Errno 28\]")
 
 
 class StepOutcome:
-    """How a step has ended, in the words of protocol.md, section 5; `why` is None unless it failed.
+    """How a step has ended, in the words of protocol.md, section 5. `why` is None unless it failed.
 
-    `detail` is one line for a person.
+    `detail` is a line for a person.
     """
 
     __slots__ = ("detail", "outcome", "why")
@@ -42,7 +42,7 @@ class StepOutcome:
 
 
 class StepLedger:
-    """What was observed of a step, from which its outcome follows."""
+    """The observations of a step, from which its outcome follows."""
 
     def __init__(self, needs_data: bool, is_server: bool = False) -> None:
         self.needs_data = needs_data
@@ -68,13 +68,13 @@ class StepLedger:
 
     @property
     def aborted_at_exit(self) -> bool:
-        """Whether all of it had been measured when it aborted: every process had sent its final record."""
+        """Whether everything had been measured when it aborted: every process had sent its final record."""
         is_abort = self.saw_abort or self.return_code == -signal.SIGABRT
         is_whole = 0 < self.ranks == self.finished and self.measurements > 0
         return self.cause is None and self.error is None and self.failure is None and is_abort and is_whole
 
     def counts(self) -> Dict[str, int]:
-        """Return what came of the step, by kind."""
+        """Return the counts of the step's records, by kind."""
         return {
             "observations": self.measurements,
             "warmup": self.warmups,
@@ -85,7 +85,7 @@ class StepLedger:
         }
 
     def outcome(self) -> StepOutcome:
-        """Decide how the step has ended; its return code is known, or it was never started."""
+        """Decide how the step has ended. Its return code is known, or it was never started."""
         if self.cause is not None:
             return self.cause
         if self.failure is not None and (self.failure[0] in DECISIVE_WHYS or self.return_code == 0):
@@ -126,9 +126,9 @@ class StepLedger:
 
 
 class OomWatch:
-    """Tells the kernel's SIGKILL for want of memory from anybody else's, by what is counted from here on.
+    """Tells the kernel's SIGKILL for want of memory from any other, by counters from here on.
 
-    A control group of version 2 counts what is killed in those below it, too; one of version 1 only what is killed in itself,
+    A control group of version 2 also counts kills in the groups below it. A group of version 1 counts only its own kills,
     and which that is cannot be asked of the dead. There the machine's count has to do.
     """
 
@@ -142,7 +142,7 @@ class OomWatch:
             self._before.setdefault(path, None)
 
     def describe_kill(self, is_elsewhere: bool) -> str:
-        """Return one line when there was such a kill; `is_elsewhere`: in a container, whose groups are gone and were not ours."""
+        """Return a line when there was such a kill. `is_elsewhere`: in a container, whose groups are gone and were not ours."""
         anywhere = oom_kills(MACHINE_KILLS)
         is_possible = self._anywhere is None or anywhere is None or anywhere > self._anywhere
         for path, before in self._before.items():
@@ -169,7 +169,7 @@ def kill_counters(pid: object) -> List[str]:
 
 
 def oom_kills(path: str) -> Optional[int]:
-    """Return a counter of the kernel's kills for memory, a control group's or the machine's; None where it is not counted."""
+    """Return a counter of the kernel's kills for memory, a control group's or the machine's. None where it is not counted."""
     for line in read_text(path).splitlines():
         name, _, count = line.partition(" ")
         if name == "oom_kill" and count.strip().isdigit():
@@ -178,7 +178,7 @@ def oom_kills(path: str) -> Optional[int]:
 
 
 def memory_limit_of(counter: str) -> str:
-    """Return `, in a control group that may hold 512 MiB`, for the group of such a counter; empty without a limit."""
+    """Return `, in a control group that may hold 512 MiB`, for the group of such a counter. Empty without a limit."""
     folder = os.path.dirname(counter)
     for name in ("memory.max", "memory.limit_in_bytes"):
         limit = read_text(os.path.join(folder, name)).strip()

@@ -18,7 +18,7 @@ UNKILLABLE_S = 10.0  # a process that survives SIGKILL for so long hangs in the 
 
 
 class Process:
-    """A line of the process table; `start` (ticks since boot) tells two users of one pid apart."""
+    """A line of the process table. `start` (ticks since boot) tells two users of the same pid apart."""
 
     __slots__ = ("group", "name", "parent", "pid", "session", "start")
 
@@ -31,7 +31,7 @@ class Process:
         self.name = name
 
     def signal(self, number: int) -> None:
-        """Signal this very process, not one that has its pid by now."""
+        """Signal this very process, not a later process with its pid."""
         # Leaves a race of microseconds; a pidfd, which does not, needs Python 3.9 and Linux 5.3.
         now = read_process(self.pid)
         if now is not None and now.start == self.start:
@@ -40,7 +40,7 @@ class Process:
 
 
 def read_process(pid: int) -> Optional[Process]:
-    """Return the process with this pid; None when there is none or it is dead but for its parent's knowledge."""
+    """Return the process with this pid. None when there is none or it is dead but for its parent's knowledge."""
     head, _, tail = read_bytes("/proc/%d/stat" % pid).rpartition(b")")  # a name may hold anything, parentheses too
     fields = tail.split()
     # The leader of a process may be dead while other threads of it work on.
@@ -72,17 +72,17 @@ def descendants(table: Dict[int, Process], roots: Set[int]) -> Set[int]:
 
 
 def environment_of(pid: int) -> Set[bytes]:
-    """Return what a process was started with, each NAME=value."""
+    """Return the start environment of a process, each NAME=value."""
     return set(read_bytes("/proc/%d/environ" % pid).split(b"\0"))
 
 
 def command_of(process: Process) -> str:
-    """Return the command line of a process, shortened; its name when it has none."""
+    """Return the command line of a process, shortened. Its name when it has none."""
     return " ".join(argv_of(process.pid))[:100] or process.name
 
 
 def argv_of(pid: int) -> List[str]:
-    """Return the command line of a process; an empty word of one that is gone."""
+    """Return the command line of a process. An empty word if it is gone."""
     return read_bytes("/proc/%d/cmdline" % pid).rstrip(b"\0").decode("utf-8", "backslashreplace").split("\0")
 
 
@@ -99,7 +99,7 @@ def holders_of(descriptors: List[int]) -> List[Process]:
 
 
 def _targets_of(pid: int) -> Set[str]:
-    """Return what a process has open; nothing of one whose descriptors we may not see."""
+    """Return the open files of a process. Empty where we may not see them."""
     folder = "/proc/%d/fd/" % pid
     return {_target_of(folder + fd) for fd in list_folder(folder)}
 
@@ -128,7 +128,7 @@ def own_cpu_s() -> float:
 def host_reading() -> Optional[Tuple[float, Dict[str, Tuple[float, float]], float]]:
     """Return the monotonic time, of each of our processors its seconds without work and stolen ones, and our own work.
 
-    Our work is that of this agent and of the children that have ended, s. None where the kernel does not tell.
+    Our work is the time of this agent and of ended children, s. None where the kernel does not tell.
     """
     mine = {b"cpu%d" % number for number in os.sched_getaffinity(0)}
     times = {}
@@ -143,9 +143,10 @@ def host_reading() -> Optional[Tuple[float, Dict[str, Tuple[float, float]], floa
 
 
 def host_use() -> Callable[[], Optional[Dict[str, float]]]:
-    """Begin to read the processors, and return what tells since then: how many, and their seconds in all, busy, ours, stolen.
+    """Begin to read the processors, and return a function with the use since: number, and seconds in all, busy, ours, stolen.
 
-    `resolution_s` is how far the seconds may be wrong because the kernel counts ticks, at the most of 99 in 100 readings.
+    `resolution_s` is how far the seconds may be wrong because the kernel counts ticks, at the most of 99 in 100
+    readings.
     """
     before = host_reading()
 
@@ -170,12 +171,12 @@ def host_use() -> Callable[[], Optional[Dict[str, float]]]:
 
 
 def read_text(path: str) -> str:
-    """Return the text of a small file; empty when it cannot be read."""
+    """Return the text of a small file. Empty when it cannot be read."""
     return read_bytes(path).decode("utf-8", "replace")
 
 
 def read_bytes(path: str) -> bytes:
-    """Return the content of a small file; empty when it cannot be read."""
+    """Return the content of a small file. Empty when it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -184,7 +185,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def list_folder(path: str) -> List[str]:
-    """Return the names in a folder; none when it cannot be read. Without what importing `glob` takes."""
+    """Return the names in a folder. None when it cannot be read. Avoids the cost of importing `glob`."""
     try:
         return os.listdir(path)
     except OSError:

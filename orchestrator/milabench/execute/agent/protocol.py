@@ -28,7 +28,7 @@ WHYS = (*DECISIVE_WHYS, "exit", "no-data")
 
 
 class Outbox:
-    """Frames on their way to the control plane; they wait here while it does not read."""
+    """Frames on their way to the control plane. They wait here while it does not read."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -37,7 +37,7 @@ class Outbox:
         self._chunks: Deque[memoryview] = deque()
 
     def send(self, kind: str, *pieces: bytes, step: Optional[str] = None, **fields: Any) -> None:
-        """Queue one frame, whose payload may come in pieces; they are copied only where they are many."""
+        """Queue a frame, whose payload may come in pieces. They are copied only where they are many."""
         if self.is_broken:
             return
         if len(pieces) > MOST_PIECES:
@@ -54,7 +54,7 @@ class Outbox:
         self.size += len(head) + size
 
     def flush(self) -> None:
-        """Write what the pipe takes."""
+        """Write as much as the pipe takes."""
         while self._chunks and not self.is_broken:
             try:
                 # Far fewer than IOV_MAX; the pipe takes what fits, and the rest is written when it has room.
@@ -74,9 +74,9 @@ class Outbox:
 
 
 class StepFrames:
-    """The frames of one step, gathered so that many small records travel as one frame; their order is kept.
+    """The frames of a step, gathered so that many small records travel in a single frame. Their order is kept.
 
-    What is `emit`ted holds no secret any more; records and messages of the agent's own are masked here.
+    Records given to `emit` hold no secret any more. Records and messages of the agent's own are masked here.
     """
 
     def __init__(self, outbox: Outbox, step: str, masker: Masker, schedule_gathering: Callable[[], None]) -> None:
@@ -118,7 +118,7 @@ class StepFrames:
         self._outbox.send(kind, self.masker.mask_bytes(payload), step=self._step)
 
     def flush(self) -> None:
-        """Send what is queued."""
+        """Send the queued bytes."""
         for kind, fields, payloads in self._pending:
             self._outbox.send(kind, *payloads, step=self._step, **fields)
         self._pending.clear()
@@ -126,7 +126,7 @@ class StepFrames:
 
 
 def format_oserror(error: OSError) -> str:
-    """Return an OSError as one line: the file, if there is one, and what is wrong with it."""
+    """Return an OSError as a line: the file, if there is one, and the error."""
     text = error.strerror or str(error)
     text = text[:1].lower() + text[1:]
     return "%s: %s" % (error.filename, text) if error.filename else text

@@ -25,7 +25,7 @@ _LOSS = struct.Struct("<qqd40x")
 
 
 class RingReader:
-    """Observations that a process leaves in a file, without a system call; they outlive it.
+    """Observations that a process leaves in a file, without a system call. They outlive it.
 
     Read with pread, not through a mapping: a program that truncates its file must not kill us by SIGBUS.
     Layout: protocol.md, section 10. Raises OSError or ValueError when the file is not a ring.
@@ -85,7 +85,7 @@ class RingReader:
 
     @property
     def steps(self) -> int:
-        """How many steps it has told of, those of the warm-up included."""
+        """Number of reported steps, including the warm-up."""
         return self.warmups + self._steps
 
     def request_stop(self) -> None:
@@ -96,7 +96,7 @@ class RingReader:
     def drain(self, now: float, final: bool = False) -> Tuple[bytes, int]:
         """Return the records that became complete since the last call, and how many.
 
-        `final`: the writer is dead, so a device time that is still missing will not come; the host clock counts then.
+        `final`: the writer is dead, so a device time that is still missing will not come. The host clock counts then.
         """
         header = os.pread(self._fd, 64, 0)
         if len(header) < 64:
@@ -137,7 +137,7 @@ class RingReader:
         return data[: len(data) // SLOT * SLOT]
 
     def _rates(self, slots: bytes, now: float, final: bool) -> Drained:
-        """Return a record for each run of observations of one kind, column by column: nothing is worked out here."""
+        """Return a record for each run of observations of the same kind, column by column: nothing is computed here."""
         runs, taken = self._decoder.decode(slots, final)
         records, count = [], 0
         # Of each run of observations of the warm-up, or after it: begin of the first, end of the last, items.
@@ -186,7 +186,7 @@ class StepRings:
         self._is_asked_to_stop = False
 
     def open(self, name: str, world_size: int = 1) -> None:
-        """Follow a ring; by name, because a container may know the folder under another path."""
+        """Follow a ring. By name, because a container may know the folder under another path."""
         if name in self._known:
             return
         self._known.add(name)
@@ -208,7 +208,7 @@ class StepRings:
             ring.request_stop()
 
     def drain(self, final: bool = False) -> bool:
-        """Turn new observations into records; return whether any came. `final`: see RingReader.drain."""
+        """Turn new observations into records. Return whether any came. `final`: see RingReader.drain."""
         has_moved = False
         for ring in self._rings:
             if ring.is_done:
@@ -221,7 +221,7 @@ class StepRings:
         return has_moved
 
     def progress(self) -> List[Tuple[int, int, float]]:
-        """Return rank, steps, and seconds since the last one in any of its loops, of each rank that is to make more."""
+        """Return rank, steps, and seconds since the last step in any of its loops, of each rank with steps left."""
         now = time.monotonic()
         ranks: Dict[int, List[RingReader]] = {}
         for ring in self._rings:
@@ -245,7 +245,7 @@ class StepRings:
                 ring.request_stop()
 
     def close(self, ledger: StepLedger) -> None:
-        """Take what is left, after the end of the step, and sum up in its ledger."""
+        """Take the rest after the end of the step, and sum up in its ledger."""
         # A process may have died between making a ring and announcing it.
         for name in list_folder(self._folder):
             if name.endswith(".ring"):

@@ -25,10 +25,10 @@ SEARCHES_S = 10.0  # in all
 
 
 class Service:
-    """A server's readiness: a pattern in its output, or a port that answers; with neither it is ready at once.
+    """A server's readiness: a pattern in its output, or a port that answers. With neither it is ready at once.
 
     `spec` is the request's `ready`: {"timeout_s", "pattern" or "port", "path", "hosts"}. With a `path`, the port has to answer
-    200 to it by HTTP. `on_failure` is called with what is wrong with the pattern.
+    200 to it by HTTP. `on_failure` is called with the error of the pattern.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Service:
         self._hosts: List[str] = list(spec.get("hosts") or ["127.0.0.1"])
 
     def prepare(self, fill: Callable[[str], str]) -> None:
-        """Learn what to wait for; before the server is started. Raise OSError when somebody else answers in its place."""
+        """Determine the condition to wait for, before the server starts. Raise OSError when another process answers instead."""
         if "pattern" in self._spec:
             self._pattern = re.compile(self._spec["pattern"], re.MULTILINE)
         elif "port" in self._spec:
@@ -87,7 +87,7 @@ class Service:
             self._output[pipe] = searched[-HEARD_CHARACTERS:]
 
     def _search(self, text: str, pipe: str) -> bool:
-        """Return whether the pattern is in the text; give it up when that takes too long."""
+        """Return whether the pattern is in the text. Give it up when that takes too long."""
         assert self._pattern is not None
         begun_s = time.thread_time()
         try:
@@ -107,7 +107,7 @@ class Service:
         self._timers.cancel("knock")
 
     def missing(self) -> str:
-        """Return what is still waited for, for a person."""
+        """Return the condition that is still waited for, for a person."""
         if self._other_answer:
             return "port %d answers %s with %s, not 200" % (self._port, self._path, self._other_answer)
         if "port" in self._spec:
@@ -141,7 +141,7 @@ class Service:
         return None
 
     def _ask(self, connection: socket.socket) -> None:
-        """Ask for the path, and read the answer when it comes: a server that loads its model may be slow to give one."""
+        """Ask for the path, and read the answer when it comes: a server that loads its model may be slow to answer."""
         self._connection, self._reply = connection, b""
         question = "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n\r\n" % (self._path, self._port)
         try:
@@ -186,7 +186,7 @@ class Service:
 
 
 def search_within(pattern: Any, text: str, seconds: float) -> bool:
-    """Return whether a pattern is in a text. Raise TimeoutError after so many seconds of CPU time, in the midst of the match."""
+    """Return whether a pattern is in a text. Raise TimeoutError after this CPU time in seconds, even during the match."""
 
     def expire(*_: Any) -> None:
         raise TimeoutError

@@ -1,6 +1,6 @@
-"""Turn slots of a ring into observations, column by column: this is done beside a measurement, thousands of times a second.
+"""Turn slots of a ring into observations, column by column: this runs during a measurement, thousands of times a second.
 
-The layout of a slot: protocol.md, section 10; the columns of a record: section 4.
+The layout of a slot: protocol.md, section 10. The columns of a record: section 4.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _KIND_OF_FLAGS = bytes(flags & ~EPOCH_END for flags in range(256))
 
 
 class SlotDecoder:
-    """Decodes the slots of one ring, in order; keeps what an entry needs that continues the one before it."""
+    """Decodes the slots of a ring, in order. Keeps the state that an entry needs to continue the previous entry."""
 
     def __init__(self) -> None:
         self._steps = 0
         self._end_ns = 0
 
     def decode(self, slots: bytes, final: bool) -> Tuple[List[Columns], int]:
-        """Return the columns of each run of entries of one kind, and how many slots that takes.
+        """Return the columns of each run of entries of the same kind, and the number of slots they take.
 
         An entry is waited for while its time on the device is missing, unless it is `final`: the host's clock counts then.
         """
@@ -90,7 +90,7 @@ class SlotDecoder:
         return columns
 
     def _batch_ids(self, ids: "array[int]", steps: List[int], written_out: List[int]) -> Any:
-        """Return the number of each entry's first step; of all, that of the first will do where they count on."""
+        """Return the number of each entry's first step. The first number is enough where they count on."""
         first = ids[0] if written_out and written_out[0] == 0 else self._steps
         counted = list(accumulate(steps, initial=first))
         self._steps = counted.pop()
@@ -105,7 +105,7 @@ class SlotDecoder:
 
 
 def measured_span(columns: Columns) -> Optional[List[Any]]:
-    """Return begin, end, items and `is_warmup` of the observations that lasted; None where none did."""
+    """Return begin, end, items and `is_warmup` of the observations that lasted. None where none did."""
     n, hosts = columns["n"], columns["host_ns"]
     elapsed = columns["device_ns"] if "device_ns" in columns else hosts
     lasted = range(len(hosts)) if min(elapsed) > 0 else [index for index, ns in enumerate(elapsed) if ns > 0]
@@ -138,7 +138,7 @@ def _complete(slots: bytes) -> int:
 
 
 def _without_parts(slots: bytes) -> Tuple[bytes, List[Parts]]:
-    """Return the entries alone, and for each what its step consists of, where any says so."""
+    """Return the entries alone, and for each the parts of its step, where any has parts."""
     flags = slots[_FLAGS::SLOT]
     if not any(bits & PARTS for bits in set(flags)):
         return slots, []
@@ -163,7 +163,7 @@ def _part_columns(parts: List[Parts]) -> Columns:
 
 
 def _runs(entries: bytes) -> Iterator[Tuple[int, int]]:
-    """Yield where the entries of one kind and one clock begin and end."""
+    """Yield the begin and end of entries of the same kind and clock."""
     kinds = entries[_FLAGS::SLOT].translate(_KIND_OF_FLAGS)
     clocks = entries[_DEVICE_SIGN::SLOT]
     borders = [len(kinds)]

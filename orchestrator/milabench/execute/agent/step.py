@@ -1,4 +1,4 @@
-"""One command under supervision, from its start to its `end` record."""
+"""A command under supervision, from its start to its `end` record."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
 
     class StepGroups(Protocol):
-        """What a step needs of the groups that its agent keeps."""
+        """The part of the agent's groups that a step needs."""
 
         def release(self, group: str) -> None:
             """Open the start barrier if all of the group are there."""
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
             """Return whom a step waits for at the start barrier."""
 
     class StepHost(Protocol):
-        """What a step needs of the agent that supervises it."""
+        """The part of the supervising agent that a step needs."""
 
         run_id: str
         grace_s: float
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
             """Prepare the child, after fork."""
 
         def spawn_limits(self) -> Optional[Tuple[int, int]]:
-            """Return the limits on open files of a child that is spawned, not forked; None where it has to be forked."""
+            """Return the limits on open files of a child that is spawned, not forked. None where it has to be forked."""
 
         def make_step_dir(self, step: str, path: str) -> None:
             """Make the folder of a launch. Raises OSError."""
@@ -91,7 +91,7 @@ END_OF_FILE_S = 1.0  # wait for the pipes to close when nobody of the step is le
 
 
 class RunningStep:
-    """One command, everything that it started, and what is read from them."""
+    """A command, everything that it started, and the streams that are read from them."""
 
     def __init__(self, host: StepHost, request: Dict[str, Any], folder: str) -> None:
         self.host = host
@@ -196,7 +196,7 @@ class RunningStep:
             self.host.make_step_dir(self.id, self._request["step_dir"])
 
     def _execute(self, command: List[str]) -> int:
-        """Start a command of the step and listen to it; return its pid. Raises what Popen does."""
+        """Start a command of the step and listen to it. Return its pid. Raises the errors of Popen."""
         self._host_use = host_use()
         if self._is_timed and (limits := self.host.spawn_limits()):
             spawned = spawn(command, self._cwd, self._env, self.host.locks.descriptors(), limits)
@@ -240,7 +240,7 @@ class RunningStep:
         self.finish()
 
     def _continue(self, code: int) -> bool:
-        """After what was to run before the command: start the command and return whether it runs."""
+        """Continue after the line that ran before the command: start the command and return whether it runs."""
         command, self._next = self._next, []
         if self._stage != "run" or self.ledger.cause is not None:
             return False
@@ -263,11 +263,11 @@ class RunningStep:
 
     @property
     def is_before_command(self) -> bool:
-        """Whether what is to run before the command still runs."""
+        """Whether the line before the command still runs."""
         return bool(self._next)
 
     def _values(self) -> Dict[str, str]:
-        """Write the configuration, and return what the command's placeholders stand for."""
+        """Write the configuration, and return the values of the command's placeholders."""
         config = os.path.join(self.folder, "config.json")
         with open(config, "w", encoding="utf-8") as file:
             os.fchmod(file.fileno(), 0o600)
@@ -345,7 +345,7 @@ class RunningStep:
         return [*self._outputs, *self.connections, self._listener]
 
     def note_read(self, size: int, is_heartbeat: bool) -> None:
-        """Take note that so many bytes were read, 0 at the end; `is_heartbeat`: they come from the step itself."""
+        """Take note that `size` bytes were read, 0 at the end. `is_heartbeat`: they come from the step itself."""
         if size:
             if is_heartbeat:
                 self._last_heartbeat = time.monotonic()
@@ -354,12 +354,12 @@ class RunningStep:
             self.check()
 
     def scan_output(self, pipe: str, data: bytes) -> None:
-        """Look in the output for what tells that a server is ready."""
+        """Look in the output for the sign that a server is ready."""
         if self.service is not None:
             self.service.scan(pipe, data)
 
     def gather(self) -> None:
-        """Forward what has come, and listen again."""
+        """Forward the received data, and listen again."""
         self.frames.flush()
         self.connections = [connection for connection in self.connections if connection.is_open or connection.is_ready]
         for source in self.sources:
@@ -371,7 +371,7 @@ class RunningStep:
         self.host.schedule_drain()
 
     def drain(self) -> bool:
-        """Turn new observations into records; return whether there may be more later."""
+        """Turn new observations into records. Return whether there may be more later."""
         if self._rings.drain():
             self._last_heartbeat = time.monotonic()
         return not self._rings.is_done
@@ -395,14 +395,14 @@ class RunningStep:
 
     @property
     def has_observations(self) -> bool:
-        """Whether every process of it that passed the start barrier has its window, or is gone."""
+        """Whether every process that passed the start barrier has its window, or is gone."""
         passed = [connection for connection in self.connections if connection.was_released]
         return self.ledger.return_code is not None or all(
             connection.is_complete or not connection.is_open for connection in passed
         )
 
     def notify_once(self, kind: str) -> None:
-        """Tell the control plane how far it is of what its group does together."""
+        """Report its progress in the common stages of its group to the control plane."""
         if kind not in self._notices:
             self._notices.add(kind)
             self.frames.send_now(kind)
@@ -417,7 +417,7 @@ class RunningStep:
     # -- end
 
     def end_hung(self, cause: StepOutcome) -> None:
-        """End it once it is known what its processes do, here and where the control plane asks: what hangs tells why."""
+        """End it once the state of its processes is known, here and where the control plane asks: the state explains the hang."""
         if self._stage == "run" and not self.is_over:
             self.notify_once("hung")
             self._evidence.collect(lambda: self._end_with_peers(cause))
@@ -425,7 +425,7 @@ class RunningStep:
             self.end(cause)
 
     def _end_with_peers(self, cause: StepOutcome) -> None:
-        """End it when the evidence of the rest of its job is there, too: what its end does to them must not be seen in it."""
+        """End it when the evidence of the rest of its job is there, too, so that its end does not change their evidence."""
         if self._request.get("has_peers"):
             self._after_peers = lambda: self.end(cause)
             self._timers.start("peers", PEERS_S, self.note_peers_seen)
@@ -439,7 +439,7 @@ class RunningStep:
             self._after_peers()
 
     def collect(self, then: Callable[[], None]) -> None:
-        """Collect what its processes do, and call `then`."""
+        """Collect the state of its processes, and call `then`."""
         self._evidence.collect(then)
 
     def members(self) -> List[Process]:
@@ -447,11 +447,11 @@ class RunningStep:
         return self.host.members(self)
 
     def progress(self) -> List[Tuple[int, int, float]]:
-        """Return rank, steps, and seconds since the last one, of each process whose steps are observed."""
+        """Return rank, steps, and seconds since the last step, of each process whose steps are observed."""
         return self._rings.progress()
 
     def end(self, cause: StepOutcome, grace_s: Optional[float] = None) -> None:
-        """Send TERM to everything, after the grace KILL. The first cause counts; a second call may shorten the grace."""
+        """Send TERM to everything, after the grace KILL. The first cause counts. A second call may shorten the grace."""
         if self.is_over:
             return
         if self.ledger.cause is None and self.ledger.return_code is None:
@@ -463,7 +463,7 @@ class RunningStep:
             self._terminate(grace)
 
     def note_killed(self, pid: int) -> None:
-        """Take note that one of its processes was killed, or a shell's child was; it has not been waited for yet."""
+        """Take note that a process of the step was killed, or a shell's child. It has not been waited for yet."""
         self._oom_watch.note_killed(pid)
 
     def note_exit(self, code: int, noticed_ns: int) -> None:
@@ -494,7 +494,7 @@ class RunningStep:
         self.check()
 
     def check(self) -> None:
-        """After the leader: end what it left behind, wait for the pipes to close, then close the ledger."""
+        """After the leader: end leftover processes, wait for the pipes to close, then close the ledger."""
         if self.is_over or self.ledger.return_code is None or self._is_removing:
             return
         if self.host.members(self):
@@ -581,7 +581,7 @@ class RunningStep:
         return members
 
     def finish(self) -> None:
-        """Take what is left to read, decide the outcome, write the last record."""
+        """Read the rest, decide the outcome, write the last record."""
         if self.is_over:
             return
         self._listener.read_rest()
@@ -646,7 +646,7 @@ class RunningStep:
 def merge_environment(
     inherited: Dict[str, str], own: Dict[str, Optional[str]], displaced: Sequence[str]
 ) -> Dict[str, str]:
-    """Return a step's environment; what is None in its own part is unset, and what is displaced is not inherited."""
+    """Return a step's environment. A variable that is None in its own part is unset. Displaced variables are not inherited."""
     kept = {name: value for name, value in inherited.items() if name not in displaced}
     return {name: value for name, value in {**kept, **own}.items() if value is not None}
 
@@ -654,7 +654,7 @@ def merge_environment(
 def describe_start_failure(
     error: Exception, command: List[str], cwd: Optional[str], env: Optional[Dict[str, str]] = None
 ) -> str:
-    """Return why a command cannot be started, for a person; `env`: its environment, where that is not ours."""
+    """Return why a command cannot be started, for a person. `env`: its environment, where that is not ours."""
     reason = getattr(error, "strerror", None) or str(error)
     if cwd and isinstance(error, (FileNotFoundError, NotADirectoryError)) and not os.path.isdir(cwd):
         return "cannot start in %s: there is no such folder" % cwd

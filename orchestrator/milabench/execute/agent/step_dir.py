@@ -1,4 +1,4 @@
-"""The folder of a launch on this machine: made empty, and removed without touching anything outside of it."""
+"""The folder of a repeat on this machine: made empty, and removed without touching anything outside."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 class StepDir:
-    """A folder that was made here, with what tells it from another one that has taken its path since."""
+    """A folder that was made here, with its identity, to notice a folder that has since taken its path."""
 
     def __init__(self, path: str) -> None:
-        """Make it. Raises OSError, also where there is one already that is not empty."""
+        """Make it. Raises OSError, also where a folder that is not empty already exists."""
         self.path = path
         for tries_left in (2, 1, 0):
             try:
@@ -41,7 +41,7 @@ class StepDir:
         self.identity = "%d:%d" % (made.st_dev, made.st_ino)
 
     def remove_empty(self) -> bool:
-        """Remove it where nothing was written, with the folders above that nothing else is in; return whether it is gone."""
+        """Remove it where nothing was written, with the folders above that nothing else is in. Return whether it is gone."""
         try:
             os.rmdir(self.path)
         except FileNotFoundError:
@@ -56,9 +56,9 @@ class StepDir:
 
 
 def remove_contents(path: str, identity: str) -> str:
-    """Remove all that is in a folder, links and not what they lead to; return why something is left, empty if nothing is.
+    """Remove the contents of a folder, links and not their targets. Return why something is left, empty if nothing is.
 
-    `identity` is that of the folder when it was made: a program may have put a link, or another folder, in its place.
+    `identity` is the folder's identity when it was made: a program may have put a link, or another folder, in its place.
     """
     try:
         found = os.lstat(path)
@@ -91,7 +91,7 @@ def _remove_entries(path: str) -> None:
 
 
 def open_folders(path: str) -> None:
-    """Make all folders below writable for us: package managers write-protect what they unpack."""
+    """Make all folders below writable for us: package managers write-protect unpacked files."""
     for root, folders, _ in os.walk(path):
         for name in folders:
             folder = os.path.join(root, name)

@@ -1,4 +1,4 @@
-"""What a step is read from: its output pipes, its sink and who connects to it."""
+"""The sources from which a step is read: its output pipes, its sink and the processes that connect to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .event_loop import Timer
 
     class StreamOwner(Protocol):
-        """What a stream needs of the step that it belongs to."""
+        """The part of its step that a stream needs."""
 
         frames: StepFrames
         ledger: StepLedger
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
             """Whether the step is about to end, so that nothing should wait for the next gathering."""
 
         def note_read(self, size: int, is_heartbeat: bool) -> None:
-            """Take note that so many bytes were read, 0 at the end; `is_heartbeat`: they come from the step itself."""
+            """Take note that `size` bytes were read, 0 at the end. `is_heartbeat`: they come from the step itself."""
 
         def scan_output(self, pipe: str, data: bytes) -> None:
-            """Look in the output for what tells that a server is ready."""
+            """Look in the output for the sign that a server is ready."""
 
         def open_ring(self, name: str, world_size: int) -> None:
             """Follow a ring in the step's folder."""
@@ -129,13 +129,13 @@ class Source:
                 self.owner.frames.schedule_gathering()
 
     def read_rest(self) -> None:
-        """Read what is there now, without waiting for more; not for ever, should somebody go on writing."""
+        """Read the available data without waiting for more, and not for ever if a process goes on writing."""
         for _ in range(256):
             if not self.is_open or not self.read():
                 break
 
     def read(self) -> int:
-        """Take one piece; return its size, 0 when there was none now. Close at the end."""
+        """Take a piece. Return its size, 0 when there was none now. Close at the end."""
         try:
             data = os.read(self.fd, READ_BYTES)
         except BlockingIOError:
@@ -150,7 +150,7 @@ class Source:
         return len(data)
 
     def take(self, data: bytes) -> None:
-        """Forward what was read."""
+        """Forward the read data."""
         raise NotImplementedError
 
     def _close(self) -> None:
@@ -208,7 +208,7 @@ class Listener(Source):
 
 
 class ObservationConnection(Source):
-    """One process on the sink."""
+    """A process on the sink."""
 
     def __init__(self, owner: StreamOwner, connection: socket.socket) -> None:
         self._socket = connection
@@ -223,7 +223,7 @@ class ObservationConnection(Source):
         super().__init__(owner, connection.fileno(), "sink")
 
     def send(self, message: Dict[str, Any]) -> None:
-        """Send one line; a process that has gone or never reads misses it."""
+        """Send a line. A process that has gone or never reads misses it."""
         with contextlib.suppress(OSError):
             self._socket.send(json.dumps(message).encode() + b"\n", socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
 
@@ -262,7 +262,7 @@ class ObservationConnection(Source):
         self.owner.frames.emit("rec", b"".join(accepted))
 
     def _note(self, records: List[bytes], whole: bytes) -> None:
-        """Take note of records, each without RECORD_START and its last brace; `whole` holds all of them."""
+        """Take note of records, each without RECORD_START and its last brace. `whole` holds all of them."""
         ledger = self.owner.ledger
         ledger.records += len(records)
         if self.is_monitor:  # what a monitor measures is not the benchmark's
@@ -279,7 +279,7 @@ class ObservationConnection(Source):
             self._inspect(records)
 
     def _inspect(self, records: List[bytes]) -> None:
-        """Note errors, and measurements until there is one. A quote inside a string is escaped: `"rate":` is a key."""
+        """Note errors, and measurements until the first. A quote inside a string is escaped: `"rate":` is a key."""
         ledger = self.owner.ledger
         for record in records:
             kind = EVENT_NAME.match(record)
@@ -347,9 +347,9 @@ WORD = re.compile(r"\w")
 
 
 class LineDecoder:
-    """Turns the bytes of one output pipe into `line` records, without secrets.
+    """Turns the bytes of an output pipe into `line` records, without secrets.
 
-    Updates that overwrite each other with a carriage return are one line, the last of them.
+    Updates that overwrite each other with a carriage return are a single line, the last of them.
     """
 
     def __init__(self, pipe: str, masker: Optional[Masker] = None) -> None:
@@ -382,14 +382,14 @@ class LineDecoder:
         return b"".join(out)
 
     def partial(self, now: float, last: bool = False) -> bytes:
-        """Return the record of the text that has no end yet; `last` when nothing will follow."""
+        """Return the record of the text that has no end yet. `last` when nothing will follow."""
         text, self.pending = (self.pending, b"") if last else self._showable(self.pending)
         if self._updating and not last:
             text = text.rstrip(b"\r") + b"\r"
         return self._records(text, now) if text.strip(b"\r") else b""
 
     def _showable(self, text: bytes) -> Tuple[bytes, bytes]:
-        """Split before what may be the beginning of a character or of a secret."""
+        """Split before a possible beginning of a character or of a secret."""
         kept = len(text) - self._masker.held_back(text)
         shown, rest = _complete_characters(text[:kept])
         return shown, rest + text[kept:]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .event_loop import Timer
 
     Answer = Optional[Dict[str, Any]]
-    """What to reply to a request; None when the reply comes later."""
+    """The reply to a request. None when the reply comes later."""
 
 DRAIN_S = 1.0  # rings
 REMOVAL_S = 120.0  # removing a step's folder may take so long
@@ -46,12 +46,12 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def prctl(option: int, value: int) -> None:
-    """Set an attribute of this process; silently nothing where the kernel does not know it."""
+    """Set an attribute of this process. Silently nothing where the kernel does not know it."""
     LIBC.prctl(option, value, 0, 0, 0)
 
 
 class Agent:
-    """The supervisor of one node's steps; the StepHost of each."""
+    """The supervisor of a node's steps, and the StepHost of each."""
 
     def __init__(
         self, run_id: str, grace_s: float, lock_folder: Optional[str], lease_s: Optional[float] = None
@@ -81,7 +81,7 @@ class Agent:
         self._file_limits = raise_file_limit()
 
     def serve(self) -> int:
-        """Work until the lease ends, a signal comes or the control plane asks to end; return the exit code."""
+        """Work until the lease ends, a signal comes or the control plane asks to end. Return the exit code."""
         if self._lease_s is not None:  # whoever started us cannot look after what a killed agent leaves
             # Before our signals are set up: the guard would inherit them, and write each of its own to our wake-up socket.
             self._cgroup = Cgroup.make()
@@ -215,9 +215,9 @@ class Agent:
         return next((by_leader[number] for number in map(int, group_and_session) if number in by_leader), only)
 
     def members(self, step: RunningStep) -> List[Process]:
-        """Return the live processes of a step: leader, group, session, what carries its marker, and all their descendants.
+        """Return the live processes of a step: leader, group, session, processes with its marker, and all their descendants.
 
-        One that shed all of that (own session, empty environment, orphaned) belongs to the step when there is no other.
+        A process that shed all of these (own session, empty environment, orphaned) belongs to the step if it is the only step.
         """
         if step.pid is None or not has_children():
             return []
@@ -243,7 +243,7 @@ class Agent:
             self._cgroup.enter()
 
     def spawn_limits(self) -> Optional[Tuple[int, int]]:
-        """Return the limits on open files of a child that is spawned, not forked; None where it has to be forked.
+        """Return the limits on open files of a child that is spawned, not forked. None where it has to be forked.
 
         It does not die with us: the guard ends it, or the sweep of whoever started us.
         """
@@ -315,7 +315,7 @@ class Agent:
         return reply
 
     def do_end(self, request: Dict[str, Any]) -> Answer:
-        """End a step, as what the request says."""
+        """End a step, with the outcome of the request."""
         step = self.steps.get(request["step"])
         if step is None:
             return {"running": False}
@@ -329,7 +329,7 @@ class Agent:
         return {"running": True}
 
     def do_discard(self, request: Dict[str, Any]) -> Answer:
-        """Remove the folder of a step that is over; the reply comes when it is gone, or says why something is left."""
+        """Remove the folder of a step that is over. The reply comes when it is gone, or says why something is left."""
         folder = self.step_dirs.pop(request["step"], None)
         if folder is None or folder.remove_empty():
             return {"left": ""}
@@ -348,7 +348,7 @@ class Agent:
         return None
 
     def do_collect(self, request: Dict[str, Any]) -> Answer:
-        """Collect what the processes of a step do; the reply comes after the evidence."""
+        """Collect the state of a step's processes. The reply comes after the evidence."""
         step = self.steps.get(request["step"])
         if step is None:
             return {"running": False}
@@ -368,7 +368,7 @@ class Agent:
         return {}
 
     def do_lock(self, request: Dict[str, Any]) -> Answer:
-        """Take the locks of devices; the reply comes when they are ours, unless somebody holds one and we need not wait."""
+        """Take the locks of devices. The reply comes when they are ours, or at once if a held lock need not be waited for."""
         opened = self.locks.open(request["devices"])
         holder = self.locks.take(opened)
         if holder is None:
@@ -404,7 +404,7 @@ class Agent:
         return {"port": free_port()}
 
     def do_usage(self, _: Dict[str, Any]) -> Answer:
-        """Return what we cost."""
+        """Return our own cost."""
         return {"cpu_s": round(own_cpu_s(), 6), "waiting_bytes": self.outbox.size}
 
     # -- what steps need of us
@@ -430,12 +430,12 @@ class Agent:
         return self._ports[group]
 
     def schedule_drain(self) -> None:
-        """Drain the rings once a second, all at one wake-up."""
+        """Drain the rings once a second, all at the same wake-up."""
         if self._draining is None:
             self._draining = self.loop.after(DRAIN_S - time.monotonic() % DRAIN_S, self._drain)
 
     def schedule_gathering(self) -> None:
-        """Forward what has come, and listen again to the sources that rest: for all steps at one wake-up."""
+        """Forward received data, and listen again to the sources that rest: for all steps at the same wake-up."""
         if self._gathering is None:
             self._gathering = self.loop.after(GATHER_S - time.monotonic() % GATHER_S, self._gather)
 
@@ -462,7 +462,7 @@ class Agent:
             self._ports.pop(step.group, None)
 
     def leave(self, reason: str, why: Optional[str] = None) -> None:
-        """End everything, in steps; at once on a second call. With `why` the steps have failed, else they are cancelled."""
+        """End everything, in steps. At once on a second call. With `why` the steps have failed, else they are cancelled."""
         grace = 0.0 if self._is_leaving else None
         self._is_leaving = True
         for step in list(self.steps.values()):
@@ -470,7 +470,7 @@ class Agent:
 
 
 def has_children() -> bool:
-    """Return whether anything that we started, or that was left to us, is alive or not waited for: what nobody descends from
+    """Return whether anything that we started, or inherited, is alive or not waited for: what nobody descends from
     us without."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

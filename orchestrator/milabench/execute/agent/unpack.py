@@ -1,7 +1,7 @@
 """Unpack the agent on another machine, and become it.
 
 The control plane gives this text to a Python there (execute/agent_bootstrap.py), before there is a package to import: it stands
-alone. Its arguments: with what each line begins that it says, so that nobody else's can be taken for one; the digest of the
+alone. Its arguments: the prefix of each of its lines, so that no other line can be mistaken; the digest of the
 files of the agent; an environment entry NAME=value or nothing; the words for the agent.
 """
 
@@ -33,7 +33,7 @@ def digest_of(files: Iterable[Tuple[str, bytes]]) -> str:
 
 
 def files_below(folder: str) -> Iterator[Tuple[str, bytes]]:
-    """Yield path and content of every file, but for the byte code that Python keeps beside them; a pipe or a link has none."""
+    """Yield path and content of every file, but for the byte code that Python keeps next to them. A pipe or a link has none."""
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != "__pycache__"]
         for name in names:
@@ -63,7 +63,7 @@ def is_whole(folder: str, digest: str) -> bool:
 
 
 def caches() -> List[str]:
-    """Return the folders that the agent may be kept in, the best first; a home may be read-only."""
+    """Return the folders that the agent may be kept in, the best first. A home may be read-only."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     temporary = dict.fromkeys(path for path in (os.environ.get("TMPDIR"), "/tmp") if path)
     return [os.path.join(home, "milabench"), *(os.path.join(path, "milabench-%d" % os.getuid()) for path in temporary)]
@@ -85,7 +85,7 @@ def receive() -> bytes:
 
 
 def unpack(archive: bytes, folder: str, digest: str) -> None:
-    """Unpack beside the folder's place and rename: others see all of it or nothing. Raise OSError."""
+    """Unpack next to the folder's place and rename: others see the whole folder or nothing. Raise OSError."""
     import io
     import shutil
     import zipfile

@@ -1,4 +1,4 @@
-"""The verbs of the agent's command line; each imports only what it needs."""
+"""The verbs of the agent's command line. Each imports only its own needs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ GRACE_S = 5.0  # from TERM to KILL
 def serve(argv: List[str]) -> int:
     """Answer requests on stdin with frames on stdout.
 
-    `--run-id ID`; `--grace SECONDS` from TERM to KILL; `--locks FOLDER` of the device locks; `--lease SECONDS`: leave when
-    nothing was heard for so long, and leave a guard; `--first facts`: say first what `facts` prints, in a frame.
+    `--run-id ID`. `--grace SECONDS` from TERM to KILL. `--locks FOLDER` of the device locks. `--lease SECONDS`: leave when
+    nothing was heard for this time, and leave a guard. `--first facts`: send the output of `facts` first, in a frame.
     """
     _, options = split_options(argv, "run-id", "grace", "locks", "lease", "first")
     if options.get("first") == "facts":
@@ -37,7 +37,7 @@ def serve(argv: List[str]) -> int:
 
 
 def facts(argv: List[str]) -> int:
-    """Print what this machine is, with the space on each `--disk PATH`."""
+    """Print the facts of this machine, with the space on each `--disk PATH`."""
     from .host_facts import host_facts
 
     _, pairs = split_words(argv, "disk")
@@ -45,7 +45,7 @@ def facts(argv: List[str]) -> int:
 
 
 def sweep(argv: List[str]) -> int:
-    """End what the runs with these MARKERs left behind; `--grace SECONDS` from TERM to KILL."""
+    """End leftover processes of the runs with these MARKERs. `--grace SECONDS` from TERM to KILL."""
     from .orphans import sweep_orphans
     from .outcome import MACHINE_KILLS, oom_kills
 
@@ -55,7 +55,7 @@ def sweep(argv: List[str]) -> int:
 
 
 def left(argv: List[str]) -> int:
-    """Print what a sweep of these MARKERs would end."""
+    """Print the processes that a sweep of these MARKERs would end."""
     from .orphans import list_orphans
 
     return print_json(list_orphans(split_options(argv)[0]))
@@ -70,7 +70,7 @@ def serve_files(argv: List[str]) -> int:
 
 
 def link(argv: List[str]) -> int:
-    """Be one end of a measured connection: `--to HOST PORT` the near one, for `--seconds`, else the far one."""
+    """Be an end of a measured connection: with `--to HOST PORT` the near end, for `--seconds`, else the far end."""
     from .netprobe import measure_as_connector, measure_as_listener
     from .protocol import format_oserror
 
@@ -84,7 +84,7 @@ def link(argv: List[str]) -> int:
 
 
 def empty_folder(argv: List[str]) -> int:
-    """Remove what is in the folder PATH while it has this IDENTITY, and print why something is left."""
+    """Remove the contents of the folder PATH while it has this IDENTITY, and print why something is left."""
     from .step_dir import remove_contents
 
     path, identity = argv
@@ -93,7 +93,7 @@ def empty_folder(argv: List[str]) -> int:
 
 
 def feature_answer(argv: List[str]) -> int:
-    """Print what `answer` of a feature's MODULE returns for the further arguments."""
+    """Print the result of `answer` of a feature's MODULE for the further arguments."""
     from importlib import import_module
 
     return print_json(import_module("milabench." + argv[0]).answer(argv[1:]))
@@ -118,7 +118,7 @@ VERBS = {
 
 
 def split_options(argv: List[str], *names: str) -> Tuple[List[str], Dict[str, str]]:
-    """Return the arguments without a name, and the values of options by name; of one that is given twice the last."""
+    """Return the arguments without a name, and the values of options by name. Of a repeated option the last value."""
     arguments, pairs = split_words(argv, *names)
     return arguments, dict(pairs)
 
@@ -141,13 +141,13 @@ def split_words(argv: List[str], *names: str) -> Tuple[List[str], List[Tuple[str
 
 
 def print_json(answer: Any) -> int:
-    """Print a verb's answer; return the exit code."""
+    """Print a verb's answer. Return the exit code."""
     print(json.dumps(answer))
     return 0
 
 
 def main() -> NoReturn:
-    """Carry out one verb."""
+    """Carry out a verb."""
     verb, argv = sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:]
     if verb not in VERBS:
         sys.exit("agent: unknown verb %r; known: %s" % (verb, ", ".join(VERBS)))

@@ -1,1 +1,1 @@
-"""What runs on the nodes of a step, as part of their agents: standard library only, Python 3.8."""
+"""The part that runs on the nodes of a step, in their agents: standard library only, Python 3.8."""

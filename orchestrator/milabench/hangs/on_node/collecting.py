@@ -1,6 +1,6 @@
-"""What the processes of a step do at this moment, seen twice from outside: their states, Python stacks, devices, collectives.
+"""The present state of a step's processes, seen twice from outside: their states, Python stacks, devices, collectives.
 
-Runs on the step's node, in a process of its own: an agent's, or one that is started for the question. Standard library only,
+Runs on the step's node, in a separate process: an agent's, or a process that is started for the question. Standard library only,
 Python 3.8. It changes nothing in the processes, reads no argument of any call, and is done within WITHIN_S.
 """
 
@@ -48,12 +48,12 @@ SMALL = ("index", "arch", "name", "memory_mib", "memory_used_mib", "lost")
 
 
 def answer(argv: list[str]) -> dict[str, Any]:
-    """Return the evidence of one step.
+    """Return the evidence of a step.
 
-    `--step ID` and `--marker RUN` name its processes, by their environments; `--pids` further ones, between commas. `--ranks`
-    is what they report of themselves, `pid:rank:local rank:world size`. `--by T`: the step is about to be ended, so that its
+    `--step ID` and `--marker RUN` name its processes, by their environments. `--pids` further ones, between commas. `--ranks`
+    is their own report, `pid:rank:local rank:world size`. `--by T`: the step is about to be ended, so that its
     flight recorders may be asked for a dump, and waits until the monotonic time T. On a busy machine the second look is then
-    left out: what is not there in time is lost.
+    left out: late evidence is lost.
     """
     began = time.monotonic()
     _, options = split_options(argv, "step", "marker", "pids", "ranks", "by")
@@ -119,14 +119,14 @@ def _two_looks(
 
 
 def _members(pids: set[int], marker: str, step: str) -> list[int]:
-    """Return the processes that are given, and those whose environments have the markers; not ourselves."""
+    """Return the processes that are given, and those whose environments have the markers. Not ourselves."""
     wanted = {os.fsencode("%s=%s" % (STEP_MARKER, step)), os.fsencode("%s=%s" % (RUN_MARKER, marker))}
     marked = {pid for pid in processes() if wanted <= environment_of(pid)} if marker and step else set()
     return sorted((pids | marked) - {os.getpid()})
 
 
 def _look(pid: int) -> dict[str, Any] | None:
-    """Return the state of a process; None of one that is gone."""
+    """Return the state of a process. None if it is gone."""
     stat = read_bytes("/proc/%d/stat" % pid).rpartition(b")")[2].split()
     status = dict(line.partition(":\t")[::2] for line in read_text("/proc/%d/status" % pid).splitlines())
     if not stat or "Name" not in status:
@@ -149,7 +149,7 @@ def _look(pid: int) -> dict[str, Any] | None:
 
 
 def _name_ranks(looks: list[dict[str, Any]], reported: dict[int, tuple[int, ...]]) -> None:
-    """Write down which rank each process is, by its launcher or its own report; of a rank's children none is one."""
+    """Write down which rank each process is, by its launcher or its own report. A rank's children are no ranks."""
     names = ("rank", "local_rank", "world_size")
     by_pid = {look["pid"]: look for look in looks}
     for look in looks:
@@ -165,7 +165,7 @@ def _name_ranks(looks: list[dict[str, Any]], reported: dict[int, tuple[int, ...]
 
 
 def _own_pid(pid: int) -> int:
-    """Return what a process takes for its own pid: in a container that is another one."""
+    """Return a process's own view of its pid, which differs in a container."""
     lines = read_text("/proc/%d/status" % pid).splitlines()
     return int(next((line.split()[-1] for line in lines if line.startswith("NSpid")), pid))
 
@@ -264,7 +264,7 @@ def _by_signal(pids: list[int], by: float) -> dict[int, list[Thread]]:
 
 
 def _dump_file(pid: int) -> str | None:
-    """Return the file that a process writes its stacks to when it is signalled; None of one that would not.
+    """Return the file that a process writes its stacks to when it is signalled. None if it would not.
 
     Its name is `<pid>-<random>.<descriptor>.stacks`: a program may have closed the descriptor, and opened another file there.
     """
@@ -291,7 +291,7 @@ def _dump_file(pid: int) -> str | None:
 
 
 class _Aside:
-    """A question that may hang, such as one to a driver: asked in a process of its own, which is left behind then."""
+    """A question that may hang, such as one to a driver: asked in a separate process, which is left behind then."""
 
     def __init__(self, ask: Callable[..., Any], *arguments: Any) -> None:
         self._file = tempfile.TemporaryFile()
@@ -304,7 +304,7 @@ class _Aside:
                 os._exit(0)
 
     def result(self, by: float, late: str, absent: dict[str, None]) -> Any:
-        """Return the answer; None where there is none in time, which `late` says."""
+        """Return the answer. None where there is none in time, which `late` says."""
         while os.waitpid(self._pid, os.WNOHANG) == (0, 0):
             if time.monotonic() >= by:
                 os.kill(self._pid, signal.SIGKILL)
@@ -318,7 +318,7 @@ class _Aside:
 
 
 def _devices() -> list[dict[str, Any]]:
-    """Return what is used of each device, and by which processes."""
+    """Return the use of each device, and its processes."""
     devices, _ = find_accelerators({})
     return [
         {

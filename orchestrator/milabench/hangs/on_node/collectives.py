@@ -1,4 +1,4 @@
-"""What NCCL and torch know themselves of the collectives of a job: flight recorders and the RAS of NCCL, where they are on."""
+"""The collectives of a job as recorded by NCCL and torch: flight recorders and the RAS of NCCL, where they are on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DEFAULT_FILE = "/tmp/nccl_trace_rank_"
 
 
 class _Plain(pickle.Unpickler):
-    """Reads plain values; a dump that wants anything else to be imported is refused."""
+    """Reads plain values. A dump that wants anything else to be imported is refused."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError("%s.%s in a flight recorder's dump" % (module, name))
@@ -54,7 +54,7 @@ def last_collectives(looks: list[dict[str, Any]], by: float) -> dict[int, dict[s
 
 
 def read_dump(dump: bytes) -> dict[str, Any] | None:
-    """Return the last collective in a dump of a flight recorder: its name, number and state; None where there is none."""
+    """Return the last collective in a dump of a flight recorder: its name, number and state. None where there is none."""
     try:
         entries = _Plain(io.BytesIO(dump)).load()["entries"]
         last = max(entries, key=lambda entry: int(entry["record_id"]))
@@ -68,7 +68,7 @@ def read_dump(dump: bytes) -> dict[str, Any] | None:
 
 
 def ras_status(pids: list[int]) -> str:
-    """Return what NCCL's RAS says of the job; empty where none of the processes has NCCL, or it does not answer."""
+    """Return the report of NCCL's RAS on the job. Empty where none of the processes has NCCL, or it does not answer."""
     with_nccl = [pid for pid in pids if b"libnccl" in read_bytes("/proc/%d/maps" % pid)]
     if not with_nccl:
         return ""
@@ -92,7 +92,7 @@ def _variables(pid: int) -> Mapping[str, str]:
 
 
 def _write(pipe: str) -> bool:
-    """Write to the pipe on which a process waits; return whether one does."""
+    """Write to the pipe on which a process waits. Return whether any process does."""
     try:
         descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

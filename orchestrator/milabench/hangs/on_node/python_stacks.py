@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     Frame = tuple[str, str, int]
     """Function, file, line."""
     Thread = dict[str, Any]
-    """`name`; `holds_gil`, where that is known; `frames`, the innermost first."""
+    """`name`. `holds_gil`, where that is known. `frames`, the innermost first."""
 
 DUMP_SIGNAL = 59
 """The real-time signal on which a process that our runner has started writes its stacks (benchmate.stack_dump)."""
@@ -27,7 +27,7 @@ _USER_PARTS = 3  # of a path that is no library's
 
 
 def read_py_spy(text: bytes, pid: int) -> list[Thread]:
-    """Return the threads of `py-spy dump --json`, the main one first; none of what is no such text."""
+    """Return the threads of `py-spy dump --json`, the main thread first. None for other texts."""
     try:
         threads = [
             {
@@ -46,7 +46,7 @@ def read_py_spy(text: bytes, pid: int) -> list[Thread]:
 
 
 def read_faulthandler(text: str) -> list[Thread]:
-    """Return the threads that `faulthandler` wrote; the one that got the signal is the main one."""
+    """Return the threads that `faulthandler` wrote. The thread that got the signal is the main thread."""
     threads: list[Thread] = []
     for line in text.splitlines():
         thread, frame = _THREAD.match(line), _FRAME.match(line)

@@ -30,7 +30,7 @@ def inventory_by_amd_smi() -> Inventory:
 
 
 def cards_of(answer: Mapping[str, Any]) -> Dict[int, Mapping[str, Any]]:
-    """Return what `rocm-smi --json` tells of each card, by its number."""
+    """Return the entries of `rocm-smi --json` by card number."""
     return {int(name[4:]): card for name, card in answer.items() if name.startswith("card")}
 
 
@@ -40,7 +40,7 @@ def card_name(card: Mapping[str, Any]) -> Optional[str]:
 
 
 def open_rocm_smi() -> ReadAll:
-    """Return what asks rocm-smi for all devices."""
+    """Return the reader of all devices through rocm-smi."""
     options = (*STATIC, "--showuse", "--showpower", "--showtemp", "--showpids", "--json")
 
     def read_all() -> List[Reading]:
@@ -54,7 +54,7 @@ def open_rocm_smi() -> ReadAll:
 
 
 def rocm_smi_processes(system: Mapping[str, Any]) -> Optional[Tuple[DeviceProcess, ...]]:
-    """Read `PID123: "python, 1, 4294967296, ..."`: name, number of cards, bytes; None where it lists none."""
+    """Read `PID123: "python, 1, 4294967296, ..."`: name, number of cards, bytes. None where it lists none."""
     pids = [int(key[3:]) for key in system if key.startswith("PID") and key[3:].isdigit()]
     return tuple(map(DeviceProcess, pids)) or None
 
@@ -62,7 +62,7 @@ def rocm_smi_processes(system: Mapping[str, Any]) -> Optional[Tuple[DeviceProces
 def parse_rocm_smi(
     index: int, card: Mapping[str, Any], processes: Optional[Tuple[DeviceProcess, ...]] = None
 ) -> Reading:
-    """Read one card of `rocm-smi --json`: bytes, per cent, watts, degrees; the names differ between versions."""
+    """Read a card of `rocm-smi --json`: bytes, per cent, watts, degrees. The names differ between versions."""
     return Reading(
         index,
         str(card.get("Unique ID") or "amd-%d" % index),
@@ -78,7 +78,7 @@ def parse_rocm_smi(
 
 
 def open_amd_smi() -> ReadAll:
-    """Return what asks amd-smi for all devices; names and ids are asked for once."""
+    """Return the reader of all devices through amd-smi. Names and ids are asked for once."""
 
     def ask(*argv: str) -> Sequence[Mapping[str, Any]]:
         answer = json.loads(command_output("amd-smi", *argv, "--json", timeout_s=READING_TIMEOUT_S))
@@ -91,7 +91,7 @@ def open_amd_smi() -> ReadAll:
 
 
 def parse_amd_smi(metrics: Mapping[str, Any], static: Mapping[str, Any]) -> Reading:
-    """Read one entry of `amd-smi metric --json`: W, MB (of 2**20 bytes), per cent, MHz; J in the later versions."""
+    """Read an entry of `amd-smi metric --json`: W, MB (of 2**20 bytes), per cent, MHz. J in the later versions."""
     memory, usage, power, clocks, ecc, energy, temperature = (
         mapping(metrics.get(name)) for name in ("mem_usage", "usage", "power", "clock", "ecc", "energy", "temperature")
     )
@@ -122,7 +122,7 @@ def parse_amd_smi(metrics: Mapping[str, Any], static: Mapping[str, Any]) -> Read
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Return a JSON object; an empty one for what is none."""
+    """Return a JSON object. An empty object for other values."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -152,17 +152,17 @@ class Amd(Vendor):
 
     @property
     def torch_device(self) -> str:
-        """What torch for ROCm calls its devices, so that programs for CUDA run as they are."""
+        """The name of devices in torch for ROCm, so that programs for CUDA run unchanged."""
         return "cuda"
 
     def effective(self, variables: Dict[str, str]) -> Dict[str, str]:
-        """Leave CUDA's variable out beside HIP's: HIP reads it only in the absence of its own."""
+        """Leave CUDA's variable out if HIP's is set: HIP reads it only in the absence of its own."""
         if "HIP_VISIBLE_DEVICES" in variables:
             variables.pop("CUDA_VISIBLE_DEVICES", None)
         return variables
 
     def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
-        """Bring all of them; the step's variable chooses."""
+        """Bring all of them. The step's variable chooses."""
         groups = "keep-groups" if engine == "podman" else "video"
         return ("--device=/dev/kfd", "--device=/dev/dri", "--group-add=" + groups)
 

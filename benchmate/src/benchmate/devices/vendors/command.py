@@ -9,7 +9,7 @@ READING_TIMEOUT_S = 10.0
 
 
 def command_output(*argv: str, timeout_s: float = 20.0) -> str:
-    """Return what a command prints. Raise OSError when it is not there, SubprocessError when it fails or hangs."""
+    """Return the output of a command. Raise OSError when it is missing, SubprocessError when it fails or hangs."""
     import subprocess
 
     done = subprocess.run(
@@ -25,7 +25,7 @@ def table_rows(*argv: str, timeout_s: float = 20.0) -> List[List[str]]:
 
 
 def parsed(text: str, kind: Callable[[str], Any]) -> Any:
-    """Return a cell of a vendor's table; None for its many ways to say that there is none."""
+    """Return a cell of a vendor's table. None for its many ways to say that there is none."""
     try:
         return kind(text)
     except ValueError:
@@ -33,7 +33,7 @@ def parsed(text: str, kind: Callable[[str], Any]) -> Any:
 
 
 def number(text: object) -> Optional[float]:
-    """Return the number at the head of a cell (`35.0 W`); None for the many ways in which tools say that there is none."""
+    """Return the number at the head of a cell (`35.0 W`). None for the many ways in which tools say that there is none."""
     try:
         value = float(str(text).split()[0].rstrip("%"))
     except (ValueError, IndexError):

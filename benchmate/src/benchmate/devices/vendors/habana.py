@@ -19,7 +19,7 @@ def inventory_by_hl_smi() -> Inventory:
 
 
 def read_hl_smi() -> List[Reading]:
-    """Return what hl-smi tells of all devices: MiB, per cent, watts, degrees Celsius."""
+    """Return hl-smi's readings of all devices: MiB, per cent, watts, degrees Celsius."""
     return [
         Reading(
             int(index),
@@ -48,7 +48,7 @@ class Habana(Vendor):
     readers = (lambda: read_hl_smi,)
 
     def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
-        """Let its runtime bring all of them; the step's variable chooses."""
+        """Let its runtime bring all of them. The step's variable chooses."""
         return ("--runtime=habana", "--env=HABANA_VISIBLE_DEVICES=all")
 
 

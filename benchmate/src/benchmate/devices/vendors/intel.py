@@ -14,7 +14,7 @@ METRICS = "0,1,2,3,8,18"
 
 
 def discovery(timeout_s: float = 20.0) -> Dict[int, Mapping[str, Any]]:
-    """Return what xpu-smi knows of each device, by number."""
+    """Return xpu-smi's entries of the devices, by number."""
     devices: Dict[int, Mapping[str, Any]] = {}
     for summary in json.loads(command_output("xpu-smi", "discovery", "-j", timeout_s=timeout_s))["device_list"]:
         index = str(summary["device_id"])
@@ -39,7 +39,7 @@ def inventory_by_xpu_smi() -> Inventory:
 
 
 def open_xpu_smi() -> ReadAll:
-    """Return what asks xpu-smi for all devices."""
+    """Return the reader of all devices through xpu-smi."""
     static = discovery(READING_TIMEOUT_S)
     dump = ("xpu-smi", "dump", "-d", "-1", "-m", METRICS, "-n", "1")
     return lambda: parse_xpu_smi_readings(command_output(*dump, timeout_s=READING_TIMEOUT_S), static)
@@ -89,7 +89,7 @@ class Intel(Vendor):
     readers = (open_xpu_smi,)
 
     def words(self, value: str) -> Optional[List[str]]:
-        """Read `0.1,2` as devices 0 and 2, for a tile counts as its device; a selector may name its backend first."""
+        """Read `0.1,2` as devices 0 and 2, for a tile counts as its device. A selector may name its backend first."""
         words = super().words(value.rpartition(":")[2])
         return None if words is None else [word.partition(".")[0] for word in words]
 
@@ -98,7 +98,7 @@ class Intel(Vendor):
         return {self.assigned_variable: "level_zero:" + ",".join(ids)}
 
     def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
-        """Bring all of them; the step's variable chooses."""
+        """Bring all of them. The step's variable chooses."""
         return ("--device=/dev/dri",)
 
 

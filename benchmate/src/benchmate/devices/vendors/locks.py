@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class DeviceLocks:
-    """The locks that this program holds. `folder` is where the lock files are; None, or empty: the machine's."""
+    """The locks that this program holds. `folder` is where the lock files are. None, or empty: the machine's."""
 
     def __init__(self, folder: Optional[str] = None) -> None:
         self._folders = [folder] if folder else ["/run/lock/milabench", "/tmp/milabench-locks"]
         self._held: Dict[str, int] = {}
 
     def descriptors(self) -> Tuple[int, ...]:
-        """To be kept open by every child: a device is in use as long as one of them lives, this program or not."""
+        """To be kept open by every child: a device is in use as long as any of them lives, this program or not."""
         return tuple(self._held.values())
 
     def open(self, names: Iterable[str]) -> List[Tuple[str, int]]:
@@ -52,7 +52,7 @@ class DeviceLocks:
         return None
 
     def keep(self, opened: List[Tuple[str, int]], **owner: str) -> None:
-        """Record these locks, which we hold by now, as ours, also in their files: `owner` is what those say of us besides."""
+        """Record these locks, which we hold by now, as ours, also in their files: `owner` is our further entry there."""
         about = {
             **owner,
             "pid": os.getpid(),
@@ -84,7 +84,7 @@ class DeviceLocks:
         fd = open_descriptor(path, flags)
         if os.fstat(fd).st_nlink > 1:
             os.close(fd)
-            raise OSError(errno.EMLINK, "has another name: what is written into it is written into another file", path)
+            raise OSError(errno.EMLINK, "has another name: writing to it would change another file", path)
         return fd
 
     def _folder(self) -> str:
@@ -109,7 +109,7 @@ def _is_safe(folder: str) -> bool:
 
 
 def try_lock(fd: int) -> bool:
-    """Lock an open file unless another program has; return whether it is ours."""
+    """Lock an open file unless another program has. Return whether it is ours."""
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
@@ -123,7 +123,7 @@ def close_files(opened: Iterable[Tuple[str, int]]) -> None:
 
 
 def holder_of(fd: int) -> Dict[str, Any]:
-    """Return what the holder of a lock wrote about itself; nothing where that cannot be read."""
+    """Return the holder's entry in a lock. Empty where it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         owner = json.loads(os.pread(fd, 4096, 0).decode())
         return owner if isinstance(owner, dict) else {}
@@ -131,7 +131,7 @@ def holder_of(fd: int) -> Dict[str, Any]:
 
 
 def user_name() -> str:
-    """Return our user's name; the number where there is no name."""
+    """Return our user's name. The number where there is no name."""
     import getpass  # brings termios, which no step needs
 
     try:

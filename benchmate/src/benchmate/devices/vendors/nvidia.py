@@ -37,7 +37,7 @@ def inventory_by_nvidia_smi() -> Inventory:
 
 
 class Nvidia(Vendor):
-    """GPUs with CUDA; the instruments read them by pynvml, see benchmate/devices/nvidia.py."""
+    """GPUs with CUDA. The instruments read them by pynvml, see benchmate/devices/nvidia.py."""
 
     arch = "cuda"
     visible_variables = ("CUDA_VISIBLE_DEVICES",)

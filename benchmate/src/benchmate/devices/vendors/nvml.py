@@ -15,7 +15,7 @@ class Memory(ctypes.Structure):
 
 
 class Memory2(ctypes.Structure):
-    """As version 2 of the question fills it, which does not count what the driver keeps for itself as used."""
+    """As version 2 of the question fills it, which does not count the driver's own part as used."""
 
     _fields_ = [
         ("version", ctypes.c_uint),
@@ -35,7 +35,7 @@ class ComputeProcess(ctypes.Structure):
 
 
 class Nvml:
-    """The few questions that we have for libnvidia-ml; an answer that it does not give is None."""
+    """The few questions that we have for libnvidia-ml. An answer that it does not give is None."""
 
     SM, MEMORY = 1, 2  # clock domains
 
@@ -61,7 +61,7 @@ class Nvml:
         return value.value if self._call(name, *arguments, ctypes.byref(value)) else None
 
     def mode(self, name: str, device: Any) -> Optional[bool]:
-        """Return whether a mode is on; what it will be after the next boot is answered too."""
+        """Return whether a mode is on. The answer also has its state after the next boot."""
         now, later = ctypes.c_uint(), ctypes.c_uint()
         return bool(now.value) if self._call(name, device, ctypes.byref(now), ctypes.byref(later)) else None
 
@@ -70,7 +70,7 @@ class Nvml:
         return structure if self._call(name, device, ctypes.byref(structure)) else None
 
     def handle(self, index: int) -> Any:
-        """Return a device, for the other questions. Raise OSError for a lost one, PermissionError for one of others."""
+        """Return a device, for the other questions. Raise OSError for a lost device, PermissionError for a device of others."""
         device = ctypes.c_void_p()
         code = self._library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device))
         if code != 0:
@@ -109,7 +109,7 @@ class Nvml:
         return slices
 
     def processes(self, device: Any) -> Optional[List[Dict[str, Any]]]:
-        """Return who computes on a device; a process whose memory the driver hides has None."""
+        """Return who computes on a device. A process whose memory the driver hides has None."""
         room = 512  # with more of them, NVML says that the room is too small
         count = ctypes.c_uint(room)
         table = (ComputeProcess * room)()

@@ -20,34 +20,35 @@ ARCHS = (*(vendor.arch for vendor in VENDORS), CPU.arch)
 
 
 def vendor_of(arch: str) -> Vendor:
-    """Return the vendor that an arch belongs to; of what is no vendor's, the processor."""
+    """Return the vendor that an arch belongs to. For other names, the processor."""
     return next((vendor for vendor in VENDORS if vendor.arch == arch), CPU)
 
 
 def displaced_by(variables: Iterable[str]) -> List[str]:
-    """Return what a step with these variables must not inherit.
+    """Return the variables that a step with these variables must not inherit.
 
-    One that names devices of the machine displaces all of its vendor: another, inherited, would be relative to it or overrule it.
+    A variable that names devices of the machine displaces all of its vendor: an inherited one would be relative to it
+    or overrule it.
     """
     given = set(variables)
     return [name for vendor in VENDORS if given & set(vendor.visible_variables) for name in vendor.visible_variables]
 
 
 class DeviceIds(NamedTuple):
-    """By what a device may be named: its UUID, and for each slice (MIG) of it the slice's UUID and older names."""
+    """The names of a device: its UUID, and for each slice (MIG) of it the slice's UUID and older names."""
 
     uuid: str
     slices: Tuple[Tuple[str, ...], ...] = ()
 
 
 Choice = Tuple[int, Optional[int]]
-"""The place of a device in the list, and of a slice in that device; None for the whole device."""
+"""The place of a device in the list, and of a slice in that device. None for the whole device."""
 
 
 def visible_devices(
     vendor: Vendor, devices: Sequence[DeviceIds], env: Mapping[str, str]
 ) -> Tuple[List[Choice], Dict[str, str]]:
-    """Return what programs with this environment may use, in the order in which they number it, and the variables read.
+    """Return the devices that programs with this environment may use, in their order, and the variables read.
 
     The slices (MIG) of a device take its place: CUDA cannot use it as a whole.
     """
@@ -66,7 +67,7 @@ def visible_devices(
 def given_by_slurm(env: Mapping[str, str], count: int) -> Dict[str, str]:
     """Return the variable by which Slurm says which of `count` devices a step or job has, where no vendor's says it.
 
-    A site may have switched those off, or its Slurm not know them. Nothing where all are given: those are counted over the whole
+    A site may have switched those off, or its Slurm not know them. Empty where all are given: they are counted over the whole
     node, and the devices that we see may be ours alone.
     """
     for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
@@ -77,10 +78,10 @@ def given_by_slurm(env: Mapping[str, str], count: int) -> Dict[str, str]:
 
 
 def select_devices(vendor: Vendor, devices: Sequence[DeviceIds], value: str, choices: Sequence[Choice]) -> List[Choice]:
-    """Return those of the choices that the value of a variable names, in its order.
+    """Return the choices that the value of a variable names, in its order.
 
     An entry is a number, a UUID or its beginning, or a slice's. The list ends before the first entry that names nothing, -1
-    for one, as CUDA has it; an empty value names none, `all` and `*` all.
+    for one, as CUDA has it. An empty value names none, `all` and `*` all.
     """
     words = vendor.words(value)
     if words is None:
@@ -96,7 +97,7 @@ def select_devices(vendor: Vendor, devices: Sequence[DeviceIds], value: str, cho
 
 
 def find_device(devices: Sequence[DeviceIds], word: str, choices: Sequence[Choice]) -> Optional[Choice]:
-    """Return the one of the choices that a number or an id stands for; None when there is none."""
+    """Return the choice of a number or an id. None when there is none."""
     if word.isdigit():
         return choices[int(word)] if int(word) < len(choices) else None
     if not word or word.startswith("-"):

@@ -1,4 +1,4 @@
-"""The one way to open a file that somebody else may have put there: a regular file or an error, at once, and never a hang.
+"""Opens files that others may have placed: a regular file or an error, at once, and never a hang.
 
 Opening a named pipe waits for its other end, reading /dev/zero never ends, and some devices act when they are opened.
 """
@@ -31,16 +31,16 @@ _OWN_DESCRIPTOR = r"/dev/stdin|(?:/dev/fd|/proc/self/fd)/\d+"
 
 
 def open_regular(path: AnyPath, *, is_pipe_allowed: bool = False) -> BufferedReader:
-    """Open a file to read its bytes. Raise OSError, also for what is not a regular file.
+    """Open a file to read its bytes. Raise OSError, also for other files than regular files.
 
-    `is_pipe_allowed`: `<(command)` and a pipe at /dev/stdin are read too, for what is read once and was named by a user.
+    `is_pipe_allowed`: `<(command)` and a pipe at /dev/stdin are read too, for files that users name and that are read once.
     """
     may_be_pipe = is_pipe_allowed and re.fullmatch(_OWN_DESCRIPTOR, os.fspath(path)) is not None
     return open(path, "rb", opener=lambda name, flags: open_descriptor(name, flags, may_be_pipe=may_be_pipe))
 
 
 def read_regular(path: AnyPath, most: int = MAX_WHOLE, *, is_pipe_allowed: bool = False) -> bytes:
-    """Return the content of a regular file of at most so many bytes. Raise OSError; see `open_regular`."""
+    """Return the content of a regular file up to a maximum of bytes. Raise OSError. See `open_regular`."""
     with open_regular(path, is_pipe_allowed=is_pipe_allowed) as file:
         # No more at once than there is: Python makes room for as many bytes as it is asked for. A pipe has no size.
         pieces = [file.read(min(most, os.fstat(file.fileno()).st_size) + 1)]
@@ -55,7 +55,7 @@ def read_regular(path: AnyPath, most: int = MAX_WHOLE, *, is_pipe_allowed: bool 
 def open_descriptor(path: AnyPath, flags: int, mode: int = 0o666, *, may_be_pipe: bool = False) -> int:
     """Open as os.open does, for reading, writing or locking, but only a regular file. Raise OSError.
 
-    With O_NOFOLLOW a link is refused as what it is.
+    With O_NOFOLLOW a link is refused.
     """
     # Looked at before it is opened, for the sake of devices; and after, for it may be another one by then.
     try:

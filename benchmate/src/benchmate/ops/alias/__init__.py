@@ -1,6 +1,6 @@
 """`python -m benchmate.ops alias`: the folder to put on PYTHONPATH so that old imports of param_bench and its commands work.
 
-Opt-in, because who has the original installed means that one.
+Opt-in, because users with the original installed mean the original.
 """
 
 from __future__ import annotations

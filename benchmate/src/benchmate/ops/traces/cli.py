@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def record(args: argparse.Namespace) -> int:
-    """Run a program and record a step of it."""
+    """Run a program and record one of its steps."""
     program: list[str] = args.program
     if not program:
         raise OpsError("no program: trace record [-o FILE] -- python script.py [ARGUMENTS]")
@@ -70,7 +70,7 @@ def record(args: argparse.Namespace) -> int:
         steps = max((process["steps"] for process in processes), default=0)
         raise OperatorFailed(
             f"nothing recorded: {steps} steps of an optimizer, {args.skip + args.timed + 1} are needed (--skip {args.skip}, "
-            f"--timed {args.timed}, and the one recorded); lower them, or give --whole to record all of the program"
+            f"--timed {args.timed}, and the recorded step); lower them, or give --whole to record the whole program"
         )
     return 0
 
@@ -99,7 +99,7 @@ def to_config(args: argparse.Namespace) -> int:
         import_torch()
         obstacle = machine_obstacle(args.device or default_device())
     except OpsError as error:
-        note = f"{error}: what that one lacks is not left out"
+        note = f"{error}: operators that it lacks are kept"
     operators, left_out = to_configuration(trace, args.device, obstacle)
     if not operators:
         raise OpsError(f"{args.file}: no operator in it that a configuration can describe")
@@ -211,14 +211,14 @@ def _parser() -> argparse.ArgumentParser:
         return commands.add_parser(name, help=text, description=text, usage=usage).add_argument
 
     usage = "%(prog)s [OPTIONS] -- PROGRAM [ARGUMENTS]"
-    add = command("record", "Run a program and record one step of it.", usage=usage)
+    add = command("record", "Run a program and record one of its steps.", usage=usage)
     number = functools.partial(add, type=int, metavar="N")
     flag = functools.partial(add, action="store_true")
     trace_file = "the trace, .json or .json.gz (trace.json)"
     add("-o", "--output", dest="path", default=TraceRecording.path, metavar="FILE", help=trace_file)
     number("--skip", default=TraceRecording.skip, help="steps of the optimizer before (3)")
-    number("--timed", default=TraceRecording.timed, help="steps that are only timed, then one is recorded (5)")
-    flag("--whole", dest="is_whole", help="record all of the program: one that has no optimizer")
+    number("--timed", default=TraceRecording.timed, help="steps that are only timed, before the recorded step (5)")
+    flag("--whole", dest="is_whole", help="record the whole program, if it has no optimizer")
     flag("--profile", dest="has_profile", help="also the profiler's trace of the step, FILE.profile.json")
     flag("--stop", dest="is_last", help="end the program after the step")
     add = command("summary", "Print a summary of a trace.")
@@ -228,7 +228,7 @@ def _parser() -> argparse.ArgumentParser:
     add = command("to-config", "Make a configuration of a trace's operators, each with how often it was called.")
     add("file", metavar="FILE")
     add("-o", "--output", metavar="FILE", help="the configuration (standard output)")
-    add("-d", "--device", help="of the devices among the arguments (that of the run)")
+    add("-d", "--device", help="device of the arguments (default: the device of the run)")
     add = command("predict", "Predict the time of a step from the records of such a configuration.")
     add("file", metavar="RECORDS")
     add("--trace", metavar="FILE", help="the trace, to compare with its step")
@@ -240,7 +240,7 @@ def _parser() -> argparse.ArgumentParser:
     number("-w", "--warmup", default=3, help="steps before (3)")
     number("-i", "--iteration", default=10, help="timed steps, and as many timed by operator (10)")
     add("--profile", metavar="FILE", help="the profiler's trace of the step (that of `record --profile`, if it exists)")
-    number("--threads", help="threads of one operator on the CPU (torch's own choice)")
+    number("--threads", help="threads of an operator on the CPU (torch's own choice)")
     number("--seed", default=0, help="seed of made-up data (0)")
     number("--top", default=20, help="rows of operators (20)")
     add("--json", action="store_true", help="as JSON")

@@ -24,7 +24,7 @@ TIMEOUT_S = 300
 Named = Mapping[str, Any]
 """Arguments of a collective by the names of its schema: tensors, lists of them, ranks, sizes."""
 StartCollective = Callable[..., "tuple[list[Work], Tensor | None]"]
-"""Start a collective with an operator's arguments: (what to wait for, its result)."""
+"""Start a collective with an operator's arguments: (handle to wait for, result)."""
 
 
 def recorded_groups(trace: Trace) -> dict[str, JsonObject]:
@@ -58,7 +58,7 @@ class Ranks:
     group: object | None = None
 
     def start(self, collective: str, *args: object) -> Work:
-        """Start a collective by torch's name of it, without waiting."""
+        """Start a collective by its name in torch, without waiting."""
         return getattr(self.dist, collective)(*args, group=self.group, async_op=True)
 
     def global_rank(self, rank: int) -> int:
@@ -66,7 +66,7 @@ class Ranks:
         return rank if self.group is None else int(self.dist.get_global_rank(self.group, rank))
 
     def start_functional(self, name: str, named: Named) -> tuple[list[Work], Tensor]:
-        """Start a functional collective, which returns its result: (what to wait for, that result)."""
+        """Start a functional collective, which returns its result: (handle to wait for, result)."""
         if name == "wait_tensor":
             return [], named["tensor"]
         given: Tensor = named["input"] if "input" in named else named["tensor"]
@@ -94,7 +94,7 @@ def _all_reduce(ranks: Ranks, named: Named) -> list[Work]:
 
 
 def _single(collective: str, out: str, given: str) -> Collective:
-    """Return a collective from one argument into another, each a tensor or a list of them."""
+    """Return a collective from an argument into another, each a tensor or a list of them."""
     return lambda ranks, named: [ranks.start(collective, named[out], named[given])]
 
 
@@ -109,7 +109,7 @@ def _all_gather_lists(ranks: Ranks, named: Named) -> list[Work]:
 
 
 def _rooted(collective: str) -> Collective:
-    """Return a collective in place, from one rank to all or from all to one."""
+    """Return a collective in place, from a rank to all or from all to a rank."""
 
     def start(ranks: Ranks, named: Named) -> list[Work]:
         root = ranks.global_rank(named["root_rank"])
@@ -130,7 +130,7 @@ def _listed_at_root(collective: str, own: str, listed: str) -> Collective:
 
 
 def _to_peer(function: str, peer: str) -> Collective:
-    """Return a transfer of the tensors between two ranks; without a peer, from whoever sends."""
+    """Return a transfer of the tensors between two ranks. Without a peer, from whoever sends."""
 
     def start(ranks: Ranks, named: Named) -> list[Work]:
         other = ranks.global_rank(named[peer]) if peer in named else None
@@ -197,7 +197,7 @@ class ProcessGroups:
             self._join(recorded_groups(trace))
 
     def obstacle(self, node: Node) -> str | None:
-        """Return why a collective cannot be carried out; None when it can."""
+        """Return why a collective cannot be carried out. None when it can."""
         name = self.name_of(node)
         if name in NO_WORK:
             return "moves nothing"

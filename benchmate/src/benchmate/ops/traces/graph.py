@@ -16,9 +16,9 @@ LOADING = ("enumerate(DataLoader)", "dataloader")
 
 @dataclass(slots=True, kw_only=True)
 class Generation:
-    """One life of a storage. A trace names a storage by a number that is reused once the storage is freed.
+    """A life of a storage. A trace names a storage by a number that is reused once the storage is freed.
 
-    `birth` is the node that allocated it, None when it was there before the trace or came from outside of it.
+    `birth` is the node that allocated it, None when it was there before the trace or came from outside the trace.
     """
 
     number: int
@@ -33,7 +33,7 @@ class Generation:
         self.dtypes.add(ref.dtype)
 
     def holds(self, ref: TensorRef) -> bool:
-        """Whether a tensor that an operator reads may lie in it. What nobody wrote so is other memory of the same number."""
+        """Whether a tensor that an operator reads may be in it. Unwritten memory is other memory of the same number."""
         # torch gives a number again once its storage is freed: in a small step one in six names memory of several types.
         if ref.dtype not in self.dtypes:
             return False
@@ -43,7 +43,7 @@ class Generation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
     """The nodes of a trace as a forest in time. `read` and `written` hold the generation of each tensor in the order of
-    `tensors_in`; `last` the greatest id within a node."""
+    `tensors_in`. `last` the greatest id within a node."""
 
     nodes: Mapping[int, Node]
     children: Mapping[int, tuple[int, ...]]
@@ -71,7 +71,7 @@ class Graph:
         return nodes
 
     def can_be_replaced(self, node: int) -> bool:
-        """Whether operators that do its work were called by this one; those that only allocate and view leave that to it."""
+        """Whether this operator called operators that do its work. Those that only allocate and view leave the work to it."""
         return any(inner.is_operator and inner.name not in IDLE for inner in self.within(node)[1:])
 
 

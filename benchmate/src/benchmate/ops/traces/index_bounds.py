@@ -1,4 +1,4 @@
-"""Which integer arguments are indices, and into how many elements: what keeps a replay with made-up data inside its tensors."""
+"""Finds integer arguments that are indices, and their bounds, to keep a replay with made-up data inside its tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of a replay: which operators are carried out, and on which tensors. Pure: a caller tells what cannot be done."""
+"""The plan of a replay: which operators are carried out, and on which tensors. Pure: a caller names impossible operators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ ARITHMETIC = ("aten::add", "aten::sub", "aten::mul", "aten::div", "aten::true_di
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The operators to carry out, in order, and those left out with the reason; `expanded` were replaced by what they called."""
+    """The operators to carry out, in order, and those left out with the reason.
+
+    `expanded` were replaced by the operators that they called.
+    """
 
     calls: tuple[Node, ...]
     skipped: tuple[tuple[Node, str], ...]
@@ -47,7 +50,7 @@ class TensorView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCall:
-    """One operator to carry out: its arguments and results with slots for tensors, and what nobody needs afterwards."""
+    """An operator to carry out: its arguments and results with slots for tensors, and tensors that nobody needs afterwards."""
 
     node: Node
     arguments: tuple[object, ...]
@@ -73,7 +76,7 @@ class Plan:
 
 
 def static_obstacle(node: Node) -> str | None:
-    """Return the obstacle that a node alone shows, without a torch that could try it; None where it shows none."""
+    """Return the obstacle that a node alone shows, without a torch that could try it. None where it shows none."""
     if node.is_kernel:
         return "a compiled kernel whose code is not in the trace"
     if node.name == "aten::record_stream":
@@ -86,7 +89,7 @@ def static_obstacle(node: Node) -> str | None:
 
 
 def _kinds(node: Node) -> list[str]:
-    """Return the types of a schema's arguments; an empty text where it does not tell."""
+    """Return the types of a schema's arguments. An empty text where it does not tell."""
     declared = split_types(node.schema.partition("(")[2].rpartition(") ->")[0])
     kinds = [kind.strip() for kind in declared if kind.strip() != "*"]
     return (kinds + [""] * len(node.inputs))[: len(node.inputs)]
@@ -100,7 +103,7 @@ def select_calls(trace: Trace, graph: Graph, obstacle: Obstacle = static_obstacl
     """Return the outermost operators that can be carried out and that return all that later ones read.
 
     An operator is replaced by those it called when it has an obstacle, or when something that only they made is read later: a
-    forward pass hides what its backward pass needs.
+    forward pass hides inputs of its backward pass.
     """
     expanded: set[int] = set()
     while True:
@@ -131,16 +134,16 @@ def _outermost(
                 calls.append(node)
                 continue
             if not graph.can_be_replaced(number):
-                skipped.append((node, reason or "replaced by what it called, which is nothing"))
+                skipped.append((node, reason or "replaced by the operators that it called, of which there are none"))
                 continue
         elif node.is_compiled_region and not any(inner.is_kernel for inner in graph.within(number)):
-            skipped.append((node, "compiled: what it ran besides operators is not in the trace"))
+            skipped.append((node, "compiled: work outside operators is not in the trace"))
         left.extend(reversed(graph.children.get(number, ())))
     return sorted(calls, key=lambda node: node.id), skipped
 
 
 def _hiding(graph: Graph, calls: list[Node]) -> set[int]:
-    """Return the calls that made, but did not return, what a later one reads."""
+    """Return the calls that made, but did not return, a tensor that a later call reads."""
     starts = [node.id for node in calls]
     hiding = set()
     for node in calls:
@@ -176,7 +179,7 @@ class _SlotTable:
     def assign(
         self, values: tuple[Value, ...], generations: Mapping[int, int], numbers: frozenset[int] = frozenset()
     ) -> tuple[tuple[object, ...], dict[int, int]]:
-        """Return the values with slots for tensors, and the slot of each tensor by its `id`; `numbers` become numbers."""
+        """Return the values with slots for tensors, and the slot of each tensor by its `id`. `numbers` become numbers."""
         slots: dict[int, int] = {}
 
         def assign(value: object) -> object:
@@ -193,7 +196,7 @@ class _SlotTable:
 
 
 def build_plan(graph: Graph, selection: Selection) -> Plan:
-    """Return what a replay does, call by call."""
+    """Return the work of a replay, call by call."""
     table = _SlotTable()
     calls: list[PlannedCall] = []
     given: set[int] = set()
@@ -241,7 +244,7 @@ def build_plan(graph: Graph, selection: Selection) -> Plan:
 def _python_numbers(graph: Graph, node: Node) -> frozenset[int]:
     """Return the arguments (their `id`) that were numbers of Python, recorded as tensors of double precision.
 
-    Beside tensors with dimensions that makes no difference; beside others a tensor would decide the type of the result.
+    With tensors of some dimensions that makes no difference. With others a tensor would decide the type of the result.
     """
     refs = list(tensor_refs(node.inputs))
     outputs = list(tensor_refs(node.outputs))
@@ -284,7 +287,7 @@ def _index_limits(graph: Graph, calls: tuple[Node, ...]) -> dict[int, int]:
 
 
 def _with_last_uses(calls: list[PlannedCall], views: list[TensorView], given: set[int]) -> list[PlannedCall]:
-    """Return the calls, each with what is read for the last time in it or never after it."""
+    """Return the calls, each with the tensors that are read for the last time in it or never afterwards."""
     used: set[int] = set()
     touched = set(given)
     ended = []

@@ -1,4 +1,4 @@
-"""What a long replay is doing, on stderr: on a terminal a line that changes, in a log a line now and then."""
+"""Progress of a long replay, on stderr: on a terminal a line that changes, in a log a line now and then."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """While inside, writes what was set last by `say`, every couple of seconds on a terminal, every ten in a log.
+    """While inside, writes the last text of `say`, every couple of seconds on a terminal, every ten in a log.
 
     A thread writes: a step may take minutes, and whoever makes it looks at no clock meanwhile.
     """
@@ -35,7 +35,7 @@ class Progress:
         self._thread.join()
 
     def say(self, text: str) -> None:
-        """Set what is being done."""
+        """Set the current activity."""
         self._text = text
 
     def _write(self) -> None:

@@ -1,4 +1,4 @@
-"""The recorder, in the process of the program: it times some steps of the optimizer, then traces one."""
+"""The recorder, in the process of the program: it times some steps of the optimizer, then traces a step."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class TraceRecording:
-    """What to record: after `skip` steps of the optimizer and `timed` ones that are only timed, the next; or the whole program.
+    """The extent of a recording: the step after `skip` steps of the optimizer and `timed` timed steps; or the whole program.
 
     With several ranks each writes a file of its own, `{rank}` in the name or `.rank-N` before its end. `notes` is a folder in
-    which each process says what it did.
+    which each process reports its work.
     """
 
     path: str = "trace.json"
@@ -69,7 +69,7 @@ def traced(path: str = "trace.json", **options: Any) -> Callable[[Any], Iterator
 
 @contextlib.contextmanager
 def execution_trace(path: Path) -> Iterator[None]:
-    """Record an execution trace of what runs inside."""
+    """Record an execution trace of the work inside."""
     from torch.profiler import ExecutionTraceObserver
 
     observer = ExecutionTraceObserver()
@@ -83,7 +83,7 @@ def execution_trace(path: Path) -> Iterator[None]:
 
 
 def rank_path(path: str, rank: int, ranks: int) -> Path:
-    """Return the file of one rank."""
+    """Return the file of a rank."""
     if "{rank}" in path:
         return Path(path.replace("{rank}", str(rank)))
     if ranks == 1:
@@ -94,7 +94,7 @@ def rank_path(path: str, rank: int, ranks: int) -> Path:
 
 
 class Recorder:
-    """Counts the steps of the first optimizer that makes one, and records when it is time."""
+    """Counts the steps of the first optimizer that steps, and records when it is time."""
 
     def __init__(self, recording: TraceRecording) -> None:
         self.recording = recording
@@ -123,7 +123,7 @@ class Recorder:
             self._start()
 
     def on_step(self, optimizer: object, *_: object) -> None:
-        """Count a step of an optimizer; time it, record it or finish its recording."""
+        """Count a step of an optimizer. Time it, record it or finish its recording."""
         # Workers of a data loader are forks, which have this hook and are not the program.
         if self._written is not None or os.getpid() != self.process:
             return
@@ -146,7 +146,7 @@ class Recorder:
             self._since = time.perf_counter()
 
     def at_exit(self) -> None:
-        """Stop a recording in progress, and leave a note of what was done."""
+        """Stop a recording in progress, and leave a note of the work."""
         if os.getpid() != self.process:
             return
         if self._tracing is not None:

@@ -1,4 +1,4 @@
-"""The replay of a trace: what can be carried out is, step by step, timed whole and operator by operator."""
+"""The replay of a trace: possible operators run step by step, timed as a whole and singly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_em
 
 @dataclass(kw_only=True)
 class ReplayResult:
-    """What a replay gave: seconds of each whole step, and of each call in each step that was timed call by call."""
+    """The result of a replay: seconds of each whole step, and of each call in each step that was timed call by call."""
 
     plan: Plan
     graph: Graph
@@ -39,7 +39,7 @@ class ReplayResult:
 
 @dataclass(slots=True, kw_only=True)
 class _Ready:
-    """One call as it is made in every step."""
+    """A call as it is made in every step."""
 
     call: PlannedCall
     bind: calls.BindSlots
@@ -48,11 +48,11 @@ class _Ready:
 
 
 Around = Callable[[_Ready, Call], object]
-"""Make a call, and measure or guard what happens around it."""
+"""Make a call, and measure or guard it."""
 
 
 Say = Callable[[str], object]
-"""Called with what a replay is about to do."""
+"""Called with the next activity of a replay."""
 
 
 class Replay:
@@ -71,7 +71,7 @@ class Replay:
         self._works: dict[int, list[Work]] = {}  # collectives on their way, by the memory they work on
 
     def run(self, warmup: int, steps: int) -> ReplayResult:
-        """Find what can be carried out, then time `steps` whole steps and as many call by call."""
+        """Find the possible operators, then time `steps` whole steps and as many call by call."""
         import torch
 
         # Some operators prepare a backward pass only where one may follow. No tensor here requires a gradient.
@@ -85,7 +85,7 @@ class Replay:
                 result = self._measure(warmup, steps)
             except RuntimeError as error:
                 raise OperatorFailed(
-                    f"{self.trace.path}: what passed when it was tried failed in a later step: {_describe(error)}"
+                    f"{self.trace.path}: an operator that passed its trial failed in a later step: {_describe(error)}"
                 ) from error
         # Not after an error: the other ranks may be gone, and nobody would come to the barrier.
         self.groups.leave()
@@ -119,7 +119,7 @@ class Replay:
             selection = select_calls(self.trace, self.graph, self._obstacle)
             if not selection.calls:
                 why = "".join(f": {node.name}: {reason}" for node, reason in selection.skipped[:1])
-                raise OpsError(f"{self.trace.path}: no operator of it can be carried out{why}")
+                raise OpsError(f"{self.trace.path}: none of its operators can run{why}")
             self._plan = build_plan(self.graph, selection)
             self._memory = ReplayMemory(self._plan, self.device_of, _ranges(self.trace, self.graph), self.seed)
             # What an operator has to give for a slot; the generation only where its memory is needed.
@@ -173,7 +173,7 @@ class Replay:
         return _Ready(call=call, bind=bind, is_collective=node.is_collective, is_garbage=is_garbage)
 
     def _try_calls(self, among: str) -> dict[int, str]:
-        """Make one step in which each call may fail; return {node: its error}."""
+        """Make a step in which each call may fail. Return {node: its error}."""
         failures: dict[int, str] = {}
         numbers = itertools.count(1)
 
@@ -266,7 +266,7 @@ class Replay:
     def _store(
         self, template: tuple[object, ...], result: Any, slots: calls.Slots, storages: dict[int, Storage]
     ) -> None:
-        """Put the tensors of a result into the slots of its template; both may be nested."""
+        """Put the tensors of a result into the slots of its template. Both may be nested."""
         if len(template) == 1 and not isinstance(template[0], tuple):
             value = result[0] if isinstance(result, (tuple, list)) and result else result
             self._store_tensor(template[0], value, slots, storages)
@@ -291,7 +291,7 @@ class Replay:
                 storages[kept] = tensor.untyped_storage()
 
     def _note_works(self, call: PlannedCall, started: tuple[list[Work | None], object]) -> object:
-        """Note what a collective must be waited for, by the memory it works on; return its result."""
+        """Note the handle to wait for a collective, by its memory. Return its result."""
         works = [work for work in started[0] if work is not None]
         if works:
             touched = {self._plan.views[slot].generation for slot in (*call.reads, *slots_in(call.results))}

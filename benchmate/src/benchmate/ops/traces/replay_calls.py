@@ -1,4 +1,4 @@
-"""What the calls of a replay are made of: memory that was there before it, views of it, and arguments bound to operators."""
+"""The parts of a replay's calls: memory that was there before, views of it, and arguments bound to operators."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ MASK_LENGTH = 3  # gradients of a convolution, a norm: the operators that take a
 Slots = list["Tensor | None"]
 """The tensors of a step by the number of their slot."""
 BindSlots = Callable[[Slots], Call]
-"""Put the slots' tensors into the arguments; return the call, ready to be made and timed."""
+"""Put the slots' tensors into the arguments. Return the call, ready to be made and timed."""
 
 
 def map_devices(trace: Trace, target: str) -> DeviceOf:
-    """Return the device of a replay for the name of one of its recording."""
+    """Return the device of a replay for a device name of its recording."""
     names = {ref.device for node in trace.nodes for ref in tensor_refs(node.inputs)}
     # Of a trace of an accelerator the host's tensors stay with the host.
     has_accelerator = any(not name.startswith("cpu") for name in names if name)
@@ -69,11 +69,11 @@ class ReplayMemory:
             self.storages[number] = filled.untyped_storage()
 
     def view(self, view: TensorView, storage: Storage | None) -> Tensor | None:
-        """Return the tensor of a slot in a storage; None where it does not fit."""
+        """Return the tensor of a slot in a storage. None where it does not fit."""
         return None if storage is None or storage.nbytes() < view.ref.end else _view_of(storage, view.ref)
 
     def substitute(self, number: int) -> Tensor:
-        """Return a tensor for a slot that no operator gave one that fits; the same in every iteration."""
+        """Return a tensor for a slot that no operator filled. The same in every iteration."""
         if number not in self.substitutes:
             view = self.plan.views[number]
             ref = view.ref
@@ -127,7 +127,7 @@ def _view_of(storage: Storage, ref: TensorRef) -> Tensor:
 
 
 def dtype_of(name: str) -> DType:
-    """Return torch's element type of a name. Raises OpsError for one that it does not have."""
+    """Return torch's element type of a name. Raises OpsError for an unknown name."""
     import torch
 
     dtype = getattr(torch, name, None)
@@ -151,7 +151,7 @@ def find_overload(schema_text: str) -> OpOverload:
 
 
 def machine_obstacle(device: str) -> Obstacle:
-    """Return what tells why the torch and the packages of this machine cannot run an operator on a device."""
+    """Return the function that tells why this machine's torch and packages cannot run an operator on a device."""
     import torch
 
     has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key

@@ -1,4 +1,4 @@
-"""The report of a replay: coverage, times by operator, fidelity to a profiler's trace of the same step; as data and as a page."""
+"""The report of a replay: coverage, times by operator, fidelity to a profiler's trace of the same step. As data and as a page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
 def build_report(trace: Trace, result: ReplayResult, events: Sequence[JsonMapping] | None, device: str) -> JsonObject:
-    """Return what a replay gave, as plain data; times in seconds. `events` are those of the profiler's trace."""
+    """Return the result of a replay as plain data. Times in seconds. `events` come from the profiler's trace."""
     calls = [call.node for call in result.plan.calls]
     step = estimate(result.steps_s)
     compared: JsonObject = {}
@@ -62,7 +62,7 @@ def _coverage(trace: Trace, result: ReplayResult, calls: list[Node]) -> JsonObje
 
 
 def _operators(calls: list[Node], calls_s: Mapping[int, list[float]]) -> list[JsonObject]:
-    """Return one row for each operator with its shapes; `seconds` is the median of one step's sum over the calls."""
+    """Return a row for each operator with its shapes. `seconds` is the median of a step's sum over the calls."""
     series_of: dict[tuple[str, str], list[list[float]]] = {}
     for node in calls:
         if node.id in calls_s:
@@ -132,7 +132,7 @@ def recorded_times(events: Sequence[JsonMapping], graph: Graph, calls: Sequence[
 
 
 def compare_times(recorded: Mapping[int, float], replayed: Mapping[int, Sequence[float]]) -> JsonObject | None:
-    """Return sums and ratios over the calls that both have; None where there is none. A ratio is replayed to recorded."""
+    """Return sums and ratios over the calls that both have. None where there is none. A ratio is replayed to recorded."""
     both = [
         (recorded[node], estimate(times).median)
         for node, times in replayed.items()
@@ -163,7 +163,7 @@ def format_report(report: JsonMapping, top: int) -> str:
         f"{report['file']}: schema {report['schema']}, replayed on {report['device']}",
         f"coverage    {coverage['executed']} executed, {coverage['skipped']} skipped, {coverage['failed']} failed: "
         f"{coverage['of_executable']:.1%} of the executable; {coverage['recorded_operators_covered']} of "
-        f"{coverage['recorded_operators']} recorded operators; {coverage['expanded']} replaced by what they called",
+        f"{coverage['recorded_operators']} recorded operators; {coverage['expanded']} replaced by the operators that they called",
     ]
     lines += [f"skipped     {count} x {why}" for why, count in list(coverage["why_skipped"].items())[:top]]
     lines += [f"failed      {count} x {why}" for why, count in list(coverage["why_failed"].items())[:top]]
@@ -189,7 +189,7 @@ def format_report(report: JsonMapping, top: int) -> str:
 
 
 def format_left_out(coverage: JsonMapping) -> str:
-    """Return one line about what was not carried out, of which the time of a step knows nothing; empty when all was."""
+    """Return a line about left-out operators, which the time of a step lacks. Empty when all were carried out."""
     missing = coverage["skipped"] + coverage["failed"]
     total = coverage["executed"] + missing
     return f"not carried out: {missing} of {total}; the time of a step is without them" if missing else ""

@@ -1,4 +1,4 @@
-"""The file of an execution trace: every schema read into the same values, and what is wrong with a file said in one line."""
+"""The file of an execution trace: every schema read into the same values, and problems of a file reported in a line."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ INTEGERS = (*arguments.INTEGERS, "bool")
 
 @dataclass(frozen=True, slots=True)
 class TensorRef:
-    """A tensor as an operator saw it. `offset` in elements, `dtype` as torch names it; `strides` None in old schemas."""
+    """A tensor as an operator saw it. `offset` in elements, `dtype` as torch names it. `strides` None in old schemas."""
 
     tensor: int
     storage: int
@@ -61,7 +61,7 @@ class TensorRef:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Strides, those of a contiguous tensor where the schema has none."""
+        """Strides, by default of a contiguous tensor."""
         return self.strides if self.strides is not None else contiguous(self.shape)
 
     @property
@@ -93,13 +93,13 @@ class OpaqueValue:
 
 
 Sizes = Sequence[Any]
-"""Shapes or strides, those of lists nested."""
+"""Shapes or strides, nested for lists."""
 Value = TensorRef | DeviceRef | OpaqueValue | None | bool | int | float | str | tuple["Value", ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One entry of a trace: an operator when it has a `schema`, else a label. An undefined tensor is None."""
+    """An entry of a trace: an operator when it has a `schema`, else a label. An undefined tensor is None."""
 
     id: int
     name: str
@@ -122,7 +122,7 @@ class Node:
 
     @property
     def is_compiled_region(self) -> bool:
-        """Whether it is a region of torch.compile; on a CPU the recorder lists the operators in it, and no kernels."""
+        """Whether it is a region of torch.compile. On a CPU the recorder lists the operators in it, and no kernels."""
         return self.name.startswith("Torch-Compiled Region") or self.name == "CompiledFunctionBackward"
 
     @property
@@ -132,7 +132,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """A trace: its nodes in the order in which they began. `about` is what our recorder adds: step_s, rank, ranks, torch."""
+    """A trace: its nodes in the order in which they began. `about` are our recorder's additions: step_s, rank, ranks, torch."""
 
     path: str
     schema: str
@@ -141,7 +141,7 @@ class Trace:
 
 
 def dtype_name(kind: str) -> str:
-    """Return torch's name of an element type; the given one where torch has none."""
+    """Return torch's name of an element type. The given name where torch has none."""
     return DTYPES.get(kind.lower().removeprefix("c10::"), kind)
 
 
@@ -164,7 +164,7 @@ def tensor_refs(value: object) -> Iterator[TensorRef]:
 
 
 def read_trace(path: str) -> Trace:
-    """Read a trace from JSON, compressed by gzip or in a tar archive. Raises OpsError for what is no whole trace."""
+    """Read a trace from JSON, compressed by gzip or in a tar archive. Raises OpsError for incomplete traces and other files."""
     try:
         content = read_regular(path, is_pipe_allowed=True)
     except OSError as error:
@@ -179,7 +179,7 @@ def parse_trace(data: object, path: str = "trace") -> Trace:
     if isinstance(data, Mapping) and "traceEvents" in data:
         raise OpsError(f"{path}: a trace of the profiler, not an execution trace; `trace replay` takes it by --profile")
     if not isinstance(data, Mapping) or not isinstance(data.get("nodes"), list) or "schema" not in data:
-        raise OpsError(f"{path}: not an execution trace: it has no 'schema' and 'nodes'; `trace record` makes one")
+        raise OpsError(f"{path}: not an execution trace: it has no 'schema' and 'nodes'; make it with `trace record`")
     schema = str(data["schema"])
     version = schema.partition("-")[0]
     if version not in SCHEMAS:
@@ -191,10 +191,10 @@ def parse_trace(data: object, path: str = "trace") -> Trace:
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as error:
             name = entry.get("id", number) if isinstance(entry, Mapping) else number
             problem = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise OpsError(f"{path}: node {name} is not one of schema {schema}: {problem}") from None
+            raise OpsError(f"{path}: node {name} does not fit schema {schema}: {problem}") from None
     twice = [number for number, count in Counter(node.id for node in nodes).items() if count > 1]
     if twice:
-        raise OpsError(f"{path}: two nodes have the id {twice[0]}; is it two traces in one file?")
+        raise OpsError(f"{path}: two nodes have the id {twice[0]}; does the file hold two traces?")
     about = data.get("benchmate")
     return Trace(
         path=path,
@@ -227,7 +227,7 @@ def _unpack(content: bytes, path: str) -> bytes:
 
 
 def gunzip(content: bytes, path: str) -> bytes:
-    """Return what gzip packed. Raises OpsError for more than a trace has, EOFError, OSError and zlib.error for damage."""
+    """Return the unpacked bytes. Raises OpsError for more than a trace has, EOFError, OSError and zlib.error for damage."""
     pieces, size, most = [], 0, 16 * MIB
     with io.BytesIO(content) as packed, gzip.GzipFile(fileobj=packed) as file:
         # Piece by piece: Python makes room for as many bytes as it is asked for.

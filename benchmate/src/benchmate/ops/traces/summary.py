@@ -1,4 +1,4 @@
-"""What a trace amounts to: figures for a person, a configuration of its operators, from their records the time of its step."""
+"""Summaries of a trace: figures for a person, a configuration of its operators, from their records the time of its step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Signature = tuple[object, ...]
 
 
 def summarise_trace(trace: Trace) -> JsonObject:
-    """Return the figures of a trace, as plain data. Bytes of a collective are those of its inputs."""
+    """Return the figures of a trace, as plain data. Bytes of a collective are its inputs'."""
     graph = build_graph(trace)
     selection = select_calls(trace, graph)
     plan = build_plan(graph, selection)
@@ -51,7 +51,7 @@ def summarise_trace(trace: Trace) -> JsonObject:
 
 
 def call_signature(node: Node) -> Signature:
-    """Return what makes two calls the same measurement: the overload, and arguments up to which tensors they are."""
+    """Return the key of equal measurements: the overload, and arguments without the identity of tensors."""
     return (node.name, node.schema, *map(_value_signature, node.inputs))
 
 
@@ -89,7 +89,7 @@ def format_summary(summary: JsonMapping, top: int) -> str:
         + (f", rank {about['rank']} of {about['ranks']}" if about.get("ranks", 1) > 1 else "")
         + (f", step {about['step_s'] * 1e3:.4g} ms when it was not recorded" if about.get("step_s") else ""),
         f"{summary['nodes']} nodes, {summary['operators']} of operators; {summary['calls']} calls, {summary['unique']} of them "
-        f"different; {summary['expanded']} operators replaced by what they called",
+        f"different; {summary['expanded']} operators replaced by the operators that they called",
         "devices     " + _counts(summary["devices"]),
         "dtypes      " + _counts(summary["dtypes"]),
         f"memory      {summary['storages']} storages; {summary['given_bytes'] / 2**20:.4g} MiB there before",
@@ -124,8 +124,8 @@ def to_configuration(
 ) -> tuple[JsonObject, dict[str, int]]:
     """Return (configuration, {reason: calls left out}). Each input has `count`, how often the trace calls the operator so.
 
-    The build is the schema of the overload. A device among the arguments is that of the run; `device` takes its place where
-    given. `obstacle` tells what the machine that is to run it cannot run.
+    The build is the schema of the overload. A device among the arguments is the run's. `device` replaces it where
+    given. `obstacle` tells why the machine that is to run it cannot run an operator.
     """
     device_of = _devices(trace, device)
     chosen = select_calls(trace, build_graph(trace), obstacle)
@@ -195,7 +195,7 @@ def _tensor(ref: TensorRef, limit: int | None) -> JsonObject:
 
 
 def predict_step(path: str) -> JsonObject:
-    """Return what the records of a converted configuration add up to: {"seconds", "calls", "inputs", "missing"}.
+    """Return the sum of a converted configuration's records: {"seconds", "calls", "inputs", "missing"}.
 
     `missing` counts the calls of inputs that failed. Raises OpsError for a file without such records.
     """
@@ -230,16 +230,16 @@ def predict_step(path: str) -> JsonObject:
 
 
 def _count(record: JsonMapping) -> int | None:
-    """Return how often the trace calls the input of a record; None for a record of something else."""
+    """Return how often the trace calls the input of a record. None for a record of something else."""
     config = record.get("config")
     count = (config.get("input") or {}).get("count") if isinstance(config, Mapping) else None
     return int(count) if isinstance(count, int) else None
 
 
 def _forward_seconds(record: JsonMapping) -> float | None:
-    """Return the time of a forward pass, of the first mode or the median of the original's list; None without one.
+    """Return the time of a forward pass, of the first mode or the median of the original's list. None without it.
 
-    Raises ValueError, or what Python raises for values of other types, where it is no time.
+    Raises ValueError, or Python's errors for values of other types, where it is no time.
     """
     for result in record.get("results") or ():
         if result.get("pass") == "forward":

@@ -1,6 +1,7 @@
-"""The clients that a sweep can use: one module each, whose `CLIENT` has two functions.
+"""The clients that a sweep can use: a module each, whose `CLIENT` has two functions.
 
-A module imports its client only inside these functions: what a benchmark's environment does not have is one clear line there.
+A module imports its client only inside these functions: missing packages of a benchmark's environment are reported in a
+clear line there.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ CLIENTS: Mapping[str, str] = {
 
 
 class ClientFailed(BenchmateError):
-    """A client that could not measure a point, or is not installed; the text is one line."""
+    """A client that could not measure a point, or is not installed. The text is a single line."""
 
 
 @dataclass(frozen=True)
 class Client:
     """A client: `version` returns its version, and raises ClientFailed if it is not installed.
 
-    `measure` sends the workload and returns the results; its files go to the empty folder. It raises ClientFailed. The server has
+    `measure` sends the workload and returns the results. Its files go to the empty folder. It raises ClientFailed. The server has
     been warmed up. A failed request is a result with an error.
     """
 
@@ -41,7 +42,7 @@ class Client:
 
 
 def load_client(name: str) -> Client:
-    """Return a client. Raises ClientFailed for an unknown one."""
+    """Return a client. Raises ClientFailed for an unknown client."""
     if name not in CLIENTS:
         raise ClientFailed(f"unknown client {name!r}; known: {', '.join(CLIENTS)}")
     client = importlib.import_module(CLIENTS[name]).CLIENT

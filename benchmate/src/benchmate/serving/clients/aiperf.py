@@ -1,4 +1,4 @@
-"""NVIDIA's aiperf as the client: one run of its own command for a point, read back from its records of each request."""
+"""NVIDIA's aiperf as the client: a run of its own command for a point, read back from its records of each request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIGURES: Mapping[str, str] = {
     "itl": "inter_chunk_latency",
     "e2e": "request_latency",
 }
-"""METRICS' names without quantile -> aiperf's; its inter-token latency is one number for each request, which is TPOT."""
+"""METRICS' names without quantile -> aiperf's. Its inter-token latency is a single number for each request, which is TPOT."""
 WARMUP_REQUESTS = 8
 WARMUP_S = 3.0
 WORDS_TOKENIZER: Mapping[str, Mapping[str, object]] = {
@@ -44,7 +44,7 @@ WORDS_TOKENIZER: Mapping[str, Mapping[str, object]] = {
     },
     "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "?"},
 }
-"""A tokenizer of words for a server without one: aiperf does not start without a folder that it can load."""
+"""A tokenizer of words for a server without a tokenizer: aiperf does not start without a folder that it can load."""
 _BOX = "│╭╮╰╯─ "
 
 
@@ -97,9 +97,9 @@ CLIENT = Client(version=_version, measure=_measure)
 def arguments(target: Target, point: LoadPoint, workload: Workload, inputs: Path, tokenizer: Path) -> list[str]:
     """Return aiperf's command line.
 
-    Without the server's own count of tokens aiperf tokenizes the answer again, and where that is not one token per token of the
+    Without the server's own count of tokens aiperf tokenizes the answer again, and where that is not a token per token of the
     server its inter-token latency and its throughput are wrong by that factor. An open loop replays the arrivals that `plain`
-    has, so that it is known when each request was due; aiperf's own rate does not say.
+    has, so that it is known when each request was due. Aiperf's own rate does not say.
     """
     load: list[object]
     if point.concurrency is None:
@@ -132,7 +132,7 @@ def arguments(target: Target, point: LoadPoint, workload: Workload, inputs: Path
 def input_lines(point: LoadPoint, workload: Workload) -> Iterator[dict[str, object]]:
     """Return the lines of aiperf's input file: the sessions, named by their index.
 
-    Before them stand requests of one word and one token, by which its processes import what they need and connect: the warm-up
+    Before them come requests of a word and a token, by which its processes import their needs and connect: the warm-up
     phase of a closed loop takes them, in an open loop they go `WARMUP_S` before the first that counts.
     """
     warm_up = PlannedRequest(text="a", input_tokens=1, output_tokens=1)
@@ -157,7 +157,7 @@ def _input_line(name: str, session: Sequence[PlannedRequest], at_s: float | None
 def point_result(
     records: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], point: LoadPoint, workload: Workload
 ) -> PointResult:
-    """Return what aiperf's records of each request and its summary say of a point."""
+    """Return the result of a point from aiperf's records of each request and its summary."""
     begins = list(itertools.accumulate((len(session) for session in workload.sessions), initial=0))
     requests = sorted(
         (_request(record, begins) for record in records if record["metadata"]["conversation_id"].isdecimal()),
@@ -197,9 +197,9 @@ def _request(record: Mapping[str, Any], begins: Sequence[int]) -> RequestResult:
 def _with_due_times(
     requests: Sequence[RequestResult], begins: Sequence[int], point: LoadPoint, workload: Workload
 ) -> list[RequestResult]:
-    """Return the requests with when each was due: the first of a session by its arrival, a later one after its delay.
+    """Return the requests with when each was due: the first of a session by its arrival, a later request after its delay.
 
-    When the schedule began aiperf does not say; no request can have been early, and the least late is taken to be on time.
+    Aiperf does not record when the schedule began. No request can have been early, and the least delayed counts as on time.
     """
     planned = workload.requests
     arrival = dict(zip(begins, arrival_times(point, len(workload.sessions)), strict=False))
@@ -217,7 +217,7 @@ def _with_due_times(
 
 
 def error_line(error: Mapping[str, Any] | None) -> str:
-    """Return an error of aiperf's in one line: the server's own message where it sent one."""
+    """Return an error of aiperf's in a line: the server's own message where it sent any."""
     if not error:
         return ""
     text = str(error.get("message") or error.get("type") or "error")

@@ -1,7 +1,7 @@
 """MLCommons' loadgen as the client: its scenarios Offline, Server and SingleStream, over our own streaming requests.
 
 It runs in a process of its own, which can be ended while loadgen's own code waits: `python -m benchmate.serving.clients.loadgen
-FOLDER` reads job.json there and writes results.json beside loadgen's logs.
+FOLDER` reads job.json there and writes results.json next to loadgen's logs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmate.serving.precise_loop import run_precisely
 
 SCENARIOS: Mapping[str, str] = {"offline": "Offline", "single_stream": "SingleStream"}
 THROUGHPUTS = ("Completed tokens per second", "Tokens per second", "TPS w/o loadgen overhead")
-"""What the scenarios call their output tokens per second."""
+"""The scenarios' names for output tokens per second."""
 LATENCIES: Mapping[str, str] = {
     "TTFT": "first token latency",
     "TPOT": "time to output token",
@@ -45,7 +45,7 @@ def _version() -> str:
 
 
 def _measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
-    """Run a scenario of loadgen over the workload; `target.arguments` are NAME=VALUE of its settings. Raises ClientFailed."""
+    """Run a scenario of loadgen over the workload. `target.arguments` are NAME=VALUE of its settings. Raises ClientFailed."""
     scenario = scenario_of(point)
     if workload.has_turns:
         raise ClientFailed("loadgen has no sessions of several turns")
@@ -86,7 +86,7 @@ def scenario_of(point: LoadPoint) -> str:
     """Return the scenario of a point. Raises ClientFailed where loadgen has none like it."""
     if point.rate is not None:
         if point.arrivals != "poisson":
-            raise ClientFailed("loadgen's arrivals are those of a Poisson process; set serve.arrivals to poisson")
+            raise ClientFailed("loadgen's arrivals follow a Poisson process; set serve.arrivals to poisson")
         return "Server"
     if point.concurrency == 1:
         return "SingleStream"
@@ -98,9 +98,9 @@ def scenario_of(point: LoadPoint) -> str:
 
 
 def settings(point: LoadPoint, arguments: Sequence[str]) -> dict[str, object]:
-    """Return loadgen's settings by name, those of `arguments` last. Raises ClientFailed.
+    """Return loadgen's settings by name, with `arguments` last. Raises ClientFailed.
 
-    No limit of its own: what meets the SLO is for the report to say. No least duration: the workload has its number of requests.
+    No limit of its own: the report decides on the SLO. No minimum duration: the workload has its number of requests.
     """
     chosen: dict[str, object] = {
         "use_token_latencies": True,
@@ -146,7 +146,7 @@ def invalid_notes(summary: str) -> Iterator[str]:
 
 
 def differences(summary: str, requests: Sequence[RequestResult]) -> Iterator[str]:
-    """Yield where loadgen's own latencies are more than 1 % from those of the requests, by its kind of quantile."""
+    """Yield where loadgen's own latencies are more than 1 % from the requests' latencies, by its kind of quantile."""
     for label, name in LATENCIES.items():
         ours = sorted(_latencies(label, requests))
         for percent in (50, 90):
@@ -157,7 +157,7 @@ def differences(summary: str, requests: Sequence[RequestResult]) -> Iterator[str
 
 
 def _latencies(label: str, requests: Sequence[RequestResult]) -> Iterator[float]:
-    """Yield what loadgen means, in ms: from when a request was due, or issued where there is no schedule."""
+    """Yield loadgen's definition of latency, in ms: from when a request was due, or issued where there is no schedule."""
     for request in requests:
         if request.first is None or request.end is None:
             continue
@@ -181,7 +181,7 @@ def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class SystemUnderTest:
-    """Sends what loadgen issues, in an event loop of its own, and tells it of first tokens and ends.
+    """Sends loadgen's queries, in a separate event loop, and reports first tokens and ends to it.
 
     The k-th query is the k-th request of the workload, whichever sample loadgen draws: all clients send the same.
     """
@@ -203,7 +203,7 @@ class SystemUnderTest:
             self._loop.call_soon_threadsafe(self._start, sample.id, self._loop.time())
 
     def close(self) -> None:
-        """End the loop; every request has been answered by then."""
+        """End the loop. Every request has been answered by then."""
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
 

@@ -43,7 +43,7 @@ _MOST_PROMPT_TOKENS = 1 << 31
 _MOST_ERROR_BYTES = 1 << 16
 """Of the body of an answer that is not 200: the rest is not read."""
 _BYTES_OF_TOKEN, _BYTES_OF_ANSWER = 1 << 13, 1 << 20
-"""An answer may have so many bytes for each token that was asked for, and so many more."""
+"""Maximum bytes of an answer for each requested token, and in addition."""
 _EVENTS_OF_TOKEN, _EVENTS_OF_ANSWER = 8, 1024
 _MOST_INTERIM = 100
 """Interim answers (1xx) before an answer, and lines after its last chunk."""
@@ -55,14 +55,14 @@ Value = TypeVar("Value")
 
 
 def _version() -> str:
-    """Return the version: that of benchmate."""
+    """Return the version of benchmate."""
     from benchmate import __version__
 
     return __version__
 
 
 def _measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
-    """Send the workload of a point and return what was seen; writes no files."""
+    """Send the workload of a point and return the result. Writes no files."""
     return PointResult(requests=run_precisely(send_all(target, point, workload)))
 
 
@@ -70,7 +70,7 @@ CLIENT = Client(version=_version, measure=_measure)
 
 
 async def send_all(target: Target, point: LoadPoint, workload: Workload) -> tuple[RequestResult, ...]:
-    """Send every session: so many at a time, or each when it is due; the results are in the order of the workload.
+    """Send every session: a number at a time, or each when it is due. The results are in the order of the workload.
 
     After the deadline of the point none is sent any more, and those under way have failed.
     """
@@ -102,10 +102,10 @@ async def send_all(target: Target, point: LoadPoint, workload: Workload) -> tupl
 
 
 def arrival_times(point: LoadPoint, number: int) -> list[float]:
-    """Return when each session of an open loop is due, in seconds after the first; on average `rate` a second.
+    """Return when each session of an open loop is due, in seconds after the first. On average `rate` a second.
 
-    Those of a Poisson process are scaled so that the last is due when it would be at a constant rate: the rate of the suite is
-    that of the requests, however few they are.
+    Arrivals of a Poisson process are scaled so that the last is due as at a constant rate: the suite's rate is
+    the requests' rate, however few they are.
     """
     assert point.rate is not None
     constant = [index / point.rate for index in range(number)]
@@ -117,7 +117,7 @@ def arrival_times(point: LoadPoint, number: int) -> list[float]:
 
 
 class StreamingClient:
-    """Sends requests to one server, over connections that are kept; `on_first` hears of each first token, by the index.
+    """Sends requests to a server, over connections that are kept. `on_first` hears of each first token, by the index.
 
     A request that is under way at the deadline (`time.monotonic()`) has failed.
     """
@@ -147,9 +147,9 @@ class StreamingClient:
     async def run_session(
         self, session: Sequence[PlannedRequest], first_index: int, due: float | None = None
     ) -> list[RequestResult]:
-        """Send the turns of a session, each when the one before it is answered; stop at an error.
+        """Send the turns of a session, each after the previous answer. Stop at an error.
 
-        `due` is the loop's time at which the first should be sent; that of a later one follows from the answer before it.
+        `due` is the loop's time at which the first should be sent. A later request's time follows from the previous answer.
         """
         results: list[RequestResult] = []
         conversation: list[dict[str, str]] = []
@@ -221,7 +221,10 @@ class StreamingClient:
             answer.error = one_line(getattr(error, "strerror", None) or error)
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> _Response:
-        """Send a request and return the head of its answer. Raises StaleConnection for a kept one that the server has left."""
+        """Send a request and return the head of its answer.
+
+        Raises StaleConnection for a kept connection that the server has closed.
+        """
         head = (
             f"POST {self._path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\nAccept: text/event-stream\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{self._authorization}\r\n"
@@ -261,7 +264,7 @@ class ConnectTimeout(Exception):
 
 
 class StaleConnection(Exception):
-    """A connection that was kept from an earlier request, and that the server closed before it answered this one."""
+    """A connection that was kept from an earlier request, and that the server closed before it answered this request."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +281,7 @@ class _Arrival:
 
 
 class _Answer:
-    """What has come of one answer, for which so many tokens were `asked`; times are the loop's."""
+    """The received part of an answer, for which `asked` tokens were requested. Times are the loop's."""
 
     def __init__(self, index: int, unix_offset: float, at: float, due: float | None, asked: int) -> None:
         self.index, self._unix_offset, self.at, self._due, self.asked = index, unix_offset, at, due, asked
@@ -292,7 +295,7 @@ class _Answer:
         self.done: float | None = None
 
     def take(self, line: bytes, now: float) -> int:
-        """Take one line of a stream and return which arrival of tokens it is, 0 for none.
+        """Take a line of a stream and return which arrival of tokens it is, 0 for none.
 
         Raises ValueError where it is an event that is none of a completion's.
         """
@@ -361,7 +364,7 @@ class _Answer:
             self.error = "the stream ended before the answer was complete"
 
     def _of_tokens(self) -> tuple[list[float], tuple[int, ...]]:
-        """Return when tokens came, and how many each time: empty where each time one, or where nobody knows.
+        """Return when tokens came, and how many each time. Empty where each time a single one, or unknown.
 
         A server that counts in some events only does not say how many each of them brought.
         """
@@ -386,7 +389,7 @@ class _Answer:
         """Return the request as it is recorded.
 
         Where the server does not say how many tokens it sent, and the arrivals are not as many as were asked for, the tokens are
-        those of the text, by the tokenizer.
+        the tokens of the text, by the tokenizer.
         """
         arrivals, counts = self._of_tokens()
         total = len(arrivals) if self._output_tokens is None else self._output_tokens
@@ -422,7 +425,7 @@ def _event(data: bytes) -> dict[str, Any]:
 
 
 def _typed(value: Any, kind: type[Value], data: bytes) -> Value | None:
-    """Return a value of an event, None where there is none. Raises ValueError for one of another kind."""
+    """Return a value of an event, None where there is none. Raises ValueError for a value of another kind."""
     if value is None or isinstance(value, kind):
         return value
     raise ValueError(f"an event that is none of a completion: {_excerpt(data)}")
@@ -433,7 +436,7 @@ def _excerpt(data: bytes) -> str:
 
 
 def request_body(target: Target, conversation: Sequence[dict[str, str]], tokens: int) -> dict[str, Any]:
-    """Return the body of a request that asks for exactly so many tokens after a conversation."""
+    """Return the body of a request that asks for an exact number of tokens after a conversation."""
     if target.endpoint == "chat":
         content: dict[str, Any] = {"messages": list(conversation)}
     else:
@@ -494,7 +497,7 @@ async def _body(reader: asyncio.StreamReader, response: _Response) -> AsyncItera
 
 
 async def _exactly(reader: asyncio.StreamReader, size: int) -> AsyncIterator[bytes]:
-    """Yield so many bytes as they arrive. Raises IncompleteReadError."""
+    """Yield this number of bytes as they arrive. Raises IncompleteReadError."""
     while size > 0:
         piece = await reader.read(min(size, _PIECE_BYTES))
         if not piece:
@@ -514,7 +517,7 @@ def _chunk_size(line: bytes) -> int:
 
 
 async def _lines(pieces: AsyncIterator[bytes], most_bytes: int) -> AsyncIterator[bytes]:
-    """Yield the lines of a body. Raises ValueError where it, or a line of it, is too long."""
+    """Yield the lines of a body. Raises ValueError where the body, or a line, is too long."""
     rest, size = bytearray(), 0
     async for piece in pieces:
         size += len(piece)
@@ -533,7 +536,7 @@ async def _lines(pieces: AsyncIterator[bytes], most_bytes: int) -> AsyncIterator
 
 
 def _error_message(text: bytes) -> str:
-    """Return what a server says of an error, in one of the forms that servers use."""
+    """Return a server's error message, in any form that servers use."""
     try:
         content = json.loads(text)
         while isinstance(content, dict) and content:

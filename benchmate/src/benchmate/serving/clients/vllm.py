@@ -30,7 +30,7 @@ from benchmate.serving.load import (
 
 _BACKENDS = {"completions": "openai", "chat": "openai-chat"}
 _LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e": "e2el"}
-"""What METRICS call a latency -> what this client does."""
+"""METRICS' name of a latency -> this client's name."""
 _THROUGHPUTS = {
     "output_tps": "output_throughput",
     "total_tps": "total_token_throughput",
@@ -38,7 +38,7 @@ _THROUGHPUTS = {
 }
 _MOST_SEED = 2**32
 _HAS_RUN = threading.Event()
-"""Set when the client has sent a request, the first of which pays for what it imports only then: that one does not count."""
+"""Set when the client has sent a request. The first pays for late imports, and does not count."""
 
 
 def _version() -> str:
@@ -143,7 +143,7 @@ def _arguments(target: Target, point: LoadPoint, prompts: Path, number: int) -> 
 def opens_with_frame(result: Mapping[str, Any]) -> bool:
     """Return whether the server opens each message of a chat with an event that holds no token.
 
-    The client counts it as an arrival. An arrival has a token at least, often several: one answer with more arrivals than
+    The client counts it as an arrival. An arrival has at least a token, often several: an answer with more arrivals than
     tokens is enough to know.
     """
     answers = zip(result["itls"], result["output_lens"], result["errors"], strict=True)
@@ -153,9 +153,9 @@ def opens_with_frame(result: Mapping[str, Any]) -> bool:
 def request_results(
     result: Mapping[str, Any], unix_offset: float, dues: Sequence[float] | None = None, *, has_frames: bool = False
 ) -> list[RequestResult]:
-    """Return the requests of a detailed result; its clock is perf_counter, `dues` are seconds after an unknown beginning.
+    """Return the requests of a detailed result. Its clock is perf_counter, `dues` are seconds after an unknown beginning.
 
-    At least one request was sent when it was due: the beginning is the earliest that any of them allows.
+    At least one request was sent when it was due: the beginning is the earliest time that any of them allows.
     """
     starts = [start + unix_offset for start in result["start_times"]]
     begin = min((start - due for start, due in zip(starts, dues, strict=True)), default=0.0) if dues else None
@@ -203,9 +203,9 @@ def _dues(point: LoadPoint, number: int) -> list[float] | None:
 
 
 def own_figures(result: Mapping[str, Any], *, has_frames: bool = False) -> dict[str, float]:
-    """Return the client's own figures by METRICS' names; its throughputs are over the time from its start to its end.
+    """Return the client's own figures by METRICS' names. Its throughputs are over the time from its start to its end.
 
-    Where there is nothing to compute one from, such as the gaps of answers of one token, the client has 0. With events that
+    Where there is no data, such as the gaps of answers of a single token, the client has 0. With events that
     hold no token, its times to and between tokens are not those.
     """
     names = {
@@ -225,6 +225,6 @@ def _notes(result: Mapping[str, Any], requests: Sequence[RequestResult]) -> tupl
 
 
 def _last_line(error: str) -> str:
-    """Return an error in one line: of a trace its end."""
+    """Return an error in a line: of a trace its end."""
     lines = [line for line in error.splitlines() if line.strip()]
     return " ".join(lines[-1].split())[:500] if lines else ""

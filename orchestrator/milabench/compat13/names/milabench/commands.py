@@ -1,7 +1,7 @@
 """Commands of milabench 1.3 as descriptions: which words, folder and environment each placement of a benchmark has.
 
-What the control plane does itself has no words here: ssh, containers, `env -C`, the script that activates an
-environment. Where voir stands there is the one word @runner.
+The control plane's own work has no words here: ssh, containers, `env -C`, the script that activates an
+environment. The place of voir is the word @runner.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def clone_with(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Any:
 
 
 def node_address(node: Mapping[str, Any]) -> Any:
-    """Return the address by which other nodes reach this one."""
+    """Return the address by which other nodes reach this node."""
     return node.get("ip") or node.get("hostname") or node.get("name")
 
 
 class Command:
-    """A command of a pack, or around another command (`exec`); options of the outer one win."""
+    """A command of a pack, or around another command (`exec`). Options of the outer command win."""
 
     def __init__(self, pack_or_exec: Command | Pack | None, **kwargs: Any) -> None:
         if isinstance(pack_or_exec, str | Path | list | tuple | dict):
@@ -103,7 +103,7 @@ class Command:
     async def execute(self, phase: str = "run", **kwargs: Any) -> list[int]:
         """Start all processes at the same time and wait for them: in `install` and `prepare` only.
 
-        Return their exit codes. Raises CommandFailed when one is not 0.
+        Return their exit codes. Raises CommandFailed when any is not 0.
         """
         del phase
         require_effects(f"{type(self).__name__}.execute")
@@ -125,7 +125,7 @@ async def _execute(pack: Pack, words: Sequence[Any], options: Options) -> int:
 
 
 async def run_words(argv: Sequence[str], cwd: Any, env: Mapping[str, str]) -> int:
-    """Run a command and wait for it; return 0. Raises CommandFailed for any other exit code."""
+    """Run a command and wait for it. Return 0. Raises CommandFailed for any other exit code."""
     process = await asyncio.create_subprocess_exec(*argv, cwd=cwd, env=env, stdin=asyncio.subprocess.DEVNULL)
     code = await process.wait()
     if code:
@@ -134,7 +134,7 @@ async def run_words(argv: Sequence[str], cwd: Any, env: Mapping[str, str]) -> in
 
 
 def program_words(pack: Pack, words: Sequence[Any]) -> list[str]:
-    """Return the words as text; a program that is no executable file is started by the environment's Python."""
+    """Return the words as text. A program that is no executable file is started by the environment's Python."""
     argv = [str(word) for word in words]
     program = Path(argv[0]) if argv else Path()
     is_script = program.suffix == ".py" and program.is_file() and not os.access(program, os.X_OK)
@@ -142,7 +142,7 @@ def program_words(pack: Pack, words: Sequence[Any]) -> list[str]:
 
 
 class SingleCmdCommand(Command):
-    """One process: the words of the wrapper, then those of what is in it."""
+    """A process: the words of the wrapper, then of the wrapped command."""
 
     def _argv(self, **kwargs: Any) -> list[Any]:
         del kwargs
@@ -168,7 +168,7 @@ class CmdCommand(SingleCmdCommand):
 
 
 class PackCommand(CmdCommand):
-    """A program of the pack: the first word if that is a file or a folder of it, else its main script.
+    """A program of the pack: the first word if that is a file or a folder of the pack, else its main script.
 
     A folder is started as a module. `lazy` reads the pack's argv when the words are asked for.
     """
@@ -190,7 +190,7 @@ class PackCommand(CmdCommand):
 
 
 def _names_program(pack: Pack, word: Any) -> bool:
-    """Return whether a first word is a program: an absolute path, or one below the code that is no word of the suite."""
+    """Return whether a first word is a program: an absolute path, or a path below the code that is no word of the suite."""
     if not isinstance(word, str | Path) or not str(word):
         return False
     if Path(word).is_absolute():
@@ -219,7 +219,7 @@ class SimpleCommand(SingleCmdCommand):
 
 
 class WrapperCommand(SingleCmdCommand):
-    """Words before those of another command."""
+    """Words before another command's."""
 
     def __init__(self, executor: Command, *wrapper_argv: Any, **kwargs: Any) -> None:
         super().__init__(executor, **kwargs)
@@ -238,7 +238,7 @@ class WorkingDir(WrapperCommand):
 
 
 class ActivatorCommand(SingleCmdCommand):
-    """Have the environment active, as all steps have it; no words."""
+    """Have the environment active, as all steps have it. No words."""
 
     def __init__(self, pack: Command | Pack, **kwargs: Any) -> None:
         super().__init__(pack, **kwargs)
@@ -254,7 +254,7 @@ class DockerRunCommand(WrapperCommand):
 
     @property
     def options(self) -> Options:
-        """Those of the command, with the container."""
+        """The command's options, with the container."""
         if self.config.image is None:
             return super().options
         args = [*map(str, self.config.args), *map(str, self.extra_args)]
@@ -347,7 +347,7 @@ def _method(config: Mapping[str, Any]) -> str:
 
 
 class AccelerateLaunchCommand(SingleCmdCommand):
-    """Run on the devices of all nodes by accelerate; `rank` is the node's."""
+    """Run on the devices of all nodes by accelerate. `rank` is the node's."""
 
     def __init__(self, pack: Command | Pack, rank: int, *accelerate_argv: Any, **kwargs: Any) -> None:
         super().__init__(pack, **kwargs)
@@ -429,10 +429,10 @@ class ListCommand(Command):
 
 
 class SequenceCommand(ListCommand):
-    """Several commands one after the other, in `install` and `prepare`."""
+    """Several commands in sequence, in `install` and `prepare`."""
 
     async def execute(self, phase: str = "run", **kwargs: Any) -> list[int]:
-        """Run each command when the one before it has succeeded."""
+        """Run each command when the previous command has succeeded."""
         return [code for executor in self.executors for code in await executor.execute(phase, **kwargs)]
 
 
@@ -451,7 +451,7 @@ class NJobs(ListCommand):
 
 
 class PerGPU(ListCommand):
-    """The same command on each device, those of the placement where none are named."""
+    """The same command on each device, by default on the placement's devices."""
 
     def __init__(self, executor: Command, gpus: Sequence[Mapping[str, Any]] | None = None, **kwargs: Any) -> None:
         config = executor.pack.config
@@ -474,7 +474,7 @@ def _with_config(executor: Command, changes: Mapping[str, Any]) -> Command:
 
 
 class ClientServer(ListCommand):
-    """A server and its client at the same time; only the client gives records."""
+    """A server and its client at the same time. Only the client gives records."""
 
     def __init__(
         self, pack: Pack, client: Command, server: Command, different_nodes: bool = False, **kwargs: Any
@@ -486,7 +486,7 @@ class ClientServer(ListCommand):
 
     @staticmethod
     def new_pack(pack: Pack, tag: str, has_logs: bool = True) -> Pack:
-        """Return the pack with one more tag."""
+        """Return the pack with another tag."""
         tags = [*pack.config["tag"], tag, *([] if has_logs else ["nolog"])]
         return pack.copy(clone_with(pack.config, {"tag": tags}))
 
@@ -511,16 +511,16 @@ class ForeachNode(ListCommand):
         self.use_docker = use_docker
 
     def make_new_node_pack(self, rank: int, node: Mapping[str, Any], base: Command) -> Pack:
-        """Return the pack of one node."""
+        """Return the pack of a node."""
         tags = [*self.base_tags, node["name"], *(["nolog"] if rank else [])]
         return base.pack.copy(clone_with(base.pack.config, {"tag": tags}))
 
     def make_new_node_executor(self, rank: int, node: Mapping[str, Any], base: Command) -> Command:
-        """Return the command of one node."""
+        """Return the command of a node."""
         return base.copy(self.make_new_node_pack(rank, node, base))
 
     def single_node(self) -> Command:
-        """Return the command where there is one node."""
+        """Return the command where there is a single node."""
         return self.executor
 
     @property
@@ -554,16 +554,16 @@ class ForeachNode(ListCommand):
 
 
 class AccelerateAllNodes(ForeachNode):
-    """The command by accelerate on all devices of all nodes; with one device as it is."""
+    """The command by accelerate on all devices of all nodes. With a single device unchanged."""
 
     def single_node(self) -> Command:
-        """Return the command where there is one node."""
+        """Return the command where there is a single node."""
         if len(self.executor.pack.config.get("devices") or []) > 1:
             return AccelerateLaunchCommand(self.executor, rank=0, **self._kwargs)
         return self.executor
 
     def make_new_node_executor(self, rank: int, node: Mapping[str, Any], base: Command) -> Command:
-        """Return the command of one node."""
+        """Return the command of a node."""
         return AccelerateLaunchCommand(super().make_new_node_executor(rank, node, base), rank=rank, **self._kwargs)
 
 
@@ -575,7 +575,7 @@ class TorchrunAllNodes(ForeachNode):
 
     @staticmethod
     def make_base_executor(wrapper: Any, executor: Command, *args: Any, **kwargs: Any) -> Any:
-        """Return `wrapper(executor, ...)` with torchrun's words about the nodes; none where each device has its own process."""
+        """Return `wrapper(executor, ...)` with torchrun's words about the nodes. None where each device has its own process."""
         config = executor.pack.config
         nodes = select_nodes(config["system"]["nodes"], config.get("num_machines", 1))
         address = node_address(nodes[0])
@@ -591,7 +591,7 @@ class TorchrunAllNodes(ForeachNode):
         return wrapper(executor, *(() if _method(config) == "per_gpu" else words), *args, **kwargs)
 
     def make_new_node_executor(self, rank: int, node: Mapping[str, Any], base: Command) -> Command:
-        """Return the command of one node, with the rank that the suite's order of nodes gives it."""
+        """Return the command of a node, with the rank that the suite's order of nodes gives it."""
         executor: Any = super().make_new_node_executor(rank, node, base)
         own = (f"--node-rank={rank}", f"--local-addr={node_address(node)}", f"--rdzv-conf=rank={rank}")
         executor.wrapper_argv = [*executor.wrapper_argv, *own]

@@ -1,4 +1,4 @@
-"""What foreign code may do now: change things outside of its process in `install` and `prepare`, not while it is planned."""
+"""The present rights of foreign code: it may change files outside of its process in `install` and `prepare`, not in planning."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ PLANNED: contextvars.ContextVar[Sequence[str] | None] = contextvars.ContextVar("
 
 
 def require_effects(what: str) -> None:
-    """Raise RuntimeError unless an install or a prepare is going on; `what` names the call."""
+    """Raise RuntimeError unless an install or a prepare is going on. `what` names the call."""
     if not ALLOWED.get():
-        raise RuntimeError(f"{what} is possible in install and prepare only, not while a run is planned")
+        raise RuntimeError(f"{what} is possible only in install and prepare, not while a run is planned")

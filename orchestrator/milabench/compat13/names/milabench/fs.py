@@ -1,4 +1,4 @@
-"""Paths that can clone, download and edit: pathlib's, and what a benchfile's `install` and `prepare` do with them."""
+"""Paths that can clone, download and edit: pathlib's, and the operations of a benchfile's `install` and `prepare`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .effects import require_effects
 
 
 class XPath(type(Path())):  # type: ignore[misc]  # before Python 3.12 only the concrete class can be derived from
-    """A path; its length is that of its text."""
+    """A path. Its length is the length of its text."""
 
     def __len__(self) -> int:
         return len(str(self))
@@ -38,7 +38,7 @@ class XPath(type(Path())):  # type: ignore[misc]  # before Python 3.12 only the 
         self.write_text(self.read_text() + "".join(f"{line}\n" for line in lines))
 
     def sub(self, pattern: str, replacement: Any) -> None:
-        """Replace what matches the regular expression in the file."""
+        """Replace matches of the regular expression in the file."""
         self.write_text(re.sub(pattern, str(replacement), self.read_text()))
 
     def copy(self, path: str | Path, **options: Any) -> None:
@@ -53,7 +53,7 @@ class XPath(type(Path())):  # type: ignore[misc]  # before Python 3.12 only the 
             shutil.copy(self, target)
 
     def rm(self) -> None:
-        """Remove the file or the folder, if there is one."""
+        """Remove the file or the folder, if it exists."""
         if self.is_dir() and not self.is_symlink():
             shutil.rmtree(self)
         else:
@@ -99,9 +99,9 @@ class XPath(type(Path())):  # type: ignore[misc]  # before Python 3.12 only the 
     def clone_subtree(
         self, remote: str, commit: str, subtree: str | None = None, dest: str | Path | None = None
     ) -> XPath:
-        """Clone one revision of a git repository, or one folder of it, to this path or to `dest`; return where it lies.
+        """Clone a revision of a git repository, or a folder in it, to this path or to `dest`. Return where it lies.
 
-        A path that does not exist, or is empty, gets all of it at once, with `.git`; in a folder that holds
+        A path that does not exist, or is empty, gets the whole at once, with `.git`. In a folder that holds
         something the files are put in, without `.git`. The commit is printed. Raises RuntimeError with the last
         line of git's message when it cannot be had.
         """
@@ -132,7 +132,7 @@ def _git_folder(folder: str, names: Sequence[str]) -> list[str]:
 
 
 def _clone(remote: str, commit: str, folder: Path) -> str:
-    """Check `commit` (or a branch, or a tag) of the repository out in the empty folder; return the commit's full hash."""
+    """Check `commit` (or a branch, or a tag) of the repository out in the empty folder. Return the commit's full hash."""
     _git(folder, remote, "init", "--quiet")
     _git(folder, remote, "remote", "add", "origin", remote)
     _git(folder, remote, "fetch", "--quiet", "--depth=1", "origin", commit)

@@ -9,7 +9,7 @@ DELETE = object()
 
 
 def merge(old: Any, new: Any) -> Any:
-    """Return `old` overridden by `new`; DELETE takes a key out, {"append": [...]} makes a list longer."""
+    """Return `old` overridden by `new`. DELETE takes a key out, {"append": [...]} makes a list longer."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         kept = {
             key: merge(value, new[key]) if key in new else value

@@ -1,4 +1,4 @@
-"""The classes that a benchfile of milabench 1.3 derives from: what a benchmark is made of, and how it is started."""
+"""The classes that a benchfile of milabench 1.3 derives from: the parts of a benchmark, and its start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .utils import assemble_options
 
 
 class Dirs(Namespace):
-    """The paths of a benchmark; one that is not known has an error that says so."""
+    """The paths of a benchmark. An unknown path raises an error that says so."""
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError."""
@@ -30,7 +30,7 @@ class Dirs(Namespace):
 class BasePackage:
     """A benchmark without a lifecycle of its own.
 
-    `config` is its resolved mapping in the suite; `dirs` has the paths code (its folder), venv, data, runs, extra and cache.
+    `config` is its resolved mapping in the suite. `dirs` has the paths code (its folder), venv, data, runs, extra and cache.
     """
 
     def __init__(self, config: Any, core: Any = None) -> None:
@@ -84,7 +84,7 @@ class BasePackage:
         return {}
 
     def full_env(self, env: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return `make_env()` with the environment activated, and what the suite and `env` say."""
+        """Return `make_env()` with the environment activated, and the variables of the suite and `env`."""
         venv = getattr(self.dirs, "venv", None)
         path = os.environ.get("PATH", os.defpath)
         own = {"VIRTUAL_ENV": str(venv), "PATH": f"{venv}/bin{os.pathsep}{path}"} if venv else {}
@@ -97,7 +97,7 @@ class BasePackage:
         return self.resolve_placeholder(value) if value else default
 
     def resolve_placeholder(self, placeholder: Any) -> str:
-        """Return the template as it is; it is rendered where the words are placed."""
+        """Return the template as it is. It is rendered where the words are placed."""
         return str(placeholder)
 
     async def message(self, *message_parts: Any) -> None:
@@ -109,11 +109,11 @@ class BasePackage:
         print(f"{type(exc).__name__}: {exc}", file=sys.stderr, flush=True)
 
     async def send(self, **kwargs: Any) -> None:
-        """Print what an event says."""
+        """Print the text of an event."""
         print(kwargs.get("data", ""), flush=True)
 
     async def execute(self, *args: Any, cwd: Any = None, env: Mapping[str, Any] | None = None, **kwargs: Any) -> int:
-        """Run a command in the environment; return its exit code, 0. Raises commands.CommandFailed."""
+        """Run a command in the environment. Return its exit code, 0. Raises commands.CommandFailed."""
         del kwargs
         (code,) = await commands.CmdCommand(self, *args, cwd=cwd, env=dict(env or {})).execute(self.phase or "install")
         return code
@@ -125,7 +125,7 @@ class BasePackage:
     async def pip_install(self, *args: Any, build_isolation: bool = False, **kwargs: Any) -> None:
         """Install packages into the environment, with the suite's `pip` args and constraints.
 
-        By uv where the variable UV names one, or PATH has one; else by the environment's pip.
+        By uv where the variable UV names it, or PATH has it. Else by the environment's pip.
         """
         del kwargs
         require_effects("pip_install")

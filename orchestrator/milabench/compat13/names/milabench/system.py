@@ -18,9 +18,9 @@ def as_environment_variable(name: str) -> str:
 
 
 def option(name: str, etype: Callable[[Any], Any], default: Any = None) -> Any:
-    """Return the value of the option `name` as `etype`: that of its variable, of the system's `options`, or the default.
+    """Return the value of the option `name` as `etype`: from its variable, from the system's `options`, or the default.
 
-    A value that is given counts, also 0 and empty text. Raises ValueError for one that is not of the type.
+    A value that is given counts, also 0 and empty text. Raises ValueError for a value of another type.
     """
     value: Any = os.environ.get(as_environment_variable(name))
     if value is None:
@@ -41,7 +41,7 @@ def option(name: str, etype: Callable[[Any], Any], default: Any = None) -> Any:
 
 @dataclass
 class DockerConfig:
-    """The container of a system file; without an image there is none."""
+    """The container of a system file. Without an image there is none."""
 
     executable: str = "podman"
     image: str | None = None

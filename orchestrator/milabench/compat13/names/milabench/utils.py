@@ -11,7 +11,7 @@ Node = Mapping[str, Any]
 
 
 def assemble_options(options: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
-    """Return the words of `argv`: a list as it is; a mapping as positional words, then options in the order given.
+    """Return the words of `argv`: a list as it is. A mapping as positional words, then options in the order given.
 
     In a mapping null leaves an option out, true gives its name alone, a list is joined with commas, and the list
     under `--` is put in as words. Raises ValueError for false.
@@ -35,12 +35,12 @@ def assemble_options(options: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
 
 
 def select_nodes(nodes: Iterable[Node], n: int) -> list[Node]:
-    """Return at most `n` nodes, at least one, the main node first."""
+    """Return at most `n` nodes, and at least one, the main node first."""
     return sorted(nodes, key=lambda node: not node.get("main", False))[: max(1, n)]
 
 
 def enumerate_rank(nodes: Iterable[Node]) -> Iterator[tuple[int, Node]]:
-    """Yield (rank, node) in the order given; the main node has rank 0."""
+    """Yield (rank, node) in the order given. The main node has rank 0."""
     ranks = iter(range(1, 1 << 30))
     for node in nodes:
         yield (0 if node.get("main", False) else next(ranks)), node

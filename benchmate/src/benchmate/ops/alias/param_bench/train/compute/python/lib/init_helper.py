@@ -1,4 +1,4 @@
-"""An old name of benchmate.ops: what its programs call before they begin."""
+"""An old name of benchmate.ops: its programs call it before they begin."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def get_logger() -> logging.Logger:
 
 
 def init_logging(level: int = logging.INFO) -> logging.Logger:
-    """Show what is logged from `level` on; return the logger."""
+    """Show log messages from `level` on. Return the logger."""
     logging.basicConfig(format="%(message)s")
     get_logger().setLevel(level)
     return get_logger()
 
 
 def load_package(package: str) -> bool:
-    """Import a package by name; return whether it is there."""
+    """Import a package by name. Return whether it is there."""
     try:
         importlib.import_module(package)
     except ModuleNotFoundError as error:
@@ -31,6 +31,6 @@ def load_package(package: str) -> bool:
 
 
 def load_modules(package: ModuleType) -> None:
-    """Import every module of a package, which registers what it brings; one that needs what is not installed is left out."""
+    """Import every module of a package, which registers its contents. A module with missing packages is left out."""
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         load_package(module.name)
