@@ -14,6 +14,7 @@ from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import Comparison, CurveRatio, System
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_model import CurvePoint, PointValue, ServingCurve
+from milabench.analysis.two_samples import judge_family
 from milabench.errors import NothingSelected
 from milabench.report.comparison_text import index_table
 from milabench.sweeps.comparison import compare_curves
@@ -174,11 +175,13 @@ def test_the_verdicts_on_curves_are_a_family_of_their_own() -> None:
     )
     rows = {row.bench: row.contrasts[0] for row in beside.rows}
     (before,) = alone.rows[0].contrasts
-    assert before is not None and rows["digits"] is not None and before.p is not None
-    assert rows["digits"].p_holm == pytest.approx(2 * before.p)  # digits and chat, whatever its curve has
+    assert before is not None and rows["digits"] is not None and before.p_holm is not None
+    assert rows["digits"].p_holm == pytest.approx(2 * before.p_holm)  # digits and chat, whatever its curve has
     claims = [r.contrast for one in beside.curves for r in one.ratios]
     assert len(claims) == 4
-    least = min(claim.p for claim in claims if claim.p is not None)
+    estimates = [claim.evidence.estimate for claim in claims if claim.evidence is not None]
+    judged = [judge_family([estimate], [beside.margin])[0] for estimate in estimates]
+    least = min(each.p_holm for each in judged if each is not None)
     assert min(claim.p_holm for claim in claims if claim.p_holm is not None) == pytest.approx(min(1.0, 4 * least))
 
 
