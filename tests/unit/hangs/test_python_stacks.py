@@ -55,6 +55,17 @@ def test_the_stacks_of_py_spy_are_read_without_values() -> None:
     assert "hunter22" not in repr((main, second))
 
 
+def test_both_name_a_method_alike() -> None:
+    frame = {"name": "Trainer.train", "filename": "/home/me/job/train.py", "line": 3}
+    ((thread,), (written,)) = (
+        read_py_spy(json.dumps([spied(frames=[frame])]).encode(), 7),
+        read_faulthandler(
+            'Current thread 0x1 (most recent call first):\n  File "/home/me/job/train.py", line 3 in train\n'
+        ),
+    )
+    assert thread["frames"] == written["frames"] == [("train", "me/job/train.py", 3)]
+
+
 def test_what_is_no_answer_of_py_spy_has_no_stacks() -> None:
     assert read_py_spy(b"Error", 7) == read_py_spy(b'[{"frames": 5}]', 7) == []
 

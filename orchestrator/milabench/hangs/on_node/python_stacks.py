@@ -66,4 +66,5 @@ def _main_first(threads: list[Thread]) -> list[Thread]:
 def _frame(function: str, file: str, line: int) -> Frame:
     library = _LIBRARY.match(file)
     path = library["path"] if library else "/".join(file.split("/")[-_USER_PARTS:])
-    return function[:MOST_CHARACTERS], path[-MOST_CHARACTERS:], line
+    # faulthandler knows no class: a rank that py-spy has read is where the others are.
+    return function.rpartition(".")[2][:MOST_CHARACTERS], path[-MOST_CHARACTERS:], line
