@@ -56,6 +56,7 @@ EDGES = {
     "facts/probe.py",
     "bench/load.py",
     "analysis/search_limits.py",
+    "analysis/log_child.py",
     "events/atomic_write.py",
     "events/removal.py",
     "events/run_writer.py",

@@ -138,8 +138,8 @@ class LogFold:
     A line that comes in pieces, because it was written in pieces, is put together again. Of the updates of a progress bar
     that overwrite each other the last counts.
 
-    A pattern that takes too long (see `search_limits`) is given up, and the others go on; in the main thread, that is: in any
-    other one nothing can end a match.
+    A pattern that takes too long (see `search_limits`) is given up, and the others go on. Only in the main thread; `log_fold`
+    is for any.
     """
 
     def __init__(self, metrics: Iterable[LogMetric]) -> None:

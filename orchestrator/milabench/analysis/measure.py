@@ -12,6 +12,7 @@ from itertools import filterfalse
 from typing import Any, Protocol
 
 from milabench.analysis.conservation import broken_laws
+from milabench.analysis.log_child import LogChild, log_fold
 from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
 from milabench.analysis.milabench13 import RateSum
 from milabench.analysis.sample_statistics import geometric_mean, variation
@@ -378,7 +379,7 @@ class MeasurementFold:
         self.config: Mapping[str, Any] = {}
         self.meta: dict[str, Any] = {}
         self.start: Mapping[str, Any] = {}
-        self.log: LogFold | None = None
+        self.log: LogFold | LogChild | None = None
         self.sweep: SweepRecords | None = None
         self.cost_s = 0.0
         self.dropped = 0.0
@@ -406,7 +407,7 @@ class MeasurementFold:
                 log_metrics = metrics_of(data)
                 # The configuration is recorded before the first line of output: no line is missed.
                 if log_metrics and self.log is None:
-                    self.log = LogFold(log_metrics)
+                    self.log = log_fold(log_metrics)
             case model.Meta(data=data):
                 self.meta.update(data)
             case model.Start(data=data):

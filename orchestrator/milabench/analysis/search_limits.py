@@ -2,14 +2,13 @@
 
 A pattern such as `(a+)+$` takes twice as long for every further character, and a deadline between two matches never comes.
 Python's engine looks for signals every 4096 steps of a match, in the main thread only: an exception from a signal handler
-there ends the match. In another thread there is no limit.
+there ends the match.
 """
 
 from __future__ import annotations
 
 import atexit
 import signal
-import threading
 import time
 from types import FrameType
 from typing import Protocol
@@ -60,11 +59,7 @@ class SearchWatch:
 
 
 def search_watch() -> SearchWatch:
-    """Return the process's watch, which is the handler of SIGVTALRM from the first call on; in another thread one that rests."""
-    if threading.current_thread() is not threading.main_thread():
-        resting = SearchWatch()
-        resting.is_ticking = True  # so that nobody starts it
-        return resting
+    """Return the process's watch, which is the handler of SIGVTALRM from the first call on. Only in the main thread."""
     installed = signal.getsignal(signal.SIGVTALRM)
     if isinstance(installed, SearchWatch):
         watch = installed

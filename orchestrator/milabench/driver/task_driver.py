@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from milabench.analysis.log_metrics import LogFold, metrics_of
+from milabench.analysis.log_child import log_fold
+from milabench.analysis.log_metrics import metrics_of
 from milabench.config.interpolate import escaped
 from milabench.config.read import read_tasks
 from milabench.config.schema import FILE_KEYS
@@ -185,13 +186,13 @@ def metrics_of_run(path: Path, task: ConfiguredTask, options: TaskOptions, sessi
     Processor memory is in KiB, device memory in MiB, as readers of the file expect.
     """
     run = open_run(path)
-    memory, log = MemoryFold(), LogFold(())
+    memory, log = MemoryFold(), log_fold(())
     for event in (event for step in run.files for event in run.batches(step)):
         match event:
             case Line(text=text, pipe=pipe):
                 log.observe(text, pipe)
             case Config(data=data):
-                log = LogFold(metrics_of(data))
+                log = log_fold(metrics_of(data))
             case _:
                 memory.observe(event)
     metrics = {series.metric.name: series.value for series in log.series() if series.value is not None}

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milabench.analysis.log_child import LogChild, log_fold
 from milabench.analysis.log_metrics import REDUCTIONS, LogFold, LogMetric, LogSeries, metrics_of, number_in
 from milabench.analysis.search_limits import TICK_S, search_watch
 from milabench.config.schema import REDUCTIONS as OF_SUITES
@@ -340,19 +341,36 @@ def test_a_line_of_any_length_is_searched_in_pieces() -> None:
     assert fold.series()[0].value == 1
 
 
-def test_in_another_thread_a_log_is_searched_with_the_same_result() -> None:
-    metrics = [metric(r"ok (\d+)", "mean"), metric(r"not (there)")]
+@pytest.mark.slow
+def test_a_thread_has_its_log_searched_by_a_child_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = [metric(r"ok (\d+)", "mean"), metric(FOREVER), metric(r"not (there)")]
+    lines = [("ok 1\n", "stdout"), ("\udcff ok", "stderr"), (" 4\n", "stderr"), (ENDLESS, "stdout"), ("ok 7", "stdout")]
 
     def searched() -> tuple[LogSeries, ...]:
-        fold = LogFold(metrics)
-        for text, pipe in (("ok 1\n", "stdout"), ("\udcff ok", "stderr"), (" 4\n", "stderr"), ("ok 7", "stdout")):
+        fold = log_fold(metrics)
+        for text, pipe in lines:
             fold.observe(text, pipe)
         return fold.series()
 
     with ThreadPoolExecutor() as pool:
-        there = pool.submit(searched).result()
-    assert [series.value for series in there] == [4.0, None]
-    assert there == searched()
+        by_child = pool.submit(searched).result()
+    assert [series.value for series in by_child] == [4.0, None, None]
+    assert by_child == searched()
+
+
+def test_a_log_without_lines_starts_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("milabench.analysis.log_child.subprocess.Popen", None)
+    metrics = [metric("a"), metric("b", "count")]
+    assert LogChild(metrics).series() == LogFold(metrics).series()
+
+
+def test_a_child_that_ends_is_a_failure_of_every_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("milabench.analysis.log_child._PROGRAM", "raise SystemExit(3)")
+    child = LogChild([metric("a")])
+    for _ in range(10_000):
+        child.observe("some text\n")
+    (series,) = child.series()
+    assert series.problem == "metric m: 'a' was not searched for: the process that does this ended with code 3"
 
 
 def test_a_recorded_pattern_that_cannot_be_compiled_is_passed_over() -> None:
