@@ -227,7 +227,7 @@ def test_loops_that_only_look_at_their_first_batch_are_refused():
         for _ in range(20):
             next(iter(loader))
     ((_, text),) = here.failures
-    assert "left in its first step again and again" in text
+    assert "left in its first step repeatedly" in text
 
 
 def test_two_sources_that_end_steps_in_turn_are_refused():

@@ -120,7 +120,7 @@ def _bind_subject(case: Case, state: State) -> tuple[Call, Call, Call]:
     for key, value in case.params.items():
         if hasattr(instance, key):
             name = type(instance).__qualname__
-            raise RuntimeError(f"{name} makes an attribute {key} itself; name the parameter differently")
+            raise RuntimeError(f"{name} makes an attribute {key} itself; rename the parameter")
         setattr(instance, key, value)
     setup, run, teardown = (_bind_method(instance, name, state) for name in ("setup", "run", "teardown"))
     return setup, run, teardown
