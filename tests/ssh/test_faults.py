@@ -174,12 +174,10 @@ def test_an_old_python_that_comes_first_is_passed_over_and_none_at_all_is_said(
         assert asyncio.run(answer()) == []
         monkeypatch.setattr(agent_bootstrap, "PYTHONS", ("python3",))
         told = asyncio.run(answer())
-        assert str(told).startswith(
-            "h0: no Python 3.8 or later: python3 on its PATH gives 'Python 3.7.17'; install one"
-        )
+        assert str(told).startswith("h0: no Python 3.8 or later: python3 on its PATH gives 'Python 3.7.17'; install it")
         profile.write_text("PATH=/nowhere\n")
         told = asyncio.run(answer())
-        assert re.match(r"h0: no Python 3\.8 or later: python3 on its PATH gives '.*not found'; install one", str(told))
+        assert re.match(r"h0: no Python 3\.8 or later: python3 on its PATH gives '.*not found'; install it", str(told))
     finally:
         profile.unlink()
 

@@ -8,7 +8,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from statistics import geometric_mean
 import pytest
 
 from tests.commands import milabench_in
+from tests.processes import started
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -36,7 +36,7 @@ def freeze(pid: int, seconds: float, ended: threading.Event) -> None:
 
 def load(processor: int, seconds: float, ended: threading.Event) -> None:
     """Use the processor of a process for a while, as a job of somebody else does."""
-    with subprocess.Popen([sys.executable, "-c", SPIN, str(processor)]) as job:
+    with started([sys.executable, "-c", SPIN, str(processor)]) as job:
         ended.wait(seconds)
         job.kill()
 

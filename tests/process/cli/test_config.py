@@ -157,7 +157,7 @@ def test_check_passes_what_is_in_order(milabench: Milabench) -> None:
 def test_a_file_without_benchmarks_is_said_to_hold_none(milabench: Callable[..., Said], tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("profile: quick\n")
     said = milabench("config", "check", str(tmp_path / "empty.yaml"))
-    assert (said.code, "empty.yaml: holds no benchmark" in said.err) == (0, True)
+    assert (said.code, "empty.yaml: has no benchmark" in said.err) == (0, True)
 
 
 def test_more_jobs_can_be_allowed(milabench: Milabench, tmp_path: Path) -> None:

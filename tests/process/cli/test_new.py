@@ -62,7 +62,7 @@ def test_file_and_digest_come_from_the_index_and_requirements_from_the_release(
     assert said.out.splitlines() == [
         f"created {folder}, of {WHEEL}",
         "  steps: the iterations of the program's own loop (`for batch in itertools.count()`, line 12)",
-        "  not observed: samples: a step is one; `batch_size=64` in the probe says how many samples it has",
+        "  not observed: samples: a step counts as a sample; `batch_size=64` in the probe sets how many samples a step has",
         "  not observed: loss: observe the function that returns it with probes.result",
         "try it:",
         f"  milabench quickstart --config {folder}/suite.yaml",
@@ -111,7 +111,7 @@ def test_a_program_of_a_release_is_measured_as_it_was_created(
         (("--from", "pypi:tool==1", "--script", "x.py"), 2, "--script x.py: no such file in " + WHEEL),
         (("--from", "pypi:tool==1", "--script", "../x.py"), 2, "no such file"),
         (("--from", "pypi:tool==1", "--module", "tool_lib.x"), 2, "no such module in " + WHEEL),
-        (("--from", "pypi:tool==1", "--module", "a.b", "--script", "c"), 2, "give one"),
+        (("--from", "pypi:tool==1", "--module", "a.b", "--script", "c"), 2, "give only one"),
         (("--from", "tool==1"), 2, "give pypi:PROJECT==VERSION"),
         (("--from", "pypi:tool"), 2, "give pypi:PROJECT==VERSION"),
         (("--from", "pypi:tool==2"), 4, f"the newest that they list: {WHEEL}"),

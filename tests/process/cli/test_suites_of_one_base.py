@@ -80,7 +80,7 @@ def test_one_suite_is_measured_with_two_locks_in_turn(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--ab", "old.lock", "suite.yaml"), "two suites, or two lock files"),
+        (("--ab", "old.lock", "suite.yaml"), "two suites or two lock files"),
         (("--lock", "old.lock", "--use-current-env"), "leave out --lock or --use-current-env"),
         (("--ab", "no.lock", "such.lock"), "no.lock: cannot be read"),
     ],
