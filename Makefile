@@ -36,6 +36,7 @@ help:
 AT_ONCE ?= 3
 # Of the tests of processes a third runs, another with every commit (tests/turns.py); `make test ALL=1` runs all.
 ALL ?=
+IN_TURN = $(if $(ALL),,--in-turn)
 # The slow tests make their own load; the files share nothing. E2E="e2e and not long" leaves the slowest out, and the slow tests of
 # `make test` with all their examples.
 E2E_AT_ONCE ?= 2
@@ -84,8 +85,8 @@ demo-slurm: $(VENV)/.installed
 
 # Units in one process: each worker of xdist would collect all of them, and handing them out costs more than most of them take.
 test: $(VENV)/.dev
-	$(RUN_PARTS) --together benchmate "-q -n 2 --dist worksteal" . "-q -m 'not e2e' tests/unit" \
-		. "$(PARALLEL) $(if $(ALL),,--in-turn) -m 'not e2e' --ignore=tests/unit"
+	$(RUN_PARTS) --together benchmate "-q -n 2 --dist worksteal" . "-q $(IN_TURN) -m 'not e2e' tests/unit" \
+		. "$(PARALLEL) $(IN_TURN) -m 'not e2e' --ignore=tests/unit"
 
 # As root, for root becomes an ordinary user too. `python tests/everywhere.py --help` has more.
 ONLY ?=

@@ -137,7 +137,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(run.path) for run in runs]
 
 
-@pytest.mark.parametrize("feature", drawn(sorted(FEATURES), 8))
+@pytest.mark.parametrize("feature", drawn(sorted(FEATURES), 4))
 def test_the_core_works_without_a_feature_and_what_needs_it_says_so(
     feature: str, measured: list[str], tmp_path: Path
 ) -> None:

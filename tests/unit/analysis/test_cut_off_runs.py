@@ -17,6 +17,8 @@ from milabench.report import csv, json, markdown, text
 from tests.examples import thinned
 from tests.recorded_run import Recorded, RecordedShare, message, rates, record, record_shares
 
+pytestmark = pytest.mark.turns(3)
+
 LEAST_BYTES = 4096
 
 

@@ -28,6 +28,8 @@ from milabench.workflow.run_checks import checks_of
 from tests.examples import ALL, PART
 from tests.recorded_run import Recorded, rates, record
 
+pytestmark = pytest.mark.turns(3)
+
 EXTREMES = ("1e308", "-1e308", "5e-324", "0", "1e999", "NaN", "1" + "0" * 400)
 OBSERVATION = {"task": "train", "rate": 9.0, "units": "images/s", "elapsed": 1.0, "n": 9, "host_ns": 10**9, "rank": 0}
 CONFIG = {"metrics": {"speed": {"pattern": r"speed (\S+)", "reduce": "mean", "direction": "lower"}}}

@@ -13,6 +13,8 @@ from milabench.analysis.sample_statistics import mean
 from milabench.analysis.score import ScoreEntry, counted_entries, log_index_estimate
 from milabench.analysis.two_samples import Estimate, LogMean, paired_difference, tail, welch
 
+pytestmark = pytest.mark.turns(3)
+
 TRIALS = 3000
 
 

@@ -22,6 +22,8 @@ from milabench.events.model import Config, Data, Event
 from tests.examples import thinned
 from tests.recorded_run import Recorded, record
 
+pytestmark = pytest.mark.turns(3)
+
 S = 10**9
 DEFAULT = {"window_steps": 60, "window_s": 30.0}
 

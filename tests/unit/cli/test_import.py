@@ -16,6 +16,8 @@ from tests.examples import thinned
 from tests.mutations import mutations
 from tests.old_runs import nccl, old_pack, old_run, remote_pack, skipped_pack
 
+pytestmark = pytest.mark.turns(3)
+
 Milabench = Callable[..., Any]
 OLD = "lofilano.2024-08-27_20:14:51.193380"
 

@@ -15,6 +15,8 @@ import pytest
 from tests.foreign_requests import CHILD, DIRS, FOLDERS, JOB, PER_DEVICE, answers, benchmark, definition, planned, words
 from tests.processes import is_gone, started, until
 
+pytestmark = pytest.mark.turns(3)
+
 
 def test_a_plain_package_runs_its_main_script_under_the_runner_on_each_device() -> None:
     assert words("plain", benchmark(devices=2)) == {

@@ -21,6 +21,8 @@ from tests.examples import thinned
 from tests.mutations import Mutation, mutations
 from tests.recorded_run import Recorded, RecordedShare, data, message, rates, record, record_shares
 
+pytestmark = pytest.mark.turns(3)
+
 Milabench = Callable[..., Any]
 
 DEVICE = {
