@@ -219,7 +219,7 @@ def run(row: Row, python: str, tests: str, log: Path, keep: bool) -> Result:
     try:
         checkout = clone(row, scratch)
         make = f"make PYTHON={shlex.quote(python)}"
-        script = f"{make} .venv/.dev && .venv/bin/python -m pytest {tests}" if tests else f"{make} test"
+        script = f"{make} .venv/.dev && .venv/bin/python -m pytest {tests}" if tests else f"{make} test ALL=1"
         start = in_terminal if row.shell == "terminal" else in_background
         argv = [*inside(row, scratch), "sh", "-c", script]
         code = start(argv, checkout, variables(row, scratch / "home"), log)
@@ -287,7 +287,7 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="print the rows")
     parser.add_argument("--only", default="", metavar="ROWS", help="names with commas between them")
-    parser.add_argument("--tests", default="", metavar="ARGUMENTS", help="of pytest: run these instead of `make test`")
+    parser.add_argument("--tests", default="", metavar="ARGUMENTS", help="of pytest: run these instead of `make test ALL=1`")
     parser.add_argument(
         "--python", action="append", default=[], metavar="PATH", help="a Python to try first for its version"
     )
