@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import subprocess
 import sys
 from typing import Any
 
+from milabench.execute.agent.evidence import PROGRAM
+from milabench.execute.agent.protocol import RUN_MARKER, STEP_MARKER
 from milabench.execute.messages import EVIDENCE
 from milabench.records.hang_evidence import NodeEvidence
+from tests.processes import started, until
 
 COLLECTOR = "hangs.on_node.collecting"
 SLEEPS = "import time\ndef load_batch(password):\n    print('up', flush=True); time.sleep(600)\nload_batch('hunter2-hunter2')"
@@ -40,6 +46,22 @@ def test_evidence_can_be_asked_for_and_the_step_goes_on(agent: Any) -> None:
     assert "s" not in agent.ended
     assert agent.ask("end", step="s")["ok"]
     agent.end_of()
+
+
+def test_a_process_without_the_environment_of_its_step_is_looked_at_too() -> None:
+    """As of vLLM's engine, which writes its title there."""
+    marked = {**os.environ, STEP_MARKER: "s", RUN_MARKER: "run"}
+    words = ["sh", "-c", "env -i sleep 600 & echo up; wait"]
+    with started(words, env=marked, start_new_session=True, stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        until(lambda: "sleep" in names_in("--step", "s", "--marker", "run"))
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def names_in(*options: str) -> list[str]:
+    words = [sys.executable, "-I", "-S", PROGRAM, "feature", COLLECTOR, *options]
+    evidence = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+    return [process["name"] for process in evidence["processes"]]
 
 
 def test_a_step_that_ends_meanwhile_is_not_waited_for(agent: Any) -> None:

@@ -119,10 +119,20 @@ def _two_looks(
 
 
 def _members(pids: set[int], marker: str, step: str) -> list[int]:
-    """Return the processes that are given, and those whose environments have the markers. Not ourselves."""
+    """Return the processes that are given, those whose environments have the markers, and all of their sessions. Not ourselves.
+
+    A process that writes its title, as vLLM's engine does, overwrites its environment.
+    """
     wanted = {os.fsencode("%s=%s" % (STEP_MARKER, step)), os.fsencode("%s=%s" % (RUN_MARKER, marker))}
     marked = {pid for pid in processes() if wanted <= environment_of(pid)} if marker and step else set()
-    return sorted((pids | marked) - {os.getpid()})
+    named = pids | marked
+    of_session = {pid for pid in processes() if _session_of(pid) in named}
+    return sorted((named | of_session) - {os.getpid()})
+
+
+def _session_of(pid: int) -> int:
+    stat = read_bytes("/proc/%d/stat" % pid).rpartition(b")")[2].split()
+    return int(stat[3]) if len(stat) > 3 else 0
 
 
 def _look(pid: int) -> dict[str, Any] | None:
