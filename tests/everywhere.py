@@ -287,7 +287,9 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="print the rows")
     parser.add_argument("--only", default="", metavar="ROWS", help="names with commas between them")
-    parser.add_argument("--tests", default="", metavar="ARGUMENTS", help="of pytest: run these instead of `make test ALL=1`")
+    parser.add_argument(
+        "--tests", default="", metavar="ARGUMENTS", help="of pytest: run these instead of `make test ALL=1`"
+    )
     parser.add_argument(
         "--python", action="append", default=[], metavar="PATH", help="a Python to try first for its version"
     )

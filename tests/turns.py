@@ -1,7 +1,8 @@
 """Tests that take turns: of those in a file `make test` runs a third, which the hash of the commit chooses; `make e2e` runs all.
 
 Tests of real processes, machines and clusters take turns, by their folder. The mark `turns(N)` says otherwise: a file with
-`turns(1)` is part of every `make test`, and some slow unit tests take turns, too. Without `--in-turn`, as when pytest is given a file, all of them run.
+`turns(1)` is part of every `make test`, and some slow unit tests take turns, too. Without `--in-turn`, as when pytest is given a
+file, all of them run.
 """
 
 from __future__ import annotations
