@@ -1,7 +1,7 @@
 """The ranks of a job that pass, and that the others wait for: who is last into the collectives, and by how much.
 
 Of each step the collective counts into which the ranks come furthest apart. A rank is a straggler when it is last in more than
-half of the steps, by more than the clock's noise and by more often than chance would have it.
+half of the steps, each time by more than 1 % of a step, and more often than chance would have it.
 """
 
 from __future__ import annotations

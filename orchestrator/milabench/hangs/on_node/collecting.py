@@ -124,15 +124,11 @@ def _members(pids: set[int], marker: str, step: str) -> list[int]:
     A process that writes its title, as vLLM's engine does, overwrites its environment.
     """
     wanted = {os.fsencode("%s=%s" % (STEP_MARKER, step)), os.fsencode("%s=%s" % (RUN_MARKER, marker))}
-    marked = {pid for pid in processes() if wanted <= environment_of(pid)} if marker and step else set()
+    table = processes()
+    marked = {pid for pid in table if wanted <= environment_of(pid)} if marker and step else set()
     named = pids | marked
-    of_session = {pid for pid in processes() if _session_of(pid) in named}
+    of_session = {pid for pid, process in table.items() if process.session in named}
     return sorted((named | of_session) - {os.getpid()})
-
-
-def _session_of(pid: int) -> int:
-    stat = read_bytes("/proc/%d/stat" % pid).rpartition(b")")[2].split()
-    return int(stat[3]) if len(stat) > 3 else 0
 
 
 def _look(pid: int) -> dict[str, Any] | None:
