@@ -34,7 +34,14 @@ from milabench.analysis.summary_model import (
     Validity,
 )
 from milabench.analysis.throughput import LEAST_OVERLAP, Throughput
-from milabench.analysis.uncertainty import CONFIDENCE, Component, MeasuredLaunch, Uncertainty, uncertainty_of
+from milabench.analysis.uncertainty import (
+    CONFIDENCE,
+    LOWERED_BY,
+    Component,
+    MeasuredLaunch,
+    Uncertainty,
+    uncertainty_of,
+)
 from milabench.analysis.windows import Window
 from milabench.events.doubts import INVALID, Doubt
 from milabench.events.model import OutcomeName
@@ -248,10 +255,7 @@ def _located(component: Component, processes: Sequence[ReplicateResult]) -> Comp
         "slow stretches": [0.0 if rate.profile is None else rate.profile.slowed for rate in rates],
         "stalls": stalls,
         "rare steps": stalls,
-        **{
-            name: [rate.effects.get(name, 0.0) for rate in rates]
-            for name in ("others", "throttling", "power limit", "gaps")
-        },
+        **{name: [rate.effects.get(name, 0.0) for rate in rates] for name in (*LOWERED_BY, "gaps")},
     }
     most = max(shown.get(component.name, ()), default=0.0)
     if component.size is None or not most:

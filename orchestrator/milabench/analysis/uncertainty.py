@@ -36,11 +36,12 @@ _UNSEEN = 0.055  # over n: n launches may miss a mode of share 1 - 0.05 ** (1 / 
 _LEAST_FOR_UNSEEN = 5
 _UNSEEN_IN_RATIO = 0.035  # the same for a verdict, which has a margin of 1 % besides: 0.02 has 9 % false ones
 _ORDER = 0.05  # significance of a trend over launches, below which they are not taken as exchangeable
-_CAUSES = {
+LOWERED_BY = {
     "others": "processor time that others used, or that we waited for: a bound",
     "throttling": "clocks lowered for heat or by the supply, how long and how far: a bound",
     "power limit": "clocks lowered by a limit below the default, how long and how far: a bound",
 }
+"""Effects that others or the board have on the rate, each a component, and how its size was got."""
 _LEAST_SIZE = 0.0005  # below which a component is not worth a line
 
 
@@ -276,7 +277,7 @@ def uncertainty_of(
     pattern, trend, slowing = _common(launches)
     shares = [share for launch in launches for profile in launch.profiles for share in profile.stalls]
     chance = 2 * _share_of_program(shares) * math.hypot(*shares) / n if shares else 0.0
-    taken = {name: -math.log1p(-min(0.9, effects.get(name, 0.0))) for name in _CAUSES}
+    taken = {name: -math.log1p(-min(0.9, effects.get(name, 0.0))) for name in LOWERED_BY}
     gaps, observing, clocks = effects.get("gaps", 0.0), effects.get("observing", 0.0), effects.get("clocks", 0.0)
     order, unseen = _order(rates), _UNSEEN / max(_LEAST_FOR_UNSEEN, n)
     shift = _REACH * max(slowed + stalled, pattern + stalled, trend + stalled, sum(taken.values()), gaps)
@@ -290,7 +291,7 @@ def uncertainty_of(
         "pattern": (pattern, "parts that are slower in the windows of all repeats"),
         "drift": (trend, "second half of the windows against the first"),
         "rare steps": (chance, "long steps that come by chance"),
-        **{name: (taken[name], how) for name, how in _CAUSES.items()},
+        **{name: (taken[name], how) for name, how in LOWERED_BY.items()},
         "gaps": (gaps, "time between steps that no declared pause explains"),
         "observing": (observing, "time that recording took, measured"),
         "clocks": (clocks, "difference of the device's clock and the host's"),
