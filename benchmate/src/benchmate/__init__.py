@@ -115,12 +115,12 @@ def fail(why: str, detail: str) -> None:
 
 
 def config() -> Mapping[str, Any]:
-    """Return the resolved configuration of the benchmark. Empty without it."""
+    """Return the resolved configuration of the benchmark. Empty where there is none."""
     return _session().config.values
 
 
 def option(name: str, default: Any = None) -> Any:
-    """Return an option of the benchmark's own, as the suite gave it."""
+    """Return one of the benchmark's own options, as the suite gave it."""
     return _session().config.options.get(name, default)
 
 

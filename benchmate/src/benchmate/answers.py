@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_STEPS = 64
-"""Number of steps for which all losses in host memory are read. benchmate.loss_recorder."""
+"""Number of steps for which all losses in host memory are read. See benchmate.loss_recorder."""
 _OVER = object()
 """Comes after the last batch: a batch may be anything, None too."""
 
@@ -83,7 +83,7 @@ class _OptimizerState:
 
 
 class Answers:
-    """Keeps the first steps of a program and makes them again. `is_due` from when they are complete until they are made again."""
+    """Keeps the first steps of a program and makes them again. `is_due`: they are complete and not yet made again."""
 
     def __init__(self, session: Recording, wanted: Wanted) -> None:
         self._session, self.wanted = session, wanted
@@ -132,7 +132,7 @@ class Answers:
                 return
 
     def _take(self, batch: Any) -> None:
-        """Keep a batch of the first steps. The next batch after them ends the first time."""
+        """Keep a batch of the first steps. The batch after them ends the first pass."""
         # What a function returns at once may be the batches of several steps.
         if max(len(self._batches), len(self._losses[0]) if self.is_fed else 0) >= self.steps:
             self._end_first()

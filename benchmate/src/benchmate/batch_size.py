@@ -15,7 +15,7 @@ BatchSize = int | float | str | Callable[[Any], object] | None
 LOOKED_AT = 64
 """Things of a list that are looked at."""
 MOST_CHANNELS, MOST_COLUMNS = 4, 3
-"""Maximum channels of an image that begins with them, and number of arrays of equal shape: inputs, masks and targets."""
+"""Maxima: channels of an image that begins with them, and arrays of equal shape (inputs, masks and targets)."""
 
 _HINT = "give batch_size=: a number, a key of the batch, or a function of the batch"
 

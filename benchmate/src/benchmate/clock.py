@@ -195,7 +195,7 @@ class BoundedLag:
 def _newest_pending(candidates: int = 16) -> JaxArray | None:
     """Return an array that the device has still to compute: the newest small array, since keeping it keeps its memory.
 
-    None where the device has caught up. An existing array, such as a batch, is no result of the last step.
+    None where the device has caught up. An array that the device already has, such as a batch, is no result of the last step.
     """
     newest = [array for array in _live_arrays()[:candidates] if not array.is_deleted() and not array.is_ready()]
     return next((array for array in newest if array.nbytes <= SMALL_BYTES), newest[0] if newest else None)

@@ -27,7 +27,7 @@ class LossRecorder:
     Losses in host memory are written into the ring, the first 64 and then one about every 50 ms: reading a tensor costs as much
     as a small operator. Floats are written as seldom, but every float is checked, so that none that is not finite is missed.
     At most 512 tensors on a device are kept, detached: when there are more, every other tensor is dropped, and from then on only
-    every second is kept. Whether a tensor is passed over is decided before it is touched.
+    every second tensor is kept. Whether a tensor is passed over is decided before it is touched.
     """
 
     # `count` and `until` are read at every loss: faster in __slots__ than in a dictionary.
@@ -67,7 +67,7 @@ class LossRecorder:
         self._address = 0
         """Where on its device the loss before is."""
         self._is_reused = False
-        """Whether each loss is written at the same address as the previous."""
+        """Whether each loss is written at the same address as the previous loss."""
         self._has_failed = False
         self._is_on_host: bool | None = None
         """Whether the losses are in host memory. None before the first that is no float."""

@@ -99,7 +99,7 @@ class Instruments:
         self.required: set[Instrument] = set()
         self._host, self._phases, self._on_error = host, phases, on_error
         self._before_start: list[Instrument] | None = []
-        """Instruments to be called at the start. None once that has been."""
+        """Instruments to be called at the start. None once they have been called."""
         self._waiting: dict[Phase, list[_Waiting]] = {phase: [] for phase in phases}
         self._numbers = count()
 

@@ -1,4 +1,4 @@
-"""Runs a program under instruments, phase by phase, as voir's Overseer does. Voir is imported only when something asks for it."""
+"""Runs a program under instruments, phase by phase, as voir's Overseer does, which is imported only on request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ProgramOverseer:
     """Runs a program under instruments, and is their `ov`.
 
     It has the phases itself. Streams of given and logged values, options and selectors belong to a `VoirOverseer`, which
-    takes part once an instrument uses any of these, or voir or its base is imported.
+    takes part once an instrument uses any of these, or voir or a package that it is built on is imported.
     """
 
     def __init__(self, session: Session, option_blocks: Mapping[str, Any]) -> None:
@@ -174,7 +174,7 @@ class ProgramOverseer:
         if threading.current_thread() is not threading.main_thread():
             # Its streams belong to the thread that opens them.
             self._session.message(
-                f"{name} was first imported in a thread: its values are not recorded; import it in the main thread",
+                f"{name} was first imported in a thread: the program's values are not recorded; import it in the main thread",
                 once=True,
             )
             return

@@ -254,7 +254,7 @@ class Session:
 
     @contextlib.contextmanager
     def pause(self, name: str) -> Iterator[None]:
-        """Declare the time inside the `with` as not measured. Windows last as much longer."""
+        """Declare the time inside the `with` as not measured. Windows become longer by this time."""
         if self._open_pauses == 0:
             # What the devices still have to do is part of what came before.
             wait_for_devices()

@@ -49,7 +49,7 @@ class VoirOverseer(Overseer):  # type: ignore[misc]  # voir has no types
         self._session = session
         self._option_blocks = option_blocks
         self._taken: dict[int, object] = {}
-        """Rates of other threads that are recorded already, by their id. Kept, so that no other object has that."""
+        """Rates of other threads that are recorded already, by their id. They are kept, so that no other object gets that id."""
         self.phases, self.handlers, self.require = host.phases, host.handlers, host.require
         self.log = LogStream()
         self.log >> self._forward

@@ -126,7 +126,7 @@ def _swept(
 
 
 def undisturbed(processes: Sequence[ReplicateResult], most_others: float | None) -> tuple[ReplicateResult, ...]:
-    """Return the replicates of launches of which others took no more than this share, where they are three. Else all."""
+    """Return the replicates of launches of which others took no more than this share, if there are three. Else all."""
     disturbed = {
         each.repeat for each in processes if each.throughput.effects.get("others", 0.0) > (most_others or math.inf)
     }
@@ -188,7 +188,7 @@ def skipped_bench(name: str, why: str, weight: float | None, tags: tuple[str, ..
 
 
 def with_rate(summary: BenchSummary, instances: int, confidence: float = CONFIDENCE) -> BenchSummary:
-    """Return the summary with perf, its interval and spreads on every level. docs/explanation/methodology.md, 1.0.
+    """Return the summary with perf, its interval and spreads on every level. See docs/explanation/methodology.md, 1.0.
 
     Replicates in different units have no common number. At most `instances` ran concurrently. `confidence` is the confidence of
     `uncertainty_of`.
@@ -223,7 +223,7 @@ def with_rate(summary: BenchSummary, instances: int, confidence: float = CONFIDE
 
 
 def _uncertainty(processes: Sequence[ReplicateResult], confidence: float) -> Uncertainty:
-    """Return the uncertainty of the mean of these replicates. Effects outside the windows are means over them."""
+    """Return the uncertainty of the mean of these replicates. The effects are means over the replicates."""
     members: dict[int, list[Throughput]] = {}
     for process in processes:
         members.setdefault(process.repeat, []).append(process.throughput)
@@ -399,7 +399,7 @@ def _are_on_different_nodes(results: Sequence[StepResult], processes: Sequence[R
 
 
 def job_throughput(members: Sequence[Measurement]) -> Throughput | None:
-    """Return the rate of a job: of a single step its own. Of several the items of all ranks over the seconds of the slowest."""
+    """Return the rate of a job: that of a single step, or for several the items of all ranks over the seconds of the slowest."""
     throughputs = [member.throughput for member in members if member.throughput is not None]
     if len(throughputs) <= 1:
         return throughputs[0] if throughputs else None

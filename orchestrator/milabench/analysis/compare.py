@@ -40,10 +40,10 @@ def compare_systems(
     work: Mapping[str, float] | None = None,
     across: bool = False,
 ) -> Comparison:
-    """Compare systems with the first of them. ValueError below two.
+    """Compare systems with the first of them. Raises ValueError below two.
 
     `margin` is the relative difference below which nothing is called faster or slower. `weights` replaces the suites'
-    weights: benchmarks that it does not name weighs nothing, and `weights_of` is their name. Without it, suites of
+    weights: benchmarks that it does not name weigh nothing, and `weights_of` is the name of the weights. Without it, suites of
     unlike weights give an index each. `work` declares the items of each benchmark in the job mix. `across` also
     compares benchmarks that do other work.
     """

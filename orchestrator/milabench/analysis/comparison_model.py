@@ -191,7 +191,7 @@ class Evidence:
     together: int = 1
 
     def interval(self, missed: float) -> Interval:
-        """Return the interval that misses the ratio in this share of cases, for all intervals that hold together."""
+        """Return the interval. In this share of cases one or more of those that hold together miss their ratio."""
         return self.estimate.ratio_interval(1 - missed / self.together)
 
 
@@ -200,7 +200,7 @@ class Contrast:
     """A system over the first in a benchmark. Above 1 it is better.
 
     `ci95` is of the ratio, after Welch on logarithms with `freedom` after Satterthwaite. None below three launches on a
-    side, as all that follows from the `evidence` and from its `judgement` is. `needed` is about how many launches on
+    side, and so are the values that follow from `evidence` and `judgement`. `needed` is about how many launches on
     each side (`needed_unit`: or sessions) would decide, when the verdict is INCONCLUSIVE and that can be said. Else
     `note` says why not. `efficiency` is the scaling efficiency where the sides differ in devices: the ratio of whole
     systems over the ratio of devices. `ci95_devices` is the interval for other devices of these kinds: devices are the

@@ -17,7 +17,7 @@ from milabench.events.values import as_mapping, mappings_in
 _NOT_THE_CONTENT = ("id", "stem", "hash", "bench", "repeat", "group", "monitor")
 
 STATED = "the suite"
-"""Seconds assumed for a benchmark that has never run."""
+"""The source of the time of a benchmark that has never run."""
 
 Steps = Sequence[Mapping[str, Any]]
 
@@ -49,7 +49,7 @@ def spans(run: Run) -> Iterator[Span]:
 
 
 def groups_of(steps: object) -> list[Steps]:
-    """Return the steps of a plan's JSON that run together, group by group. None for other values than lists of steps."""
+    """Return the steps of a plan's JSON that run together, group by group. Empty for a value that is no list of steps."""
     groups: dict[str, list[Mapping[str, object]]] = {}
     for step in mappings_in(steps):
         groups.setdefault(str(step.get("group") or step.get("id")), []).append(step)
@@ -112,7 +112,7 @@ class PlanEstimate:
         return tuple(bench.bench for bench in self.benches if bench.known is None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return `estimate` of `milabench plan run --json`. docs/reference/protocol.md, section 6."""
+        """Return `estimate` of `milabench plan run --json`. See docs/reference/protocol.md, section 6."""
         return {
             "seconds": self.seconds,
             "device_hours": self.device_hours,

@@ -235,9 +235,9 @@ def step_throughput(
 def about_the_loop(ranks: Sequence[Series], rate: Throughput) -> Iterable[Metric]:
     """Return further facts about the slowest rank's loop, as metrics.
 
-    `warm_up` is the time from the begin of the first step to the begin of the first counted step, in s. `steps_rate` the rate
-    within steps, `between_epochs` the share of the window between them, where the two rates differ by more than 0.5 %.
-    `pause` the share of each declared pause in the window.
+    `warm_up` is the time from the begin of the first step to the begin of the first counted step, in s. `steps_rate` is the
+    rate within steps, `between_epochs` the share of the window between epochs, where the two rates differ by more than 0.5 %.
+    `pause` is the share of each declared pause in the window.
     """
     if rate.basis != "ratio-of-totals":
         return
@@ -255,7 +255,7 @@ def about_the_loop(ranks: Sequence[Series], rate: Throughput) -> Iterable[Metric
 
 
 def _seconds(series: Series) -> float:
-    """Return the seconds of all observations, including warm-up. None for milabench 1.3, which does not record them."""
+    """Return the seconds of all observations, including warm-up. 0 for milabench 1.3, which does not record them."""
     if isinstance(series, CompactSeries):
         return series.whole_ns / series.lasted_per_s
     return math.fsum(filterfalse(math.isnan, series.lasted))

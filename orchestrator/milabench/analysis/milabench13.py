@@ -20,7 +20,7 @@ class RateSum:
 
     @classmethod
     def of(cls, rates: Iterable[float]) -> RateSum | None:
-        """Return the sum of these rates. None without any."""
+        """Return the pool of these rates. None without any."""
         known = list(rates)
         return cls(count=len(known), total=math.fsum(known), least=min(known), most=max(known)) if known else None
 

@@ -81,7 +81,7 @@ class Pair:
         return max(DEFAULT_MARGIN, *(math.exp(abs(math.log(bound))) - 1 for bound in self.result.ci95))
 
     def to_json(self) -> dict[str, Any]:
-        """Return an entry of `ab.pairs`. docs/reference/protocol.md, section 6."""
+        """Return an entry of `ab.pairs`. See docs/reference/protocol.md, section 6."""
         result = self.result
         return {
             "bench": self.bench,
@@ -127,7 +127,7 @@ class AB:
         return "; ".join(clauses) or "INCONCLUSIVE: no benchmark is on both sides"
 
     def to_json(self) -> dict[str, Any]:
-        """Return `ab` of a summary. docs/reference/protocol.md, section 6."""
+        """Return `ab` of a summary. See docs/reference/protocol.md, section 6."""
         return {
             "verdict": self.verdict,
             "suites": list(self.suites),

@@ -47,8 +47,8 @@ class _Rank:
 class RateSoFar:
     """The items of a step's ranks over their longest wall, without pauses, as `launch_throughput` divides a window that is over.
 
-    Since the window began. Before that since the first step. Takes the agent's sums over observations (protocol.md,
-    section 11), and records as `sums_of` makes them the same.
+    The rate counts from the begin of the window, before that from the first step. Takes the agent's sums over observations
+    (protocol.md, section 11). `sums_of` makes such sums of records.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The number of processes for a precision, and within a time. docs/explanation/methodology.md, 1.0."""
+"""The number of processes for a precision, and within a time. See docs/explanation/methodology.md, 1.0."""
 
 from __future__ import annotations
 

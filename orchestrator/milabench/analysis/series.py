@@ -31,7 +31,7 @@ class RunLengths(Sequence[float]):
         self._single: array[float] | None = None
 
     def extend(self, values: Sequence[float]) -> None:
-        """Append numbers. Any that are exact as floats."""
+        """Append numbers, which must be exact as floats."""
         if self._single is not None:
             self._single.extend(values)
             return

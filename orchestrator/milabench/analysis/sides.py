@@ -129,7 +129,7 @@ def _mean_allowance(benches: Sequence[BenchSummary]) -> Allowance:
 
 
 def _known(combined: Callable[[list[float]], float], benches: Sequence[BenchSummary], name: str) -> float | None:
-    """Return the mean of the sessions' known values. None without any."""
+    """Return the combination of the sessions' known values. None without any."""
     known = [value for bench in benches if (value := getattr(bench, name)) is not None]
     return combined(known) if known else None
 

@@ -114,7 +114,7 @@ def stalls(
 
 
 def _of_epochs(events: Sequence[Stall], epochs: Sequence[int], count: int) -> Sequence[Stall]:
-    """Return the stalls in which an epoch begins. None where most epochs of these steps begin without a stall, or last a few."""
+    """Return the stalls in which an epoch begins. Empty where most epochs begin without a stall, or last only a few steps."""
     if len(epochs) * _LEAST_PERIOD > count:
         return []
     begins = set(epochs)
@@ -152,7 +152,7 @@ def _runs(indices: Mapping[int, float]) -> list[range]:
 
 
 def _regular(events: Sequence[Stall]) -> Sequence[Stall]:
-    """Return the longest stalls that are alike and come at regular steps, in order. None where there is no such rhythm."""
+    """Return the longest stalls that are alike and come at regular steps, in order. Empty where there is no such rhythm."""
     largest = sorted((event.excess for event in events), reverse=True)[:_LARGEST]
     for most in largest:
         alike = [event for event in events if most / _ALIKE <= event.excess <= most]

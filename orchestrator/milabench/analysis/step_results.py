@@ -239,7 +239,7 @@ def _inconsistencies(measured: Measurement) -> Iterable[Verdict]:
 
 
 def _records(run: Run, step: str, number: int, entry: Mapping[str, object] | None) -> Iterable[StepEvent]:
-    """Return the events of an attempt. Of a cancelled attempt without its output, which need not be searched."""
+    """Return the events of an attempt. Those of a cancelled attempt lack its output, which need not be searched."""
     events = run.batches(step, number)
     if entry is None or entry.get("outcome") != "cancelled":
         return events

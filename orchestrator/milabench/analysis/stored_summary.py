@@ -47,8 +47,8 @@ class StoredSummary:
         """Return the summary with the long lists undecoded. None where it may not have the shape of a summary.
 
         Only of bytes as they were written. `manifest` as in `summary_from_json`. Unless `keep_lists`, the bytes of the lists,
-        as large as all else together, do not stay in memory and are not checked: the file is read again when somebody looks at
-        list, which raises RecordError when it is another file by then, or they have another shape.
+        as large as all else together, do not stay in memory and are not checked: the file is read again when somebody looks
+        at a list, which raises RecordError when it is another file by then, or they have another shape.
         """
         checked = _shape_check(with_lists=False).checked(self._content)
         if checked is None or (keep_lists and not _have_lists_shape(self._content)):
@@ -75,7 +75,7 @@ class _ListReader:
         self._kept, self._read, self._digest = kept, read, digest
 
     def of_bench(self, index: int) -> Any:
-        """Return the reader of a benchmark's lists, as they are written. Raises RecordError."""
+        """Return the object that has a benchmark's lists, as they are written. Raises RecordError."""
         if self._kept is None:
             self._kept = self._read_again()
         return self._kept[index]

@@ -149,7 +149,7 @@ class ComputeUse:
     """The operations that a benchmark does in a second on a device, without accelerators on a node.
 
     `device` is the product name where all devices are alike. `peak` is its maker's published figure for dense products in this
-    precision, and `peak_source` its source. `measured_peak` the rate of the matrix products of the benchmark `measured_by`.
+    precision, and `peak_source` where that is published. `measured_peak` is the rate of the matrix products of `measured_by`.
     """
 
     precision: str
@@ -185,7 +185,7 @@ class BenchSummary:
     `validations` are the verdicts of checks, step by step. `ratio` is to a reference run, if there is one: > 1 means
     better. `reference_validity` is the validity of the reference's number, with its reasons, and `no_ratio` says why a
     number has none. `compute` is the use of the devices, where the operations of an item are known. `serving` the curve
-    of a server. `wall_s` is the time of its launches together, in seconds. `size` is its size, empty where it has none.
+    of a server. `wall_s` is the time of its launches together, in seconds. `size` names its size, empty where it has none.
     `tags` are from the suite. `doubt_repeats` are the launches that a warning is about, where it is not about all.
     `about` is the workload that the benchmark represents, in a sentence. `milabench13` are the figures of milabench
     1.3, where the records are its own.
@@ -311,8 +311,7 @@ class Expense:
 
     `run` is for a launch on its nodes. `year` is of all `nodes` of the system: the nodes of an offer, else
     those that ran. `value` has the 95 % interval `ci95`, None where that is not known, and is made of `parts`.
-    `power` says how the power is known, `level` its level of power measurement, `source` its source.
-
+    `power` says how the power is known, `level` the level of power measurement, `source` the origin of the figures.
     """
 
     bench: str
@@ -338,7 +337,7 @@ class Summary:
     `overhead` is the cost of the control plane and the agents: `control_cpu_s`, `agent_cpu_s`, and `wall_s` of the
     steps. `aim` and `replicates` are the requested precision and the number of repeats
     (docs/explanation/methodology.md, 1.0). `ab` the result of an A/B run (without a score). `jobs` carried out its
-    shares, where it was submitted to a scheduler. `expenses` is the expenses of its work by the terms of a tender.
+    shares, where it was submitted to a scheduler. `expenses` are the energy, cost and carbon of its work by a tender.
     Stored summaries have none. `manifest` is the part of its manifest that tells whether another run did the same work.
     Only exported summaries have it, such as a JSON report.
     """
@@ -396,7 +395,7 @@ class Summary:
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        """The names of the nodes that were measured. None where only this machine was measured, which has no name."""
+        """The names of the nodes that were measured. Empty where only this machine was measured, which has no name."""
         of_jobs = dict.fromkeys(node for job in self.jobs for node in job.nodes)
         names = of_jobs or dict.fromkeys(str(node.get("name") or "") for node in self.nodes)
         return () if names.keys() <= {"", "local"} else tuple(names)

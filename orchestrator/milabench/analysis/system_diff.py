@@ -126,7 +126,7 @@ def _change(row: ComparisonRow) -> float:
 def differing_work(systems: Sequence[System], bench: str, *, is_served: bool = False) -> str:
     """Name the arguments of a benchmark that differ, with their values. Empty where they do not, or are not known.
 
-    Where `is_served`, of the sweep alone: the compared servers have all other arguments.
+    Where `is_served`, only the arguments of the sweep: all others belong to the servers, which are compared.
     """
     sizes = [size_of_bench(system, bench) for system in systems]
     # A size against a run that recorded none, of a suite without sizes: what it has in place of arguments counts too.
@@ -220,7 +220,7 @@ def arguments_in(manifest: Mapping[str, object], bench: str) -> str:
 
 
 def own_arguments(asked: str, beside: Sequence[str]) -> str:
-    """Name the arguments of a benchmark that differ in any of `beside`, each as `arguments_in` returns it."""
+    """Name the arguments of a benchmark that differ from any of `beside`, each as `arguments_in` returns it."""
     if asked and all(beside):
         tables = [parse_object(text.encode()) for text in (asked, *beside)]
         return _named((name, values[:1]) for name, values in _unequal(tables))
@@ -382,7 +382,7 @@ def _neutral(system: System, bench: str, table: Mapping[str, str], *templates: s
 
 
 def _bases(system: System, steps: Sequence[Mapping[str, object]]) -> list[str]:
-    """Return the folders that a run, and the first of these steps, kept its data below. The longest first."""
+    """Return the folders that a run, and the first of these steps, kept its data below, the longest first."""
     bases = {str(as_mapping(system.manifest.get("options")).get("base") or "")}
     bases |= {posixpath.dirname(str(as_mapping(step.get("env")).get("MILABENCH_DIR_DATA") or "")) for step in steps[:1]}
     return sorted(bases - {"", "/"}, key=lambda base: (-len(base), base))
@@ -468,7 +468,7 @@ def _is_argument(path: str) -> bool:
 
 
 def _flat(value: Mapping[str, object], prefix: str = "") -> dict[str, str]:
-    """Return the leaves of nested mappings by dotted name, as short text. Nothing that is empty or a place.
+    """Return the leaves of nested mappings by dotted name, as short text, without empty values and places.
 
     The order of words matters in arguments only.
     """

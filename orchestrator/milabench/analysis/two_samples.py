@@ -1,6 +1,6 @@
 """Two sets of independent numbers: how far apart they are, how sure that is, and which of five verdicts it comes to.
 
-docs/explanation/methodology.md, 1.4. How many claims at once are allowed for.
+See docs/explanation/methodology.md, 1.4. The verdicts allow for the number of claims made at once.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class LogMean:
 
 
 def log_mean_of(sessions: Sequence[Sequence[float]]) -> LogMean:
-    """Return the mean of the sessions' means, of the logarithms of launches. ValueError below two launches.
+    """Return the mean of the sessions' means, of the logarithms of launches. Raises ValueError below two launches.
 
     Of several sessions their means are the sample: the launches of a session do not show the spread between sessions.
     Three sessions may lie closer together by chance than their launches allow. Then the launches are the sample, around

@@ -47,7 +47,7 @@ class SizeSearch:
 
 
 class _SearchFailed(Exception):
-    """The search cannot go on. With this exit code."""
+    """The search cannot go on, and ends with this exit code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)

@@ -1,4 +1,4 @@
-"""Commands measured from the command line, without a suite that names them. `milabench bench`.
+"""Commands measured from the command line, without a suite that names them: `milabench bench`.
 
 Builds on: driver.
 """

@@ -15,7 +15,7 @@ class UsageCheck(Check):
     """Fails when a device's mean load, or the share of its memory in use at the peak, stays below the suite's threshold.
 
     Settings: `gpu_load_threshold` and `gpu_mem_threshold`, 0 to 1 each. A missing setting is not checked. Only readings
-    within the window count. An instance that sees several devices (`njobs`) has to use any of them.
+    within the window count. An instance that sees several devices (`njobs`) has to use at least one of them.
     """
 
     name = "usage"

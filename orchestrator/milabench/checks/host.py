@@ -87,7 +87,7 @@ class ContendedCheck(Check):
         return self._unjudged(count) if count < LEAST_READINGS else self._judge(window, count)
 
     def _judge(self, window: Span, count: int) -> Verdict:
-        """Warn or pass by this number of readings in the window."""
+        """Warn or pass by the `count` readings in the window."""
         used = {name: self._per_second(name, window) for name in self._counters}
         busy, ours, own = used["busy_s"], used["ours_s"], used["cpu_s"]
         if busy is None or ours is None or own is None:

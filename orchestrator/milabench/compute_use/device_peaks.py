@@ -18,7 +18,7 @@ TERA: Final = 1e12
 class DevicePeak:
     """An accelerator, by a pattern in the name that its driver gives, and its peaks in 1e12 operations a second.
 
-    `half_below_gib`: a device of the name with less memory than that is half of it.
+    `half_below_gib`: a device of the name with less memory than this is one of its two halves.
     """
 
     pattern: str

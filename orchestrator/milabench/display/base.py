@@ -17,7 +17,7 @@ STYLES = {"failed": "bold red", "missing": "red", "cancelled": "yellow", "skippe
 
 
 class Display:
-    """Shows progress. This class shows nothing. Benchmarks run meanwhile, so it does little, and never polls.
+    """Shows progress. The base class shows nothing. Benchmarks run meanwhile, so it does little, and never polls.
 
     Called from a single thread. All but `close` may raise when the terminal is gone, and are then not called again.
     """

@@ -32,7 +32,7 @@ def choose_display(
 ) -> Display:
     """Return the requested display: `live`, `plain`, `none`, or `auto`.
 
-    `auto`, and `live` where the stream is no terminal that can be redrawn, fall back to plain lines, so does
+    `auto`, and `live` where the stream is no terminal that can be redrawn, fall back to plain lines, and so does
     `is_verbose`, which shows the output of the steps. `clock` is in seconds. A replay brings its own.
     """
     if choice == "none":

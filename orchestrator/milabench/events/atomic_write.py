@@ -76,8 +76,8 @@ def require_no_record(path: Path) -> None:
 def write_output(path: Path, content: bytes) -> None:
     """Write output for a user: the whole, or nothing and the file as it was. Raises OSError.
 
-    A link stays a link. To other files, such as /dev/stdout or `>(command)`, it is written as it comes. A record of
-    a run is refused.
+    A link stays a link. To a file that is not regular, such as /dev/stdout or `>(command)`, it is written as it comes.
+    A record of a run is refused.
     """
     require_no_record(path)
     try:

@@ -1,7 +1,7 @@
 """Lines of records, many at a time -> events: the two kinds of which a run has millions are decoded in bulk.
 
 Plain observations, those with the keys that protocol.md, section 4, lists and nothing else, become batches. Plain lines
-of output an event each. Any other line is decoded by itself (`wire.decode`). Order is kept within a task and rank, and
+of output become an event each. Any other line is decoded by itself (`wire.decode`). Order is kept within a task and rank, and
 between all other events, but not between observations of different ranks.
 
 Imports msgspec, which takes tens of milliseconds: import this module where records are read, not at start-up.

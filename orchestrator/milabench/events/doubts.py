@@ -1,4 +1,4 @@
-"""Reasons why a number is suspect or invalid, besides findings of checks. docs/reference/protocol.md, section 5.
+"""Reasons why a number is suspect or invalid, besides findings of checks. See docs/reference/protocol.md, section 5.
 
 To add a reason: a member of `Doubt`, and the code that has it in the `doubts` of a throughput, a step or a benchmark.
 """
@@ -47,7 +47,7 @@ class Doubt(StrEnum):
     )
     CLIENT_DIFFERS = (
         "client-differs",
-        "the client's own summary of a point differs by more than 1 % from the sum of its requests",
+        "the client's own summary of a point differs by more than 1 % from the figures of its requests",
         "check whether it counts tokens or pieces of the stream; use another client",
     )
     CLOCKS_DISAGREE = (

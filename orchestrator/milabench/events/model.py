@@ -133,7 +133,7 @@ class Stop(Recorded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End(Recorded):
-    """The step attempt is over. A single one, last, also when the process was killed.
+    """The step attempt is over. Exactly one for an attempt, the last event, also when the process was killed.
 
     `wall_s` are the seconds from just before the command was executed until its end was noticed. None where it was not started.
     `host` is the use of the agent's processors meanwhile, in seconds. Empty where other steps ran, too.

@@ -142,7 +142,7 @@ class Readings:
         self.take(event.data)
 
     def take(self, data: Mapping[str, object]) -> None:
-        """Work as `observe`, given the payload of a `data` record."""
+        """Do the same as `observe`, given the payload of a `data` record."""
         samples, window, time = data.get("gpudata"), data.get("window"), _number(data.get("time"))
         if isinstance(samples, Mapping) and not math.isnan(time):
             for key, sample in samples.items():

@@ -87,7 +87,7 @@ def without_attempt(stem: str) -> str:
 
 
 def journal_name(share: str = "") -> str:
-    """Return the name of the journal of a share. Of the orchestrators' without a share."""
+    """Return the name of the journal of a share, or without a share of the orchestrators' journal."""
     return f"journal.{share}.jsonl" if share else JOURNAL
 
 

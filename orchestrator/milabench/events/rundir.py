@@ -53,8 +53,8 @@ class Run:
 
     `manifest` is empty for a run of milabench 1.3, and for a run that a crash left without it. `files` maps
     step ids to file stems. Without a manifest the stems themselves are the ids. Of a run with shares, `journal` has the
-    entries of all journals, and `manifest` the steps and nodes as the shares carried them out. `as_planned` is its
-    file's own content. `on_read` observes every piece of records that is read in batches.
+    entries of all journals, and `manifest` the steps and nodes as the shares carried them out. `as_planned` is the
+    content of the manifest's file. `on_read` observes every piece of records that is read in batches.
     """
 
     path: Path
@@ -118,7 +118,7 @@ class Run:
         return "passed" if all(end in ("passed", "skipped") for end in ends) else "failed"
 
     def events(self, step: str, attempt: int = 1) -> Iterator[Event]:
-        """Return the events of an attempt at a step as they were written. None when it never started.
+        """Return the events of an attempt at a step as they were written. Empty when it never started.
 
         An unreadable line becomes an `Other` of the kind `format_error`, except an incomplete last line. Raises
         RecordError when the file cannot be opened.

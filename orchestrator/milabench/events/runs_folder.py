@@ -77,7 +77,7 @@ def find_run(base: Path, name: str | Path, read_manifest: ReadManifest = read_al
 
 
 def _newest_called(wanted: str, folders: Sequence[Path]) -> Path | None:
-    """Return the last of the folders, oldest first, with this name: of the folder, or the name that the run was given.
+    """Return the last of the folders, oldest first, with this name: the folder's own, or the name that the run was given.
 
     `NAME~N` is the run N before the last of this name.
     """

@@ -109,7 +109,7 @@ def share_number(name: str) -> int:
 
 
 def fold_shares(manifest: Mapping[str, object], journal: Sequence[Mapping[str, object]]) -> dict[str, Share]:
-    """Return the shares of a run by name. None for a run that was not submitted.
+    """Return the shares of a run by name. Empty for a run that was not submitted.
 
     `manifest` is the run's with the work of its shares, `journal` the entries of all its journals.
     """

@@ -1,4 +1,4 @@
-"""A line of a `.data` file <-> an Event. docs/reference/protocol.md, section 4, and the lines of milabench 1.3.
+"""A line of a `.data` file (docs/reference/protocol.md, section 4, or as milabench 1.3 wrote it) <-> an Event.
 
 The fields of an event say once how its record looks. Decoding and encoding both follow `_KINDS`, which is made from them.
 The standard library's parser is used because records may hold values that strict parsers refuse (NaN, lone surrogates), and

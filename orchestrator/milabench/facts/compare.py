@@ -118,7 +118,7 @@ def _text(value: object) -> str:
 
 
 def _twice(nodes: Sequence[Node]) -> Iterator[NodeFinding]:
-    """Find entries that lead to the same machine: an obstacle where they would wait for each other's devices."""
+    """Find entries that lead to the same machine: an obstacle where they would use the same devices."""
     seen: dict[tuple[str, ...], list[Node]] = {}
     for node in nodes:
         # Cloned machines share a host name; the boot id is new with every start.

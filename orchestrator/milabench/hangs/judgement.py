@@ -141,7 +141,7 @@ def _finding(members: Sequence[JobMember]) -> str:
 
 
 def ranks_of(members: Sequence[JobMember]) -> list[Rank]:
-    """Return all ranks of a job, those that have left included. None of a program without ranks."""
+    """Return all ranks of a job, including those that have left. Empty for a program without ranks."""
     found: dict[int, Rank] = {}
     bases: dict[str, int] = {}
     world = 0

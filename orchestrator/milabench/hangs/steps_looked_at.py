@@ -1,4 +1,4 @@
-"""The evidence of a step: of a running step, collected now on its nodes. Of a hung step, as stored."""
+"""The evidence of a step: collected now on the nodes of a running step, or as stored for a hung step."""
 
 from __future__ import annotations
 

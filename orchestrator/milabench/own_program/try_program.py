@@ -115,7 +115,7 @@ class _Trials:
         self._name = at_hand.program.name
 
     def observed(self) -> Trial:
-        """Measure the steps of the program. Its time, where it ends before it has done enough of them."""
+        """Measure the steps of the program, or its time where it ends before it has done enough of them."""
         at_hand = self._at_hand
         assert at_hand.observation is not None and at_hand.reading is not None and at_hand.interpreter is not None
         seen = f"{at_hand.observation.why} ({at_hand.observation.found})"
@@ -220,7 +220,7 @@ class _Trials:
 
 
 class _Ended(Exception):
-    """The trial is over. With this result."""
+    """The trial is over, with this result."""
 
     def __init__(self, trial: Trial) -> None:
         super().__init__(trial)

@@ -145,7 +145,7 @@ def _with_all_hashes(pin: Pin, files: Sequence[tuple[str, str]]) -> Pin:
 
 
 def _for_other_platforms(pin: Pin, files: Sequence[tuple[str, str]]) -> tuple[Pin, ...]:
-    """Return a cpu build of torch has a local version on Linux only. Elsewhere the plain version is the cpu build."""
+    """Return the pins of a package: torch's cpu build has a local version on Linux only, and the plain version elsewhere."""
     public, _, local = (pin.version or "").partition("+")
     if pin.name != "torch" or local != "cpu" or pin.marker:
         return (pin,)

@@ -125,7 +125,7 @@ def upgrade(options: SuiteOptions, python: str, session: Session, *, write: bool
 
 
 def _kept(scratch: str, cache: Path) -> Path:
-    """Keep the records and logs of an attempt, without its environments and caches, in place of earlier ones. Return where."""
+    """Keep the records and logs of an attempt, but no environments and caches, in place of earlier ones. Return the folder."""
     kept = fresh_scratch(cache / FAILED)
     for path in Path(scratch, "base").iterdir():
         if path.name not in ("venv", "cache", "data", "code"):
@@ -180,7 +180,7 @@ def propose(
 def _at_smallest_size(options: SuiteOptions, session: Session) -> tuple[CommandContext, SuiteOptions]:
     """Return the suite at the smallest size, or the requested size, and the options for it.
 
-    Benchmarks without sizes are as they are. Those that have sizes and not the smallest are left out, which is said. Raises
+    Benchmarks without sizes are as they are. Those that have sizes and not the smallest are left out, which is reported. Raises
     NothingSelected where none is left.
     """
     context = read_context(options, session)

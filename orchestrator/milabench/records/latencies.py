@@ -1,6 +1,6 @@
 """The latencies of a request to a served model and their quantiles: limits of suites and criteria, numbers of points.
 
-The client's own percentiles, which benchmate compares with its own over requests, are separate.
+The client's own percentiles, which benchmate compares with the percentiles of its requests, are separate.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Scheduler(Protocol):
     """A batch scheduler. Each method blocks for as long as its commands take, which is bounded."""
 
     def submit(self, jobs: Sequence[JobRequest]) -> list[JobHandle]:
-        """Submit jobs in order and return their handles. Of an array a handle for each task.
+        """Submit jobs in order and return their handles, for an array a handle for each task.
 
         Raises UsageError with the scheduler's own reason for a job that it refuses, Unreachable when it does not answer.
         Jobs before it stay submitted, and `adopt` finds them.
@@ -159,7 +159,7 @@ class JobSystem(Protocol):
     """
 
     def connect(self, *, timeout_s: float | None = None, say: Callable[[str], object] = lambda _: None) -> Scheduler:
-        """Return the scheduler of this machine, each command of which has this time. `say` gets a line when a command is slow."""
+        """Return the scheduler of this machine, whose commands have this time limit. `say` gets a line when a command is slow."""
 
     def script(self, system: SystemConfig, job: JobText) -> str:
         """Return the batch script of a job with the options of a system.

@@ -153,7 +153,7 @@ class JsonFormat(ResultFormat):
 
 
 class GoogleJsonFormat(ResultFormat):
-    """The schema of Google Benchmark, version 1, in strict JSON: other values than numbers are left out."""
+    """The schema of Google Benchmark, version 1, in strict JSON: NaN and infinities become null."""
 
     def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
         rows = google_rows(results, aggregates, self.style)

@@ -1,4 +1,4 @@
-"""The lifecycle of a case in its own process: set up, warm up, run, tear down. Its cost, and how it ended."""
+"""The lifecycle of a case in its own process: set up, warm up, run, tear down, with its cost and its end."""
 
 from __future__ import annotations
 

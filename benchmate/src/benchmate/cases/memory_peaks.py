@@ -60,7 +60,7 @@ class MemoryPeaks:
         try:
             Path("/proc/self/clear_refs").write_text(_RESET_HIGH_WATER)
         except OSError:
-            self.notes.append("the host's high-water mark cannot be reset: its peaks include earlier cases")
+            self.notes.append("the host's high-water mark cannot be reset: its peaks include earlier work")
 
 
 def device_files(paths: list[str]) -> list[str]:
@@ -82,7 +82,7 @@ def holds_device() -> str:
 
 
 def allocated_bytes() -> int:
-    """Return the memory that torch's allocator holds now on all devices of a process. 0 in a process without devices."""
+    """Return the memory that torch's allocator holds now on all devices that this process uses. 0 where it uses none."""
     module = memory.device_memory()
     return 0 if module is None else sum(module.memory_allocated(device) for device in range(module.device_count()))
 

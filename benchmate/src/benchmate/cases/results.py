@@ -50,8 +50,8 @@ class CaseResult:
     """A measured process of a case.
 
     `outcome`, `why`, `reasons`: protocol.md, 5. `wall_ns` and `cpu_ns` are nanoseconds of all `iterations` together, on the
-    wall and of the whole process. `items` and `bytes` of an iteration. `memory` bytes by name. `seconds` from the
-    start of the process to its end.
+    wall and of the whole process. `items` and `bytes` are of an iteration, `memory` has bytes by name, `seconds` is
+    the time from the start of the process to its end.
     """
 
     case: Case

@@ -1,4 +1,4 @@
-"""AMD's devices through the Python module `amdsmi` that ROCm brings: ten readings a second, the command line gives one."""
+"""AMD's devices through the Python module `amdsmi` that ROCm brings: ten readings a second where the command line gives one."""
 
 from __future__ import annotations
 

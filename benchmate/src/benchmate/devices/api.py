@@ -58,7 +58,7 @@ class SensorBackend:
     """The devices of a maker on this machine. This base class is a machine without any."""
 
     arch = "cpu"
-    """cuda, rocm, xpu, hpu. Cpu for none."""
+    """`cuda`, `rocm`, `xpu`, `hpu`, or `cpu` without devices."""
     period_s = 1.0
     """How often it can be asked without standing in the way: 0.1 s of a library, 1 s of a command line."""
     devices: Sequence[Device] = ()
@@ -71,7 +71,7 @@ class SensorBackend:
 
 
 def throttle_reasons(mask: int) -> tuple[str, ...]:
-    """Return the names of the bits that are set. Of those without a name yet, their number."""
+    """Return the names of the bits that are set, and the number of a bit without a name."""
     named = [name for bit, name in enumerate(THROTTLE_REASONS) if mask >> bit & 1]
     rest = mask >> len(THROTTLE_REASONS) << len(THROTTLE_REASONS)
     return (*named, *([f"0x{rest:x}"] if rest else []))

@@ -3,8 +3,8 @@
 The file is JSON: `{"devices": [{"uuid", "name", "readings": [{"t": 0, "memory_MiB": [512, 81920], "load": 0.9, "power_W": 300,
 "sm_clock_MHz", "mem_clock_MHz", "throttle": ["hw_slowdown"] or a bit mask, "temperature", "energy_J", "ecc", "xid",
 "processes": [{"pid", "memory_MiB"}], "lost": "why"}, ...]}]}`. A reading holds from its second `t` on, keys that it leaves out
-keep their value, null removes a value. `"count"` makes copies of the first device, of which with `"busy"` only that number
-follow the script: the others are idle.
+keep their value, null removes a value. `"count"` is the number of copies of the first device. With `"busy"` only that number of
+them follow the script: the others are idle.
 
 Sensors are no better than a board's. Power is the mean of the last second (`power_average_s` of the device), energy
 a counter renewed every 0.1 s (`energy_period_s`): the integral of power, times `energy_factor`, unless `energy_J` is

@@ -1,6 +1,6 @@
 """`benchmate.metrics` of milabench 1.3: timed iterators, and functions that take a program's measurements.
 
-The clocks, windows and records equal `benchmate.observed`. Under milabench the measuring profile decides how much is
+The clocks, windows and records are `benchmate.observed`'s. Under milabench the measuring profile decides how much is
 observed. In a script of its own the arguments and the variables of 1.3 do.
 """
 
@@ -251,8 +251,8 @@ class TimedIterator:
 class ManualTimedIterator(TimedIterator):
     """An iterator whose steps the program ends itself, with `step()`: steps of an optimizer, of several batches each.
 
-    A step lasts from the end of the previous step, the first from the begin of the loop. Its items are in the batches that
-    the loop got in that time, `acc_batch_size`, unless `step` is given their number.
+    A step lasts from the end of the previous step, the first from the begin of the loop. Its items are the items of the
+    batches that the loop got in that time, `acc_batch_size`, unless `step` is given their number.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

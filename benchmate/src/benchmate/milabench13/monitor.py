@@ -101,9 +101,9 @@ def log_patterns() -> tuple[str, ...]:
 
 
 def voirfile_monitor(ov: Any, options: Any) -> None:
-    """Require the instruments of a 1.3 voirfile: given values are recorded, up to the number of rates that it asks for.
+    """Require the instruments of a 1.3 voirfile: given values are recorded, and the requested number of rates is required.
 
-    Under milabench the measuring profile has these numbers. In a script of its own `options.stop` and `options.skip` have.
+    Under milabench the measuring profile has these numbers. In a standalone script they are `options.stop` and `options.skip`.
     """
     from voir.instruments import dash, log
 

@@ -108,7 +108,7 @@ class BenchObserver:
         return optimizer
 
     def override_return_value(self, function: Callable[..., Any], override: Callable[[Any], Any]) -> None:
-        """Replace the result of a function by its `override`, while the program runs under voir."""
+        """Replace the result of a function by `override(result)`, while the program runs under voir."""
         from ptera import refstring
 
         overseer = current_overseer.get()

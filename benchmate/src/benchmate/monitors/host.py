@@ -83,7 +83,7 @@ def _read_int(path: str) -> int | None:
 
 
 def memory_mib() -> list[float] | None:
-    """Return `[used, total]` MiB of the node, used is the part not available to a new program. None where /proc has none."""
+    """Return `[used, total]` MiB of the node. `used` is the part not available to a new program. None where /proc has none."""
     # The first three: total, free, and available, which counts caches that would make room.
     lines = (line.partition(b":") for line in read_kernel_file("/proc/meminfo").splitlines()[:3])
     kib = {name: int(rest.split()[0]) for name, _, rest in lines}
@@ -94,7 +94,7 @@ def memory_mib() -> list[float] | None:
 
 
 def group_peak_bytes(pid: int, proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> int | None:
-    """Return the peak memory of the step's control group. None when it has none of its own, but shares it with others."""
+    """Return the peak memory of the step's control group. None when it has no group of its own, but shares one with others."""
     group, ours = _cgroup_path(f"{proc}/{pid}/cgroup"), _cgroup_path(f"{proc}/self/cgroup")
     if not group or group == ours:
         return None

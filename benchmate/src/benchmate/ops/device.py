@@ -147,7 +147,7 @@ def torch_device(name: str) -> TorchDevice:
 
 
 def default_device() -> str:
-    """Return cuda (ROCm answers to it too), xpu or cpu, as torch sees them. Cpu without torch."""
+    """Return cuda (ROCm answers to it too), xpu or cpu, as torch sees them. Without torch it is cpu."""
     try:
         import torch
     except ImportError:

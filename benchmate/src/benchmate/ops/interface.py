@@ -160,9 +160,9 @@ def _captured(call: Call) -> tuple[Call, object]:
 
 
 class OperatorInterface(abc.ABC):
-    """An operator of the registry. A subclass overrides its needs.
+    """An operator of the registry. A subclass overrides the methods that it needs.
 
-    An instance serves the whole process: `build` replaces the result of the last `build`.
+    A single instance serves the whole process: `build` replaces the result of the last `build`.
     """
 
     def __init__(self) -> None:

@@ -132,7 +132,7 @@ def _best_s(call: Call, device: TorchDevice) -> float:
 def share_of_peak(
     flops: int | None, moved: int | None, seconds: float, peaks: MeasuredPeaks
 ) -> tuple[float, str] | None:
-    """Return (share, resource): how near a time is to the roofline of the measured peaks. Of compute or of bandwidth.
+    """Return (share, resource): how near a time is to the roofline of the measured peaks, by compute or by bandwidth.
 
     `moved` are the bytes that surely went to memory, None where they may have stayed in the cache. None where nothing can be
     compared.

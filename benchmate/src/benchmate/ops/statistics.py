@@ -16,7 +16,7 @@ FEWEST_FOR_INTERVAL = 6  # below, even the extremes do not bound the median with
 class StopRule:
     """When enough has been measured: at least `samples` and `seconds`, and the interval of the median within `precision`.
 
-    Looked at every `every` samples. At `longest_s` or `most` samples it is over all the same, unconverged.
+    Looked at every `every` samples. At `longest_s` or `most` samples sampling ends anyway, unconverged.
     """
 
     precision: float = 0.005

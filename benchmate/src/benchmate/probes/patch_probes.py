@@ -58,7 +58,7 @@ def iterable(
     stop: bool | None = None,
     required: bool = True,
 ) -> None:
-    """Observe the loops over the result of a function. Generator functions too, and `__iter__` of a class.
+    """Observe the loops over the result of a function, also of a generator function or of `__iter__` of a class.
 
     Where it returns an iterator, the first step of the loop includes the call, in which a loader may start its workers.
     """

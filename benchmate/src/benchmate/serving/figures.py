@@ -19,7 +19,7 @@ SMALLEST_DIFFERENCE_MS = 0.1
 
 
 def point_figures(requests: Sequence[RequestResult]) -> dict[str, float]:
-    """Return the latencies of a point in ms, its tokens and requests a second. Without the requests that failed."""
+    """Return the latencies of a point in ms, its tokens and requests a second, without failed requests."""
     good = [request for request in requests if not request.error and request.first is not None and request.end]
     if not good:
         return {}
@@ -177,7 +177,7 @@ def _usage(requests: Sequence[RequestResult]) -> str:
 
 
 def _differences(own: Mapping[str, float], client: Mapping[str, float]) -> str:
-    """Return which latencies the client itself has otherwise. Its throughput has a window of its own and is not compared."""
+    """Return the latencies that the client itself reports differently. Throughput is not compared: its window differs."""
     different = [
         f"{name} {client[name]:.4g}, from its requests {value:.4g}"
         for name, value in own.items()

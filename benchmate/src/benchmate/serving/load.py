@@ -17,7 +17,7 @@ PATHS: Mapping[Endpoint, str] = {"completions": "/v1/completions", "chat": "/v1/
 class Target:
     """The server, and how every request to it looks.
 
-    `url` has no path. `model` is the name that requests give, `tokenizer` a folder with tokenizer.json (or `words`, a token
+    `url` has no path. `model` is the name that requests give, `tokenizer` a folder with tokenizer.json (or `words`, one token
     per word, as the simulated server counts). `options` are further keys of each request's body, `ignore_eos` among them.
     `arguments` are those that the suite has for the client's own program.
     """

@@ -36,7 +36,7 @@ _GIVE_UP_S = 2.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or TERM. Of KeyboardInterrupt, which asyncio lets through from wherever it is."""
+    """Ctrl-C or TERM. A KeyboardInterrupt, which asyncio lets through from anywhere."""
 
     def __init__(self, signal_name: str, number: int) -> None:
         super().__init__(f"interrupted by {signal_name}")
@@ -142,7 +142,7 @@ class Sweep:
         self._was_gone = False
 
     def run(self) -> int:
-        """Measure every point. Return how many were. Raises ClientFailed without a client, Interrupted, BenchmateError.
+        """Measure every point. Return how many were measured. Raises ClientFailed without a client, Interrupted, BenchmateError.
 
         Whatever happens, each point has its record in the end.
         """

@@ -15,7 +15,7 @@ def tail_note(point: LoadPoint, requests: Sequence[RequestResult]) -> str:
     """Return that the tokens a second of a point are more than 2 % below its steady part's. Else nothing.
 
     Steady is the time between the end of the first answer and the last sending: before it the server fills, after it it
-    empties. The loads of an open loop that are over before that lasts are said. Rounds of a closed loop fill and empty at once.
+    empties. The note names loads of an open loop without such a part. Rounds of a closed loop fill and empty at once.
     """
     answered = [each for each in requests if not each.error and each.first is not None and each.end]
     if (point.rate is None and point.concurrency is None) or not answered:

@@ -26,7 +26,7 @@ Length = int | Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class PromptText:
-    """Words of a token each, and a function that counts a text's tokens as the server will."""
+    """Words of one token each, and a function that counts a text's tokens as the server will."""
 
     words: Sequence[str]
     count: Callable[[str], int]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     Frame = tuple[str, str, int]
     """Function, file, line."""
     Thread = dict[str, Any]
-    """`name`. `holds_gil`, where that is known. `frames`, the innermost first."""
+    """`name`, `holds_gil` where that is known, and `frames`, the innermost first."""
 
 DUMP_SIGNAL = 59
 """The real-time signal on which a process that our runner has started writes its stacks (benchmate.stack_dump)."""
@@ -27,7 +27,7 @@ _USER_PARTS = 3  # of a path that is no library's
 
 
 def read_py_spy(text: bytes, pid: int) -> list[Thread]:
-    """Return the threads of `py-spy dump --json`, the main thread first. None for other texts."""
+    """Return the threads of `py-spy dump --json`, the main thread first. Empty for other texts."""
     try:
         threads = [
             {

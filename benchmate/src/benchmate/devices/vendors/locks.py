@@ -52,7 +52,7 @@ class DeviceLocks:
         return None
 
     def keep(self, opened: List[Tuple[str, int]], **owner: str) -> None:
-        """Record these locks, which we hold by now, as ours, also in their files: `owner` is our further entry there."""
+        """Record these locks, which we hold by now, as ours, also in their files, with the facts in `owner`."""
         about = {
             **owner,
             "pid": os.getpid(),

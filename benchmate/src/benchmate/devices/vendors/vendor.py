@@ -77,7 +77,7 @@ class Vendor:
     They raise OSError, ValueError, LookupError, TypeError, AttributeError or SubprocessError where they do not work.
     """
     readers: Tuple[Callable[[], ReadAll], ...] = ()
-    """The command lines with the devices' readings, the best first, as their openers. They raise the same."""
+    """The command lines that read the devices, the best first, each as the function that opens it. They raise the same."""
 
     @property
     def torch_device(self) -> str:

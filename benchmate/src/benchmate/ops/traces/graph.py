@@ -33,7 +33,7 @@ class Generation:
         self.dtypes.add(ref.dtype)
 
     def holds(self, ref: TensorRef) -> bool:
-        """Whether a tensor that an operator reads may be in it. Unwritten memory is other memory of the same number."""
+        """Whether a tensor that an operator reads may be in it. A type that nobody wrote means other memory of the number."""
         # torch gives a number again once its storage is freed: in a small step one in six names memory of several types.
         if ref.dtype not in self.dtypes:
             return False

@@ -244,7 +244,7 @@ def build_plan(graph: Graph, selection: Selection) -> Plan:
 def _python_numbers(graph: Graph, node: Node) -> frozenset[int]:
     """Return the arguments (their `id`) that were numbers of Python, recorded as tensors of double precision.
 
-    With tensors of some dimensions that makes no difference. With others a tensor would decide the type of the result.
+    Next to a tensor that has dimensions this makes no difference. Otherwise a tensor would decide the type of the result.
     """
     refs = list(tensor_refs(node.inputs))
     outputs = list(tensor_refs(node.outputs))

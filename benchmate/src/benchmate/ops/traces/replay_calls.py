@@ -73,7 +73,7 @@ class ReplayMemory:
         return None if storage is None or storage.nbytes() < view.ref.end else _view_of(storage, view.ref)
 
     def substitute(self, number: int) -> Tensor:
-        """Return a tensor for a slot that no operator filled. The same in every iteration."""
+        """Return a tensor for a slot that no operator filled with one that fits. The same in every iteration."""
         if number not in self.substitutes:
             view = self.plan.views[number]
             ref = view.ref

@@ -97,7 +97,7 @@ CLIENT = Client(version=_version, measure=_measure)
 def arguments(target: Target, point: LoadPoint, workload: Workload, inputs: Path, tokenizer: Path) -> list[str]:
     """Return aiperf's command line.
 
-    Without the server's own count of tokens aiperf tokenizes the answer again, and where that is not a token per token of the
+    Without the server's own count of tokens aiperf tokenizes the answer again, and where that is not one token per token of the
     server its inter-token latency and its throughput are wrong by that factor. An open loop replays the arrivals that `plain`
     has, so that it is known when each request was due. Aiperf's own rate does not say.
     """
@@ -132,7 +132,7 @@ def arguments(target: Target, point: LoadPoint, workload: Workload, inputs: Path
 def input_lines(point: LoadPoint, workload: Workload) -> Iterator[dict[str, object]]:
     """Return the lines of aiperf's input file: the sessions, named by their index.
 
-    Before them come requests of a word and a token, by which its processes import their needs and connect: the warm-up
+    Before them come requests of one word and one token, by which its processes import their needs and connect: the warm-up
     phase of a closed loop takes them, in an open loop they go `WARMUP_S` before the first that counts.
     """
     warm_up = PlannedRequest(text="a", input_tokens=1, output_tokens=1)

@@ -157,7 +157,7 @@ def differences(summary: str, requests: Sequence[RequestResult]) -> Iterator[str
 
 
 def _latencies(label: str, requests: Sequence[RequestResult]) -> Iterator[float]:
-    """Yield loadgen's definition of latency, in ms: from when a request was due, or issued where there is no schedule."""
+    """Yield latencies by loadgen's definition, in ms: from when a request was due, or issued where there is no schedule."""
     for request in requests:
         if request.first is None or request.end is None:
             continue

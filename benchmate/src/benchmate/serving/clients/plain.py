@@ -43,7 +43,7 @@ _MOST_PROMPT_TOKENS = 1 << 31
 _MOST_ERROR_BYTES = 1 << 16
 """Of the body of an answer that is not 200: the rest is not read."""
 _BYTES_OF_TOKEN, _BYTES_OF_ANSWER = 1 << 13, 1 << 20
-"""Maximum bytes of an answer for each requested token, and in addition."""
+"""Maximum bytes of an answer: for each requested token, and in addition to these."""
 _EVENTS_OF_TOKEN, _EVENTS_OF_ANSWER = 8, 1024
 _MOST_INTERIM = 100
 """Interim answers (1xx) before an answer, and lines after its last chunk."""
@@ -70,7 +70,7 @@ CLIENT = Client(version=_version, measure=_measure)
 
 
 async def send_all(target: Target, point: LoadPoint, workload: Workload) -> tuple[RequestResult, ...]:
-    """Send every session: a number at a time, or each when it is due. The results are in the order of the workload.
+    """Send every session: a fixed number at a time, or each when it is due. The results are in the order of the workload.
 
     After the deadline of the point none is sent any more, and those under way have failed.
     """
@@ -102,7 +102,7 @@ async def send_all(target: Target, point: LoadPoint, workload: Workload) -> tupl
 
 
 def arrival_times(point: LoadPoint, number: int) -> list[float]:
-    """Return when each session of an open loop is due, in seconds after the first. On average `rate` a second.
+    """Return when each session of an open loop is due, in seconds after the first: on average `rate` a second.
 
     Arrivals of a Poisson process are scaled so that the last is due as at a constant rate: the suite's rate is
     the requests' rate, however few they are.
@@ -364,7 +364,7 @@ class _Answer:
             self.error = "the stream ended before the answer was complete"
 
     def _of_tokens(self) -> tuple[list[float], tuple[int, ...]]:
-        """Return when tokens came, and how many each time. Empty where each time a single one, or unknown.
+        """Return when tokens came, and how many each time. The counts are empty where each is 1, or unknown.
 
         A server that counts in some events only does not say how many each of them brought.
         """
