@@ -213,7 +213,7 @@ def test_the_curves_of_servers_lie_within_their_drawings(
     opened(browser, pages[page])
     captions = "[...document.querySelectorAll('#curves figcaption')].map((each) => each.textContent)"
     assert browser.run(captions) == [
-        "Throughput against latency for a user",
+        "Throughput against the tokens/s of a user",
         "Time to the first token (p90) against requests in flight",
         "Time to the first token (p90) against requests/s that arrive",
     ]

@@ -19,7 +19,7 @@ _ALIKE = ", all repeats equal: too few digits to show a spread"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveNumber:
-    """A number of a curve in `units`, with its launches' `values`, or why it is `missing`, and the `measured` text instead.
+    """A number of a curve in `units`, with its launches' `values`, or why it is `missing`, with the `measured` result as text.
 
     `quantile` is the number with its bounds, where it is a quantile of requests.
     """
@@ -36,8 +36,9 @@ class CurveNumber:
 class BoundTarget:
     """A number to reach (`is_minimum`) or to stay below.
 
-    `confidence` is that with which it must be kept, None when the measured value decides. `to_fail` that for a FAIL. `allowance`
-    is the number's uncertainty without the scatter of launches, `of_launches` the confidence of this scatter.
+    `confidence` is the confidence that a PASS needs, None when the measured value decides. `to_fail` is the confidence for a
+    FAIL. `allowance` is the uncertainty in addition to the scatter of launches. `of_launches` is the confidence of Student's t
+    over the launches.
     """
 
     value: float

@@ -32,7 +32,7 @@ Summarised = Callable[[Run], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
-    """A run and its accompanying files: `computed` are files by name, from its records. `locks` the lock files that it ran with.
+    """A run and its accompanying files: `computed` are files by name, from its records, `locks` its lock files.
 
     `left_out` are folders of the run directory that hold no records.
     """
@@ -54,7 +54,7 @@ def create_bundle(
 ) -> Manifest:
     """Write a bundle. The same runs give the same bytes (a signature aside, and with the same zlib). Raises RecordError.
 
-    `declared` are files about the runs, by name: declarations.
+    `declared` are declarations about the runs: files by name.
     """
     parts = list(parts)
     names = [part.run.name for part in parts]

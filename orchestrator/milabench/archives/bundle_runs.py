@@ -25,7 +25,7 @@ LOCKS = ".locks"
 def bundle_runs(
     output: Path, base: Path | None, names: Sequence[str], *, key: Path | None = None, with_step_dirs: bool = False
 ) -> Manifest:
-    """Write an archive of runs, signed with the SSH key `key`. `with_step_dirs` with the folders of launches.
+    """Write an archive of runs, signed with the SSH key `key`. `with_step_dirs`: with the folders of launches.
 
     Raises NothingSelected and RecordError.
     """

@@ -31,7 +31,7 @@ _SHOWN = 8  # differing numbers that are listed; one changed record changes many
 class Verification:
     """The result: `wrong` is empty when nothing was altered, and signed by whom it has to be.
 
-    `signer` is the signer. `is_trusted` when known. `distrust` is the part of `wrong` that is no alteration.
+    `is_trusted`: `signer` is an allowed signer. `distrust` is the part of `wrong` that is no alteration.
     """
 
     manifest: bundle.Manifest

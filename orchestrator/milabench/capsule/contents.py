@@ -96,9 +96,9 @@ class PackedImage:
 class CapsuleManifest:
     """The content of a capsule, and the machine it is for.
 
-    `version` is milabench's, `benchmate` the digest of the instruments. `suite` the suite file in the capsule.
-    `platform` sys.platform and machine, `glibc` the oldest that its wheels run with. `prepared` the digests of the
-    preparations whose data it holds, by benchmark.
+    `version` is milabench's, `benchmate` is the digest of the instruments, and `suite` is the suite file in the capsule.
+    `platform` is sys.platform and machine, and `glibc` is the oldest version that its wheels run with. `prepared` has the
+    digests of the preparations whose data it holds, by benchmark.
     """
 
     version: str
@@ -271,7 +271,7 @@ def _read_manifest(file: IO[bytes], size: int, path: Path) -> CapsuleManifest:
 
 
 def manifest_of(content: bytes, where: str) -> CapsuleManifest:
-    """Return the manifest that its file holds. Raises RecordError."""
+    """Return the manifest from its file. Raises RecordError."""
     try:
         value = parse_object(content)
         schema = value.get("schema")

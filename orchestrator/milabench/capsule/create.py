@@ -141,7 +141,7 @@ class _Packing:
         self.contents += contents
 
     def _entries(self) -> tuple[list[CapsuleEntry], set[str]]:
-        """Return the entries of all contents, and whose data holds a path of this machine. Empty for nobody's own."""
+        """Return all entries, and the owners of data that holds a path of this machine, "" for shared data."""
         needle = os.fsencode(self.context.dirs.base)
         has_paths: set[str] = set()
         entries = []

@@ -91,9 +91,9 @@ def home_of(base: Path, digest: str) -> Path:
 
 
 def verify_capsule(file: Path) -> CapsuleManifest:
-    """Compare every byte of a capsule with its manifest. Return that.
+    """Compare every byte of a capsule with its manifest. Return the manifest.
 
-    Raises RecordError for an altered capsule, or whose suite or instruments would reach beyond its own folder.
+    Raises RecordError for an altered capsule, or if its suite or instruments would reach beyond its own folder.
     """
     with open_capsule(file) as capsule, tempfile.TemporaryDirectory(prefix="milabench-verify-") as name:
         capsule.unpack(Path(name), lambda path: path.partition("/")[0] in ("suite", "benchmate"))

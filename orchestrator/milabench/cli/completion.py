@@ -56,7 +56,7 @@ _INSTALL = {
 
 
 def benchmarks(ctx: click.Context) -> list[str]:
-    """Return the benchmarks of the requested suite. None where it cannot be read."""
+    """Return the benchmarks of the requested suite. Empty where it cannot be read."""
     texts = list(_texts(ctx))
     # The names of variants are only known to the reader of suites, which takes longer than Tab should; only where there are any.
     if any(_MATRIX.search(text) for text in texts) and (names := _all_names(ctx)) is not None:

@@ -90,7 +90,7 @@ def why_a_class(folder: Path, answer: Mapping[str, Any]) -> str:
 
 
 def _words_of(program: str) -> set[str]:
-    """Return the names and texts of a program. Of a program that is not current Python every word, in comments too."""
+    """Return the names and texts of a program. For a program that is not current Python: every word, in comments too."""
     try:
         tree = ast.parse(program)
     except (SyntaxError, ValueError):

@@ -1,6 +1,6 @@
 """Benchmarks of milabench 1.3: a class in benchfile.py, which runs in a process of its own and answers with data.
 
-It returns the words that milabench 1.3 would start. Here they become values of bench/api.py.
+The class returns the words that milabench 1.3 would start. Here they become values of bench/api.py.
 docs/from-milabench-1.3.md has the differences.
 """
 

@@ -18,7 +18,7 @@ _KEYS: Final = tuple(dict.fromkeys(name for names in _SOURCES for name in names)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitDefinition:
-    """A benchmark's folder at the top of a git repository. `rev` a commit, else the tip of `branch`."""
+    """A benchmark's folder at the top of a git repository. `rev` is a commit, by default the tip of `branch`."""
 
     url: str
     rev: str = ""

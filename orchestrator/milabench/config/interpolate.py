@@ -370,7 +370,7 @@ class _Resolution:
             here = child
             walked = (*walked, step)
         if any(walked == active[: len(walked)] and type(here.value) is not str for active in self.active):
-            raise UnplacedProblem("it refers to itself")
+            raise UnplacedProblem("it refers to a value that contains it")
         return self._node(here, walked)
 
 

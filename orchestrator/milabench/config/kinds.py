@@ -71,7 +71,7 @@ class ValueParser:
         return INVALID
 
     def expected(self, expected: str, node: Located, path: str, hint: str = "") -> Any:
-        """Note that a value is not the expected kind, and return INVALID."""
+        """Note that a value is not of the expected kind, and return INVALID."""
         return self.reject(node, path, f"expected {expected}, got {display_value(node)}", hint)
 
 

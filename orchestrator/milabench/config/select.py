@@ -30,8 +30,8 @@ def select(suite: Suite, select: str | None = None, exclude: str | None = None) 
     """Return the benchmarks meant, in the order of the suite.
 
     A disabled benchmark is only meant where its name is given. Raises NothingSelected when there is none, or when a
-    word of `select` matches nothing. UsageError when an expression cannot be read. ConfigError for benchmarks meant that
-    lack the size asked for.
+    word of `select` matches nothing, UsageError when an expression cannot be read, and ConfigError for benchmarks meant
+    that lack the size asked for.
     """
     everything = tuple(suite.benchmarks.values())
     selected = tuple(bench for bench in everything if bench.enabled)

@@ -32,7 +32,7 @@ Part: TypeAlias = str | Field
 
 
 class FieldError(LookupError):
-    """A field whose value is missing. `name` is the missing name, `known` the names at that point."""
+    """A field whose value is missing: `name` was looked for, `known` are the names at that point."""
 
     def __init__(self, field: Field, name: str, known: tuple[str, ...]) -> None:
         super().__init__(f"{field.text} cannot be resolved")

@@ -278,7 +278,7 @@ class _Builder:
         mark = self._mark(event.start_mark)
         name = event.anchor
         if name in self.open_anchors:
-            self._stop(mark, f"the alias *{name} refers to itself")
+            self._stop(mark, f"the alias *{name} refers to a value that contains it")
         anchored = self.anchors.get(name)
         if anchored is None:
             self._stop(mark, f"no anchor &{name} before this alias")

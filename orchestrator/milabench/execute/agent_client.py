@@ -409,7 +409,7 @@ class AgentNode:
     ) -> None:
         """End a running step. A grace of 0 kills at once. No-op when it is not running.
 
-        Its outcome will be cancelled. Passed when it `is_done`, as a server is with its client. Failed for a timeout
+        Its outcome will be cancelled, or passed when it `is_done` (as a server is with its client), or failed for a timeout
         when `late` names the deadline that it missed.
         """
         cause = {"detail": "cancelled"} if late is None else {"why": "timeout", "detail": late}
@@ -498,7 +498,7 @@ class AgentNode:
         return float((reply or {}).get("cpu_s") or 0.0)
 
     def give_up(self, *, at_once: bool = False) -> None:
-        """Open no link any more, and stop opening. All waiting ends soon, with `at_once` almost at once.
+        """Open no more links, and stop a link that is opening. All waiting ends soon, with `at_once` almost at once.
 
         Leftovers on the node are found by the markers of the run then.
         """

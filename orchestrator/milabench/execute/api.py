@@ -22,7 +22,7 @@ class StepRequest:
     `values` replace `@name` in command, environment and folders. `group_size` is how many steps pass the start barrier
     together on its node. `is_spread`: they wait for steps on other nodes too, until `AgentNode.release`. `marks` are files
     that say, once it has passed, that it need not be done again. `step_dir` is the folder that is made for this attempt,
-    which the step already names. Empty where it names none. `secrets` are the secrets of the steps that talk to this step: it may
+    which the step already names. Empty where it names none. `secrets` come from the steps that talk to this step: it may
     repeat them.
     """
 
@@ -39,7 +39,7 @@ class StepRequest:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a step ended: skipped, when it was not started because of something before it. Cancelled, when it or the run was ended.
+    """How a step ended: skipped, when it was not started because of something before it; cancelled, when it or the run was ended.
 
     `detail` is a line for a person, on a step that did not pass. `why` classifies a failure. `doubts` are those
     that the end of a passed step gives (protocol.md, section 5).
@@ -58,10 +58,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """A batch of stamped records of a step, as bytes. Whole lines.
+    """A batch of stamped records of a step, as bytes, in whole lines.
 
-    `kind` is their kind: `line` output, `rec` anything from the sink or the agent, `obs` observations. `last`
-    comes with observations, their sums (docs/reference/protocol.md, section 11): a display decodes no records.
+    `kind` is `line` for output, `rec` for anything from the sink or the agent, `obs` for observations. `last`
+    comes with observations and has their sums (docs/reference/protocol.md, section 11): a display decodes no records.
     """
 
     kind: Literal["line", "rec", "obs"]

@@ -97,7 +97,7 @@ class Overhead:
 class ExecutionResult:
     """The result of an execution: an outcome for each step.
 
-    `interrupted`: it received a signal. `is_cut`: before all was done.
+    `interrupted`: it received a signal. `is_cut`: it did so before all was done.
     """
 
     outcomes: Mapping[str, Outcome]

@@ -56,7 +56,7 @@ class HungJobs:
         self._evidence[step] = evidence
 
     async def explained(self, step: Step, outcome: Outcome) -> Outcome:
-        """Return the outcome. Of a step that hung, or was lost and left others of its job behind, with the finding."""
+        """Return the outcome, with the finding if the step hung, or was lost and left others of its job behind."""
         if outcome.why not in ("silent", "timeout", "lost-node") or not seams.takes_part("hangs"):
             return outcome
         if outcome.why == "lost-node":

@@ -44,11 +44,11 @@ Report = Callable[[str], object]
 class InstallOptions:
     """How to install.
 
-    `benchmate` is the project folder of the instruments. `environ` the user's environment. `force` rebuilds
+    `benchmate` is the project folder of the instruments. `environ` is the user's environment. `force` rebuilds
     complete environments. `update` rebuilds those that are not pinned, with the newest packages. `ignore_space` begins also
-    where the disk seems too small. `pip` are pip's settings. None asks pip, once, when something is to be built. `uv` is the
-    program. None uses pip. `is_sealed`: only sources that `pip` and `environ` name are used, no network and no indexes
-    of the suite. `capsule` is the folder of the capsule that everything is from. `devices` are the kinds of
+    where the disk seems too small. `pip` are pip's settings; with None, pip is asked once when something is to be built. `uv` is
+    the program; with None, pip is used. `is_sealed`: only sources that `pip` and `environ` name are used, no network and
+    no indexes of the suite. `capsule` is the folder of the capsule that everything is from. `devices` are the kinds of
     accelerators that the machine has, as far as anybody knows.
     """
 

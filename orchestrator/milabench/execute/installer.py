@@ -194,7 +194,7 @@ def unbuilt_package(output: str) -> str | None:
 
 
 def pulls_cuda(rehearsal: str) -> str | None:
-    """Return the first CUDA package that uv said it would install, if any. Nvidia-ml-py only asks the driver."""
+    """Return the first CUDA package that uv said it would install, if any. The package nvidia-ml-py only asks the driver."""
     match = re.search(r"^\s*\+ ((?:nvidia|cuda)-(?!ml-py)\S+)", rehearsal, re.MULTILINE)
     return match[1] if match else None
 

@@ -121,7 +121,7 @@ class Interrupts:
             self.raise_deferred()
 
     def raise_deferred(self) -> None:
-        """Handle the deferred signals as a signal that comes now, where nothing defers it."""
+        """Handle the deferred signals as if they came now, where nothing defers them."""
         self._deferred.clear()
         before, self._is_deferring = self._is_deferring, False
         try:

@@ -39,8 +39,8 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 class Orchestrator:
     """A control plane process that executes, or executed, a run.
 
-    `pid_start` (ticks since boot) and `boot` tell it from a later process with its pid. `marker` is the marker that every process
-    that it started carries. `since` is in unix seconds. A `detached` orchestrator has left its terminal, and continues
+    `pid_start` (ticks since boot) and `boot` tell it from a later process with its pid. Every process that it started carries
+    `marker`. `since` is in unix seconds. A `detached` orchestrator has left its terminal, and continues
     unobserved.
     """
 

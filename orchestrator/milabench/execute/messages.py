@@ -48,7 +48,7 @@ class Sums(TypedDict, total=False):
 
 
 class Header(Struct):
-    """The line before the payload of a frame, which has `n` bytes. `last` of any shape, see `header_sums`."""
+    """The line before the payload of a frame, which has `n` bytes. `last` may have any shape, see `header_sums`."""
 
     k: Word
     n: Annotated[int, Meta(ge=0, le=MOST_FRAME_BYTES)]
@@ -69,7 +69,7 @@ class Hello(TypedDict, total=False):
 
 
 class Held(TypedDict, total=False):
-    """Who holds a device. `about` of anything, for anybody may have written the file of a lock."""
+    """Who holds a device. `about` may be anything, because anybody may have written the file of a lock."""
 
     name: Any
     run: Any
@@ -262,7 +262,7 @@ class Declared(Generic[_M]):
 
 
 def header_sums(header: Header) -> Sums:
-    """Return the sums in the header of a frame. None where they are of another shape: the program has made them."""
+    """Return the sums in the header of a frame. Empty where they are of another shape: the program has made them."""
     try:
         return msgspec.convert(header.last or {}, Sums)
     except msgspec.ValidationError:

@@ -89,7 +89,7 @@ def uv_env(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str,
 
 
 def uv_options(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the options for settings that uv reads from no variable. For `uv pip install`, `sync`, `compile` and `uv build`."""
+    """Return the options for settings that uv reads from no variable, for `uv pip install`, `sync`, `compile` and `uv build`."""
     return ("--no-index",) if _is_true(settings.get("no-index")) else ()
 
 

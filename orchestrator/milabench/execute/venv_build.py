@@ -218,7 +218,7 @@ class VenvBuild:
         return notes
 
     def _unchecked_capsule(self, python: str) -> str:
-        """Return the name of the capsule that something here is from which no lock's hash has checked. Empty for none."""
+        """Return the name of the capsule if no lock's hash has checked some of its files here. Else empty."""
         if not self._options.capsule:
             return ""
         home = Path(self._options.capsule).resolve()

@@ -240,7 +240,7 @@ class ReplayClock:
         return self._now - self._first
 
     def reach(self, t: float | None) -> None:
-        """Wait until the time of a record. Not for a record without a time, nor where the clock jumped back."""
+        """Wait until the time of a record. Does not wait for a record without a time, or where the clock jumped back."""
         if t is None or t <= self._now:
             return
         if not self._now:

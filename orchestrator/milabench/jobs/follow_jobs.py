@@ -139,8 +139,8 @@ def ask_about(run: Run, say: Callable[[str], object] = lambda _: None) -> tuple[
     """Ask the scheduler once about the jobs of a run that have not ended, and harvest them where nobody follows them.
 
     The record of a run must not depend on whether somebody watched. Return the run as it is then, and the scheduler's
-    says of the jobs that go on, by share. Nothing is written into a run that is held, or not ours to write. A scheduler that is
-    silent is only reported (`say`), and a missing scheduler not even that.
+    state of each job that goes on, by share. Nothing is written into a run that is held, or not ours to write. A
+    scheduler that is silent is only reported (`say`), and a missing scheduler not even that.
     """
     jobs = open_jobs(run)
     if not jobs or shutil.which("squeue") is None:

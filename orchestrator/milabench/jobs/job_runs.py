@@ -164,7 +164,7 @@ def _finished(path: Path, writer: RunWriter, session: Session) -> int:
 
 
 def resume_jobs(path: Path, session: Session, *, force: bool = False, detach: bool = False) -> int:
-    """Adopt running jobs, harvest ended jobs, submit failed steps again. Return the exit code.
+    """Adopt running jobs, harvest ended jobs, submit the steps that did not pass again. Return the exit code.
 
     Raises Unreachable when another orchestrator follows the run or the scheduler does not answer, RecordError for a run that
     is not as it was planned.
@@ -227,7 +227,7 @@ def _adopt(path: Path, writer: RunWriter, scheduler: Scheduler, session: Session
 
 
 def _batches_again(run: Run, todo: set[str], writer: RunWriter, session: Session, *, force: bool) -> list[JobBatch]:
-    """Return the jobs that repeat failed steps. Raises RecordError unless everything equals the plan, or forced."""
+    """Return the jobs for the steps that did not pass. Raises RecordError where the plan has changed, unless forced."""
     unbound = tuple((name, "") for name in stated_nodes(run))
     planned = plan_request(request_of(run, session, bound_nodes=unbound, ask_nodes=False))
     description = describe_run(planned)
@@ -259,7 +259,7 @@ def cancel_jobs(run: Run, session: Session) -> bool:
 
     Raises Unreachable, where the scheduler is silent.
 
-    Whoever follows the run, on whatever host, records their ends. Nobody: we do.
+    Whoever follows the run, on whatever host, records their ends. If nobody follows it, we do.
     """
     if not open_jobs(run):
         return False

@@ -21,7 +21,7 @@ RUN = "RUN"
 
 
 def job_scripts(planned: PlannedRequest, submission: Submission | None) -> tuple[JobScript, ...]:
-    """Return the scripts of a run by jobs, or the script of the job which holds its nodes. None where we have nodes already.
+    """Return the scripts of a run by jobs, or the script of the job which holds its nodes. Empty where we have nodes already.
 
     Raises ConfigError for options that Slurm would read as something else.
     """

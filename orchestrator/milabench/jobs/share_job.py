@@ -173,7 +173,7 @@ def _require_unchanged(run: Run, share: Share, description: RunDescription) -> N
     ]
     if lines:
         raise RecordError(
-            f"differs from the submitted plan: {';  '.join(lines)}; submit a new run, or `milabench resume --force`"
+            f"differs from the submitted plan: {'; '.join(lines)}; submit a new run, or `milabench resume --force`"
         )
 
 

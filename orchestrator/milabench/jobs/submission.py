@@ -74,7 +74,7 @@ def job_system_of(run: Run) -> JobSystem:
 
 
 def scheduler_of(run: Run, *, timeout_s: float | None = None) -> Scheduler:
-    """Return the scheduler that a run was submitted to, each command of which is given so long. See `job_system_of`."""
+    """Return the scheduler that a run was submitted to. Each of its commands has `timeout_s`. See `job_system_of`."""
     return job_system_of(run).connect(timeout_s=timeout_s)
 
 

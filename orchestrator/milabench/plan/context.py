@@ -83,8 +83,8 @@ class PlanContext:
     """Everything a plan depends on that is not a benchmark.
 
     `environments` are the folders of the install groups' environments, below `dirs.venv`: each by the digest of its
-    inputs, so that two suites may use a group's name for two environments. A group that is not in it has an environment of its
-    own name there. `repeats` is how often each benchmark is run, in fresh processes, as the profile says unless given.
+    inputs, so that two suites may use the same group name for two environments. A group that is not in it has an environment of
+    its own name there. `repeats` is how often each benchmark is run, in fresh processes, as the profile says unless given.
     `replicates` are the numbers of single benchmarks, where they were computed separately. `missing_programs` has, by
     benchmark, the first of its `requires_programs` that the main node does not have, as far as is known. `unavailable` says
     why benchmarks cannot run in the active interpreter, if all of them are to run in it.
@@ -169,7 +169,7 @@ class NodeBenchmark:
 
     `dirs` are the folders as the benchmark sees them. `source` is the folder of the fetched program, or the benchmark's own
     where nothing is fetched. `venv` is empty for a command without a benchfile, which has no environment.
-    `modules` is the folder of those that its prepare.py shares with others. Empty where there are none.
+    `modules` is the folder of the Python modules that its prepare.py shares with others. Empty where there are none.
     """
 
     config: BenchmarkConfig

@@ -84,7 +84,7 @@ def is_client_server(bench: BenchmarkConfig) -> bool:
 
 
 def reached_nodes(bench: BenchmarkConfig, facts: SystemFacts) -> tuple[str, ...]:
-    """Return the nodes on which a launcher that is started on any of them starts ranks. None for other launchers."""
+    """Return the nodes on which a launcher that is started on any of them starts ranks. Empty for other launchers."""
     reaches = method_of(bench).spans_nodes and bench.plan.launcher in (MPIRUN, SRUN)
     return tuple(node.name for _, node in nodes_of(bench, facts)) if reaches else ()
 
@@ -103,7 +103,8 @@ def placements(bench: BenchmarkConfig, facts: SystemFacts) -> Iterator[Placement
 def nodes_of(bench: BenchmarkConfig, facts: SystemFacts) -> tuple[tuple[int, Node], ...]:
     """Return the nodes that run a benchmark, each with its number.
 
-    The nodes of `plan.nodes`. Else `num_machines` nodes. Else all, but a single node unless a job spans nodes.
+    The nodes of `plan.nodes`. Else the first `num_machines`, if it is given, for a job that spans nodes and for a server
+    with its client (1 by default). Else all nodes.
     """
     ranked = tuple(enumerate(facts.nodes))
     if bench.plan.nodes:

@@ -88,16 +88,16 @@ class Step:
 
     @property
     def hash(self) -> str:
-        """sha256 over everything that decides the step's work. Of secrets only the names."""
+        """sha256 over everything that decides the step's work, with only the names of secrets."""
         return _ShownSteps().hash(self)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the step as protocol.md, section 6, spells it. Of secrets only the names."""
+        """Return the step as protocol.md, section 6, spells it, with only the names of secrets."""
         shown = _ShownSteps()
         return {**shown.fields(self), "hash": shown.hash(self)}
 
     def shown(self) -> dict[str, Any]:
-        """Return its fields as they may be shown. Of secrets only the names."""
+        """Return its fields as they may be shown, with only the names of secrets."""
         return _ShownSteps().fields(self)
 
 
@@ -221,7 +221,7 @@ class Plan:
 
 
 def remaining_plan(plan: Plan, passed: Collection[str], bundles: Sequence[Sequence[Step]] | None = None) -> Plan:
-    """Return the plan of the bundles in which a step has not passed. Of its groups, where no bundles are given.
+    """Return the plan of the bundles, by default of the groups, in which a step has not passed.
 
     A group is done again as a whole: its steps are concurrent, and an instance measured alone is not comparable. So
     are the two sides of a pair: drift cancels only while they run in turn.

@@ -129,7 +129,7 @@ def prepare_digest(
 
 
 def _decisive(name: str, value: str) -> str:
-    """Return the part of a variable that reaches the data: from a benchmark's settings not measuring, checks and placement."""
+    """Return the part of a variable that reaches the data: a benchmark's settings without measuring, checks and placement."""
     try:
         settings = json.loads(value) if name == SETTINGS else None
     except ValueError:

@@ -36,7 +36,7 @@ _MAX_DEPTH: Final = 16
 class RenderedBenchmark:
     """Everything of a benchmark that had placeholders, as a process gets it.
 
-    `launcher_options` are the further keys of `plan`. `batch_sizes` the distinct sizes that `auto_batch(...)` came to in
+    `launcher_options` are the further keys of `plan`, `batch_sizes` the distinct sizes that `auto_batch(...)` came to in
     the arguments. `serve` is the sweep with all its keys, empty where there is none.
     """
 
@@ -180,7 +180,7 @@ class _Renderer:
         """Return the arguments under a key that has arguments.
 
         Of a mapping, keys without a leading dash come first, then options, then the values under `--`. null and false drop
-        the key, true is a bare flag, a list is joined by commas. False gives `--no-x` where `flags` has `--x`. A list is
+        the key, true is a bare flag, a list is joined by commas. But false gives `--no-x` where `flags` has `--x`. A list is
         verbatim.
         """
         assert self._bench is not None

@@ -134,7 +134,7 @@ def with_overrides(lock: Lock, overrides: Sequence[str]) -> Lock:
 
 
 def preferred_versions(requirements: Lock, lock: Lock) -> str:
-    """Return a lock's versions, made for other machines, of packages that requirements name, as constraints.
+    """Return, as constraints, the versions that a lock for other machines has of packages that requirements name.
 
     A build for a kind of device (2.10.0+cu130) does not count for another.
     """

@@ -67,7 +67,7 @@ class PlannedProcess:
 def replicate_steps(bench: ResolvedBenchmark, context: PlanContext, *, repeat: int | None) -> Iterator[Step]:
     """Yield the steps of a replicate of a benchmark, one for each process, all in the same group.
 
-    A server and its client see the same devices, which server a client has to wait for stands in its configuration.
+    A server and its client see the same devices. The client's configuration names the server that it waits for.
     Raises ConfigError for unresolved values.
     """
     processes = _processes(bench, context, repeat)
@@ -386,7 +386,7 @@ def _step_config(
 
 
 def _limit_s(config: BenchmarkConfig) -> float:
-    """Return the time limit of a process, in seconds. Of a sweep it follows from its points, each of which has the same."""
+    """Return the time limit of a process, in seconds. For a sweep it follows from its points, each of which has the same."""
     return config.max_duration * (config.serve.points if config.serve is not None else 1)
 
 
@@ -397,7 +397,7 @@ def _ready_s(config: BenchmarkConfig) -> float:
 
 
 def _ready_condition(config: BenchmarkConfig, ready: str, placement: Placement) -> dict[str, Any]:
-    """Return the agent's condition: a port when it is a number, or chosen at the start (`@port`), else a pattern.
+    """Return the condition that the agent waits for: a port (a number, or chosen at the start by `@port`), else a pattern.
 
     Raises ConfigError for other texts.
     """

@@ -32,7 +32,7 @@ def recheck_run(
 ) -> Acceptance:
     """Return the verdict on a run of today, by default the latest, against the accepted one: a run or its bundle.
 
-    Of the criteria only the accepted warnings count. Raises UsageError where both are the same run, or in the wrong order.
+    Of the criteria only the accepted warnings count. Raises UsageError where both are the same run, or in the wrong order,
     ConfigError for bad criteria, NothingSelected and RecordError.
     """
     from milabench.procurement.recheck import RecheckTerms, check_again

@@ -1,7 +1,8 @@
 """Budget questions: how many nodes of a system match another, fit a budget or fit a power limit, and which inputs decide.
 
-Nodes are whole: limits are rounded down, matches are rounded up, and scores, money and power are computed again
-from the whole nodes. Only scores that count nodes can be asked (ssi, ssni, ssp, throughput): they grow in proportion to N.
+Nodes are whole: the number that fits a limit is rounded down, the number that matches a system is rounded up. Scores,
+money and power are computed again from the whole nodes. Only scores that count nodes can be asked (ssi, ssni, ssp,
+throughput): they grow in proportion to N.
 """
 
 from __future__ import annotations
@@ -220,7 +221,7 @@ def _answer(
         power_level=system.power_level,
     )
     if not nodes:
-        return replace(answer, why_not="not even a node")
+        return replace(answer, why_not="not even one node")
     if nodes < system.least_nodes:
         answer = replace(answer, why_not=f"a benchmark runs on {system.least_nodes:g} nodes")
     else:
@@ -293,7 +294,7 @@ def _up(number: float) -> int:
 
 
 def _per_node(system: BudgetSystem, names: Mapping[str, float]) -> float:
-    """Return a node's contribution to the score, its figures and the named ones times their weights."""
+    """Return a node's contribution to the score, with the figures and weights in `names` times these factors."""
     values = [term.value * names.get(_figure_name(bench, system), 1.0) for bench, (term, _) in system.terms.items()]
     weights = [weight * names.get(f"weight of {bench}", 1.0) for bench, (_, weight) in system.terms.items()]
     total = math.fsum(weights)
@@ -354,10 +355,7 @@ def _score_inputs(systems: Sequence[BudgetSystem], vary: float) -> list[InputRan
 def _with_sensitivity(
     answer: BudgetAnswer, result: str, function: Callable[[Mapping[str, float]], float], inputs: Sequence[InputRange]
 ) -> BudgetAnswer:
-    """Return the answer with its sensitivity.
-
-    Empty where not even a node is left.
-    """
+    """Return the answer with its sensitivity, which is empty where no node is left."""
     if not answer.nodes:
         return answer
     return replace(answer, result=result, swings=one_at_a_time(function, inputs))

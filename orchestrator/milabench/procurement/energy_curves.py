@@ -40,7 +40,7 @@ class EnergyCurve:
     __slots__ = ("joules", "times")
 
     def __init__(self, points: Iterable[Point]) -> None:
-        """Take points (unix seconds, J) in the order of time. Of a moment that is there twice, the last."""
+        """Take points (unix seconds, J) in the order of time. For a moment that is there twice, the last counts."""
         of_time = dict(points)
         self.times = list(of_time)
         self.joules = list(of_time.values())

@@ -75,7 +75,7 @@ def expenses(
     whole: int | None = None,
     declared_by: str = "power_W of the system file",
 ) -> tuple[Expense, ...]:
-    """Return the expenses of a benchmark's work. None where it has no valid rate in items, or no power is known.
+    """Return the expenses of a benchmark's work. Empty where it has no valid rate in items, or no power is known.
 
     `costs` are of the system that ran, of `nodes` nodes, with an offer's `price` and power for as many. The terms win
     where both have a value. A year is of the `whole` system's nodes, all kept at work as those that ran. `declared_by`

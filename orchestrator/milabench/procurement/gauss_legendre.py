@@ -52,7 +52,7 @@ def points_for(width: float) -> int:
 
 
 def falling_root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a falling function is 0 between low and high, by false position after Illinois. To about 1e-13."""
+    """Return where a falling function is 0 between low and high, to about 1e-13, by false position after Illinois."""
     at_low, at_high = function(low), function(high)
     side = 0
     for _ in range(200):

@@ -109,7 +109,7 @@ def measured_figure(
 
 
 def _of_twice_the_instances(metrics: Mapping[str, UncertainValue], better: Direction) -> Mapping[str, UncertainValue]:
-    """Return the changed metrics of a benchmark if twice its instances ran at once, each as fast as before."""
+    """Return the changed metrics of a benchmark if twice as many instances ran at once, each as fast as before."""
     power = {MAIN_RATE: 0.5 if better == "lower" else 2.0, INSTANCES: 2.0}
     return {name: product([(metrics[name], 1)], power[name], metrics[name].units) for name in power if name in metrics}
 

@@ -79,7 +79,7 @@ class OfferPhase:
 
     nodes: _Count = key("Nodes that are there.")
     months: Positive = key("Months until the next phase.")
-    name: str = key("Name of the vendor.", default="")
+    name: str = key("Name of the phase.", default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

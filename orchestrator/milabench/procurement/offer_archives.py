@@ -69,7 +69,7 @@ def create_offer(
 ) -> Manifest:
     """Write an archive of an offer's declaration and of every run that it names, signed with the SSH key `key`.
 
-    Raises ConfigError, with the place, for an offer that does not fit its tender or lacks records. RecordError, also
+    Raises ConfigError, with the place, for an offer that does not fit its tender or lacks records, RecordError, also
     where the lock files of an environment are gone.
     """
     tender = read_tender(tender_file)

@@ -98,7 +98,7 @@ def check_offer(
     levels: Sequence[PowerLevel] = (),
     metered_kw: Sequence[UncertainValue] = (),
 ) -> OfferCheck:
-    """Return the findings in an offer's records. `runs` are the runs of each benchmark.
+    """Return the findings in an offer's records. `runs` has each benchmark's.
 
     `levels` are the levels of their meters, `metered_kw` the metered power of a node.
     """

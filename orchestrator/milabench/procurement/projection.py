@@ -52,7 +52,7 @@ class CountPoint:
 
 
 def universal_scalability(parameters: Mapping[str, float], count: float) -> tuple[float, Mapping[str, float]] | None:
-    """Return X(N) = g N / (1 + a (N - 1) + b N (N - 1)) and its derivatives. A and b are 0 where they are not given.
+    """Return X(N) = g N / (1 + a (N - 1) + b N (N - 1)) and its derivatives, with a and b 0 where they are not given.
 
     a is contention, b coherence, g the value at count 1 (Gunther). Without b it is Amdahl's law, with a as the serial
     share of the time at count 1. Without both it is ideal. None where the denominator is not above zero.

@@ -19,7 +19,7 @@ from milabench.procurement.uncertainty import UncertainValue, constant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """A number by its dotted key. `where` are places in files, or the records of a run. `formula` its computation."""
+    """A number by its dotted key. `where` are places in files, or the records of a run. `formula` is its computation."""
 
     key: str
     value: UncertainValue | str

@@ -98,7 +98,7 @@ def recheck_ratio(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecheckTerms:
-    """The terms of a contract: the minimum share of the value of then, and by benchmark the accepted warnings."""
+    """The terms of a contract: the minimum share of the value of then, and by benchmark the warnings that it accepts."""
 
     limit: float = 0.9
     allow: Mapping[str, Sequence[str]] = field(default_factory=dict)

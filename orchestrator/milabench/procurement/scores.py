@@ -19,7 +19,7 @@ from milabench.procurement.uncertainty import Mean, UncertainValue, product, sam
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkFigures:
-    """A benchmark of an offer: its figure of merit there and on the reference, in the same units, and the fixed rules.
+    """A benchmark of an offer: its figure of merit there and on the reference, in the same units, and values that the rules fix.
 
     `direction` says which figures are better. `capability` is c: how many times larger the problem is than on the reference.
     `nodes` and `reference_nodes` are those that the benchmark uses. `work` is the count of a run that the
@@ -39,7 +39,7 @@ class BenchmarkFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSize:
-    """The number of nodes of the offered machine and of the reference. `unit` is counted: node, core or device."""
+    """The number of nodes of the offered machine and of the reference. `unit` is the counted unit: node, core or device."""
 
     nodes: float | None = None
     reference_nodes: float | None = None
@@ -207,7 +207,7 @@ REMOVED_METRICS: Final = dict.fromkeys(("specspeed", "specrate"), "it was remove
 def offer_score(
     metric: str, benchmarks: Sequence[BenchmarkFigures], machine: MachineSize | None = None, mean: Mean | None = None
 ) -> OfferScore:
-    """Return a score of `METRICS` over these benchmarks. Of a part too.
+    """Return a score of `METRICS` over these benchmarks, which may be a part of all.
 
     Raises ConfigError for an unknown metric, a mean that its source does not allow, and missing inputs of the metric.
     """

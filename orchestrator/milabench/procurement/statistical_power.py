@@ -50,8 +50,8 @@ def noncentral_t_tail(x: float, freedom: float, noncentrality: float) -> float:
 def power_of_bound(distance: float, error: float, freedom: float, confidence: float = 0.95) -> float:
     """Return the probability that a one-sided bound at this confidence is kept.
 
-    `distance` is how far the true logarithm is on the good side of the bound, `error` the standard error of the measurement and
-    `freedom` its degrees of freedom. At a distance of 0 it is 1 - confidence.
+    `distance` is how far the true logarithm is on the good side of the bound, `error` the standard error of the measurement, and
+    `freedom` the degrees of freedom of this error. At a distance of 0 it is 1 - confidence.
     """
     if not error > 0:
         return 1.0 if distance >= 0 else 0.0

@@ -235,7 +235,7 @@ def score_tender(
 
     `reference` is the run that the tender names. `metric` is the tender's by default. `across` also scores other work
     than the reference. Raises ConfigError, with file, line and column, for problems of the score: units that differ, a reference
-    without a benchmark, numbers that the metric needs and nobody gives. NothingSelected for a run of another suite.
+    without a benchmark, numbers that the metric needs and nobody gives. Raises NothingSelected for a run of another suite.
     """
     metric = metric or tender.metric
     mean = tender.mean if tender.mean in METRICS[metric].means else None
@@ -366,8 +366,8 @@ def _row(
 def _by_nodes(metric: str, row: ScoredBenchmark) -> ScoredBenchmark:
     """Return a row without its figure where that is of other nodes than the metric takes it to be of.
 
-    With a ratio that does not count nodes, more nodes would raise the score. And for the figure of one
-    instance, whoever measures on fewer nodes has the more copies on all nodes.
+    With a ratio that does not count nodes, a measurement on more nodes would raise the score. With the figure of one
+    instance, a measurement on fewer nodes would: it would count as more copies on all nodes.
     """
     needs = METRICS[metric].needs
     if row.figure is None or row.is_declared:

@@ -2,7 +2,7 @@
 
 github lanl/benchmarks 7e0fdf9, introduction (ATS-5), and olcf.ornl.gov, OLCF-6 benchmarks: as-is allows options of
 compilers, other libraries, another decomposition of the problem; ported a limited change of the source; optimized any
-that keeps the algorithm.
+change that keeps the algorithm.
 """
 
 from __future__ import annotations

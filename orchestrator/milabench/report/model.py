@@ -36,7 +36,7 @@ def validity_text(bench: BenchSummary) -> str:
 
 
 def _why_no_number(bench: BenchSummary) -> str:
-    """Return why a benchmark that passed has no number. Of a sweep, that no point is the best."""
+    """Return why a benchmark that passed has no number. For a sweep: no point is the best."""
     if (curve := bench.serving) is None or curve.best:
         return "no rate"
     is_measured = any(point.state == "measured" for point in curve.points)

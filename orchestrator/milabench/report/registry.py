@@ -76,7 +76,7 @@ class Format:
         return self.renderer if width is None or not self.fits else self.by_line(width)
 
     def by_line(self, width: int | None) -> LineRenderer:
-        """Return the same, which also writes a comparison line by line. Only of a format that fits a terminal."""
+        """Return the same, which also writes a comparison line by line. Only for a format that fits a terminal."""
         return cast("FittingRenderer", self.renderer).fitted(width)
 
 

@@ -244,7 +244,7 @@ def metric_tables(summary: Summary) -> tuple[Table, ...]:
 
 PAIR_LEGEND = (
     "B/A: geometric mean over pairs, above 1 where B is better; 95 % interval: Student's t on the logarithms of the pairs; "
-    "verdict: beyond or within 1 %, by two one-sided tests with Holm's correction over all rows"
+    "verdict: beyond 1 %, or within 1 % by two one-sided tests, both with Holm's correction over all rows"
 )
 
 

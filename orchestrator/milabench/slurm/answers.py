@@ -148,7 +148,7 @@ def read_sinfo(text: str) -> list[list[str]] | None:
 
 
 def lines(text: str) -> Iterator[str]:
-    """Yield the lines with content. Of a line that is too long only its beginning, which is no row."""
+    """Yield the lines with content. A line that is too long is cut to its beginning, which is no row."""
     return (line[:MAX_CHARACTERS].rstrip("\r\n") for line in StringIO(text) if not line.isspace())
 
 

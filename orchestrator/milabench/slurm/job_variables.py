@@ -65,7 +65,7 @@ def _whole_number(environ: Mapping[str, str], variable: str) -> int:
 
 
 def _expand_counts(text: str) -> list[int]:
-    """Return the processors of each node in `4(x2),8`. None where it cannot be read: they are only informative."""
+    """Return the processors of each node in `4(x2),8`. Empty where it cannot be read: they are only informative."""
     counts: list[int] = []
     for part in text.split(",") if text else ():
         match = _CPUS.fullmatch(part)

@@ -55,7 +55,7 @@ def require_given(allocation: Allocation, session: Session) -> None:
     if state.phase in ("absent", "ended"):
         what = "Slurm knows no such job" if state.phase == "absent" else job_text(job, state)
         raise UsageError(
-            f"SLURM_JOB_ID={job}: {what}: the variables of this shell do not belong to the current allocation; unset them, or"
+            f"SLURM_JOB_ID={job}: {what}: the variables of this shell name no current allocation; unset them, or"
             " --engine local runs on this machine alone"
         )
 

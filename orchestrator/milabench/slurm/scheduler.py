@@ -78,7 +78,7 @@ class SlurmScheduler:
 
         squeue is asked first, for all jobs of the user: asked for jobs by id it fails when it has forgotten any of
         them. For jobs that it does not know sacct is asked, whose reported ends alone are believed, then scontrol. A
-        doubted end from it is asked of scontrol, then of sacct.
+        doubtful end from squeue is checked with scontrol, then with sacct.
         """
         states: dict[str, JobState] = {}
         for cluster, group in _by_cluster(handles):
@@ -99,7 +99,7 @@ class SlurmScheduler:
     def _to_cancel(self, cluster: str, handles: Sequence[JobHandle]) -> list[str]:
         """Return the ids to cancel: an array as a whole where all its unfinished tasks are to end.
 
-        The controller keeps no record of a waiting task cancelled by itself, but of tasks of a cancelled array.
+        The controller keeps no record of a waiting task that is cancelled alone, but it does of the tasks of a cancelled array.
         """
         ids = [_plain(handle.id) for handle in handles]
         if not any("_" in id_ for id_ in ids):

@@ -73,7 +73,7 @@ def srun_command(address: Address) -> tuple[str, ...]:
 def srun_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of srun and its programs: the variables of our own job step do not apply to the new step.
 
-    SLURM_NTASKS would start many agents, SLURM_CPU_BIND pin them, which devices are visible Slurm says on each node.
+    SLURM_NTASKS would start many agents, SLURM_CPU_BIND pin them. Slurm sets the visible devices on each node.
     """
     devices = {name for vendor in VENDORS for name in vendor.visible_variables}
     return {

@@ -1,4 +1,4 @@
-"""Sweeps over servers as drawings: throughput against latency for a user, and the time to the first token against load."""
+"""Sweeps over servers as drawings: throughput against the tokens/s of a user, and the time to the first token against load."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def curve_figure(curves: Sequence[NamedCurve]) -> Markup | None:
         " ★ marks the best point, ✕ a point that misses the SLO."
     )
     drawing = svg("output tokens/s against tokens/s of a user", describe[:4000], WIDTH, BOTTOM + 44, *drawn)
-    return figure("Throughput against latency for a user", [_legend(sign), drawing], note)
+    return figure("Throughput against the tokens/s of a user", [_legend(sign), drawing], note)
 
 
 def ttft_figure(curves: Sequence[NamedCurve], load: str) -> Markup | None:

@@ -106,7 +106,7 @@ class _Requests:
         return True
 
     def samples(self) -> dict[str, Sequence[float]]:
-        """Return the times of the requests in order, ms. Of the gaps, which are no sample of requests, as many as requests."""
+        """Return the times of the requests in order, ms. Gaps are no sample of requests: as many of them as requests."""
         samples: dict[str, Sequence[float]] = {}
         for name in OF_A_REQUEST:
             # One that is not known is above all others, and a quantile that touches it is not known either.

@@ -85,7 +85,7 @@ def _value(
 
 
 def is_known_quantile(launches: Sequence[Sequence[float]], q: float) -> bool:
-    """Return whether requests have a q-quantile, however few they are: none where a time is unknown."""
+    """Return whether requests have a q-quantile, however few they are: not where it falls on an unknown time."""
     together = sorted(chain.from_iterable(launches))
     return bool(together) and math.isfinite(quantile_of(together, q))
 
@@ -129,7 +129,7 @@ def _rank_bounds(ordered: Sequence[float], q: float) -> tuple[dict[str, float], 
 
 @lru_cache(maxsize=4096)
 def _rank(n: int, q: float, tail: float) -> float:
-    """Return the rank, from 0, whose order statistic is above the q-quantile with this probability. Between ranks by it."""
+    """Return the rank, from 0, interpolated, whose order statistic is above the q-quantile with this probability."""
 
     def above(rank: int) -> float:  # of the order statistic of this rank: fewer values than that are below the quantile
         return 1 - incomplete_beta(q, rank, n - rank + 1) if rank else 0.0

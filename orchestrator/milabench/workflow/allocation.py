@@ -67,7 +67,7 @@ def as_node_of(allocation: Allocation, machine: Node) -> Node:
 
 
 def arch_of_nodes(allocation: Allocation, machine: Node, reported: Mapping[str, Node]) -> str:
-    """Return the kind of devices of the first node that reported, or is this machine. Of this machine where none has."""
+    """Return the kind of devices of the first node that reported, or is this machine. Else of this machine."""
     first = allocation.nodes[0].name
     node = machine if first == allocation.here else reported.get(first, machine)
     return node.devices[0].arch if node.devices else "cpu"

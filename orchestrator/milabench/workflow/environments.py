@@ -101,8 +101,8 @@ def left_out_benches(context: SuiteContext) -> list[SkippedBench]:
 def lacking_packages(context: SuiteContext) -> dict[str, dict[str, str]]:
     """Return the packages that the active interpreter lacks for selected benchmarks, each with the installed version.
 
-    The requirements are requirements.in, written by a person. The lock, with its exact versions, is used only without it. Of
-    requirements that several benchmarks share, only the `packages` of each.
+    Each benchmark's requirements.in counts, as a person wrote it. Its lock, with exact versions, counts only without that
+    file. Of requirements that several benchmarks share, only the `packages` of each count.
     """
     with_packages = [bench for bench in context.benches if bench.declared is not None and bench.declared is not COMMAND]
     if not with_packages:
@@ -128,7 +128,7 @@ def lacking_packages(context: SuiteContext) -> dict[str, dict[str, str]]:
 
 
 def unavailable_benches(context: SuiteContext) -> dict[str, str]:
-    """Return why selected benchmarks cannot run in the active interpreter. None where each has an environment of its own."""
+    """Return why selected benchmarks cannot run in the active interpreter. Empty where each has an environment of its own."""
     if context.plan_context.current_env is None:
         return {}
     return {bench: _why_unavailable(unmet) for bench, unmet in lacking_packages(context).items()}

@@ -287,7 +287,7 @@ def time_spent(run: Run) -> tuple[dict[str, float], float]:
 
 
 def imprecise_benches(summary: Summary, precision: float) -> dict[str, float]:
-    """Return the uncertainty of each number that more launches may make as precise as asked. Of an A/B run, of each ratio.
+    """Return the uncertainty of each number that more launches may make as precise as asked, or of each ratio of an A/B run.
 
     It is infinite where unknown. More repeats do not help a benchmark where a repeat failed, where its number is
     suspect, or where the part common to all repeats exceeds the request. A benchmark that others disturbed is measured again.

@@ -225,6 +225,6 @@ def _composed(file: Path) -> tuple[RequirementFile, list[str]]:
 
 
 def _words(value: object, *, by_line: bool = False) -> list[str]:
-    """Return a setting of pip as words, from one text or several. Each is a separate line if the setting is a list of lines."""
+    """Return a setting of pip as words, from one text or several. `by_line`: return the texts whole."""
     texts = [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)] if value else []
     return texts if by_line else [word for text in texts for word in text.split()]

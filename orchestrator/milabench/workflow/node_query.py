@@ -40,7 +40,7 @@ class HostReport:
 def node_addresses(
     system: SystemConfig, machine: Node, *, accept_new: bool = False, allocation: Allocation | None = None
 ) -> dict[str, Address]:
-    """Return the addresses of the nodes that are not this machine, by name. None for nodes of a future job."""
+    """Return the addresses of the nodes that are not this machine, by name. Empty for nodes of a future job."""
     if allocation is not None:
         others = [node for node in allocation.nodes if node.job and node.name != allocation.here]
         return {node.name: Address(name=node.name, host=node.name, transport="srun", job=node.job) for node in others}

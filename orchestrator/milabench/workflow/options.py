@@ -63,8 +63,8 @@ class SuiteOptions:
 class Extent:
     """How much is measured: how often, how long, how precisely, within how many seconds, against which other suite.
 
-    `precision` is the relative half-width of a 95% interval. `ab` are suites or locks of an A/B run. `seed` is the seed of the
-    order in which benchmarks run. None: the time for a run, 0 for a plan. `baseline` names the benchmark of the suite that
+    `precision` is the relative half-width of a 95% interval. `ab` are suites or locks of an A/B run. `seed` decides the
+    order in which benchmarks run; None: the time for a run, 0 for a plan. `baseline` names the benchmark of the suite that
     all others are compared with, replicate by replicate.
     """
 

@@ -33,7 +33,7 @@ SWEEP = sweep_local, RemoteHost.sweep
 def dead_orchestrators(run: Run) -> list[tuple[Orchestrator, tuple[Address, ...]]]:
     """Return the orchestrators of a run that ran on this machine and died, each with the other machines that it used.
 
-    The process of a job counts. The other nodes of its job ended with it, and nobody may log in there.
+    The process of a job counts too, without its other nodes: they ended with the job, and nobody may log in there.
     """
     dead = []
     for entry in run.journal:

@@ -245,7 +245,7 @@ def unprepared(
 
 
 def remote_markers(preparations: Sequence[Preparation], context: CommandContext) -> dict[str, list[str]]:
-    """Return the markers that only other nodes can see, by node. None when those are not queried."""
+    """Return the markers that only other nodes can see, by node. Empty when those are not queried."""
     markers: dict[str, list[str]] = {}
     for preparation in preparations if context.options.ask_nodes else ():
         if preparation.step.node not in _local(context):

@@ -99,7 +99,7 @@ def prepare_quickly(pending: Plan, context: CommandContext) -> None:
     """Prepare the missing data of a run as `milabench prepare` does, but give each benchmark `LIMIT_S` only.
 
     Raises EnvironmentFailed, with the command to give, for preparations that take longer, took longer before, or fail.
-    InterruptRequested. Unreachable.
+    Also raises InterruptRequested and Unreachable.
     """
     context = on_this_machine(context)
     command = command_line("prepare", context.options)

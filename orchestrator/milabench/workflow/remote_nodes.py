@@ -154,7 +154,7 @@ def copy_folders(context: CommandContext) -> None:
 def environment_marks(context: CommandContext, plan: Plan) -> dict[str, list[str]]:
     """Return the files by which the plan's environments are known on other nodes, by the first node of each file system.
 
-    The mark of an environment that milabench made, written last. The interpreter of any other.
+    For an environment that milabench made, the mark that is written last. For any other, its interpreter.
     """
     mark = COMPLETE if context.plan_context.environments else "bin/python"
     nodes = {node.name: node for node in remote_nodes(context)}

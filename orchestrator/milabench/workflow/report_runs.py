@@ -261,8 +261,8 @@ class RunComparison:
 def compare_runs(request: CompareRequest, session: Session, format_name: str = "text") -> RunComparison:
     """Compare runs. `format_name` is the format of the later output.
 
-    Raises UsageError for fewer than two systems, or a run twice in a system. NothingSelected, RecordError, and ConfigError for
-    bad weights or costs.
+    Raises UsageError for fewer than two systems, or a run twice in a system, NothingSelected, RecordError, and
+    ConfigError for bad weights or costs.
     """
     from milabench.analysis.system_diff import system_differences
     from milabench.events.shared_manifests import SharedManifests

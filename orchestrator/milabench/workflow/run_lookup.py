@@ -48,7 +48,7 @@ class RunHandle:
 
     @property
     def state(self) -> str:
-        """`running`. The verdict. `submitted`, while jobs wait, or `cut off`, in JSON, when nothing executes or ended it.
+        """`running`, the verdict, `submitted` while jobs wait, or `cut off`, in JSON, when nothing executes or ended it.
 
         Whether the scheduler still has a job that waits, only it knows.
         """

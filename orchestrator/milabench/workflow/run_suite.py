@@ -30,7 +30,7 @@ CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
 class RunSettings:
     """How a suite is run, and which of its parts.
 
-    `failed` names a run: only its failed steps are run. Empty: the latest run. `validations` are the checks, `all`
+    `failed` names a run: only its steps that did not pass are run. Empty: the latest run. `validations` are the checks, `all`
     (the default), `none` or `name,...`. `save_sizes` is a file that the observed batch sizes are added to. `no_prepare`:
     refuse a benchmark that is not prepared, instead of preparing it where that takes seconds. `no_gate`: a side that is SLOWER
     does not change the exit code. `as_default`: from now on

@@ -166,7 +166,7 @@ def packages_digest(packages: Mapping[str, Mapping[str, str]]) -> dict[str, str]
 
 
 def plan_differences(run: Run, plan: Plan, manifest: Mapping[str, object]) -> list[str]:
-    """Return the differences between a run as planned and as it would be now, a line each. None when it can be resumed.
+    """Return the differences between a run as planned and as it would be now, a line each. Empty when it can be resumed.
 
     `manifest` is the manifest of the new run: `locks` and `programs`.
     """

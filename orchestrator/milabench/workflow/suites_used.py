@@ -190,7 +190,7 @@ def record_use(context: CommandContext, *, as_default: bool = True) -> None:
 
 
 def forget_suites(base: Path, forgotten: Sequence[UsedSuite]) -> None:
-    """Remove suites from the record. Of the last chosen suite, only its references. Raises RecordError."""
+    """Remove suites from the record, but only the references of the last chosen suite. Raises RecordError."""
     keys = {suite.key for suite in forgotten}
     try:
         with _locked(base):

@@ -75,7 +75,7 @@ def test_an_interpolation_may_lead_to_another() -> None:
     [
         ({"a": "${a}"}, "it refers to itself: a -> a"),
         ({"a": "${b}", "b": "${a}"}, "it refers to itself: a -> b -> a"),
-        ({"a": ["${a}"]}, "it refers to itself"),
+        ({"a": ["${a}"]}, "it refers to a value that contains it"),
         ({"group": "x", "a": "${gruop}"}, "there is no key 'gruop'; did you mean 'group'?"),
         ({"a": "${...b}"}, "its dots lead above the benchmark"),
         ({"a": "${oc.env:NOT_SET}"}, "the environment variable NOT_SET is not set; set it, or give a default"),

@@ -110,7 +110,7 @@ def test_fewer_nodes_than_a_benchmark_runs_on_have_no_score() -> None:
     answer = nodes_for_power(constant(400.0, "kW"), offered, Terms())
     assert (answer.nodes, answer.score, answer.why_not) == (40, None, "a benchmark runs on 64 nodes")
     none = nodes_for_power(constant(4.0, "kW"), offered, Terms())
-    assert (none.nodes, none.score, none.why_not) == (0, None, "not even a node")
+    assert (none.nodes, none.score, none.why_not) == (0, None, "not even one node")
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_the_time_to_the_first_token_is_drawn_for_each_kind_of_load_with_the_lim
     found = serving_figures([("a", curve)])
     captions = [caption.text for one in found for caption in drawn(one).iter("figcaption")]
     assert captions == [
-        "Throughput against latency for a user",
+        "Throughput against the tokens/s of a user",
         "Time to the first token (p90) against requests in flight",
         "Time to the first token (p90) against requests/s that arrive",
     ]

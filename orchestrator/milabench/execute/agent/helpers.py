@@ -38,7 +38,7 @@ class HelperProcesses:
         """Start a command, in a session of its own. Return its pid.
 
         It reads `message` on its standard input. `done` is called with its exit code and its output. `stderr` is
-        as in subprocess. None is our own.
+        as in subprocess: with None, our own.
         """
         process = subprocess.Popen(
             command,

@@ -190,7 +190,7 @@ FAILURES = (OSError, ValueError, LookupError, TypeError, AttributeError, subproc
 
 
 def find_accelerators(absent: Dict[str, str]) -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
-    """Return the devices, and the versions that belong to all of them. Of the first vendor that has any.
+    """Return the devices of the first vendor that has any, and the versions that belong to all of them.
 
     Why there are none is written to `absent`.
     """

@@ -1,4 +1,4 @@
-"""Removes leftovers of a dead agent, processes, containers and folders: by a sweep, or by the agent's guard."""
+"""Removes leftovers (processes, containers and folders) of a dead agent, by a sweep or by the agent's guard."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def container_name(marker: str, step: str, attempt: str) -> str:
 def keeps_container(process: Process, markers: List[str]) -> bool:
     """Tell whether a process is podman's keeper of a container with any of these markers.
 
-    Podman gives it an environment of its own. Of a container whose creation was interrupted, it stays for ever, and
+    Podman gives it an environment of its own. If the creation of the container was interrupted, it stays for ever, and
     with it the locks that it inherited.
     """
     if process.name != "conmon":
@@ -60,7 +60,7 @@ def remove_containers(markers: List[str]) -> List[Tuple[str, str]]:
 
 
 def containers_of(markers: List[str]) -> List[Tuple[str, str]]:
-    """Return engine and name of the containers with any of these markers. None of an engine that does not answer.
+    """Return engine and name of the containers with any of these markers. Empty for an engine that does not answer.
 
     Containers that do not run are included: a client that was killed early leaves a container that never started.
     """

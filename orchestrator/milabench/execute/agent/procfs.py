@@ -143,7 +143,7 @@ def host_reading() -> Optional[Tuple[float, Dict[str, Tuple[float, float]], floa
 
 
 def host_use() -> Callable[[], Optional[Dict[str, float]]]:
-    """Begin to read the processors, and return a function with the use since: number, and seconds in all, busy, ours, stolen.
+    """Begin to read the processors, and return a function for the use since then: number; seconds in all, busy, ours, stolen.
 
     `resolution_s` is how far the seconds may be wrong because the kernel counts ticks, at the most of 99 in 100
     readings.
@@ -185,7 +185,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def list_folder(path: str) -> List[str]:
-    """Return the names in a folder. None when it cannot be read. Avoids the cost of importing `glob`."""
+    """Return the names in a folder. Empty when it cannot be read. Avoids the cost of importing `glob`."""
     try:
         return os.listdir(path)
     except OSError:

@@ -186,7 +186,7 @@ class StepRings:
         self._is_asked_to_stop = False
 
     def open(self, name: str, world_size: int = 1) -> None:
-        """Follow a ring. By name, because a container may know the folder under another path."""
+        """Follow a ring, by name: a container may know the folder under another path."""
         if name in self._known:
             return
         self._known.add(name)

@@ -470,8 +470,7 @@ class Agent:
 
 
 def has_children() -> bool:
-    """Return whether anything that we started, or inherited, is alive or not waited for: what nobody descends from
-    us without."""
+    """Return whether any process that we started or inherited is alive or not waited for."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -1,4 +1,4 @@
-"""The verbs of the agent's command line. Each imports only its own needs."""
+"""The verbs of the agent's command line. Each imports only the modules that it needs."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ VERBS = {
 
 
 def split_options(argv: List[str], *names: str) -> Tuple[List[str], Dict[str, str]]:
-    """Return the arguments without a name, and the values of options by name. Of a repeated option the last value."""
+    """Return the arguments without a name, and the values of options by name. A repeated option has its last value."""
     arguments, pairs = split_words(argv, *names)
     return arguments, dict(pairs)
 

@@ -101,7 +101,7 @@ class XPath(type(Path())):  # type: ignore[misc]  # before Python 3.12 only the 
     ) -> XPath:
         """Clone a revision of a git repository, or a folder in it, to this path or to `dest`. Return where it lies.
 
-        A path that does not exist, or is empty, gets the whole at once, with `.git`. In a folder that holds
+        A path that does not exist, or is empty, gets the whole clone at once, with `.git`. In a folder that holds
         something the files are put in, without `.git`. The commit is printed. Raises RuntimeError with the last
         line of git's message when it cannot be had.
         """
