@@ -32,9 +32,9 @@ MEASURED_BY = "MILABENCH_MEASURED_BY"
 """The variable with the id of the measuring process: its children inherit it, and measure nothing."""
 MAX_SWALLOWED_STOPS = 100
 MAIN_THREAD_GRACE_NS = 5_000_000_000
-"""Seconds in which the main thread should see that another thread has the window."""
+"""The time in which the main thread should see that another thread has the window."""
 INJECTIONS_APART_NS = 100_000_000
-"""Seconds in which the main thread, after an exception of another thread, reaches `program_ended` before the next."""
+"""The time in which the main thread, after an exception of another thread, reaches `program_ended`. The next comes later."""
 _JOIN_S = 0.05  # in which a thread that waits for another one sees that it is to end
 BARRIER_TIMEOUT_S = 86_400.0
 """The agent's own limit is shorter. This limit is for an agent that hangs."""

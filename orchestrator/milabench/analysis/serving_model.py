@@ -148,7 +148,7 @@ class CurvePoint(SweepPoint):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingCurve:
-    """The throughput of a server against its latency for a user, and the best point within the SLO.
+    """The throughput of a server against the tokens/s of a user, and the best point within the SLO.
 
     `area` is the area under the step function of `output_tps` over `user_tps` (its points without interpolation), in
     (tokens/s)^2: the area below the curve, of the launches that measured every point that any did. Points whose client did not
