@@ -20,7 +20,7 @@ help:
 	@echo "make fast         the loop of an edit: the quick unit tests of the rooms that you changed, or ROOMS=\"report plan\""
 	@echo "make e2e          the slow tests: real suites in real environments; properties with all their examples"
 	@echo "make suite-health every benchmark of config/ci.yaml installed, prepared and run; SHARD=1/4 takes a fourth; exit 1 where one fails"
-	@echo "make test-everywhere the tests in fresh clones: as several users, in odd folders, on several Pythons; ONLY=user,py3.14 chooses"
+	@echo "make test-everywhere the tests in fresh clones: as several users, in odd folders, on several Pythons, beside load; ONLY=user,py3.14 chooses"
 	@echo "make fuzz         20,000 mutated inputs of every kind; SEED=1 MINUTES=10 INPUTS=5000; exit 1 on a defect"
 	@echo "make perf         what the harness itself costs, with goals and verdicts, into docs/measurements.md; leave the machine alone"
 	@echo "make gpu          what only an accelerator can show, PART=1 to 5, each at most 9 minutes; results in $(BASE)/gpu"
@@ -34,9 +34,11 @@ help:
 
 # How many tests of processes run at once, beside those of units and of benchmate; more than there are cores, for they wait.
 AT_ONCE ?= 3
-# Of the tests of processes a third runs, another with every commit (tests/turns.py); `make test ALL=1` runs all.
+# Of the tests of processes a third runs, another with every commit (tests/turns.py); `make test ALL=1` runs all, and
+# `make test TURN=0`, TURN=1 and TURN=2 run a third each.
 ALL ?=
-IN_TURN = $(if $(ALL),,--in-turn)
+TURN ?=
+IN_TURN = $(if $(ALL),,--in-turn$(if $(TURN),=$(TURN)))
 # The slow tests make their own load; the files share nothing. E2E="e2e and not long" leaves the slowest out, and the slow tests of
 # `make test` with all their examples.
 E2E_AT_ONCE ?= 2

@@ -1,4 +1,4 @@
-"""Runs the tests in fresh clones of this checkout: as several users, in several places, on several Pythons.
+"""Runs the tests in fresh clones of this checkout: as several users, in several places, on several Pythons, beside load.
 
     python tests/everywhere.py                        # every row; see --list
     python tests/everywhere.py --only private,py3.14  # these rows
@@ -6,8 +6,10 @@
     python tests/everywhere.py --only root --times 20 --load 8
 
 Each row has a clone of the commit that is checked out, an environment made there, an empty HOME and only the variables that a
-new login has, with those by which this machine reaches packages. Root runs each row in a mount namespace of its own: the ordinary
-user and the programs that are hidden exist, or do not, in there only. Ends with 1 when a row failed, and with 2 when none ran.
+new login has, with those by which this machine reaches packages. Of the tests that take turns a row runs a third, the next row
+the next third (tests/turns.py); `--all` runs all of them in each row. Root runs each row in a mount namespace of its own: the
+ordinary user and the programs that are hidden exist, or do not, in there only. Ends with 1 when a row failed, and with 2 when
+none ran.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import itertools
 import os
 import pty
 import re
@@ -26,7 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -40,6 +43,7 @@ HEADINGS = (
     "shell",
     "without",
     "Python",
+    "load",
     "tests",
     "passed",
     "skipped",
@@ -47,6 +51,7 @@ HEADINGS = (
     "seconds",
     "on",
 )
+TESTS = HEADINGS.index("tests")
 
 # The programs whose absence hides a package; Debian's names.
 PACKAGES = {
@@ -65,7 +70,10 @@ COUNTED = re.compile(r"(\d+) (passed|skipped|failed|errors?)\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Who runs the tests, where and how. `python` is a version; without one it is that of this program."""
+    """Who runs the tests, where and how. `python` is a version; without one it is that of this program.
+
+    `load` is how many other processes keep processors busy meanwhile.
+    """
 
     name: str
     user: Literal["root", "ordinary"] = "root"
@@ -73,8 +81,12 @@ class Row:
     shell: Literal["terminal", "background"] = "terminal"
     without: tuple[str, ...] = ()
     python: str = ""
+    load: int = 0
 
 
+LOAD = 8
+TURNS = 3
+"""How many runs of `make test` run each test that takes turns: tests/turns.py."""
 ROWS = (
     Row(name="root"),
     Row(name="private", folder="private"),
@@ -90,6 +102,9 @@ ROWS = (
     Row(name="no-mpi", without=("openmpi-bin",)),
     Row(name="bare", user="ordinary", without=tuple(PACKAGES)),
     *(Row(name=f"py{version}", python=version) for version in ("3.11", "3.12", "3.13", "3.14")),
+    Row(name="busy", load=LOAD),
+    Row(name="user-busy", user="ordinary", load=LOAD),
+    Row(name="background-busy", shell="background", load=LOAD),
 )
 
 
@@ -212,17 +227,18 @@ def in_background(argv: Sequence[str], cwd: Path, env: dict[str, str], log: Path
         return subprocess.run(words, cwd=cwd, env=env, start_new_session=True, check=False, **options).returncode
 
 
-def run(row: Row, python: str, tests: str, log: Path, keep: bool) -> Result:
-    """Run a row's tests, all of them where `tests` is empty; what they say goes to `log`."""
+def run(row: Row, python: str, tests: str, target: str, log: Path, keep: bool) -> Result:
+    """Run a row's tests, those of the `target` of make where `tests` is empty; what they say goes to `log`."""
     scratch = Path(tempfile.mkdtemp(prefix="mb-everywhere-"))
     began = time.monotonic()
     try:
         checkout = clone(row, scratch)
         make = f"make PYTHON={shlex.quote(python)}"
-        script = f"{make} .venv/.dev && .venv/bin/python -m pytest {tests}" if tests else f"{make} test ALL=1"
+        script = f"{make} .venv/.dev && .venv/bin/python -m pytest {tests}" if tests else f"{make} {target}"
         start = in_terminal if row.shell == "terminal" else in_background
         argv = [*inside(row, scratch), "sh", "-c", script]
-        code = start(argv, checkout, variables(row, scratch / "home"), log)
+        with load(row.load):
+            code = start(argv, checkout, variables(row, scratch / "home"), log)
     finally:
         if not keep:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -260,7 +276,8 @@ def cells(row: Row, python: str, tests: str, results: Sequence[Result]) -> tuple
         row.shell,
         ", ".join(row.without) or "-",
         python,
-        (f"`{tests}`" if tests else "all") + (f", {len(results)} times" if len(results) > 1 else ""),
+        f"{row.load}" if row.load else "-",
+        tests + (f", {len(results)} times" if len(results) > 1 else ""),
         f"{passed:,}",
         f"{skipped:,}",
         f"{failed + errors:,}" if failed + errors or not code else f"exit code {code}",
@@ -274,9 +291,9 @@ def write(lines: Sequence[tuple[str, ...]]) -> None:
     before, _, rest = PAGE.read_text().partition(BEGIN)
     old, _, after = rest.partition(END)
     shown = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in old.splitlines()[2:]]
-    new = {(line[0], line[6]): line for line in (*shown, *lines)}
+    new = {(line[0], line[TESTS]): line for line in (*shown, *lines)}
     order = [row.name for row in ROWS]
-    body = sorted(new.values(), key=lambda line: (order.index(line[0]), line[6]))
+    body = sorted(new.values(), key=lambda line: (order.index(line[0]), line[TESTS]))
     table = [HEADINGS, ("---",) * len(HEADINGS), *body]
     text = "".join(f"| {' | '.join(line)} |\n" for line in table)
     PAGE.write_text(f"{before}{BEGIN}{text}{END}{after}")
@@ -287,14 +304,13 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="print the rows")
     parser.add_argument("--only", default="", metavar="ROWS", help="names with commas between them")
-    parser.add_argument(
-        "--tests", default="", metavar="ARGUMENTS", help="of pytest: run these instead of `make test ALL=1`"
-    )
+    parser.add_argument("--tests", default="", metavar="ARGUMENTS", help="of pytest: run these instead of `make test`")
+    parser.add_argument("--all", action="store_true", help="run all tests in each row, instead of a third in turn")
     parser.add_argument(
         "--python", action="append", default=[], metavar="PATH", help="a Python to try first for its version"
     )
     parser.add_argument("--times", type=int, default=1, metavar="N", help="run each row so many times")
-    parser.add_argument("--load", type=int, default=0, metavar="N", help="keep so many processes busy meanwhile")
+    parser.add_argument("--load", type=int, metavar="N", help="keep so many processes busy meanwhile, in each row")
     parser.add_argument(
         "--logs", type=Path, default=Path("everywhere"), help="folder of the outputs (default: %(default)s)"
     )
@@ -305,33 +321,37 @@ def main(words: list[str]) -> int:
     if unknown := chosen - {row.name for row in ROWS}:
         parser.error(f"--only: unknown row {', '.join(sorted(unknown))}; see --list")
     rows = [row for row in ROWS if not chosen or row.name in chosen]
+    if options.load is not None:
+        rows = [replace(row, load=options.load) for row in rows]
     if options.list:
         for row in rows:
             print(f"{row.name:16} {row.user:9} {row.folder:10} {row.shell:11} {row.python:5} {' '.join(row.without)}")
         return 0
     options.logs.mkdir(exist_ok=True)
+    shown = f"`{options.tests}`" if options.tests else "all" if options.all else "a third"
+    turns = itertools.count()
     lines, not_run, has_failed = list[tuple[str, ...]](), list[str](), False
-    with load(options.load):
-        for row in rows:
-            python, version = python_of(row, options.python)
-            if os.geteuid() != 0 and (row.user == "root" or row.without):
-                not_run.append(f"{row.name} (needs root)")
-            elif not python:
-                not_run.append(f"{row.name} (no Python {version} that {user_of(row)[0]} can make environments with)")
-            else:
-                results = []
-                for number in range(1, options.times + 1):
-                    log = options.logs / f"{row.name}-{number}.log"
-                    print(f"== {row.name}: {python}; output in {log}", flush=True)
-                    results.append(run(row, python, options.tests, log.resolve(), options.keep))
-                    print(*(f"FAILED {test}" for test in results[-1].failed), sep="\n", flush=True)
-                    has_failed |= results[-1].code != 0
-                lines.append(cells(row, version, options.tests, results))
-                print(" | ".join(lines[-1]), flush=True)
+    for row in rows:
+        python, version = python_of(row, options.python)
+        if os.geteuid() != 0 and (row.user == "root" or row.without):
+            not_run.append(f"{row.name} (needs root)")
+        elif not python:
+            not_run.append(f"{row.name} (no Python {version} that {user_of(row)[0]} can make environments with)")
+        else:
+            results = []
+            for number in range(1, options.times + 1):
+                log = options.logs / f"{row.name}-{number}.log"
+                print(f"== {row.name}: {python}; output in {log}", flush=True)
+                target = f"test {'ALL=1' if options.all else f'TURN={next(turns) % TURNS}'}"
+                results.append(run(row, python, options.tests, target, log.resolve(), options.keep))
+                print(*(f"FAILED {test}" for test in results[-1].failed), sep="\n", flush=True)
+                has_failed |= results[-1].code != 0
+            lines.append(cells(row, version, shown, results))
+            print(" | ".join(lines[-1]), flush=True)
+            if options.write:
+                write(lines)
     if not_run:
         print(f"not run: {', '.join(not_run)}")
-    if options.write and lines:
-        write(lines)
     return 1 if has_failed else 0 if lines else 2
 
 

@@ -2,7 +2,7 @@
 
 Tests of real processes, machines and clusters take turns, by their folder. The mark `turns(N)` says otherwise: a file with
 `turns(1)` is part of every `make test`, and some slow unit tests take turns, too. Without `--in-turn`, as when pytest is given a
-file, all of them run.
+file, all of them run. `--in-turn=N` names the turn itself: three runs in a row with 0, 1 and 2 have run all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ COUNT = 3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(OPTION, action="store_true", help="of the tests that take turns, run those whose turn it is")
+    parser.addoption(
+        OPTION,
+        nargs="?",
+        type=int,
+        const=commit(),
+        metavar="TURN",
+        help="of the tests that take turns, run those whose turn it is: that of the commit, or this number's",
+    )
 
 
 class _Marks:
@@ -33,6 +40,9 @@ class _Marks:
 
 
 class _Turns:
+    def __init__(self, turn: int) -> None:
+        self.turn = turn
+
     @pytest.hookimpl(trylast=True)  # after `-m` has chosen: only what is left takes turns
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         places = Counter[Path]()
@@ -40,7 +50,7 @@ class _Turns:
         for item in items:
             mark = item.get_closest_marker("turns")
             count = 1 if mark is None else mark.args[0]
-            (waiting if (places[item.path] + commit()) % count else chosen).append(item)
+            (waiting if (places[item.path] + self.turn) % count else chosen).append(item)
             places[item.path] += 1
         config.hook.pytest_deselected(items=waiting)
         items[:] = chosen
@@ -48,8 +58,9 @@ class _Turns:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Marks())
-    if config.getoption(OPTION) and not ALL:
-        config.pluginmanager.register(_Turns())
+    turn = config.getoption(OPTION)
+    if turn is not None and not ALL:
+        config.pluginmanager.register(_Turns(turn))
 
 
 def _is_ours(item: pytest.Item) -> bool:
