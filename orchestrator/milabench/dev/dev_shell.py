@@ -38,7 +38,7 @@ def open_shell(
     """Run a command, by default the user's shell, in a benchmark's environment. Return its exit code.
 
     With `is_run` it is the benchmark's own, with `audit` the same with a second count of its loop in addition to the
-    command is started in the current folder. The benchmark's own command holds the devices; `wait` waits for them.
+    voirfile's. Another command is started in the current folder. The benchmark's own command holds the devices; `wait` waits for them.
     Raises UsageError unless `bench` selects one benchmark, EnvironmentFailed unless it is installed, Unreachable for a device in
     use.
     """

@@ -303,8 +303,8 @@ def thread_map(
     The first exception of a call, or an interrupt, calls `stop`, which should make the running calls return soon. Calls that have
     not begun are cancelled. The exception is raised when all threads have ended.
 
-    Signals are deferred meanwhile: a signal that is raised while a thread is started leaves a thread unknown to the pool,
-    and does not wait for. Future.result() is not used to wait: it misses signals (see wakeup_sockets).
+    Signals are deferred meanwhile: a signal that is raised while a thread is started leaves a thread that the pool does
+    not know, and does not wait for. Future.result() is not used to wait: it misses signals (see wakeup_sockets).
     """
     from concurrent.futures import ThreadPoolExecutor
 

@@ -109,7 +109,7 @@ class PointResult:
     """A client's measurement of a point: its requests, its own figures by METRICS' names, notes for the reader.
 
     `client` holds only figures with the metric's meaning. The driver compares those in milliseconds with its
-    computes from `requests`.
+    own figures, which it computes from `requests`.
     """
 
     requests: tuple[RequestResult, ...]
