@@ -12,6 +12,7 @@ from functools import cache
 from typing import Annotated, Any, Literal
 
 from milabench.analysis.serving_model import POINT_METRICS
+from milabench.config.declared_file import declared_values
 from milabench.config.kinds import (
     INVALID,
     Key,
@@ -25,9 +26,9 @@ from milabench.config.kinds import (
     keys_of,
     record_of,
 )
-from milabench.config.problems import Problems, did_you_mean
-from milabench.config.source_map import Located, SourceLocation, display_value
-from milabench.config.yaml_reader import decode_text, parse_document
+from milabench.config.problems import did_you_mean
+from milabench.config.source_map import Located, display_value
+from milabench.errors import ConfigError, Problem
 
 Quantity = Literal["rate", "system", "first_step", "memory_peak", "energy"]
 
@@ -277,10 +278,7 @@ def criteria_schema() -> dict[str, object]:
 
 def parse_criteria(content: bytes, name: str) -> Criteria:
     """Return the criteria in a file's bytes. Raises ConfigError with every problem, each at `name:line:column`."""
-    root = parse_document(decode_text(content, name), SourceLocation(name, "")).root
-    problems = Problems()
-    given = keys_of(FileKeys).parse(root, "", ValueParser(problems, home=""))
-    problems.raise_any()
+    root, given = declared_values(keys_of(FileKeys), content, name)
     # Where a benchmark is asked for: its key under `benchmarks`, else its item of `required`.
     marks = {item.value: item.mark for item in _children(root, "required", [])}
     marks |= {bench: node.key or node.mark for bench, node in _children(root, "benchmarks", {}).items()}
@@ -291,8 +289,8 @@ def parse_criteria(content: bytes, name: str) -> Criteria:
     )
     rate = given.get("failure_rate")
     if not benches and rate is None:
-        problems.note(root.mark, "", "asks for nothing", "name benchmarks under 'benchmarks' or 'required'")
-        problems.raise_any()
+        hint = "name benchmarks under 'benchmarks' or 'required'"
+        raise ConfigError(Problem(str(root.mark), "", "asks for nothing", hint))
     return Criteria(title=given.get("title", ""), file=name, benchmarks=benches, failure_rate=rate)
 
 

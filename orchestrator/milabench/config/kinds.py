@@ -365,6 +365,22 @@ class MapOf(Kind):
         return {"type": "object", "additionalProperties": {"anyOf": [self.item.json_schema(), {"type": "null"}]}}
 
 
+class RecordsByName(MapOf):
+    """Records of a class that has a field `name`, by names of the user's choice. Null gives none of its keys."""
+
+    def __init__(self, cls: type) -> None:
+        super().__init__(item=record_of(cls))
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        if type(node.value) is not dict:
+            return parser.expected(self.expected, node, path)
+        empty = {name: Located({}, child.mark) for name, child in node.value.items() if child.value is None}
+        records = super().parse(Located({**node.value, **empty}, node.mark), path, parser)
+        if records is INVALID:
+            return INVALID
+        return {name: dataclasses.replace(record, name=name) for name, record in records.items()}
+
+
 class Arguments(Kind):
     """Command line arguments: a mapping from option to value, or a list taken verbatim."""
 

@@ -10,10 +10,9 @@ from typing import Annotated, Any, Final, Literal, cast, get_args
 
 from milabench.analysis.intervals import Interval
 from milabench.analysis.sample_statistics import median
-from milabench.config.kinds import ShareText, ValueParser, Whole, key, record_of
-from milabench.config.problems import Problems
-from milabench.config.source_map import SourceLocation
-from milabench.config.yaml_reader import decode_text, parse_document
+from milabench.config.declared_file import declared_values
+from milabench.config.kinds import ShareText, Whole, key, record_of
+from milabench.errors import ConfigError, Problem
 from milabench.events.values import as_mapping, finite_number, mappings_in
 from milabench.procurement.costs import whole_machine_power
 from milabench.procurement.energy_curves import Basis, ClockFit, EnergyCurve, total_curve
@@ -46,14 +45,11 @@ class MeterDeclaration:
 
 def meter_declaration(content: bytes, name: str) -> MeterDeclaration:
     """Return the declaration in a YAML file. Raises ConfigError with every problem, each at `name:line:column`."""
-    root = parse_document(decode_text(content, name), SourceLocation(name, "")).root
-    problems = Problems()
-    declared = record_of(MeterDeclaration).parse(root, "", ValueParser(problems, home=""))
-    problems.raise_any()
+    root, values = declared_values(record_of(MeterDeclaration), content, name)
+    declared: MeterDeclaration = record_of(MeterDeclaration).build(values)
     if (declared.measured_nodes or 0) > (declared.nodes or 10**9):
-        problems.note(str(root.mark), "measured_nodes", f"{declared.measured_nodes}, of {declared.nodes} nodes")
-    problems.raise_any()
-    assert isinstance(declared, MeterDeclaration)
+        what = f"{declared.measured_nodes}, of {declared.nodes} nodes"
+        raise ConfigError(Problem(str(root.mark), "measured_nodes", what))
     return declared
 
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from milabench.config.kinds import FilePath, ListOf, MapOf, Text, ValueParser, Whole, key, keys_of, record_of
+from milabench.config.declared_file import declared_values
+from milabench.config.kinds import FilePath, ListOf, RecordsByName, Text, Whole, key, record_of
 from milabench.config.problems import Problems, did_you_mean
-from milabench.config.source_map import Origins, SourceLocation
-from milabench.config.yaml_reader import decode_text, parse_document
+from milabench.config.source_map import Origins
 from milabench.errors import Problem
 from milabench.procurement.amounts import Figure, Money, MoneyOrNone, PowerInKw
 from milabench.procurement.costs import Cooling, design_power, provisioned_power
-from milabench.procurement.tender import OptionalKeys, Positive, Tender, Tier, currency_problems, tender_currency
+from milabench.procurement.tender import Positive, Tender, Tier, currency_problems, tender_currency
 from milabench.procurement.uncertainty import UncertainValue
 
 PowerSource = Literal["board", "node", "meter", "provisioned", "L1", "L2", "L3"]
@@ -119,9 +119,11 @@ class OfferBenchmark:
         return "measured" if self.runs else "declared"
 
 
-class OfferKeys:
-    """The keys of an offer."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """An offer. `origin` knows the place and the text of every key: `origin.where("price.node")`."""
 
+    file: str
     vendor: str = key("Who offers.")
     system: str = key("Name of the offered system.", default="")
     tender: str = key("Title of the tender that it answers.", default="")
@@ -132,25 +134,9 @@ class OfferKeys:
         "Phases of the delivery, in order; nodes cost from the month on in which they are there.", default=()
     )
     stack: Mapping[str, Any] = key("Software and hardware, in free text by part.", default={})
-    benchmarks: Annotated[Mapping[str, Any], MapOf(item=OptionalKeys(keys_of(OfferBenchmark).keys, None))] = key(
+    benchmarks: Annotated[Mapping[str, OfferBenchmark], RecordsByName(OfferBenchmark)] = key(
         "Evidence for each benchmark.", default={}
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """An offer. `origin` knows the place and the text of every key: `origin.where("price.node")`."""
-
-    file: str
-    vendor: str
-    system: str = ""
-    tender: str = ""
-    nodes: int
-    price: OfferPrice = OfferPrice()
-    power: OfferPower = OfferPower()
-    phases: tuple[OfferPhase, ...] = ()
-    stack: Mapping[str, Any] = field(default_factory=dict)
-    benchmarks: Mapping[str, OfferBenchmark]
     origin: Origins = field(compare=False, repr=False)
 
     @property
@@ -161,7 +147,7 @@ class Offer:
 
 def offer_schema() -> dict[str, object]:
     """Return the JSON Schema of an offer, without its head."""
-    return keys_of(OfferKeys).json_schema()
+    return record_of(Offer).json_schema()
 
 
 def parse_offer(content: bytes, name: str, folder: str = "") -> Offer:
@@ -169,14 +155,9 @@ def parse_offer(content: bytes, name: str, folder: str = "") -> Offer:
 
     Raises ConfigError with every problem, each at `name:line:column`.
     """
-    root = parse_document(decode_text(content, name), SourceLocation(name, folder)).root
+    root, values = declared_values(record_of(Offer), content, name, folder)
+    offer: Offer = record_of(Offer).build(values, file=name, origin=Origins(root))
     problems = Problems()
-    given = keys_of(OfferKeys).parse(root, "", ValueParser(problems, home=""))
-    problems.raise_any()
-    benchmarks = {
-        bench: record_of(OfferBenchmark).build(keys, name=bench) for bench, keys in given.pop("benchmarks", {}).items()
-    }
-    offer = Offer(file=name, benchmarks=benchmarks, origin=Origins(root), **given)
     problems.extend(_own_problems(offer))
     problems.raise_any()
     node = _provisioned(offer.power)

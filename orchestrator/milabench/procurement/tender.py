@@ -9,27 +9,25 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
+from milabench.config.declared_file import declared_values
 from milabench.config.kinds import (
     Choice,
     Expression,
     Key,
     ListOf,
-    MapOf,
     Matching,
     Number,
     Record,
+    RecordsByName,
     ShareText,
-    ValueParser,
     key,
-    keys_of,
     record_of,
 )
 from milabench.config.problems import Problems
 from milabench.config.sizes import SIZES
-from milabench.config.source_map import Located, Origins, SourceLocation
-from milabench.config.yaml_reader import decode_text, parse_document
+from milabench.config.source_map import Origins
 from milabench.errors import ConfigError, Problem
 from milabench.procurement.amounts import (
     CarbonMass,
@@ -43,7 +41,7 @@ from milabench.procurement.amounts import (
     Years,
 )
 from milabench.procurement.scores import METRICS, REMOVED_METRICS
-from milabench.procurement.uncertainty import UncertainValue
+from milabench.procurement.uncertainty import Mean, UncertainValue
 
 Tier = Literal["as-is", "ported", "optimized"]
 """The changes a vendor may make: options and libraries; a little of the source, to port it; anything that keeps the algorithm."""
@@ -116,58 +114,30 @@ class Terms:
     )
 
 
-class LimitKeys:
-    """Limits on all offers, besides a minimum score by metric."""
-
-    budget: Money = key("Most money.", default=None)
-    power: PowerInKw = key("Most power of the whole system.", default=None)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits on all offers: money, power in kW, and the minimum score of each metric."""
 
-    budget: UncertainValue | None = None
-    power: UncertainValue | None = None
+    budget: Money | None = key("Most money.", default=None)
+    power: PowerInKw | None = key("Most power of the whole system.", default=None)
     scores: Mapping[str, float] = field(default_factory=dict)
 
 
-_LIMITS: Final = Record(
-    {
-        **keys_of(LimitKeys).keys,
-        **{
+class _LimitKeys(Record):
+    """The keys of limits: money, power, and a minimum score for each metric."""
+
+    def __init__(self) -> None:
+        scores = {
             name: Key(name, name, Number(above=0), f"Minimum {metric.title}.", None) for name, metric in METRICS.items()
-        },
-    },
-    None,
-)
+        }
+        super().__init__({**record_of(Limits).keys, **scores}, Limits)
 
-
-class OptionalKeys(Record):
-    """The keys of a benchmark. Null gives none of them."""
-
-    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
-        """Return the keys as a mapping."""
-        return {} if node.value is None else super().parse(node, path, parser)
-
-
-class TenderKeys:
-    """The keys of a tender."""
-
-    title: str = key("Heading of reports.", default="")
-    suite: Path = key("The tender's own suite, relative to this file.", default=None)
-    metric: Annotated[str, Choice(words=tuple(METRICS), removed=REMOVED_METRICS)] = key(
-        "Metric of the score.", default="ssi"
-    )
-    mean: Literal["geometric", "arithmetic", "harmonic"] = key(
-        "The mean, where the metric allows several.", default=None
-    )
-    reference: ReferenceRun = key("System that offers are compared with.", default=ReferenceRun())
-    benchmarks: Annotated[Mapping[str, Any], MapOf(item=OptionalKeys(keys_of(TenderBenchmark).keys, None))] = key(
-        "Benchmarks of the tender."
-    )
-    terms: Terms = key("Prices and terms for money, energy and carbon.", default=Terms())
-    limits: Annotated[Mapping[str, Any], _LIMITS] = key("Limits on all offers.", default={})
+    def build(self, values: Mapping[str, object], **others: Any) -> Any:
+        """Return the limits."""
+        return Limits(
+            **{name: value for name, value in values.items() if name not in METRICS},  # type: ignore[arg-type]
+            scores={name: value for name, value in values.items() if name in METRICS},  # type: ignore[misc]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,21 +148,25 @@ class Tender:
     """
 
     file: str
-    title: str = ""
-    suite: Path | None = None
-    metric: str = "ssi"
-    mean: Literal["geometric", "arithmetic", "harmonic"] | None = None
-    reference: ReferenceRun = ReferenceRun()
-    benchmarks: Mapping[str, TenderBenchmark]
-    terms: Terms = Terms()
-    limits: Limits = Limits()
+    title: str = key("Heading of reports.", default="")
+    suite: Path | None = key("The tender's own suite, relative to this file.", default=None)
+    metric: Annotated[str, Choice(words=tuple(METRICS), removed=REMOVED_METRICS)] = key(
+        "Metric of the score.", default="ssi"
+    )
+    mean: Mean | None = key("The mean, where the metric allows several.", default=None)
+    reference: ReferenceRun = key("System that offers are compared with.", default=ReferenceRun())
+    benchmarks: Annotated[Mapping[str, TenderBenchmark], RecordsByName(TenderBenchmark)] = key(
+        "Benchmarks of the tender."
+    )
+    terms: Terms = key("Prices and terms for money, energy and carbon.", default=Terms())
+    limits: Annotated[Limits, _LimitKeys()] = key("Limits on all offers.", default=Limits())
     digest: str = field(default="", compare=False)
     origin: Origins = field(compare=False, repr=False)
 
 
 def tender_schema() -> dict[str, object]:
     """Return the JSON Schema of a tender, without its head."""
-    return keys_of(TenderKeys).json_schema()
+    return record_of(Tender).json_schema()
 
 
 def parse_tender(content: bytes, name: str, folder: str = "") -> Tender:
@@ -200,24 +174,12 @@ def parse_tender(content: bytes, name: str, folder: str = "") -> Tender:
 
     Raises ConfigError with every problem, each at `name:line:column`.
     """
-    root = parse_document(decode_text(content, name), SourceLocation(name, folder)).root
-    problems = Problems()
-    given = keys_of(TenderKeys).parse(root, "", ValueParser(problems, home=""))
-    problems.raise_any()
-    origin = Origins(root)
-    limits = dict(given.pop("limits", {}))
-    bounds = {limit: limits.pop(limit, None) for limit in ("budget", "power")}
-    benchmarks = {
-        bench: record_of(TenderBenchmark).build(keys, name=bench) for bench, keys in given.pop("benchmarks").items()
-    }
-    tender = Tender(
-        file=name,
-        benchmarks={bench: _with_units(wanted, origin, problems) for bench, wanted in benchmarks.items()},
-        limits=Limits(**bounds, scores=limits),
-        digest=hashlib.sha256(content).hexdigest(),
-        origin=origin,
-        **given,
-    )
+    root, values = declared_values(record_of(Tender), content, name, folder)
+    origin, problems = Origins(root), Problems()
+    benches = values["benchmarks"].items()
+    values["benchmarks"] = {bench: _with_units(wanted, origin, problems) for bench, wanted in benches}
+    digest = hashlib.sha256(content).hexdigest()
+    tender: Tender = record_of(Tender).build(values, file=name, digest=digest, origin=origin)
     _check(tender, problems)
     problems.raise_any()
     return tender
