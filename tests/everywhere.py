@@ -27,10 +27,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,6 +65,7 @@ SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 LOGIN = ("milabench-tester", 54321)
 """The ordinary user that root becomes: a name and a number, which exist in the row's mount namespace only."""
 
+_LOOK_S = 5.0
 UV_PYTHONS = Path.home() / ".local" / "share" / "uv" / "python"
 FOR_PACKAGES = re.compile(r"(PIP|UV)_.*|.*_proxy|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE", re.IGNORECASE)
 COUNTED = re.compile(r"(\d+) (passed|skipped|failed|errors?)\b")
@@ -84,7 +87,8 @@ class Row:
     load: int = 0
 
 
-LOAD = 8
+LOAD = 4
+"""Busy processes, so that with the tests' own the load average is about 8."""
 TURNS = 3
 """How many runs of `make test` run each test that takes turns: tests/turns.py."""
 ROWS = (
@@ -110,10 +114,11 @@ ROWS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of a row: the numbers of tests, and the names of those that failed."""
+    """What came of a row: the numbers of tests, and the names of those that failed. `load` is the mean load average."""
 
     code: int
     seconds: float
+    load: float
     counts: dict[str, int]
     failed: tuple[str, ...]
 
@@ -237,7 +242,7 @@ def run(row: Row, python: str, tests: str, target: str, log: Path, keep: bool) -
         script = f"{make} .venv/.dev && .venv/bin/python -m pytest {tests}" if tests else f"{make} {target}"
         start = in_terminal if row.shell == "terminal" else in_background
         argv = [*inside(row, scratch), "sh", "-c", script]
-        with load(row.load):
+        with load(row.load) as averages:
             code = start(argv, checkout, variables(row, scratch / "home"), log)
     finally:
         if not keep:
@@ -248,23 +253,34 @@ def run(row: Row, python: str, tests: str, target: str, log: Path, keep: bool) -
         for number, word in COUNTED.findall(line):
             counts[word.rstrip("s") if word.startswith("error") else word] = counts.get(word, 0) + int(number)
     failed = dict.fromkeys(re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE))
-    return Result(code=code, seconds=time.monotonic() - began, counts=counts, failed=tuple(failed))
+    seconds = time.monotonic() - began
+    return Result(code=code, seconds=seconds, load=fmean(averages), counts=counts, failed=tuple(failed))
 
 
 @contextlib.contextmanager
-def load(processes: int) -> Iterator[None]:
-    """Keep so many processes busy meanwhile."""
+def load(processes: int) -> Iterator[list[float]]:
+    """Keep so many processes busy meanwhile, and look at the load average of a minute all the time."""
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    averages, is_over = [os.getloadavg()[0]], threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(_LOOK_S):
+            averages.append(os.getloadavg()[0])
+
+    looking = threading.Thread(target=look)
+    looking.start()
     try:
-        yield
+        yield averages
     finally:
+        is_over.set()
+        looking.join()
         for process in busy:
             process.kill()
             process.wait()
 
 
 def cells(row: Row, python: str, tests: str, results: Sequence[Result]) -> tuple[str, ...]:
-    """A line of the table; the seconds are those of the slowest time."""
+    """A line of the table. Its seconds are of the slowest time, its load is the mean load average."""
     passed, skipped, failed, errors = (
         sum(result.counts.get(word, 0) for result in results) for word in ("passed", "skipped", "failed", "error")
     )
@@ -276,7 +292,7 @@ def cells(row: Row, python: str, tests: str, results: Sequence[Result]) -> tuple
         row.shell,
         ", ".join(row.without) or "-",
         python,
-        f"{row.load}" if row.load else "-",
+        f"{fmean(result.load for result in results):.0f}",
         tests + (f", {len(results)} times" if len(results) > 1 else ""),
         f"{passed:,}",
         f"{skipped:,}",
