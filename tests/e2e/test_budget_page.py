@@ -54,13 +54,12 @@ def test_every_input_has_a_bar_to_either_side_of_the_result(shown: chromium.Page
         assert all(min(abs(left - centre), abs(right - centre)) < 2 for left, right in boxes)
 
 
-def test_the_widest_swing_comes_first_and_shares_have_their_totals(shown: chromium.Page) -> None:
+def test_the_widest_swing_comes_first(shown: chromium.Page) -> None:
     widths = shown.run(
         f"[...{DRAWINGS}[0].querySelectorAll('rect.bar')].map((each, at) => each.getBBox().width + "
         f"{DRAWINGS}[0].querySelectorAll('rect.frame')[at].getBBox().width)"
     )
     assert widths == sorted(widths, reverse=True)
-    assert shown.run(f"{DRAWINGS}[1].querySelectorAll('rect.frame').length") == 6
 
 
 def test_it_fits_a_telephone(shown: chromium.Page) -> None:

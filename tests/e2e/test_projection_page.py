@@ -72,7 +72,7 @@ def test_projected_rows_are_marked_and_in_no_table_with_measured_ones(shown: chr
         + ".filter((table) => %s).map((table) => [...table.tBodies[0].rows].map((row) => row.cells[0].textContent))"
     )
     apart = shown.run(rows % "table.closest('.projected')")
-    assert apart == [["? 32 ", "? 128 "]]
+    assert apart == [["?\N{NO-BREAK SPACE}32 ", "?\N{NO-BREAK SPACE}128 "]]
     others = shown.run(rows % "!table.closest('.projected')")
     assert others[0] == list(map(str, COUNTS))
     assert not {"32", "128"} & {cell.strip("? ") for table in others for cell in table}

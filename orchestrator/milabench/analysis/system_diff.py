@@ -93,6 +93,7 @@ class Difference:
     is_near: bool = False
 
 
+NO_DIFFERENCE = "nothing that was recorded"
 Differences = Sequence[Difference] | None
 """The differences between systems. None where they were not asked for."""
 
@@ -245,7 +246,7 @@ def difference_line(systems: Sequence[System], benches: Sequence[str]) -> str:
     if len(phrases) > _NAMED:
         phrases = [*phrases[:_NAMED], f"{len(phrases) - _NAMED} more (--why)"]
     unknown = [system.name for system in systems if not system.manifest.get("suite")]
-    known = "; ".join(phrases) or ("" if unknown else "nothing that was recorded")
+    known = "; ".join(phrases) or ("" if unknown else NO_DIFFERENCE)
     not_recorded = f"arguments and locks of {', '.join(unknown)} are not recorded" if unknown else ""
     return "; ".join(filter(None, (known, not_recorded)))
 

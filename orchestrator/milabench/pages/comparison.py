@@ -9,7 +9,7 @@ from dataclasses import replace
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, System, SystemResult
 from milabench.analysis.comparison_words import why_no_interval
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.analysis.system_diff import Differences
+from milabench.analysis.system_diff import NO_DIFFERENCE, Differences
 from milabench.analysis.traces import Trace
 from milabench.pages import details
 from milabench.pages.curves import curve_section
@@ -44,7 +44,7 @@ def comparison_article(
         alert("Failures", "bad", comparison_text.failed_entries(comparison)),
         alert("Excluded from the index", "bad", comparison.excluded),
         alert("Suspect numbers", "doubt", comparison_text.suspects(comparison), doubtful),
-        alert("Differences", "none", [("", comparison.differs)]),
+        alert("Differences", "none", _differing(comparison)),
         alert("Before you compare", "doubt", [("", text) for text in comparison.warnings]),
         alert("Skipped, on purpose", "none", skips),
     ]
@@ -62,6 +62,10 @@ def comparison_article(
         ("method", "Method", map(note, comparison_text.legend_lines(comparison))),
     )
     return article(comparison_text.title(comparison), comparison.sentence, _tiles(comparison), alerts, sections)
+
+
+def _differing(comparison: Comparison) -> list[tuple[str, str]]:
+    return [("", comparison.differs)] if comparison.differs != NO_DIFFERENCE else []
 
 
 def _is_many(comparison: Comparison) -> bool:
@@ -221,8 +225,10 @@ def _memory(comparison: Comparison) -> list[Child]:
         is_text=(True, *(False for _ in headings[1:])),
         rows=tuple(_resource_cells(comparison, row) for row in comparison.rows),
     ).without_empty()
+    if len(table.headings) == 1:
+        return [note("No run recorded memory, overlap, energy or first steps.")]
     text = "An empty cell: not recorded, or (overlap) a single instance."
-    text += f" Known of no benchmark, and not shown: {', '.join(empty)}." if empty else ""
+    text += f" Columns without data are hidden: {', '.join(empty)}." if empty else ""
     return [*children, html_table(table), note(text)]
 
 

@@ -171,4 +171,4 @@ def process_table(bench: BenchSummary) -> Markup | None:
             )
         )
     table = Table(title=f"processes of {bench.bench}", headings=headings, is_text=is_text, rows=tuple(rows))
-    return html_table(table, can_filter=len(rows) > 8)
+    return html_table(table.without_empty()[0], can_filter=len(rows) > 8)

@@ -9,6 +9,10 @@ from milabench.report.document import Table
 from milabench.shown import visible
 
 _EMPTY = frozenset({"meta", "link", "input", "br", "hr"})  # without an end in HTML
+# Characters: a column of such texts does not wrap. Names of rows may be longer.
+_BRIEF = 16
+_BRIEF_NAME = 24
+_DENSE = 13  # columns: so many fit a page of 1280 pixels only in small print
 _SHAPES = frozenset({"path", "line", "rect", "circle", "use"})  # of SVG: closed where they begin
 
 Child = object
@@ -42,9 +46,18 @@ def el(tag: str, /, *children: Child, **attributes: object) -> Markup:
     return Markup(f"<{tag}{content}>{inner}</{tag}>")
 
 
+def prose(text: str) -> list[Child]:
+    """Return a text, the commands and keys between its backticks as code."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:
+        return [text]
+    return [el("code", piece, class_="command") if at % 2 else piece for at, piece in enumerate(pieces)]
+
+
 def note(*text: Child) -> Markup:
     """Return small print."""
-    return el("p", *text, class_="note")
+    shown = (prose(each) if isinstance(each, str) and not isinstance(each, Markup) else each for each in text)
+    return el("p", *shown, class_="note")
 
 
 def _flat(children: Iterable[Child]) -> Iterable[str]:
@@ -72,16 +85,12 @@ def html_table(
 ) -> Markup:
     """Return a table with its title as caption. With `is_alone` the caption is for screen readers only.
 
-    Columns that a narrow terminal leaves out are hidden on a narrow page. `shown` are elements in place of the texts of some
-    columns. `states` are words, a word for each row, by which rows can be chosen.
+    Columns that a narrow terminal leaves out are hidden on a narrow page. A column of short texts does not wrap. `shown`
+    are elements in place of the texts of some columns. `states` are words, a word for each row, by which rows can be chosen.
     """
     # By position, not by heading: a system may be called as a column is.
     columns = [(shown or {}).get(at, column) for at, column in enumerate(zip(*table.rows, strict=True))]
-    marked = [
-        " ".join(filter(None, ("" if is_text else "num", "spare" if heading in table.spare else "")))
-        for heading, is_text in zip(table.headings, table.is_text, strict=True)
-    ]
-    kinds = [mark or None for mark in marked]
+    kinds = [_column_class(table, at) for at in range(len(table.headings))]
     head = [el("th", name, scope="col", class_=kind) for name, kind in zip(table.headings, kinds, strict=True)]
     body = []
     for at, (first, *cells) in enumerate(zip(*columns, strict=True)):
@@ -95,6 +104,7 @@ def html_table(
             el("caption", table.title, class_="unseen" if is_alone else None),
             el("thead", el("tr", head)),
             el("tbody", body),
+            class_="dense" if len(table.headings) >= _DENSE else None,
             data_sort=len(body) > 1,
             data_filter=can_filter and len(body) > 1,
         ),
@@ -106,6 +116,14 @@ def html_table(
     )
 
 
+def _column_class(table: Table, at: int) -> str | None:
+    """Return the classes of the cells of a column."""
+    most = _BRIEF if at else _BRIEF_NAME
+    is_brief = table.is_text[at] and all(len(row[at]) <= most for row in table.rows)
+    kind = "brief" if is_brief else "" if table.is_text[at] else "num"
+    return f"{kind} {'spare' if table.headings[at] in table.spare else ''}".strip() or None
+
+
 def pairs(entries: Sequence[tuple[Child, Child]]) -> Markup:
     """Return a definition list of names and values."""
     return el("dl", [el("div", el("dt", name), el("dd", text)) for name, text in entries])
@@ -114,4 +132,4 @@ def pairs(entries: Sequence[tuple[Child, Child]]) -> Markup:
 def badge(text: str, kind: str) -> Markup:
     """Return a word with a sign: its meaning does not depend on its colour."""
     sign = {"good": "✓", "bad": "✕", "doubt": "?", "none": "–"}[kind]
-    return el("span", el("span", sign, aria_hidden="true"), " ", text, class_=f"badge {kind}")
+    return el("span", el("span", sign, aria_hidden="true"), "\u00a0", text, class_=f"badge {kind}")

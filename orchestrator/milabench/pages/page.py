@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 
-from milabench.pages.markup import Child, Markup, el
+from milabench.pages.markup import Child, Markup, el, prose
 from milabench.pages.plots import patterns
 from milabench.report.document import Entry, section
 from milabench.version import __version__
@@ -59,7 +59,7 @@ def article(
     head = el(
         "header",
         el("h1", title, id=f"{key}top"),
-        el("p", lead, class_="lead"),
+        el("p", prose(lead), class_="lead"),
         el("ul", tiles, class_="tiles") if tiles else None,
         el("div", alerts, class_="lists"),
     )
@@ -77,7 +77,7 @@ def alert(title: str, kind: str, entries: Iterable[Entry | tuple[str, str]], cou
     items = []
     for entry in (entry for block in section(title, entries) for entry in block.entries):
         name = [el("strong", entry.name), ": "] if entry.name else None
-        items.append(el("li", name, entry.text, [el("code", f"{what}: {line}") for what, line in entry.details]))
+        items.append(el("li", name, prose(entry.text), [el("code", f"{what}: {line}") for what, line in entry.details]))
     if not items:
         return None
     heading = el("h2", f"{title} ({len(items) if count is None else count})")

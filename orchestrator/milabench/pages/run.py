@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from milabench.analysis.paired_comparison import AB
-from milabench.analysis.summary_model import BenchSummary, ComputeUse, Summary
+from milabench.analysis.summary_model import BenchSummary, ComputeUse, Summary, some_names
 from milabench.analysis.traces import Trace
 from milabench.pages import details
 from milabench.pages.curves import curve_section
@@ -31,6 +30,7 @@ from milabench.report.run_tables import (
     window_tables,
 )
 from milabench.report.system_lines import system_lines
+from milabench.shown import by_text
 
 _OPEN_UP_TO = 2  # benchmarks, whose details are open from the beginning
 _KINDS = {
@@ -44,23 +44,15 @@ _KINDS = {
 
 
 def sentence(summary: Summary) -> str:
-    """Return the run in a sentence: passed benchmarks, their devices, the score and its caveats."""
-    benches = [bench for bench in summary.benchmarks if bench.outcome != "skipped"]
-    passed = sum(bench.outcome == "passed" for bench in benches)
-    valid = sum(bench.validity == "valid" for bench in benches)
-    devices = dict(system_lines(summary)).get("devices", "")
+    """Return the run in a few sentences: its result as the text report words it, its devices and its score."""
+    result = f"{model.result_text(summary)}."
     if summary.ab is not None:
-        return f"{summary.ab.sentence}. {passed} of {len(benches)} benchmarks passed, {valid} valid."
-    clauses = [f"{passed} of {len(benches)} benchmarks passed, {valid} valid" + (f" on {devices}" if devices else "")]
-    has_score = model.shown_score(summary) is not None
-    clauses.append(f"score{'' if has_score else ':'} {model.score_line(summary)}")
-    counts = Counter(bench.validity for bench in benches)
-    clauses += [f"{counts[word]} {word}" for word in ("imprecise", "suspect", "invalid") if word in counts]
+        return f"{summary.ab.sentence}. {result}"
+    devices = dict(system_lines(summary)).get("devices", "")
+    sentences = [result, f"Measured on {devices}." if devices else "", f"Score: {model.score_line(summary)}."]
     if not summary.is_ended:
-        clauses.append("the run is incomplete or still running: the page has the results so far")
-    if summary.profile == "quick":
-        clauses.append("measured with the quick profile, so that every number is an indication only")
-    return "; ".join(clauses) + "."
+        sentences.append("The run is incomplete or still running: the page has the results so far.")
+    return " ".join(filter(None, sentences))
 
 
 def run_article(
@@ -76,7 +68,7 @@ def run_article(
             ("table", "Benchmarks", _benchmarks(summary, key)),
             *curve_section(summary),
             ("spread", "Spread", _spread(summary)),
-            ("memory", "Memory, overlap", _memory(summary)),
+            *((("memory", "Memory, overlap", memory),) if (memory := _memory(summary)) else ()),
             *((("expenses", "Energy, cost, carbon", expense_content([("", summary)])),) if summary.expenses else ()),
             ("details", "Each benchmark", _details(summary, traced, how, key)),
             ("system", "System", _system(summary)),
@@ -182,7 +174,7 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
     of_reference = (REFERENCE_LEGEND,) if summary.score.reference else ()
     text = ". ".join((*LEGEND, *PAGE_LEGEND, *of_reference)) + "."
     if unknown and benches:
-        text += f" Known of no benchmark here, and not shown: {', '.join(unknown)}."
+        text += f" Columns without data are hidden: {', '.join(unknown)}."
     children.append(note(text))
     for title, entries in (
         ("Without a ratio to the reference", model.without_ratio(summary)),
@@ -252,6 +244,7 @@ def _spread(summary: Summary) -> Child:
 
 
 def _memory(summary: Summary) -> list[Child]:
+    """Return drawings of peak memory and overlap. Empty where no step recorded any."""
     benches = model.ordered(summary.benchmarks)
     most = _device_memory(summary)
     rows = [
@@ -270,18 +263,14 @@ def _memory(summary: Summary) -> list[Child]:
         for bench in benches
         if bench.overlap is not None
     ]
-    return [
-        figure("Peak memory of a process", bars("peak memory", rows, units="MiB"), frame)
-        if rows
-        else note("Peak memory is not shown: no step recorded any."),
-        figure(
-            "Overlap: the share of the time in which all instances measured",
-            bars("overlap of instances", together, units="%", limit=95.0),
-            "Below 95 % (dashed line) a number is suspect.",
-        )
-        if together
-        else note("Overlap is not shown: no benchmark ran concurrent instances."),
-    ]
+    children: list[Child] = []
+    if rows:
+        children.append(figure("Peak memory of a process", bars("peak memory", rows, units="MiB"), frame))
+    if together:
+        drawing = bars("overlap of instances", together, units="%", limit=95.0)
+        title = "Overlap: the share of the time in which all instances measured"
+        children.append(figure(title, drawing, "Below 95 % (dashed line) a number is suspect."))
+    return children
 
 
 def _device_memory(summary: Summary) -> float | None:
@@ -375,11 +364,19 @@ def device_facts(devices: Sequence[Mapping[str, object]]) -> dict[str, str]:
     return {name: value for name, value in facts.items() if value not in ("", "[]")}
 
 
+def _checks(summary: Summary) -> list[tuple[str, str]]:
+    """Return the verdicts of the checks, the steps with the same verdicts together, the most frequent verdicts last."""
+    groups = by_text((verdicts, step) for step, verdicts in model.validations(summary))
+    return [
+        (some_names(steps), verdicts) for verdicts, steps in sorted(groups.items(), key=lambda group: len(group[1]))
+    ]
+
+
 def _records(summary: Summary) -> list[Child]:
     entries = (
         ("replicates", ("bench", "how often"), model.replicate_lines(summary)),
-        ("validations", ("step", "verdicts"), model.validations(summary)),
-        ("messages", ("bench", "message"), model.messages(summary)),
+        ("checks", ("steps", "verdicts"), _checks(summary)),
+        ("messages", ("benchmarks", "message"), model.grouped_messages(summary)),
     )
     children: list[Child] = [html_table(words_table(*entry)) for entry in entries if entry[-1]]
     for table in metric_tables(summary):

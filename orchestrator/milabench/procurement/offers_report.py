@@ -20,7 +20,7 @@ from milabench.procurement.tender import Tender
 from milabench.procurement.tender_report import tender_document, tender_to_json
 from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
-from milabench.report.document import Document, Notes, Statement, Table, headed_table, section
+from milabench.report.document import Document, Notes, Table, headed_table, section
 from milabench.workbooks.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
 
 
@@ -60,23 +60,23 @@ class OfferTable:
 
 def offers_document(table: OfferTable) -> Document:
     """Return the offers with their scores, costs and verification."""
-    title, *blocks = tender_document(table.scores, cost_table(table).without_empty()[0], _verification_table(table))
     fails = [
         (f"{side.offer.name}, {finding.what}", f"{finding.verdict}: {finding.why}")
         for side in table.sides
         for finding in side.check.findings
         if finding.verdict != "PASS"
     ]
-    return (
-        title,
-        Statement(text=award_sentence(table.scores)),
+    findings = (
         *section("cannot be read, and not compared", table.unreadable),
         *section(
             "altered, or not signed by an allowed signer",
             [(side.offer.name, line) for side in table.sides for line in side.altered],
         ),
-        *section("fails or is not shown", fails),
-        *blocks,
+        *section("verification", fails),
+    )
+    tables = (cost_table(table).without_empty()[0], _verification_table(table))
+    return (
+        *tender_document(table.scores, *tables, findings=findings),
         *projected_tables([side.check for side in table.sides]),
         Notes(
             lines=(

@@ -9,6 +9,7 @@ from milabench.analysis.comparison_model import System
 from milabench.analysis.comparison_words import joined_warnings, one_session_note, system_warnings
 from milabench.analysis.json_codec import picked, to_json_value
 from milabench.analysis.summary_model import Summary
+from milabench.procurement.award import award_sentence
 from milabench.procurement.measured import SourcedFigure, side_of
 from milabench.procurement.provenance import Provenance
 from milabench.procurement.scores import METRICS, ScoreTerm
@@ -23,7 +24,6 @@ from milabench.report.document import (
     Table,
     Title,
     headed_table,
-    notes,
     section,
     words_table,
 )
@@ -46,21 +46,23 @@ _MET = {"PASS": "met", "FAIL": "not met", "INCONCLUSIVE": "not decided"}
 _MOST_SHOWN = 32  # characters of a value that changed
 
 
-def tender_document(scores: TenderScores, *tables: Table) -> Document:
-    """Return a comparison by a tender: the scores, the rules that are broken, every benchmark's terms.
+def tender_document(scores: TenderScores, *tables: Table, findings: Document = ()) -> Document:
+    """Return a comparison by a tender: the award, the scores, the rules that are broken, every benchmark's terms.
 
-    `tables` follow the tables of scores and limits.
+    `tables` follow the tables of scores and limits. `findings` are sections that follow the award.
     """
     metric = METRICS[scores.metric]
     return (
         Title(text=f"{scores.metric} by {scores.tender.title or scores.tender.file}"),
+        *((Statement(text=award_sentence(scores)),) if len(scores.bids) > 1 else ()),
         Statement(text=scores_sentence(scores)),
-        *notes(tuple(tender_warnings(scores))),
+        *findings,
         *section("rules broken", _broken(scores)),
         *section("no score", [(entry.bid.name, entry.why_not) for entry in scores.bids if entry.why_not]),
         *section("not in the score", scores.excluded),
         *section("tiers", tier_entries(scores)),
         *section("not used in the decision", unused_numbers(scores)),
+        *section("warnings", [("", line) for line in tender_warnings(scores)]),
         score_table(scores).without_empty()[0],
         *_limit_tables(scores),
         *tables,

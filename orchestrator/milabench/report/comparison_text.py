@@ -218,7 +218,8 @@ def job_tables(comparison: Comparison) -> tuple[Table, ...]:
     columns = "system | #hours | 95 % interval | #kWh | #cost | #index per watt | #index per money | not known"
     rows = map(_job_row, comparison.job_mix)
     spare = ("not known", "index per money", "index per watt", "95 % interval")
-    return (headed_table(f"time, energy and cost of {work}", columns, rows, spare=spare),)
+    table = headed_table(f"time, energy and cost of {work}", columns, rows, spare=spare)
+    return (table.without_empty()[0],)
 
 
 def _job_row(mix: JobMix) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ def acceptance_sentence(acceptance: Acceptance) -> str:
     by = f", by {acceptance.file}" if acceptance.file else ""
     return (
         f"{acceptance.run}{against}{by}: {counts['PASS']} of {len(acceptance.checks)} criteria hold, "
-        f"{counts['FAIL']} fail, {counts['INCONCLUSIVE']} are undecided"
+        f"{counts['FAIL']} fail, {counts['INCONCLUSIVE']} are not decided"
     )
 
 
@@ -143,7 +143,7 @@ def criteria_table(acceptance: Acceptance) -> document.Table:
     """Return a row for each criterion, the worst verdict first."""
     worst_first = sorted(acceptance.checks, key=lambda check: WORST_FIRST.index(check.verdict))
     rows = [(c.verdict, c.bench or "the run", c.criterion, c.requirement, c.measured) for c in worst_first]
-    return document.words_table("criteria", ("verdict", "benchmark", "criterion", "asked", "found"), rows)
+    return document.words_table("criteria", ("verdict", "benchmark", "criterion", "required", "measured"), rows)
 
 
 def missing_evidence(acceptance: Acceptance) -> list[tuple[str, str]]:

@@ -76,10 +76,11 @@ def index_page(
 ) -> str:
     """Return the index: the runs, the newest first, and the benchmarks with links to their histories (by file)."""
     counts = Counter(run.verdict or "cannot be read" for run in runs)
+    systems = {history.system for members in histories.values() for history in members}
     tiles = [
         tile("runs", len(runs), ", ".join(f"{count} {verdict}" for verdict, count in counts.items()), kind="even"),
         tile("benchmarks", len(histories), kind="even"),
-        tile("systems", len({run.system for run in runs if run.system}), kind="even"),
+        tile("systems", len(systems), kind="even"),
     ]
     sections: list[tuple[str, str, Child]] = [
         ("runs", "Runs", _runs(runs)),
@@ -142,7 +143,7 @@ def _history(history: SiteHistory) -> list[Child]:
     drawn = history.points[-_MOST_DRAWN:]
     rows = [
         Dots(
-            label=point.created[:16].replace("T", " ") or point.run[:20],
+            label=point.created or point.run[:20],
             values=(point.value,),
             interval=point.interval,
             centre=point.value,
@@ -186,8 +187,9 @@ def fleet_page(fleets: Fleets) -> str:
     """Return the map of the fleet: for each kind of system its places (nodes, devices) and the median of all of them."""
     sections = [(f"f{at}", kind, _fleet(expected)) for at, (kind, expected) in enumerate(fleets.items())]
     lead = (
-        "Distance of each node and device from the median of all places of its kind. Marked: those further away than "
-        f"{LEVEL:.0%} of good nodes and devices would be, and than {FLOOR:.0%}; below {LEAST_PLACES} of them nothing is marked."
+        "How far the rate of each node and device is from the median of all nodes and devices of its kind. Marked: "
+        f"differences above {FLOOR:.0%} that {LEVEL:.0%} of good nodes and devices would not have. "
+        f"Fewer than {LEAST_PLACES} of a kind are not marked."
     )
     body, nav = article("Fleet", lead, None, None, sections)
     return document("milabench fleet", [(INDEX, "All runs"), *nav], body)
@@ -225,7 +227,7 @@ def _deviation(number: Expected, place: str) -> tuple[str, Child]:
     if value is None:
         return "", ""
     away = math.log(value / number.median)
-    text = f"{100 * math.expm1(away):+.1f}"
+    text = f"{round(100 * math.expm1(away), 1) or 0.0:+.1f}"
     if number.n < LEAST_PLACES or abs(away) <= number.limit(LEVEL, FLOOR):
         return text, text
     is_better = number.direction in ("higher", "lower") and (away > 0) == (number.direction == "higher")

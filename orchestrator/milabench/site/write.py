@@ -192,7 +192,9 @@ def _site_run(handle: RunHandle, summary: Summary, file: str) -> SiteRun:
     return SiteRun(
         name=handle.run.name,
         file=file,
-        began=time.strftime("%Y-%m-%d %H:%M", time.localtime(began)) if began else summary.created,
+        began=time.strftime("%Y-%m-%d %H:%M", time.localtime(began))
+        if began
+        else summary.created[:16].replace("T", " "),
         verdict=handle.state_text,
         suite=Path(str(handle.run.manifest.get("suite_file") or "")).name,
         system=machine_text(summary),
@@ -240,7 +242,7 @@ def _history(trend: Trend, files: Mapping[str, str], about: str) -> SiteHistory:
         SitePoint(
             run=point.run,
             file=files[point.run],
-            created=point.created[:19],
+            created=point.created[:16].replace("T", " "),
             value=point.value,
             interval=point.interval,
             validity=point.validity,

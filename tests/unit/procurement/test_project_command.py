@@ -316,7 +316,7 @@ def test_a_projected_row_among_the_measured_ones_of_a_report_is_refused(
 def test_a_row_of_the_page_is_marked_and_apart(invoke: Invoke, runs: list[str]) -> None:
     page = invoke(project.command, *runs, "--format", "html").stdout
     apart = page[page.index('<div class="projected">') :]
-    assert [apart.count(f"</span> {count}</span>") for count in (32, 64, 128)] == [1, 1, 1]
+    assert [apart.count(f"</span>\N{NO-BREAK SPACE}{count}</span>") for count in (32, 64, 128)] == [1, 1, 1]
     assert page.count('class="dots point e"') == len(COUNTS), "only measured values are points"
     assert page.count("band-of-law") == 1 and page.count('class="line law') == 3
 
