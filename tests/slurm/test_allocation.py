@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -163,7 +164,7 @@ def test_inside_of_an_allocation_its_nodes_are_used_without_an_option(
 ) -> None:
     words = [sys.executable, "-m", "milabench", "run", "--select", "here,across", "--display", "plain"]
     script = "#!/bin/sh\n" + ("#SBATCH -w n1\n#SBATCH hetjob\n#SBATCH -w n2\n" if het else "#SBATCH -w n[1-2]\n")
-    (tmp_path / "job.sh").write_text(f"{script}cd {tmp_path}\n{' '.join(words)} > out 2>&1; echo $? > code\n")
+    (tmp_path / "job.sh").write_text(f"{script}cd {tmp_path}\n{shlex.join(words)} > out 2>&1; echo $? > code\n")
     slurm.run("sbatch", "--output=/dev/null", str(tmp_path / "job.sh"), **environ(tmp_path))
     until((tmp_path / "code").exists, "the job has ended")
     until((tmp_path / "code").read_text)

@@ -119,7 +119,7 @@ def configure(hosts: Hosts, host: Host, *, home: Path | None = None, extra: str 
         f"PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nMaxStartups 100\n"
         f"LogLevel INFO\n"
         f"SetEnv MILABENCH_LOCK_DIR={host.folder / 'locks'} XDG_CACHE_HOME={host.home / 'cache'}"
-        f" PATH={bin_}:/usr/local/bin:/usr/bin:/bin:/usr/sbin HOME={home or host.home}\n{extra}"
+        f' PATH="{bin_}:/usr/local/bin:/usr/bin:/bin:/usr/sbin" HOME={home or host.home}\n{extra}'
     )
     return config
 

@@ -24,8 +24,9 @@ Milabench = Callable[..., Said]
 
 
 def relocated(text: str, base: str) -> str:
-    """The text as it would be anywhere: without this checkout, this base, and the hashes that depend on them."""
-    text = text.replace(base, "BASE").replace(str(ROOT), "CHECKOUT")
+    """The text as it would be anywhere: without this Python, checkout, base, and the hashes that depend on them."""
+    text = text.replace(base, "BASE").replace(sys.executable, "PYTHON").replace(str(ROOT), "CHECKOUT")
+    text = re.sub(r"'([^'\s]*(?:PYTHON|CHECKOUT)[^'\s]*)'", r"\1", text)  # quoted where the folder's name has a space
     text = re.sub(r'"hash": "[0-9a-f]{64}"', '"hash": "HASH"', text)
     return re.sub(r"\[[0-9a-f]{8}\]|(?<=^run plan )[0-9a-f]{12}", "[HASH]", text)
 
@@ -95,7 +96,7 @@ def test_the_plan_for_slurm_has_the_scripts_of_its_jobs(
     said = milabench("plan", "run", *words, *options, SLURM_JOB_ID="")
     assert said.code == 0, said.err
     assert "hf_0123456789" not in said.out + said.err
-    found = relocated(said.out.replace(sys.executable, "PYTHON"), base)
+    found = relocated(said.out, base)
     if "--json" in options:
         found = json.dumps(json.loads(found)["jobs"], indent=1) + "\n"
     elif options:
