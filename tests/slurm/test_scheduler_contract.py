@@ -1,58 +1,98 @@
-"""What every scheduler does: one in memory, Slurm by fake commands (as text and as JSON), and a real Slurm."""
+"""What every scheduler does: one in memory, one of local processes, Slurm by fake commands (as text and as JSON), a real Slurm.
+
+A scheduler joins with a `World`.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from milabench.config.schema import SlurmConfig
+from milabench.config.schema import SlurmConfig, SystemConfig
 from milabench.errors import UsageError
-from milabench.schedulers.scheduler import JobHandle, JobRequest, JobState, Scheduler, job_name
+from milabench.schedulers.scheduler import JobHandle, JobRequest, JobResult, JobState, JobText, Scheduler, job_name
 from milabench.slurm.scheduler import SlurmScheduler
 from milabench.slurm.script import batch_script
 from tests.processes import until
+from tests.schedulers.queue.jobs import QUEUE, Queue
 from tests.slurm.fake_commands import FakeSlurm
 from tests.slurm.fake_scheduler import FakeScheduler
 
 SMALL = SlurmConfig(exclusive=False, time="5")
+NO_SYSTEM = cast("SystemConfig", None)  # the jobs of the queue have no options
+REFUSED_BY_SLURM = r"Slurm refused it: .*Invalid partition name specified"
 # A job that ends when its file is there, with the exit code in it; a task of an array adds its number to the name.
 WAITS = 'while [ ! -e "$0${1-}" ]; do sleep 0.05; done; exit "$(cat "$0${1-}")"'
 
 
+def no_preparation() -> None:
+    """Nothing is to be done before a job is refused."""
+
+
 @dataclass
 class World:
-    """A scheduler, and how its jobs begin and end."""
+    """A scheduler, how its jobs are written, begin and end, and a job that it refuses, with the words of the refusal.
+
+    `script` makes the script of a job, with `is_bad` a refused one. Without `has_arrays` arrays are refused.
+    """
 
     scheduler: Scheduler
     folder: Path
     starts: Callable[[JobHandle], None]
     ends: Callable[[JobHandle, int], None]
+    script: Callable[..., str]
+    refusal: str
+    will_refuse: Callable[[], None] = no_preparation
+    has_arrays: bool = True
     marker: str = field(default_factory=lambda: os.urandom(4).hex())  # a cluster remembers the jobs of other tests
 
-    def request(self, share: str, marker: str = "", slurm: SlurmConfig = SMALL, **others: object) -> JobRequest:
+    def request(self, share: str, marker: str = "", *, is_bad: bool = False, **others: Any) -> JobRequest:
         marker = marker or self.marker
-        tasks = [str(number) for number in range(int(str(others.get("tasks", 0))))]
-        script = batch_script(
-            slurm,
+        job = JobText(
             marker=marker,
             share=share,
-            command=["sh", "-c", WAITS, str(self.folder / f"end-{share}-")],
+            nodes=(),
+            command=("sh", "-c", WAITS, str(self.folder / f"end-{share}-")),
             output=self.folder / f"{share}.out",
-            tasks=tasks,
+            tasks=tuple(str(number) for number in range(others.get("tasks", 0))),
         )
-        path = self.folder / f"{share}.sh"
-        return JobRequest(name=job_name(marker, share), script=script, path=path, **others)  # type: ignore[arg-type]
+        script = self.script(job, is_bad=is_bad)
+        return JobRequest(name=job_name(marker, share), script=script, path=self.folder / f"{share}.sh", **others)
 
     def state(self, handle: JobHandle) -> JobState:
         return self.scheduler.observe([handle])[handle.id]
 
     def becomes(self, handle: JobHandle, phase: str) -> JobState:
         return until(lambda: (said := self.state(handle)).phase == phase and said, f"{handle} becomes {phase}")
+
+
+def for_slurm(job: JobText, *, is_bad: bool) -> str:
+    slurm = replace(SMALL, partition="nope") if is_bad else SMALL
+    return batch_script(
+        slurm, marker=job.marker, share=job.share, command=job.command, output=job.output, tasks=job.tasks
+    )
+
+
+def for_the_queue(job: JobText, *, is_bad: bool) -> str:
+    return "" if is_bad else QUEUE.script(NO_SYSTEM, job)
+
+
+def is_there(handle: JobHandle) -> None:
+    """Such a job begins by itself."""
+
+
+def write_code(folder: Path, handle: JobHandle, code: int) -> None:
+    """End a real job, which waits for its exit code."""
+    task = handle.id.partition("_")[2]
+    draft = folder / "draft"  # renamed: a job that finds the file finds all of it
+    draft.write_text(str(code))
+    draft.rename(folder / f"end-{handle.name.rpartition('-')[2]}-{task}")
 
 
 def in_memory(folder: Path) -> World:
@@ -62,10 +102,18 @@ def in_memory(folder: Path) -> World:
         scheduler.states[handle.id] = JobState(phase="running", state="RUNNING", nodes=("n1",))
 
     def ends(handle: JobHandle, code: int) -> None:
-        result, state = ("failed", "FAILED") if code else ("completed", "COMPLETED")
-        scheduler.states[handle.id] = JobState(phase="ended", result=result, state=state, nodes=("n1",))
+        result: JobResult = "failed" if code else "completed"
+        scheduler.states[handle.id] = JobState(phase="ended", result=result, state=result.upper(), nodes=("n1",))
 
-    return World(scheduler, folder, starts, ends)
+    return World(scheduler, folder, starts, ends, for_slurm, REFUSED_BY_SLURM)
+
+
+def of_local_processes(folder: Path) -> World:
+    jobs = folder / "jobs"
+    jobs.mkdir()
+    return World(
+        Queue(jobs), folder, is_there, partial(write_code, folder), for_the_queue, "an empty script", has_arrays=False
+    )
 
 
 def by_fake_commands(folder: Path, **settings: Any) -> World:
@@ -77,28 +125,47 @@ def by_fake_commands(folder: Path, **settings: Any) -> World:
     def ends(handle: JobHandle, code: int) -> None:
         fake.set(handle.id, state="FAILED" if code else "COMPLETED", exit=code)
 
-    return World(SlurmScheduler(fake.environ), folder, starts, ends)
+    def will_refuse() -> None:  # the fake commands have no partitions, and are told what to say
+        fake.next("sbatch")
+        fake.next("sbatch", error="sbatch: error: Batch job submission failed: Invalid partition name specified\n")
+
+    return World(SlurmScheduler(fake.environ), folder, starts, ends, for_slurm, REFUSED_BY_SLURM, will_refuse)
 
 
 def on_a_cluster(folder: Path) -> World:
-    def ends(handle: JobHandle, code: int) -> None:
-        task = handle.id.partition("_")[2]
-        draft = folder / "draft"  # renamed: a job that finds the file finds all of it
-        draft.write_text(str(code))
-        draft.rename(folder / f"end-{handle.name.rpartition('-')[2]}-{task}")
-
-    return World(SlurmScheduler(os.environ), folder, lambda handle: None, ends)
+    scheduler = SlurmScheduler(os.environ)
+    return World(scheduler, folder, is_there, partial(write_code, folder), for_slurm, REFUSED_BY_SLURM)
 
 
-@pytest.fixture(params=["memory", "text", "json", "accounting", "cluster"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
-    if request.param == "memory":
-        return in_memory(tmp_path)
-    if request.param == "cluster":
-        request.getfixturevalue("slurm")
-        return on_a_cluster(tmp_path)
-    settings = {"text": {}, "json": {"version": "24.05.1"}, "accounting": {"accounting": True}}
-    return by_fake_commands(tmp_path, **settings[request.param])
+@pytest.fixture(params=["memory", "processes", "text", "json", "accounting", "cluster"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    settings: dict[str, dict[str, Any]] = {
+        "text": {},
+        "json": {"version": "24.05.1"},
+        "accounting": {"accounting": True},
+    }
+    match request.param:
+        case "memory":
+            yield in_memory(tmp_path)
+        case "processes":
+            yield (world := of_local_processes(tmp_path))
+            world.scheduler.cancel([JobHandle(id=job.name, name="") for job in (tmp_path / "jobs").iterdir()])
+        case "cluster":
+            request.getfixturevalue("slurm")
+            yield on_a_cluster(tmp_path)
+        case _:
+            yield by_fake_commands(tmp_path, **settings[request.param])
+
+
+@pytest.fixture
+def arrays(world: World) -> World:
+    """The same world, if it has arrays."""
+    if not world.has_arrays:
+        with pytest.raises(UsageError, match="no arrays"):
+            world.scheduler.submit([world.request("s1", tasks=2)])
+        assert world.scheduler.adopt(world.marker) == []
+        pytest.skip("this scheduler refuses arrays")
+    return world
 
 
 def test_a_job_is_pending_or_running_and_ends_with_its_result(world: World) -> None:
@@ -163,38 +230,39 @@ def test_a_job_waits_for_others_however_they_end(world: World) -> None:
     world.becomes(second, "running")
 
 
-def test_each_task_of_an_array_is_a_job(world: World) -> None:
-    handles = world.scheduler.submit([world.request("s1", tasks=3, at_once=2)])
+def test_each_task_of_an_array_is_a_job(arrays: World) -> None:
+    handles = arrays.scheduler.submit([arrays.request("s1", tasks=3, at_once=2)])
     assert [handle.id.partition("_")[2] for handle in handles] == ["0", "1", "2"]
-    assert {world.state(handle).phase for handle in handles} <= {"pending", "running"}
+    assert {arrays.state(handle).phase for handle in handles} <= {"pending", "running"}
     for handle in handles[:2]:
-        world.starts(handle)
-        world.becomes(handle, "running")
-    assert world.state(handles[2]).phase == "pending"
-    world.ends(handles[1], 4)
-    assert world.becomes(handles[1], "ended").result == "failed"
-    assert world.state(handles[0]).phase == "running"
-    world.starts(handles[2])
-    world.becomes(handles[2], "running")
-    world.scheduler.cancel([handles[0]])
-    assert world.becomes(handles[0], "ended").result == "cancelled"
-    assert world.state(handles[2]).phase == "running"
+        arrays.starts(handle)
+        arrays.becomes(handle, "running")
+    assert arrays.state(handles[2]).phase == "pending"
+    arrays.ends(handles[1], 4)
+    assert arrays.becomes(handles[1], "ended").result == "failed"
+    assert arrays.state(handles[0]).phase == "running"
+    arrays.starts(handles[2])
+    arrays.becomes(handles[2], "running")
+    arrays.scheduler.cancel([handles[0]])
+    assert arrays.becomes(handles[0], "ended").result == "cancelled"
+    assert arrays.state(handles[2]).phase == "running"
 
 
 @pytest.mark.parametrize("cancelled", [(2,), (1, 2), (0, 1, 2)], ids=["one", "two", "all"])
-def test_a_task_of_an_array_that_waits_is_cancelled(world: World, cancelled: tuple[int, ...]) -> None:
-    handles = world.scheduler.submit([world.request("s1", tasks=3, at_once=1)])
-    world.starts(handles[0])
-    world.becomes(handles[0], "running")
-    world.scheduler.cancel([handles[number] for number in cancelled])
+def test_a_task_of_an_array_that_waits_is_cancelled(arrays: World, cancelled: tuple[int, ...]) -> None:
+    handles = arrays.scheduler.submit([arrays.request("s1", tasks=3, at_once=1)])
+    arrays.starts(handles[0])
+    arrays.becomes(handles[0], "running")
+    arrays.scheduler.cancel([handles[number] for number in cancelled])
     for number in cancelled:
-        assert world.becomes(handles[number], "ended").result == "cancelled"
+        assert arrays.becomes(handles[number], "ended").result == "cancelled"
     kept = [handle for number, handle in enumerate(handles) if number not in cancelled]
-    assert {world.state(handle).phase for handle in kept} <= {"pending", "running"}
+    assert {arrays.state(handle).phase for handle in kept} <= {"pending", "running"}
 
 
 def test_the_jobs_of_a_run_are_found_again_by_its_marker(world: World) -> None:
-    handles = world.scheduler.submit([world.request("s1"), world.request("s2", tasks=2)])
+    second = world.request("s2", tasks=2 if world.has_arrays else 0)
+    handles = world.scheduler.submit([world.request("s1"), second])
     world.scheduler.submit([world.request("s3", marker=world.marker[:-1]), world.request("s4", marker="other")])
     world.starts(handles[0])
     world.becomes(handles[0], "running")
@@ -211,18 +279,9 @@ def test_a_job_that_nobody_knows_is_absent(world: World) -> None:
     assert world.state(stranger).phase == "absent"
 
 
-@pytest.fixture
-def refusing(world: World, request: pytest.FixtureRequest) -> Iterator[World]:
-    """The same world; the fake commands have no partitions, and are told what to say."""
-    if isinstance(world.scheduler, SlurmScheduler) and "cluster" not in request.node.callspec.id:
-        state = FakeSlurm.at(world.folder)
-        state.next("sbatch")
-        state.next("sbatch", error="sbatch: error: Batch job submission failed: Invalid partition name specified\n")
-    yield world
-
-
-def test_a_refused_job_is_an_error_with_the_schedulers_own_reason(refusing: World) -> None:
-    requests = [refusing.request("s1"), refusing.request("s2", slurm=replace(SMALL, partition="nope"))]
-    with pytest.raises(UsageError, match=r"^job mb-\w+-s2: Slurm refused it: .*Invalid partition name specified$"):
-        refusing.scheduler.submit(requests)
-    assert [handle.name for handle in refusing.scheduler.adopt(refusing.marker)] == [job_name(refusing.marker, "s1")]
+def test_a_refused_job_is_an_error_with_the_schedulers_own_reason(world: World) -> None:
+    world.will_refuse()
+    requests = [world.request("s1"), world.request("s2", is_bad=True)]
+    with pytest.raises(UsageError, match=rf"^job mb-\w+-s2: {world.refusal}$"):
+        world.scheduler.submit(requests)
+    assert [handle.name for handle in world.scheduler.adopt(world.marker)] == [job_name(world.marker, "s1")]

@@ -7,6 +7,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,8 @@ class Queue:
         for job in jobs:
             if job.tasks:
                 raise UsageError(f"job {job.name}: the queue has no arrays; leave out --array")
+            if not job.script:
+                raise UsageError(f"job {job.name}: an empty script")
             number = len(list(self.folder.iterdir())) + 1
             own = self.folder / str(number)
             own.mkdir()
@@ -71,8 +74,10 @@ class Queue:
     def cancel(self, handles: Sequence[JobHandle]) -> None:
         """End the processes of jobs."""
         for own in (self.folder / handle.id for handle in handles):
-            if not (own / "code").exists():
+            if not (own / "code").exists() and not (own / "cancelled").exists():
                 (own / "cancelled").touch()
+                while not (own / "pid").exists():  # a job that was submitted a moment ago
+                    time.sleep(0.01)
                 os.killpg(int((own / "pid").read_text()), signal.SIGTERM)
 
     def adopt(self, marker: str) -> list[JobHandle]:
