@@ -57,9 +57,13 @@ async def start_command(words: Sequence[str], environ: Mapping[str, str] | None 
 
 
 async def end_of(child: asyncio.subprocess.Process, within_s: float) -> bool:
-    """Return whether a command has ended in time. Its pipes may stay open: a node that sends without end is not read."""
+    """Return whether a command has ended in time, and close its pipes. What was not read from them is lost."""
     by = asyncio.get_running_loop().time() + within_s
     # Process.wait() waits for the pipes too.
     while child.returncode is None and asyncio.get_running_loop().time() < by:
         await asyncio.sleep(LOOK_EVERY_S)
-    return child.returncode is not None
+    if child.returncode is None:
+        return False
+    # A node that sent without end is read no further, so its pipe would stay open. Process has no public way to close it.
+    child._transport.close()  # type: ignore[attr-defined]
+    return True
