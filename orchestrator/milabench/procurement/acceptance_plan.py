@@ -21,7 +21,7 @@ from milabench.procurement.statistical_power import (
     LaunchPlan,
     Noise,
     PowerQuestion,
-    cheapest_plans,
+    cheapest_plan,
     fewest_launches,
 )
 
@@ -280,10 +280,8 @@ def _with_launches(
             f"a larger distance: {question.distance:.2%} from the bound is too near for a spread of {spread:.2%}{error}"
         )
         return replace(planned, missing=missing)
-    samples: Sequence[LaunchPlan] = ()
-    if of_nodes is not None:
-        samples = cheapest_plans(question, of_nodes, _MOST_NODES, _MOST_PER_NODE)
-    return replace(planned, launches=plan.launches, power=plan.power, sample=next(iter(samples), None))
+    sample = None if of_nodes is None else cheapest_plan(question, of_nodes, _MOST_NODES, _MOST_PER_NODE)
+    return replace(planned, launches=plan.launches, power=plan.power, sample=sample)
 
 
 def _node_noise(bench: BenchSummary) -> Noise | None:

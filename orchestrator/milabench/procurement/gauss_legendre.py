@@ -1,9 +1,8 @@
-"""Integrals over an interval by the rule of Gauss and Legendre. The normal distribution. The root of a falling function."""
+"""Integrals over an interval by the rule of Gauss and Legendre. The normal distribution."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 
 
@@ -49,27 +48,3 @@ def points_for(width: float) -> int:
     Then the result of 20 steps of recursive integration has an error of about 1e-15.
     """
     return 24 + 3 * math.ceil(width)
-
-
-def falling_root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a falling function is 0 between low and high, to about 1e-13, by false position after Illinois."""
-    at_low, at_high = function(low), function(high)
-    side = 0
-    for _ in range(200):
-        middle = (low * at_high - high * at_low) / (at_high - at_low)
-        value = function(middle)
-        if value == 0 or high - low <= 1e-13 * max(1.0, abs(middle)):
-            return middle
-        if value > 0:
-            if abs(middle - low) <= 1e-14 * max(1.0, abs(middle)):
-                return middle
-            low, at_low = middle, value
-            at_high = at_high / 2 if side == 1 else at_high
-            side = 1
-        else:
-            if abs(high - middle) <= 1e-14 * max(1.0, abs(middle)):
-                return middle
-            high, at_high = middle, value
-            at_low = at_low / 2 if side == -1 else at_low
-            side = -1
-    return (low + high) / 2

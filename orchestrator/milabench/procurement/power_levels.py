@@ -6,7 +6,7 @@ github EEHPCWG/PowerMeasurementMethodology ff1d705, methodology.tex (working cop
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -51,14 +51,6 @@ class PowerMeasurement:
 Rule = Callable[[PowerMeasurement], bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PowerAspect:
-    """An aspect of the methodology: the requirement of each of the three levels, in words and as a rule."""
-
-    name: str
-    levels: tuple[tuple[str, Rule], tuple[str, Rule], tuple[str, Rule]]
-
-
 def _part(share: float, kilowatts: float, *, enough_kw: float = math.inf) -> Rule:
     def is_met(m: PowerMeasurement) -> bool:
         if m.is_whole_machine:
@@ -95,84 +87,56 @@ def _at(*locations: Location) -> Rule:
 
 
 _BOTH = {"measured", "estimated"}
+_MEANWHILE: Final[tuple[Location, ...]] = ("before conversion", "loss measured")
 _FULL = "core, run and idle {}, 10 or more readings in the core phase, at most a tenth of its length apart"
 
-ASPECTS: Final[tuple[PowerAspect, ...]] = (
-    PowerAspect(
-        name="1a granularity",
-        levels=(
-            ("a reading a second", _is_sampled),
-            ("a reading a second", _is_sampled),
-            ("integrated energy", lambda m: m.is_energy),
+ASPECTS: Final[Mapping[str, tuple[tuple[str, Rule], ...]]] = {
+    "1a granularity": (
+        ("a reading a second", _is_sampled),
+        ("a reading a second", _is_sampled),
+        ("integrated energy", lambda m: m.is_energy),
+    ),
+    "1b timing": (
+        ("the whole core phase, a minute or more", lambda m: m.covers in {"core", "run"} and m.core_s >= 60),
+        ("the whole run", lambda m: m.covers == "run" and m.core_s >= 60),
+        (
+            "the whole run, at most 10 s of the core phase uncovered",
+            lambda m: m.covers == "run" and m.core_s >= 60 and m.uncovered_s <= 10,
         ),
     ),
-    PowerAspect(
-        name="1b timing",
-        levels=(
-            ("the whole core phase, a minute or more", lambda m: m.covers in {"core", "run"} and m.core_s >= 60),
-            ("the whole run", lambda m: m.covers == "run" and m.core_s >= 60),
-            (
-                "the whole run, at most 10 s of the core phase uncovered",
-                lambda m: m.covers == "run" and m.core_s >= 60 and m.uncovered_s <= 10,
-            ),
-        ),
+    "1c reported": (
+        ("the mean power of the core phase", lambda m: "core" in m.reports),
+        (_FULL.format("means"), _is_full_report),
+        (_FULL.format("energies"), _is_full_report),
     ),
-    PowerAspect(
-        name="1c reported",
-        levels=(
-            ("the mean power of the core phase", lambda m: "core" in m.reports),
-            (_FULL.format("means"), _is_full_report),
-            (_FULL.format("energies"), _is_full_report),
-        ),
+    "2 machine fraction": (
+        ("the whole machine, 40 kW, or the largest of 1/10, 2 kW and 15 nodes, at random", _part(0.1, 2, enough_kw=40)),
+        ("the whole machine, or the largest of 1/8, 10 kW and 15 nodes, at random", _part(1 / 8, 10)),
+        ("the whole machine", lambda m: m.is_whole_machine),
     ),
-    PowerAspect(
-        name="2 machine fraction",
-        levels=(
-            (
-                "the whole machine, 40 kW, or the largest of 1/10, 2 kW and 15 nodes, at random",
-                _part(1 / 10, 2, enough_kw=40),
-            ),
-            ("the whole machine, or the largest of 1/8, 10 kW and 15 nodes, at random", _part(1 / 8, 10)),
-            ("the whole machine", lambda m: m.is_whole_machine),
+    "3 subsystems": (
+        (
+            "compute measured, interconnect measured or estimated",
+            lambda m: m.compute == "measured" and m.interconnect in _BOTH,
         ),
-    ),
-    PowerAspect(
-        name="3 subsystems",
-        levels=(
-            (
-                "compute measured, interconnect measured or estimated",
-                lambda m: m.compute == "measured" and m.interconnect in _BOTH,
-            ),
-            (
-                "compute measured, all others measured or estimated",
-                lambda m: m.compute == "measured" and {m.interconnect, m.others} <= _BOTH,
-            ),
-            ("all measured", lambda m: {m.compute, m.interconnect, m.others} == {"measured"}),
+        (
+            "compute measured, all others measured or estimated",
+            lambda m: m.compute == "measured" and {m.interconnect, m.others} <= _BOTH,
         ),
+        ("all measured", lambda m: {m.compute, m.interconnect, m.others} == {"measured"}),
     ),
-    PowerAspect(
-        name="4 location",
-        levels=(
-            (
-                "before conversion, or its loss known",
-                _at("before conversion", "loss measured", "loss measured off line", "loss from the maker"),
-            ),
-            (
-                "before conversion, or its loss measured",
-                _at("before conversion", "loss measured", "loss measured off line"),
-            ),
-            ("before conversion, or its loss measured meanwhile", _at("before conversion", "loss measured")),
-        ),
+    "4 location": (
+        ("before conversion, or its loss known", _at(*_MEANWHILE, "loss measured off line", "loss from the maker")),
+        ("before conversion, or its loss measured", _at(*_MEANWHILE, "loss measured off line")),
+        ("before conversion, or its loss measured meanwhile", _at(*_MEANWHILE)),
     ),
-    PowerAspect(
-        name="4b meter",
-        levels=(
-            ("an error of 5 % at most", _meter(0.05)),
-            ("an error of 2 % at most", _meter(0.02)),
-            ("an error of 1 % at most", _meter(0.01)),
-        ),
+    "4b meter": (
+        ("an error of 5 % at most", _meter(0.05)),
+        ("an error of 2 % at most", _meter(0.02)),
+        ("an error of 1 % at most", _meter(0.01)),
     ),
-)
+}
+"""The aspects of the methodology: of each the requirements of the three levels, in words and as a rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,10 +158,10 @@ class PowerLevel:
 def power_level(measurement: PowerMeasurement) -> PowerLevel:
     """Return the level of a measurement. Every aspect has to reach it."""
     missing = tuple(
-        (level, f"{aspect.name}: {needed}")
+        (level, f"{aspect}: {needed}")
         for level in (1, 2, 3)
-        for aspect in ASPECTS
-        for needed, is_met in [aspect.levels[level - 1]]
+        for aspect, levels in ASPECTS.items()
+        for needed, is_met in [levels[level - 1]]
         if not is_met(measurement)
     )
     lacking = {level for level, _ in missing}

@@ -3,7 +3,7 @@
 The good system is H0: `alpha` is the probability of rejecting it, `beta` of accepting the bad one (H1). The
 summed log-likelihood ratio rejects at or above A = ln((1 - beta) / alpha) and accepts at or below B = ln(beta / (1 - alpha)). By
 the overshoot is ignored: errors are at most about the stated ones, and `exact` computes them. A plan that never ends is
-none: `cap` is the number of trials at which `at_cap` decides.
+none: what is undecided after `cap` trials stays so.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from typing import Literal
 from milabench.errors import UsageError
 
 Ending = Literal["accept", "reject"]
-AtCap = Literal["accept", "reject", "nearer"]
-"""The decision at the cap. `nearer`: the bound that the sum is nearer to, in shares of its distance from 0."""
 
 _NEGLIGIBLE = 1e-15  # of the probability, left undecided, that a computation without a cap ends at
 _MOST_TRIALS = 1_000_000
@@ -30,7 +28,6 @@ class Risks:
     alpha: float = 0.05
     beta: float = 0.10
     cap: float | None = None
-    at_cap: AtCap = "nearer"
 
     def __post_init__(self) -> None:
         """Raise UsageError unless both rates are above 0 and add up to less than 1, and the cap is above 0."""
@@ -54,12 +51,6 @@ class Risks:
         slack = 1e-12 * (self.upper - self.lower)
         return "reject" if log_ratio >= self.upper - slack else "accept" if log_ratio <= self.lower + slack else None
 
-    def ending_at_cap(self, log_ratio: float) -> Ending:
-        """Return the decision at the cap."""
-        if self.at_cap == "nearer":
-            return "reject" if log_ratio / self.upper > log_ratio / self.lower else "accept"
-        return self.at_cap
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialDecision:
@@ -67,7 +58,7 @@ class SequentialDecision:
 
     `until_accepted` is how much more would accept if all were good: trials that pass, or time without a failure.
     `until_rejected` is how much more would reject if all were bad. At a mean, good is the promised value and bad the just bad
-    value. Both are None where the cap comes first, and after the end. `is_by_cap`: the cap decided.
+    value. Both are None where the cap comes first, and after the end. `is_at_cap`: it was reached without a decision.
     """
 
     ending: Ending | None
@@ -75,12 +66,12 @@ class SequentialDecision:
     log_ratio: float
     until_accepted: float | None = None
     until_rejected: float | None = None
-    is_by_cap: bool = False
+    is_at_cap: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactRates:
-    """The true rates of a plan for a true value: how often it ends how, and its average length."""
+    """The true rates of a plan for a true value: how often it ends how, the rest being undecided, and its average length."""
 
     accept: float
     reject: float
@@ -143,9 +134,7 @@ class FailureTest:
             if ending is not None:
                 return SequentialDecision(ending=ending, used=trials, log_ratio=ratio)
             if self.risks.cap is not None and trials >= self.risks.cap:
-                return SequentialDecision(
-                    ending=self.risks.ending_at_cap(ratio), used=trials, log_ratio=ratio, is_by_cap=True
-                )
+                return SequentialDecision(ending=None, used=trials, log_ratio=ratio, is_at_cap=True)
         trials, ratio = len(failed), self.log_ratio(len(failed), failures)
         cap = math.inf if self.risks.cap is None else self.risks.cap
         passes = self.accepts_at(failures) - trials
@@ -173,8 +162,7 @@ class FailureTest:
             is_last = self.risks.cap is not None and trials >= self.risks.cap
             undecided = {}
             for failures, probability in after.items():
-                ratio = self.log_ratio(trials, failures)
-                ending = self.risks.ending(ratio) or (self.risks.ending_at_cap(ratio) if is_last else None)
+                ending = self.risks.ending(self.log_ratio(trials, failures))
                 if ending is None:
                     undecided[failures] = probability
                 else:

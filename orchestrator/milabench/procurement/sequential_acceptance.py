@@ -207,8 +207,8 @@ def judge_launches(
 @lru_cache(maxsize=64)
 def _chances(cap: int, rate: float) -> tuple[float, ...]:
     """Return for each look, from the third launch to the cap, the one-sided p at or below which it decides."""
-    plan = spending_bounds([used / cap for used in range(LEAST_LAUNCHES, cap + 1)], SHARE_SPENT * rate, 1)
-    return tuple(normal_tail(bound) for bound in plan.bounds)
+    bounds = spending_bounds([used / cap for used in range(LEAST_LAUNCHES, cap + 1)], SHARE_SPENT * rate)
+    return tuple(map(normal_tail, bounds))
 
 
 def _failures(limit: float, trials: Trials, plan: SequentialPlan) -> tuple[CriterionResult, list[str]]:
@@ -232,7 +232,7 @@ def _failures(limit: float, trials: Trials, plan: SequentialPlan) -> tuple[Crite
         found, verdict="INCONCLUSIVE", requirement=f"at most {limit:.2%} of the steps failed, against {bad:.2%}"
     )
     note = _failure_rates(test, most)
-    if decision.is_by_cap:
+    if decision.is_at_cap:
         missing = f"nothing that this run could give: {most} steps are too few to tell {limit:.2%} from {bad:.2%}"
         return replace(found, missing=missing), [note]
     if decision.ending is None:
@@ -247,12 +247,11 @@ def _failures(limit: float, trials: Trials, plan: SequentialPlan) -> tuple[Crite
 
 def _failure_rates(test: FailureTest, most: int) -> str:
     """Return the true rates of a test of this many steps, where undecided at the last step stays undecided."""
-    rejecting, accepting = (replace(test, risks=replace(test.risks, at_cap=at_cap)) for at_cap in ("accept", "reject"))
-    rejected, accepted = rejecting.exact(test.good).reject, accepting.exact(test.bad).accept
-    undecided = 1 - rejected - accepting.exact(test.good).accept
+    good, bad = test.exact(test.good), test.exact(test.bad)
+    undecided = 1 - good.reject - good.accept
     return (
-        f"failures: a system of which {test.good:.2%} of the steps fail is rejected in {rejected:.1%} of all runs, one of which "
-        f"{test.bad:.2%} fail is accepted in {accepted:.1%}; {most} steps do not decide on the former in {undecided:.1%}"
+        f"failures: a system of which {test.good:.2%} of the steps fail is rejected in {good.reject:.1%} of all runs, one of "
+        f"which {test.bad:.2%} fail is accepted in {bad.accept:.1%}; {most} steps do not decide on the former in {undecided:.1%}"
     )
 
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from milabench.analysis.intervals import t_quantile
 from milabench.errors import UsageError
 from milabench.procurement.gauss_legendre import normal_tail, scaled_rule
 
-MOST_NODES = 10_000
-"""More than this is no plan."""
 MOST_LAUNCHES = 1_000
-"""The same of launches in sequence."""
+"""Launches in sequence: more than this is no plan."""
 _POINTS = 96
 
 
@@ -133,13 +132,6 @@ def launch_plan(question: PowerQuestion, noise: Noise, nodes: int, launches_per_
     return LaunchPlan(nodes=nodes, launches_per_node=launches_per_node, power=power)
 
 
-def fewest_nodes(
-    question: PowerQuestion, noise: Noise, launches_per_node: int, most: int = MOST_NODES
-) -> LaunchPlan | None:
-    """Return the plan with the fewest nodes, two at least, that has the power. None where `most` do not have it."""
-    return _fewest(lambda nodes: launch_plan(question, noise, nodes, launches_per_node), question.power, 2, most)
-
-
 def fewest_launches(
     question: PowerQuestion, noise: Noise, least: int = 2, most: int = MOST_LAUNCHES
 ) -> LaunchPlan | None:
@@ -165,18 +157,14 @@ def _fewest(plan: Callable[[int], LaunchPlan], power: float, least: int, most: i
     return plan(high)
 
 
-def cheapest_plans(
-    question: PowerQuestion, noise: Noise, most_nodes: int, most_launches: int = 30
-) -> tuple[LaunchPlan, ...]:
-    """Return, by launches in all, the plans with the power of which no other has both fewer nodes and fewer launches on each.
+def cheapest_plan(question: PowerQuestion, noise: Noise, most_nodes: int, most_launches: int = 30) -> LaunchPlan | None:
+    """Return the plan with the fewest launches in all that has the power, of those the one on the fewest nodes, two at least.
 
-    Empty where all nodes and launches that there are do not have it.
+    None where all nodes and launches that there are do not have it.
     """
     plans: list[LaunchPlan] = []
     for launches in range(1, most_launches + 1):
-        plan = fewest_nodes(question, noise, launches, most=plans[-1].nodes - 1 if plans else most_nodes)
-        if plan is not None:
-            plans.append(plan)
-            if plan.nodes == 2:
-                break
-    return tuple(sorted(plans, key=lambda plan: (plan.launches, plan.nodes)))
+        sized = partial(launch_plan, question, noise, launches_per_node=launches)
+        plan = _fewest(sized, question.power, 2, plans[-1].nodes - 1 if plans else most_nodes)
+        plans += [plan] if plan is not None else []
+    return min(plans, key=lambda plan: (plan.launches, plan.nodes), default=None)

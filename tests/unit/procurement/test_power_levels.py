@@ -105,4 +105,4 @@ def test_board_readings_reach_no_level_and_say_so() -> None:
 
 def test_every_aspect_says_what_a_level_needs() -> None:
     assert len(ASPECTS) == 7
-    assert all(needed for aspect in ASPECTS for needed, _ in aspect.levels)
+    assert all(needed for levels in ASPECTS.values() for needed, _ in levels)

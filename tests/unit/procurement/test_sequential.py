@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from milabench.errors import UsageError
-from milabench.procurement.sequential import AtCap, FailureTest, Risks
+from milabench.procurement.sequential import FailureTest, Risks
 
 
 def failed(trials: int, *failures: int) -> list[bool]:
@@ -62,30 +62,30 @@ def test_what_is_still_needed_is_enough_and_no_more() -> None:
     assert plan.decide([*failed(30, 12), *[True] * (bad - 1)]).ending is None
 
 
-@pytest.mark.parametrize(("at_cap", "ending"), [("accept", "accept"), ("reject", "reject"), ("nearer", "accept")])
-def test_the_cap_decides(at_cap: AtCap, ending: str) -> None:
-    plan = FailureTest(good=0.01, bad=0.05, risks=Risks(cap=50, at_cap=at_cap))
+def test_what_is_undecided_at_the_cap_stays_so() -> None:
+    plan = FailureTest(good=0.01, bad=0.05, risks=Risks(cap=50))
     decision = plan.decide(failed(60))
-    assert (decision.ending, decision.used, decision.is_by_cap) == (ending, 50, True)
+    assert (decision.ending, decision.used, decision.is_at_cap) == (None, 50, True)
     before = plan.decide(failed(49))
     assert (before.ending, before.until_accepted, before.until_rejected) == (None, None, None)
     good = plan.exact(0.01)
-    assert good.accept + good.reject == pytest.approx(1, abs=1e-12)
+    assert good.accept == 0  # 55 passes would
     assert good.expected <= 50
 
 
 def test_the_exact_rates_up_to_a_cap_are_those_of_all_sequences() -> None:
     """By counting all 2^12 sequences of 12 trials."""
-    plan = FailureTest(good=0.1, bad=0.4, risks=Risks(cap=12, at_cap="nearer"))
-    accept = trials = 0.0
+    plan = FailureTest(good=0.1, bad=0.4, risks=Risks(cap=12))
+    accept = reject = trials = 0.0
     for number in range(1 << 12):
         sequence = [bool(number >> bit & 1) for bit in range(12)]
         probability = 0.2 ** sum(sequence) * 0.8 ** (12 - sum(sequence))
         decision = plan.decide(sequence)
         accept += probability * (decision.ending == "accept")
+        reject += probability * (decision.ending == "reject")
         trials += probability * decision.used
     exact = plan.exact(0.2)
-    assert (exact.accept, exact.expected) == pytest.approx((accept, trials), rel=1e-12)
+    assert (exact.accept, exact.reject, exact.expected) == pytest.approx((accept, reject, trials), rel=1e-12)
 
 
 def test_no_cap_and_no_drift_still_comes_to_an_end() -> None:

@@ -13,8 +13,7 @@ from milabench.errors import UsageError
 from milabench.procurement.statistical_power import (
     Noise,
     PowerQuestion,
-    cheapest_plans,
-    fewest_nodes,
+    cheapest_plan,
     launch_plan,
     noncentral_t_tail,
     power_of_bound,
@@ -68,20 +67,21 @@ def test_the_power_of_a_plan_is_how_often_acceptance_passes(
     assert abs(passed - plan.power) <= 4 * math.sqrt(plan.power * (1 - plan.power) / tries)
 
 
-def test_the_fewest_nodes_have_the_power_and_one_less_has_not() -> None:
-    plan = fewest_nodes(QUESTION, NOISE, 3)
+def test_the_cheapest_plan_has_the_power_and_one_node_less_has_not() -> None:
+    plan = cheapest_plan(QUESTION, NOISE, most_nodes=64)
     assert plan is not None
-    assert (plan.nodes, plan.launches) == (7, 21)
+    assert (plan.nodes, plan.launches) == (8, 8)
     assert plan.power >= 0.95
-    assert launch_plan(QUESTION, NOISE, 6, 3).power < 0.95
-    assert acceptances(7, 3, 1.0, 0.97, 1000) >= 0.93
+    assert launch_plan(QUESTION, NOISE, 7, 1).power < 0.95
+    assert acceptances(8, 1, 1.0, 0.97, 1000) >= 0.93
 
 
-def test_more_launches_on_a_node_never_make_up_for_nodes_that_differ() -> None:
-    plans = cheapest_plans(QUESTION, NOISE, most_nodes=64)
-    assert [(plan.nodes, plan.launches_per_node) for plan in plans] == [(8, 1), (7, 2)]
-    assert cheapest_plans(QUESTION, NOISE, most_nodes=6) == ()
-    assert cheapest_plans(QUESTION, NOISE, most_nodes=1) == ()
+def test_where_nodes_are_few_more_launches_are_on_each_and_never_make_up_for_nodes_that_differ() -> None:
+    plan = cheapest_plan(QUESTION, NOISE, most_nodes=7)
+    assert plan is not None
+    assert (plan.nodes, plan.launches_per_node) == (7, 2)
+    assert cheapest_plan(QUESTION, NOISE, most_nodes=6) is None
+    assert cheapest_plan(QUESTION, NOISE, most_nodes=1) is None
 
 
 def test_one_node_stands_for_itself() -> None:
@@ -105,4 +105,4 @@ def test_what_is_no_plan_is_refused_in_one_line() -> None:
         launch_plan(QUESTION, NOISE, 1, 1)
     with pytest.raises(UsageError, match="expected 1 for a bound of 1: two different values above zero"):
         PowerQuestion(expected=1.0, bound=1.0)
-    assert fewest_nodes(PowerQuestion(expected=1.0, bound=0.999999), NOISE, 1, most=100) is None
+    assert cheapest_plan(PowerQuestion(expected=1.0, bound=0.999999), NOISE, most_nodes=100, most_launches=1) is None
