@@ -16,7 +16,7 @@ from milabench.errors import ConfigError, Problem
 from milabench.procurement.costs import YEAR_HOURS, OwnershipCosts, carbon_intensity, lifetime_cost
 from milabench.procurement.scores import METRICS, MachineSize
 from milabench.procurement.sensitivity import InputRange, Swing, one_at_a_time
-from milabench.procurement.tender import Terms
+from milabench.procurement.tender import Tender, Terms
 from milabench.procurement.tender_scores import ScoredBid, TenderScores
 from milabench.procurement.uncertainty import Mean, UncertainValue, constant, product, propagate, same_units, sum_of
 
@@ -81,6 +81,20 @@ class BudgetAnswer:
     result: str = ""
     swings: tuple[Swing, ...] = ()
     why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetAnswers:
+    """All answers, by the metric of the scores. `notes` say which questions had no answer for a system, and why.
+
+    `broken` are the rules of the metric that a system breaks, with its name: however many nodes it has, it is not admissible.
+    """
+
+    tender: Tender
+    metric: str
+    answers: tuple[BudgetAnswer, ...]
+    notes: tuple[str, ...] = ()
+    broken: tuple[tuple[str, str], ...] = ()
 
 
 def budget_system(scores: TenderScores, entry: ScoredBid) -> BudgetSystem:

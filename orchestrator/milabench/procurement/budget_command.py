@@ -55,20 +55,15 @@ def command(request: BudgetRequest, destination: Destination) -> int:
     Systems are offers (offer.yaml), runs, JSON reports or bundles.
     """
     from milabench.procurement.budget_questions import answer_budget
-    from milabench.procurement.budget_report import render_budget
+    from milabench.procurement.budget_report import budget_document, budget_screen, budget_to_json
+    from milabench.procurement.document_formats import write_document
 
     answered = answer_budget(request, terminal_session())
-    title = answered.tender.title or answered.tender.file
-    destination.write(
-        render_budget(
-            destination.shown,
-            answered.metric,
-            answered.answers,
-            answered.notes,
-            answered.broken,
-            title,
-            destination.width,
-            again=same_command(),
-        )
-    )
+    if destination.format == "html":
+        from milabench.procurement.budget_page import budget_page  # takes longer to import than text takes to write
+
+        destination.write(budget_page(answered))
+        return DONE
+    document = budget_screen(answered, same_command()) if destination.is_brief else budget_document(answered)
+    destination.write(write_document(destination.shown, document, budget_to_json(answered), destination.width))
     return DONE

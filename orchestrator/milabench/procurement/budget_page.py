@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from milabench.pages.blocks import document_page
 from milabench.pages.markup import Child
 from milabench.pages.plots import SwingBar, figure, tornado
-from milabench.procurement.budget import BudgetAnswer
-from milabench.procurement.budget_report import sensitivity_title
-from milabench.report.document import Document
+from milabench.procurement.budget import BudgetAnswer, BudgetAnswers
+from milabench.procurement.budget_report import budget_document, sensitivity_title
 from milabench.report.labels import format_number
 
 MOST_DRAWN = 15
 
 
-def budget_page(blocks: Document, answers: Sequence[BudgetAnswer]) -> str:
-    """Return the page of a document, with a drawing for each answer."""
-    return document_page(blocks, [_figure(answer) for answer in answers if answer.swings])
+def budget_page(answered: BudgetAnswers) -> str:
+    """Return the page of the answers, with a drawing for each."""
+    return document_page(budget_document(answered), [_figure(each) for each in answered.answers if each.swings])
 
 
 def _figure(answer: BudgetAnswer) -> Child:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from milabench.config.kinds import ValueParser
 from milabench.config.problems import Problems
@@ -15,6 +14,7 @@ from milabench.errors import ConfigError, Problem, UsageError
 from milabench.procurement.amounts import MONEY, POWER, Amount, Dimension
 from milabench.procurement.budget import (
     BudgetAnswer,
+    BudgetAnswers,
     BudgetSystem,
     budget_system,
     matching_nodes,
@@ -27,20 +27,6 @@ from milabench.procurement.tender_report import suite_lines
 from milabench.procurement.tenders import compare_by_tender
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.workflow.options import Session
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetAnswers:
-    """All answers, by the metric of the scores. `notes` say which questions had no answer for a system, and why.
-
-    `broken` are the rules of the metric that a system breaks, with its name: however many nodes it has, it is not admissible.
-    """
-
-    tender: Tender
-    metric: str
-    answers: tuple[BudgetAnswer, ...]
-    notes: tuple[str, ...] = ()
-    broken: tuple[tuple[str, str], ...] = ()
 
 
 def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 
 from milabench.analysis.json_codec import picked
-from milabench.procurement.budget import BudgetAnswer
-from milabench.procurement.document_formats import write_document
+from milabench.procurement.budget import BudgetAnswer, BudgetAnswers
 from milabench.procurement.sensitivity import Swing
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text
@@ -37,37 +35,36 @@ def budget_sentence(answer: BudgetAnswer) -> str:
     return f"{what}{bounds}, with a score of {answer.score.value:.4g}"
 
 
-def budget_document(
-    metric: str, answers: Sequence[BudgetAnswer], notes: Sequence[str], broken: Sequence[tuple[str, str]], title: str
-) -> Document:
+def budget_document(answered: BudgetAnswers) -> Document:
     """Return the answers, then how each of them changes with its inputs."""
+    answers = answered.answers
     return (
-        Title(text=f"budget by {metric}: {title}"),
+        Title(text=f"budget by {answered.metric}: {answered.tender.title or answered.tender.file}"),
         Statement(text="; ".join(map(budget_sentence, answers)) + "."),
-        *section("rules broken with any number of nodes", broken),
-        *section("not answered", [("", line) for line in notes]),
+        *_open_ends(answered),
         _answer_table(answers),
         *(_input_table(answer) for answer in answers if answer.swings),
         Notes(lines=BUDGET_LEGEND),
     )
 
 
-def budget_screen(
-    answers: Sequence[BudgetAnswer], notes: Sequence[str], broken: Sequence[tuple[str, str]], again: str
-) -> Document:
-    """Return the answers, their table, and the input that each of them depends on most."""
-    largest = [
-        (sensitivity_title(a), _swing_text(max(a.swings, key=lambda s: abs(s.high - s.low))))
-        for a in answers
-        if a.swings
-    ]
+def budget_screen(answered: BudgetAnswers, again: str) -> Document:
+    """Return the answers, their table, and the input that each of them depends on most. `again` is the command that asked."""
+    answers = answered.answers
+    largest = [(sensitivity_title(each), _swing_text(each.swings[0])) for each in answers if each.swings]
     return (
         Notes(lines=tuple(map(budget_sentence, answers))),
         _answer_table(answers).without(("carbon kg/year", "energy kWh/year", "power by", "remark")),
         *section("depends most on", largest),
-        *section("rules broken with any number of nodes", broken),
-        *section("not answered", [("", line) for line in notes]),
+        *_open_ends(answered),
         Notes(lines=(f"`{again} --full`: the effect of every input",), name="next"),
+    )
+
+
+def _open_ends(answered: BudgetAnswers) -> Document:
+    return (
+        *section("rules broken with any number of nodes", answered.broken),
+        *section("not answered", [("", line) for line in answered.notes]),
     )
 
 
@@ -134,15 +131,13 @@ def _input_table(answer: BudgetAnswer) -> Table:
     return headed_table(title, columns, rows, spare=("basis",))
 
 
-def budget_to_json(
-    metric: str, answers: Sequence[BudgetAnswer], notes: Sequence[str], broken: Sequence[tuple[str, str]]
-) -> dict[str, object]:
+def budget_to_json(answered: BudgetAnswers) -> dict[str, object]:
     """Return the answers for programs, without their schema."""
     return {
-        "metric": metric,
-        "answers": [_answer_json(answer) for answer in answers],
-        "not_answered": list(notes),
-        "breaches": [{"system": system, "rule": line} for system, line in broken],
+        "metric": answered.metric,
+        "answers": [_answer_json(answer) for answer in answered.answers],
+        "not_answered": list(answered.notes),
+        "breaches": [{"system": system, "rule": line} for system, line in answered.broken],
     }
 
 
@@ -164,29 +159,3 @@ def _answer_json(answer: BudgetAnswer) -> dict[str, object]:
             ],
         },
     }
-
-
-def render_budget(
-    format_name: str,
-    metric: str,
-    answers: Sequence[BudgetAnswer],
-    notes: Sequence[str] = (),
-    broken: Sequence[tuple[str, str]] = (),
-    title: str = "",
-    width: int | None = None,
-    *,
-    again: str = "",
-) -> str:
-    """Return the answers in a format. The page has drawings. Raises UsageError for a format that has none of this.
-
-    `again` is the command that asked. The short report ends with it.
-    """
-    if format_name == "brief":
-        document = budget_screen(answers, notes, broken, again)
-    else:
-        document = budget_document(metric, answers, notes, broken, title)
-    if format_name == "html":
-        # The page takes longer to import than text takes to write.
-        page: str = importlib.import_module("milabench.procurement.budget_page").budget_page(document, answers)
-        return page
-    return write_document(format_name, document, budget_to_json(metric, answers, notes, broken), width)
