@@ -238,59 +238,31 @@ def score_tender(
     without a benchmark, numbers that the metric needs and nobody gives. Raises NothingSelected for a run of another suite.
     """
     metric = metric or tender.metric
-    mean = tender.mean if tender.mean in METRICS[metric].means else None
     problems = Problems()
     problems.extend(metric_problems(tender, metric))
     problems.raise_any()
-    rows = unscored_benchmarks(tender, metric, bids, reference, problems, across=across)
+    scoring = Scoring(tender, metric, reference, problems, across=across)
+    rows = scoring.rows(bids)
     problems.raise_any()
     for bid in bids:
         ran = bid.system.benches if bid.system is not None else ()
         if bid.offer is None and not {bench.bench for _, bench in ran} & tender.benchmarks.keys():
             what = f"is a run of another suite: it has none of the benchmarks of {tender.file}"
             raise NothingSelected(f"{bid.name}: {what}; they are {', '.join(tender.benchmarks)}")
-    lacking = [_lacking(tender, bid_rows) for bid_rows in rows]
-    complete = [{row.bench: row for row in bid_rows} for bid_rows, why in zip(rows, lacking, strict=True) if not why]
+    complete = [{row.bench: row for row in bid_rows} for bid_rows in rows if not _lacking(tender, bid_rows)]
     scored = [name for name in tender.benchmarks if all(by_name[name].counts for by_name in complete)]
-    machines = [MachineSize(nodes=bid.nodes, reference_nodes=_reference_nodes(tender, reference)) for bid in bids]
-    entries = [
-        _scored(tender, metric, mean, bid, machine, bid_rows, scored, why, problems)
-        for bid, machine, bid_rows, why in zip(bids, machines, rows, lacking, strict=True)
-    ]
+    entries = [scoring.scored(bid, bid_rows, scored) for bid, bid_rows in zip(bids, rows, strict=True)]
     problems.raise_any()
     return TenderScores(
         tender=tender,
         metric=metric,
-        mean=mean or METRICS[metric].means[0],
+        mean=scoring.mean or METRICS[metric].means[0],
         margin=margin,
         bids=tuple(compared_with_first(entries, margin)),
         scored=tuple(scored) if complete else (),
         excluded=tuple(_excluded(tender, scored, bids, rows)) if complete else (),
         reference=reference,
     )
-
-
-def unscored_benchmarks(
-    tender: Tender,
-    metric: str,
-    bids: Sequence[Bid],
-    reference: System | None,
-    problems: Problems,
-    *,
-    across: bool = False,
-) -> list[tuple[ScoredBenchmark, ...]]:
-    """Return the figures of each bid with the reference's, not scored yet. Problems are noted."""
-    problems.extend(reference_problems(tender, reference))
-    if any(bid.offer is not None for bid in bids):
-        problems.extend(unknown_reference_nodes(tender, metric, reference))
-    references = reference_figures(tender, metric, reference, problems)
-    return [
-        tuple(
-            _by_nodes(metric, _row(tender, wanted, bid, references.get(name), reference, problems, across=across))
-            for name, wanted in tender.benchmarks.items()
-        )
-        for bid in bids
-    ]
 
 
 def reference_figures(
@@ -318,49 +290,151 @@ def reference_figures(
     return figures
 
 
-def _reference_nodes(tender: Tender, reference: System | None) -> float | None:
-    if tender.reference.nodes is not None or reference is None:
-        return tender.reference.nodes
-    return run_nodes(reference)
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """A comparison by a tender with this metric. Problems are noted. `across` also takes other work than the reference's."""
 
+    tender: Tender
+    metric: str
+    reference: System | None
+    problems: Problems
+    across: bool = False
 
-def _row(
-    tender: Tender,
-    wanted: TenderBenchmark,
-    bid: Bid,
-    published: SourcedFigure | None,
-    reference: System | None,
-    problems: Problems,
-    *,
-    across: bool,
-) -> ScoredBenchmark:
-    """Return the figures of a benchmark of a bid, not scored yet. Problems are noted."""
-    name = wanted.name
-    declared = None if bid.offer is None else bid.offer.benchmarks.get(name)
-    row = ScoredBenchmark(
-        bench=name,
-        tier=None if declared is None else declared.tier,
-        standing="measured" if declared is None else declared.standing,
-        reference=published,
-        nodes=None if declared is None else declared.nodes,
-        reference_nodes=wanted.reference.nodes or nodes_on(reference, name),
-    )
-    if bid.offer is not None and declared is None:
-        return replace(row, standing=None, why_not="is not in the offer")
-    if row.standing == "projected":
-        return replace(row, why_not="is projected: no measured figure at this count of nodes")
-    if declared is not None and declared.value is not None and bid.offer is not None:
-        direction = direction_of(wanted, declared.value.units, published.direction if published else "higher")
-        where = (bid.offer.origin.where(f"benchmarks.{name}.value"),)
-        figure = SourcedFigure(value=declared.value, direction=direction, formula="declared", where=where)
-        row = replace(row, figure=figure)
-    elif (system := bid.measured(name)) is not None:
-        row = _measured(tender, wanted, bid, row, system, reference, problems, across=across)
-    else:
-        row = replace(row, why_not="has no run")
-    if row.figure is not None and published is not None and row.figure.value.units != published.value.units:
-        problems.add(_differing_units(tender, bid, name, published, row.figure))
-    return row
+    @property
+    def mean(self) -> Mean | None:
+        """The tender's mean, None where its metric has only one."""
+        return self.tender.mean if self.tender.mean in METRICS[self.metric].means else None
+
+    def rows(self, bids: Sequence[Bid]) -> list[tuple[ScoredBenchmark, ...]]:
+        """Return the figures of each bid with the reference's, not scored yet."""
+        self.problems.extend(reference_problems(self.tender, self.reference))
+        if any(bid.offer is not None for bid in bids):
+            self.problems.extend(unknown_reference_nodes(self.tender, self.metric, self.reference))
+        published = reference_figures(self.tender, self.metric, self.reference, self.problems)
+        return [
+            tuple(
+                _by_nodes(self.metric, self._row(wanted, bid, published.get(name)))
+                for name, wanted in self.tender.benchmarks.items()
+            )
+            for bid in bids
+        ]
+
+    def _row(self, wanted: TenderBenchmark, bid: Bid, published: SourcedFigure | None) -> ScoredBenchmark:
+        """Return the figures of a benchmark of a bid, not scored yet."""
+        name = wanted.name
+        declared = None if bid.offer is None else bid.offer.benchmarks.get(name)
+        row = ScoredBenchmark(
+            bench=name,
+            tier=None if declared is None else declared.tier,
+            standing="measured" if declared is None else declared.standing,
+            reference=published,
+            nodes=None if declared is None else declared.nodes,
+            reference_nodes=wanted.reference.nodes or nodes_on(self.reference, name),
+        )
+        if bid.offer is not None and declared is None:
+            return replace(row, standing=None, why_not="is not in the offer")
+        if row.standing == "projected":
+            return replace(row, why_not="is projected: no measured figure at this count of nodes")
+        if declared is not None and declared.value is not None and bid.offer is not None:
+            direction = direction_of(wanted, declared.value.units, published.direction if published else "higher")
+            where = (bid.offer.origin.where(f"benchmarks.{name}.value"),)
+            figure = SourcedFigure(value=declared.value, direction=direction, formula="declared", where=where)
+            row = replace(row, figure=figure)
+        elif (system := bid.measured(name)) is not None:
+            row = self._measured(wanted, bid, row, system)
+        else:
+            row = replace(row, why_not="has no run")
+        if row.figure is not None and published is not None and row.figure.value.units != published.value.units:
+            self.problems.add(_differing_units(self.tender, bid, name, published, row.figure))
+        return row
+
+    def _measured(self, wanted: TenderBenchmark, bid: Bid, row: ScoredBenchmark, system: System) -> ScoredBenchmark:
+        """Return the row with the figure that a system's runs show, or with why they show none."""
+        name = wanted.name
+        # A larger problem than the reference's is other work, and c says so.
+        is_same_work = row.reference is not None and row.reference.launches is not None and wanted.capability == 1
+        side = side_of(name, system, self.reference if is_same_work else None, across=self.across)
+        if wanted.capability != 1 and _did_the_work_of(self.reference, system, row):
+            return replace(row, why_not=f"did the reference's own work, so that c = {wanted.capability:g} is not shown")
+        if side.outcome == "absent" and bid.offer is not None:
+            path = f"benchmarks.{name}.run"
+            what = f"{system.summary.run} is a run of another suite: it has no benchmark {name!r}"
+            self.problems.note(bid.offer.origin.where(path), path, what, "name the run that measured it")
+        if not side.counts:
+            return replace(row, why_not=side.why_not)
+        size = next((bench.size for _, bench in system.benches if bench.bench == name), "")
+        if wanted.size and size and size != wanted.size:
+            return replace(row, why_not=f"was run at the size {size}, the tender asks for {wanted.size}")
+        nodes = max(1, side.nodes)
+        if row.nodes is not None and row.nodes != nodes and bid.offer is not None:
+            path = f"benchmarks.{name}.nodes"
+            what = f"{row.nodes:g}, and its run measured {nodes}"
+            hint = "give the nodes of the run, or say that it is projected (measured: false)"
+            self.problems.note(bid.offer.origin.where(path), path, what, hint)
+        with self.problems.taking():
+            figure = measured_figure(wanted, system, side, self.tender.origin, bid.name)
+            return replace(row, figure=figure, nodes=row.nodes or nodes)
+        return row
+
+    def scored(self, bid: Bid, rows: tuple[ScoredBenchmark, ...], names: Sequence[str]) -> ScoredBid:
+        """Return a bid with its score over the benchmarks of these names."""
+        tender, costs = self.tender, None if bid.offer is None else offer_costs(bid.offer, self.tender)
+        entry = ScoredBid(
+            bid=bid,
+            machine=MachineSize(nodes=bid.nodes, reference_nodes=self._reference_nodes()),
+            benchmarks=rows,
+            why_not=_lacking(tender, rows) or ("" if names else "no benchmark is in every offer"),
+            costs=costs,
+            limits=tuple(_limits(tender, costs)),
+        )
+        if entry.why_not:
+            return entry
+        figures = [
+            BenchmarkFigures(
+                name=row.bench,
+                offered=row.figure.value,
+                reference=None if row.reference is None else row.reference.value,
+                direction=row.figure.direction,
+                weight=tender.benchmarks[row.bench].weight if METRICS[self.metric].is_weighted else 1.0,
+                capability=tender.benchmarks[row.bench].capability,
+                nodes=row.nodes,
+                reference_nodes=row.reference_nodes,
+                work=tender.benchmarks[row.bench].work,
+            )
+            for row in rows
+            if row.bench in names and row.figure is not None
+        ]
+        try:
+            score = offer_score(self.metric, figures, entry.machine, self.mean)
+            phases = bid.offer.phases if self.metric == "ssp" and bid.offer is not None else ()
+            delivered = [
+                DeliveryPhase(
+                    ssp=offer_score(self.metric, figures, replace(entry.machine, nodes=phase.nodes), self.mean).value,
+                    months=phase.months,
+                    name=phase.name,
+                )
+                for phase in phases
+            ]
+            whole = potency(delivered) if delivered else None
+        except ConfigError as error:
+            # What an offer or a tender lacks has the place of the benchmark in the offer, else in the tender.
+            of_offer = error if bid.offer is None else with_places(error, bid.offer.origin)
+            self.problems.take(with_places(of_offer, tender.origin))
+            return entry
+        terms = {term.name: term for term in score.terms}
+        least = tender.limits.scores.get(self.metric)
+        return replace(
+            entry,
+            benchmarks=tuple(replace(row, term=terms.get(row.bench)) for row in rows),
+            score=score,
+            least=least,
+            meets=None if least is None else decide(score.value, least),
+            potency=whole,
+        )
+
+    def _reference_nodes(self) -> float | None:
+        given = self.tender.reference.nodes
+        return run_nodes(self.reference) if given is None and self.reference is not None else given
 
 
 def _by_nodes(metric: str, row: ScoredBenchmark) -> ScoredBenchmark:
@@ -401,45 +475,6 @@ def _differing_units(tender: Tender, bid: Bid, bench: str, published: SourcedFig
     return Problem(place, key, what, "give both the same figure of merit, or convert the units")
 
 
-def _measured(
-    tender: Tender,
-    wanted: TenderBenchmark,
-    bid: Bid,
-    row: ScoredBenchmark,
-    system: System,
-    reference: System | None,
-    problems: Problems,
-    *,
-    across: bool,
-) -> ScoredBenchmark:
-    """Return the row with the figure that a system's runs show, or with why they show none."""
-    name = wanted.name
-    # A larger problem than the reference's is other work, and c says so.
-    is_same_work = row.reference is not None and row.reference.launches is not None and wanted.capability == 1
-    side = side_of(name, system, reference if is_same_work else None, across=across)
-    if wanted.capability != 1 and _did_the_work_of(reference, system, row):
-        return replace(row, why_not=f"did the reference's own work, so that c = {wanted.capability:g} is not shown")
-    if side.outcome == "absent" and bid.offer is not None:
-        path = f"benchmarks.{name}.run"
-        what = f"{system.summary.run} is a run of another suite: it has no benchmark {name!r}"
-        problems.note(bid.offer.origin.where(path), path, what, "name the run that measured it")
-    if not side.counts:
-        return replace(row, why_not=side.why_not)
-    size = next((bench.size for _, bench in system.benches if bench.bench == name), "")
-    if wanted.size and size and size != wanted.size:
-        return replace(row, why_not=f"was run at the size {size}, the tender asks for {wanted.size}")
-    nodes = max(1, side.nodes)
-    if row.nodes is not None and row.nodes != nodes and bid.offer is not None:
-        path = f"benchmarks.{name}.nodes"
-        what = f"{row.nodes:g}, and its run measured {nodes}"
-        hint = "give the nodes of the run, or say that it is projected (measured: false)"
-        problems.note(bid.offer.origin.where(path), path, what, hint)
-    with problems.taking():
-        figure = measured_figure(wanted, system, side, tender.origin, bid.name)
-        return replace(row, figure=figure, nodes=row.nodes or nodes)
-    return row
-
-
 def _did_the_work_of(reference: System | None, system: System, row: ScoredBenchmark) -> bool:
     """Return whether a benchmark is known to have done the very work of the measured reference, of which it claims more."""
     if reference is None or row.reference is None or row.reference.launches is None:
@@ -452,72 +487,6 @@ def _lacking(tender: Tender, rows: Sequence[ScoredBenchmark]) -> str:
     """Return which required benchmarks have no figure, and why. Empty where all have one."""
     lacking = [row for row in rows if tender.benchmarks[row.bench].is_required and not row.counts]
     return "; ".join(f"{row.bench} {row.why_not}" for row in lacking)
-
-
-def _scored(
-    tender: Tender,
-    metric: str,
-    mean: Mean | None,
-    bid: Bid,
-    machine: MachineSize,
-    rows: tuple[ScoredBenchmark, ...],
-    scored: Sequence[str],
-    why_not: str,
-    problems: Problems,
-) -> ScoredBid:
-    """Return a bid with its score over the scored benchmarks. Problems are noted."""
-    costs = None if bid.offer is None else offer_costs(bid.offer, tender)
-    limits = tuple(_limits(tender, costs))
-    entry = ScoredBid(bid=bid, machine=machine, benchmarks=rows, why_not=why_not, costs=costs, limits=limits)
-    if why_not or not scored:
-        return replace(entry, why_not=why_not or "no benchmark is in every offer")
-    figures = [
-        BenchmarkFigures(
-            name=row.bench,
-            offered=row.figure.value,
-            reference=None if row.reference is None else row.reference.value,
-            direction=row.figure.direction,
-            weight=tender.benchmarks[row.bench].weight if METRICS[metric].is_weighted else 1.0,
-            capability=tender.benchmarks[row.bench].capability,
-            nodes=row.nodes,
-            reference_nodes=row.reference_nodes,
-            work=tender.benchmarks[row.bench].work,
-        )
-        for row in rows
-        if row.bench in scored and row.figure is not None
-    ]
-    try:
-        score = offer_score(metric, figures, machine, mean)
-        phases = bid.offer.phases if metric == "ssp" and bid.offer is not None else ()
-        whole = (
-            potency(
-                [
-                    DeliveryPhase(
-                        ssp=offer_score(metric, figures, replace(machine, nodes=phase.nodes), mean).value,
-                        months=phase.months,
-                        name=phase.name,
-                    )
-                    for phase in phases
-                ]
-            )
-            if phases
-            else None
-        )
-    except ConfigError as error:
-        # What an offer or a tender lacks has the place of the benchmark in the offer, else in the tender.
-        of_offer = error if bid.offer is None else with_places(error, bid.offer.origin)
-        problems.take(with_places(of_offer, tender.origin))
-        return entry
-    terms = {term.name: term for term in score.terms}
-    least = tender.limits.scores.get(metric)
-    return replace(
-        entry,
-        benchmarks=tuple(replace(row, term=terms.get(row.bench)) for row in rows),
-        score=score,
-        least=least,
-        meets=None if least is None else decide(score.value, least),
-        potency=whole,
-    )
 
 
 def amount_text(amount: float) -> str:

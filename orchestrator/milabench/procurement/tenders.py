@@ -29,7 +29,7 @@ from milabench.procurement.opened_offers import (
 from milabench.procurement.provenance import Provenance, scores_provenance, tender_provenance
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_files import read_offer, read_tender
-from milabench.procurement.tender_scores import Bid, TenderScores, score_tender, unscored_benchmarks
+from milabench.procurement.tender_scores import Bid, Scoring, TenderScores, score_tender
 from milabench.procurement.tender_suites import Locks, TenderSuites, lock_texts
 from milabench.shown import counted
 from milabench.workflow.files import base_folder
@@ -206,7 +206,7 @@ def check_tender_files(tender_file: Path, offers: Sequence[Path]) -> str:
                 bids.append(_offered(folder, offer, tender)[0])
     lacking: list[str] = []
     if tender is not None and is_read:
-        rows = unscored_benchmarks(tender, tender.metric, bids, reference, problems)
+        rows = Scoring(tender, tender.metric, reference, problems).rows(bids)
         lacking = [
             f"{bid.name}: {row.bench} {row.why_not}"
             for bid, bid_rows in zip(bids, rows, strict=True)
