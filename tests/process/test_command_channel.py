@@ -10,10 +10,8 @@ import pytest
 from milabench.execute.command_channel import end_of, start_command
 
 
-@pytest.mark.parametrize(
-    "says", ["exec sleep 60", "yes", "yes & exec sleep 60"], ids=["nothing", "too much", "to the end"]
-)
-def test_a_command_that_is_ended_leaves_no_pipe_open(says: str) -> None:
+@pytest.mark.parametrize("command", ["exec sleep 60", "yes", "yes & exec sleep 60"])
+def test_a_command_that_is_ended_leaves_no_pipe_open(command: str) -> None:
     async def ended() -> bool:
         child = await start_command(["sh", "-c", command])
         while "yes" in command and not child.stdout._paused:  # type: ignore[union-attr]  # it sends more than the reader takes
