@@ -127,8 +127,9 @@ class Measurement:
     `is_stopped`: it had all requested observations and was ended early. `serving` is the curve of a step that swept a
     server. `readings` are those of the devices of a server or a client, None of any other step: they may be many.
     `train_rates` are all rates of the task train, where milabench 1.3 recorded nothing else of its steps.
-    `inconsistencies` are sentences that make the number invalid. `energy_by_device` are joules by
-    the id of a device, in the `counted_spans` (unix s), else in the window. Other steps may have used the device, too. `collectives` are what each rank recorded of its last collective operations, not checked.
+    `inconsistencies` are sentences that make the number invalid. `energy_by_device` are joules by the id
+    of a device, in the `counted_spans` (unix s), else in the window. Other steps may have used the device, too.
+    `collectives` are what each rank recorded of its last collective operations, not checked.
     """
 
     step: str

@@ -78,7 +78,8 @@ class Throughput:
     `value` is items a second of the window. `steps_rate` is the same within the steps alone, `between_steps` the share
     of the window between them, `pauses` the share of each declared pause in the window with it. `spread_within` is the
     coefficient of variation of the rates of single observations. `latency` is in seconds a step: `min`, `max`, and the
-    quantiles `p50`, `p90`, `p95`, `p99` (R7) as far as this number of steps bounds them. All are of the slowest rank. `totals` is empty unless the basis is the ratio of totals. `warmup_left` are the first
+    quantiles `p50`, `p90`, `p95`, `p99` (R7) as far as this number of steps bounds them. All are of the slowest rank.
+    `totals` is empty unless the basis is the ratio of totals. `warmup_left` are the first
     observations of the slowest rank's window that still were warm-up, and are not in the number. `left_out` are their
     items, in no total, but in the energy of the window. `warm_up_steps` of the `all_steps` of the slowest rank came
     before the window. `period` is the number of steps from a regular long step to the next, where the window was cut to

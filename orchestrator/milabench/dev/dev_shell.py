@@ -38,9 +38,9 @@ def open_shell(
     """Run a command, by default the user's shell, in a benchmark's environment. Return its exit code.
 
     With `is_run` it is the benchmark's own, with `audit` the same with a second count of its loop in addition to the
-    voirfile's. Another command is started in the current folder. The benchmark's own command holds the devices; `wait` waits for them.
-    Raises UsageError unless `bench` selects one benchmark, EnvironmentFailed unless it is installed, Unreachable for a device in
-    use.
+    voirfile's. Another command is started in the current folder. The benchmark's own command holds the devices. `wait` waits
+    for them. Raises UsageError unless `bench` selects one benchmark, EnvironmentFailed unless it is installed,
+    Unreachable for a device in use.
     """
     context = _with_every_benchmark(read_single_context(options, bench, session, Extent(repeat=1), "dev works in"))
     plan = plan_single_suite(context)
