@@ -57,7 +57,7 @@ class BoundTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundDecision:
-    """`value` is the measurement, or its ratio to the reference. `sure` is the basis of the verdict in words.
+    """`value` is the measurement, or its ratio to the reference. `sure` is the basis of the verdict in words, `bound` its bound.
 
     `bounds` are the one-sided bounds that a PASS and a FAIL stand on. `missing` is the evidence that an undecided one lacks.
     """
@@ -65,6 +65,7 @@ class BoundDecision:
     verdict: Verdict
     value: float
     sure: str = ""
+    bound: str = ""
     bounds: tuple[float, float] | None = None
     missing: str = ""
 
@@ -96,6 +97,7 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
         verdict=verdict,
         value=centre,
         sure=f"{word} {bound:.4g} at {confidence:.3g} confidence, n={len(values)}{_ALIKE if estimate.error <= ROUNDING else ''}",
+        bound=f"{word} {bound:.4g}",
         bounds=(kept, missed),
         missing=_more(values, base, estimate.d - math.log(wanted.value), wanted) if verdict == "INCONCLUSIVE" else "",
     )
@@ -120,6 +122,7 @@ def decide_quantile(number: PointValue, base: PointValue | None, wanted: BoundTa
         verdict=verdict,
         value=centre,
         sure="" if bound is None else f"{word} {bound:.4g} at {confidence:.3g} confidence, by order statistics",
+        bound="" if bound is None else f"{word} {bound:.4g}",
         bounds=None if kept is None or missed is None else (kept, missed),
         missing="few-requests: more requests at this point, or repeats" if verdict == "INCONCLUSIVE" else "",
     )

@@ -213,7 +213,7 @@ class BenchEvaluation:
         requirement = "to pass"
         if bench.outcome == "failed" and self.criteria.failure_rate is None:
             why = "; ".join(f"{failure.name}: {failure.why}" for failure in bench.failures[:3])
-            return self._check("runs", "FAIL", requirement, f"{steps} ({why})")
+            return self._check("runs", "FAIL", requirement, f"{steps} ({why})", briefly=steps)
         if bench.outcome == "passed" or (counts["passed"] and self.criteria.failure_rate is not None):
             return self._check("runs", "PASS", requirement, steps)
         if not self.criteria.is_required and bench.outcome == "skipped":
@@ -229,8 +229,9 @@ class BenchEvaluation:
             return
         verdict: Verdict = "PASS" if len(wrong) <= self.criteria.wrong else "FAIL"
         found = "; ".join(f"{failure.name}: {failure.detail}" for failure in wrong[:3])
-        measured = f"{len(wrong)} of {bench.counts['planned']} steps" + (f" ({found})" if found else "")
-        yield self._check("wrong", verdict, f"at most {self.criteria.wrong} wrong results", measured)
+        steps = f"{len(wrong)} of {bench.counts['planned']} steps"
+        measured = steps + (f" ({found})" if found else "")
+        yield self._check("wrong", verdict, f"at most {self.criteria.wrong} wrong results", measured, briefly=steps)
 
     def _device_spread(self, bench: BenchSummary, limit: float) -> CriterionResult:
         requirement = f"at most {f'{limit:.3g}' if limit < 0.001 else f'{limit:.1%}'} between devices"
@@ -239,8 +240,10 @@ class BenchEvaluation:
             missing = "a second device: this number needs several"
             return self._check("device_spread", "INCONCLUSIVE", requirement, "not known", missing=missing)
         verdict: Verdict = "PASS" if spread <= limit else "FAIL"
-        measured = f"{spread:.2%} over {bench.instances}{_furthest_apart(bench)}"
-        return self._trusted(bench, self._check("device_spread", verdict, requirement, measured, value=spread))
+        briefly = f"{spread:.2%} over {bench.instances}"
+        measured = briefly + _furthest_apart(bench)
+        check = self._check("device_spread", verdict, requirement, measured, value=spread, briefly=briefly)
+        return self._trusted(bench, check)
 
     def _bound(self, bench: BenchSummary, name: str, quantity: Quantity, bound: Bound) -> CriterionResult:
         of = "" if quantity in ("rate", "energy") else f" of {quantity}"
@@ -361,6 +364,7 @@ class BenchEvaluation:
             value=decision.value,
             bounds=decision.bounds,
             where=asked.bound.where,
+            briefly=", ".join(filter(None, (shown, decision.bound))),
         )
         return self.trusted_on_both(bench, check, is_relative=bool(base))
 
@@ -376,10 +380,8 @@ class BenchEvaluation:
         if check.verdict == "INCONCLUSIVE" or (bench.validity != "invalid" and not doubts):
             return check
         why = ", ".join(doubts) or "no reason given"
-        whole = f"{whose or 'its '}number is {bench.validity} ({why})"
-        return replace(
-            check, verdict="INCONCLUSIVE", missing=f"a number without warnings: {whole}; `allow` accepts reasons"
-        )
+        missing = f"{whose or 'its '}number is {bench.validity} ({why}): measure it again, or `allow` these reasons"
+        return replace(check, verdict="INCONCLUSIVE", missing=missing)
 
 
 def _of_quantiles(

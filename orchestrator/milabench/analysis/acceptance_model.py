@@ -16,6 +16,7 @@ class CriterionResult:
 
     `bench` is empty for requirements on the whole run. `value` is in the units that `requirement` names, or the ratio to
     the reference. `bounds` are its one-sided bounds, the second at the corrected confidence. `where` is its line in the file.
+    `briefly` is the measurement in the words of a narrow table, empty where it is `measured`.
     """
 
     bench: str = field(default="", metadata={"json": JsonKey(write=lambda bench: bench or None)})
@@ -27,6 +28,7 @@ class CriterionResult:
     value: float | None = None
     bounds: tuple[float, float] | None = None
     where: str = ""
+    briefly: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda _: True)})
 
     def to_json(self) -> dict[str, Any]:
         """Return an entry of `checks` as `accept --format json` has it."""

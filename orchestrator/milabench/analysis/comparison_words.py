@@ -117,9 +117,20 @@ def system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[s
 
 def sentence_on(comparison: Comparison) -> str:
     """Return the sentence to quote: with the interval, undecided benchmarks, and missing evidence."""
-    first = comparison.systems[0].name
-    claims = [_claim(index, first, comparison) for index in comparison.indices]
+    claims = [": ".join(filter(None, claim)) for claim in claims_on(comparison)]
     return "; ".join([*claims, *_curve_claims(comparison)]) + "."
+
+
+def claim_lines(comparison: Comparison) -> tuple[str, ...]:
+    """Return what `sentence_on` says in lines: each claim, then what it rests on."""
+    claims = [line for claim in claims_on(comparison) for line in claim if line]
+    return (*claims, *_curve_claims(comparison))
+
+
+def claims_on(comparison: Comparison) -> list[tuple[str, str]]:
+    """Return the claim of each index with its interval, and the verdicts and caveats that it rests on."""
+    first = comparison.systems[0].name
+    return [_claim(index, first, comparison) for index in comparison.indices]
 
 
 def _curve_claims(comparison: Comparison) -> Iterable[str]:
@@ -148,28 +159,32 @@ def why_no_interval(index: Index) -> str:
     return f"fewer than {LEAST_LAUNCHES} repeats of a benchmark"
 
 
-def _claim(index: Index, first: str, comparison: Comparison) -> str:
+def _claim(index: Index, first: str, comparison: Comparison) -> tuple[str, str]:
     column = comparison.column(index)
     counted, wanted = index.complete
     if index.value is None:
         if any(ratio.system == index.system for curves in comparison.curves for ratio in curves.ratios):
-            return f"{index.system} and {first} have curves in common and no single number, so that there is no index"
-        return f"{index.system} and {first} have no benchmark in common that counts, so their speed cannot be compared"
+            return (
+                f"{index.system} and {first} have curves in common and no single number, so that there is no index",
+                "",
+            )
+        return (
+            f"{index.system} and {first} have no benchmark in common that counts, so their speed cannot be compared",
+            "",
+        )
     over = (
         f"over {counted} of {wanted} benchmarks"
         if counted < wanted
         else f"over {counted} benchmark{'s' * (counted != 1)}"
     )
     over += f" by the weights of {index.weights_of}" if index.weights_of else ""
-    mark = (
-        ", some numbers suspect"
-        if any((c := row.contrasts[column]) and c.is_suspect for row in comparison.rows)
-        else ""
-    )
+    is_suspect = any((c := row.contrasts[column]) and c.is_suspect for row in comparison.rows)
+    mark = "some numbers are suspect" if is_suspect else ""
     if index.ci95 is None:
         return (
             f"{index.system} was {index.value:.3g} times as fast as {first} {over}, but with fewer than"
-            f" {LEAST_LAUNCHES} repeats of a benchmark on a side its uncertainty is not known{mark}"
+            f" {LEAST_LAUNCHES} repeats of a benchmark on a side its uncertainty is not known",
+            mark,
         )
     low, high = index.ci95
     interval, within = f"95 % interval {low:.3f} to {high:.3f}", f"{100 * index.margin:.3g}%"
@@ -189,5 +204,5 @@ def _claim(index: Index, first: str, comparison: Comparison) -> str:
     failed = [
         row.bench for row in comparison.rows if row.sides[column + 1].outcome in ("failed", "cancelled", "missing")
     ]
-    broken = f"; {', '.join(failed)} failed on {index.system}" if failed else ""
-    return f"{claim} {over} ({interval}; {tally}{mark}{broken})"
+    broken = f"{', '.join(failed)} failed on {index.system}" if failed else ""
+    return f"{claim} {over} ({interval})", "; ".join(filter(None, (tally, mark, broken)))

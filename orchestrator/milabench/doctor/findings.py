@@ -68,7 +68,7 @@ def check_machine(node: Node) -> Iterator[NodeFinding]:
     if not node.devices:
         reason = node.details.get("absent", {}).get("devices")
         why = f" ({reason})" if reason else ""
-        yield NodeFinding(what="accelerator", state="note", says=f"none found{why}: benchmarks run on the processor")
+        yield NodeFinding(what="accelerator", state="note", says=f"none found, benchmarks run on the processor{why}")
     for device in node.details.get("lost") or ():
         says = f"does not answer: {device['lost']}; reset it or reboot, or hide it with the visible-devices variable"
         yield NodeFinding(what=f"{device['arch']} {device['index']}", state="bad", says=says)
@@ -78,8 +78,8 @@ def check_machine(node: Node) -> Iterator[NodeFinding]:
         yield from check_accelerated(node)
     load = node.details.get("load") or [0.0]
     busy = load[0] > max(1.0, 0.5 * node.cpu_count)
-    noisy = ": measurements now will be noisy" if busy else ""
-    says = f"{load[0]:.2f} runnable on average over a minute{noisy}"
+    noisy = ": other programs are running, numbers will be noisy" if busy else ""
+    says = f"{load[0]:.2f} over the last minute{noisy}"
     yield NodeFinding(what="load", state="note" if busy else "ok", says=says)
     needs = {"uv": "environments are made with pip, which takes longer", "git": "programs from git cannot be fetched"}
     for tool, why in needs.items():

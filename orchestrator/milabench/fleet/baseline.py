@@ -132,14 +132,19 @@ class Outlier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """The outliers, the number of checked values, unchecked ones with the reason, and suspect ones with theirs."""
+    """The outliers, the number of checked values, unchecked ones with the reason, and suspect ones with theirs.
+
+    `unjudged` are pairs: a benchmark, with its metric where there is one, and why it was not checked.
+    """
 
     outliers: tuple[Outlier, ...] = field(
         metadata={"json": JsonKey(write=lambda outliers: [outlier.to_json() for outlier in outliers])}
     )
     judged: int = field(metadata={"json": JsonKey(followed_by=("by_chance",))})
     level: float = LEVEL
-    unjudged: tuple[str, ...] = ()
+    unjudged: tuple[tuple[str, str], ...] = field(
+        default=(), metadata={"json": JsonKey(write=lambda pairs: [f"{name}: {why}" for name, why in pairs])}
+    )
     suspects: tuple[str, ...] = ()
 
     @property
@@ -243,7 +248,7 @@ def outliers(
     for one in reference.expected:
         expected_of.setdefault((one.bench, one.metric, one.size), []).append(one)
     fallen: list[Outlier] = []
-    unjudged: dict[str, None] = {}
+    unjudged: dict[tuple[str, str], None] = {}
     suspects: list[str] = []
     judged = 0
     for summary in summaries:
@@ -252,7 +257,7 @@ def outliers(
             expected = next((one for one in of_size if one.asked == sample.asked), None)
             why = _not_comparable(sample, expected, of_size)
             if why or expected is None:
-                unjudged[f"{sample.bench} {sample.metric}: {why}"] = None
+                unjudged[f"{sample.bench} {sample.metric}", why] = None
                 continue
             judged += 1
             away = math.log(sample.value / expected.median)
@@ -263,7 +268,7 @@ def outliers(
         for bench in summary.benchmarks:
             fallen += _failed(summary, bench, next(iter(expected_of.get((bench.bench, "rate", bench.size), [])), None))
         absent = {bench for bench, _, _ in expected_of} - {bench.bench for bench in summary.benchmarks}
-        unjudged |= dict.fromkeys(f"{bench}: {summary.run} did not run it" for bench in sorted(absent))
+        unjudged |= dict.fromkeys((bench, f"{summary.run} did not run it") for bench in sorted(absent))
     fallen.sort(key=lambda outlier: (outlier.side != "failed", -abs(outlier.deviation or 0.0)))
     return Findings(
         outliers=tuple(fallen), judged=judged, unjudged=tuple(unjudged), level=level, suspects=tuple(suspects)
@@ -307,7 +312,7 @@ def _not_comparable(sample: Sample, expected: Expected | None, of_size: Sequence
     if expected.units != sample.units:
         return f"is in {sample.units or 'no units'}, the baseline in {expected.units or 'no units'}"
     if expected.n < LEAST_PLACES:
-        return f"the baseline has {expected.n} nodes or devices; at least {LEAST_PLACES} are needed"
+        return f"the baseline has {expected.n} nodes or devices and needs {LEAST_PLACES}"
     return ""
 
 

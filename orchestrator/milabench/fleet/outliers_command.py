@@ -71,14 +71,15 @@ def command(
 
 def outlier_text(findings: Findings, width: int | None = None, *, is_full: bool = False) -> str:
     """Return the number of outliers, their table, fitted to a width, and the warnings. `is_full`: also the rules."""
+    from milabench.analysis.summary_model import some_names
     from milabench.report.text_table import text_table
 
     kind = "device" if all(outlier.location.device for outlier in findings.outliers) else "node"
     places = len({str(outlier.location) for outlier in findings.outliers})
-    chance = f"about {findings.by_chance:.2g} would be reported by chance in a good fleet"
-    lines = [
-        f"{counted(len(findings.outliers), 'outlier')} on {counted(places, kind)}, {findings.judged} numbers checked; {chance}"
-    ]
+    checked = f"; {counted(findings.judged, 'number')} checked"
+    if findings.judged:
+        checked += f", of which about {findings.by_chance:.2g} would be outliers by chance in a good fleet"
+    lines = [f"{counted(len(findings.outliers), 'outlier')} on {counted(places, kind)}{checked}"]
     if findings.outliers:
         headings = [kind, "finding", "benchmark", "metric", "value", "expected", "difference", "rule"]
         rows, is_text = (
@@ -88,12 +89,12 @@ def outlier_text(findings: Findings, width: int | None = None, *, is_full: bool 
         if not is_full:
             headings, is_text, rows = headings[:-1], is_text[:-1], [row[:-1] for row in rows]
         lines += ["", *text_table(headings, rows, is_text, spare=("rule", "expected", "value", "finding"), width=width)]
-    left = by_text((why.strip(), name) for name, _, why in (text.partition(": ") for text in findings.unjudged))
+    left = by_text((why, name) for name, why in findings.unjudged)
     failed = by_text((o.rule, str(o.location)) for o in findings.outliers if o.side == "failed" and not is_full)
     warned = [
         *(f"{', '.join(where)}: {rule}" for rule, where in failed.items()),
         *(f"suspect, but checked: {suspect}" for suspect in findings.suspects),
-        *(f"not checked: {', '.join(names)}: {why}" for why, names in left.items()),
+        *(f"not checked, {why}: {', '.join(names) if is_full else some_names(names)}" for why, names in left.items()),
     ]
     lines += ["", "warnings"] if warned else []
     return "\n".join([*lines, *(part for text in warned for part in wrapped(text, "  "))])

@@ -366,7 +366,7 @@ def _launches(row: ComparisonRow, sign: dict[str, str]) -> Markup:
         if len(side.sessions) > 1
     )
     text += "".join(
-        f" Differences of {contrast.system} below {contrast.detectable:.2%} would be missed in half of cases."
+        f" With these repeats a difference of {contrast.detectable:.2%} ({contrast.system}) is detected every second time."
         for contrast in row.contrasts
         if contrast is not None and contrast.detectable is not None
     )

@@ -69,11 +69,10 @@ def _open_ends(answered: BudgetAnswers) -> Document:
 
 
 def _swing_text(swing: Swing) -> str:
-    low, high = sorted((swing.low, swing.high))
     given = f"{swing.input.value:.5g} {swing.input.units}".rstrip()
     return (
-        f"{swing.input.name}: with {swing.input.low:.5g} to {swing.input.high:.5g} instead of {given} the result is"
-        f" {format_number(low)} to {format_number(high)}"
+        f"{swing.input.name}, {given}: at {swing.input.low:.5g} the result is {format_number(swing.low)},"
+        f" at {swing.input.high:.5g} it is {format_number(swing.high)}"
     )
 
 

@@ -258,7 +258,7 @@ def _breach(definition: ScoreMetric, ratio: UncertainValue | None) -> str:
     is_least = math.isclose(ratio.value, least, rel_tol=1e-12)
     if may_equal if is_least else ratio.value > least:
         return ""
-    return f"S = {ratio.value:.6g}, the rule is S {'>=' if may_equal else '>'} {least:g}"
+    return f"speed-up S = {ratio.value:.4g}, the tender requires S {'>=' if may_equal else '>'} {least:g}"
 
 
 def _doubt(definition: ScoreMetric, ratio: UncertainValue | None) -> str:

@@ -112,9 +112,9 @@ def _in_words(entry: ScoredBid, scores: TenderScores) -> str:
     if entry.admissible != "yes":
         text += ", not admissible" if entry.admissible == "no" else ", not shown to be admissible"
     if any(row.term is not None and row.is_declared for row in entry.benchmarks):
-        text += ", of declared figures that nothing measured"
+        text += ", with declared figures that no run measured"
     elif entry.doubts:
-        text += ", of suspect numbers"
+        text += ", with suspect numbers"
     if entry.meets is not None:
         text += f", minimum {entry.least:g}: {_MET[entry.meets]}"
     return f"{text}, {entry.verdict}" if entry.verdict else text

@@ -14,6 +14,7 @@ from milabench.shown import by_text
 
 # Of the tables of the full report.
 _COLUMNS = ("benchmarks", "units", "potency", "potency per M")
+_HEADINGS = {"met": "minimum", "over the first": "x first", "verdict": "against the first", "all years": "total"}
 _COST_COLUMNS = (
     *("system", "power kW", "energy a year", "a year", "its interval", "currency", "score per M", "score per kW"),
     *("budget", "power"),
@@ -78,7 +79,7 @@ def _undecided(scores: TenderScores) -> Iterable[tuple[str, str]]:
 def _scores_alone(scores: TenderScores) -> Table:
     """Return the table of scores. Whether the minimum is met stands below its name."""
     table = score_table(scores).without((*_COLUMNS, "minimum", "its interval")).without_empty()[0]
-    return replace(table, title="", headings=tuple("minimum" if name == "met" else name for name in table.headings))
+    return replace(table, title="", headings=tuple(_HEADINGS.get(name, name) for name in table.headings))
 
 
 def _offer_table(table: OfferTable) -> Table:
@@ -88,9 +89,12 @@ def _offer_table(table: OfferTable) -> Table:
     verified = tuple(side.verdict for side in table.sides)
     currencies = {side.costs.price.units for side in table.sides if side.costs.price is not None}
     money = f" {currencies.pop()}" if len(currencies) == 1 else ""
-    priced = (f"{heading}{money}" if heading in ("price", "all years") else heading for heading in costs.headings)
+    priced = (
+        f"{_HEADINGS.get(heading, heading)}{money}" if heading in ("price", "all years") else heading
+        for heading in costs.headings
+    )
     return Table(
-        headings=(*scores.headings, *priced, "verified"),
+        headings=(*(_HEADINGS.get(heading, heading) for heading in scores.headings), *priced, "verified"),
         is_text=(*scores.is_text, *costs.is_text, True),
         rows=tuple(
             (*of_score, *of_cost, verdict)

@@ -148,8 +148,8 @@ def power_lines(comparison: Comparison) -> list[str]:
 def _detectable_text(difference: float) -> str:
     """Return the size of a difference that such data would show."""
     if difference >= _TOO_FEW_REPEATS:
-        return "these data are too few to find a difference of a half; measure more repeats"
-    return f"such data find a difference of {difference:.2%} in half of all cases; smaller ones less often"
+        return "these repeats are too few to detect a difference of 50 %; measure more"
+    return f"with these repeats a difference of {difference:.2%} is detected every second time; more repeats detect smaller ones"
 
 
 def index_name(index: Index) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from milabench.analysis.comparison_words import claim_lines
 from milabench.report import comparison_text, document
 from milabench.report.curves import curve_blocks
 from milabench.report.document_renderer import WORST_FIRST
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from milabench.analysis.system_diff import Differences
 
 _NOT_SHOWN = ("launches", "sessions", "p (Holm)", "scaling")
-_CONFIDENCE = re.compile(r",? at (?:0\.\d+ confidence|\d+ %)")
 
 
 def comparison_screen(comparison: Comparison, differences: Differences) -> document.Document:
@@ -31,7 +30,7 @@ def comparison_screen(comparison: Comparison, differences: Differences) -> docum
     excluded = [(bench, why) for bench, why in comparison.excluded if bench not in failing]
     differing = () if differences is None else (comparison_text.differences_table(comparison, differences),)
     return (
-        document.Statement(text=comparison.sentence),
+        document.Notes(lines=claim_lines(comparison)),
         table,
         *curve_blocks(comparison),
         *document.section("failures", comparison_text.failed_entries(comparison)),
@@ -69,8 +68,8 @@ def acceptance_screen(acceptance: Acceptance) -> document.Document:
     against = f" against {acceptance.reference}" if acceptance.reference else ""
     verdicts = [check.verdict for check in undone]
     counts = [f"{held} of {len(acceptance.checks)} criteria hold"]
-    counts += [f"{verdicts.count('FAIL')} fail"] * ("FAIL" in verdicts)
-    counts += [f"{verdicts.count('INCONCLUSIVE')} are not decided"] * ("INCONCLUSIVE" in verdicts)
+    counts += [f"{number} fail{'s' * (number == 1)}" for number in (verdicts.count("FAIL"),) if number]
+    counts += [f"{number} not decided" for number in (verdicts.count("INCONCLUSIVE"),) if number]
     return (
         document.Statement(text=f"{acceptance.verdict}: {', '.join(counts)}"),
         document.Notes(lines=(f"{acceptance.title or 'acceptance'}: {acceptance.run}{against}, by {acceptance.file}",)),
@@ -89,7 +88,7 @@ def acceptance_next(acceptance: Acceptance, again: str, base: Sequence[str]) -> 
 
 
 def _row(check: CriterionResult) -> tuple[str, ...]:
-    measured = _CONFIDENCE.sub("", check.measured.partition(" (")[0].partition(", from ")[0])
+    measured = check.briefly or check.measured
     return (check.verdict, check.bench or "the run", check.criterion, check.requirement, measured)
 
 
@@ -103,5 +102,5 @@ def _of_failed(undone: list[CriterionResult]) -> list[tuple[str, str]]:
     return [
         (f"{check.bench or 'the run'} {check.criterion}", check.measured)
         for check in undone
-        if check.verdict == "FAIL" and _CONFIDENCE.sub("", check.measured) != _row(check)[-1]
+        if check.verdict == "FAIL" and check.bounds is None and check.briefly not in ("", check.measured)
     ]

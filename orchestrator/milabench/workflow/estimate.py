@@ -133,20 +133,18 @@ class BudgetedPlan:
             steps = self.planned.request.context.plan_context.profile.window_steps
             cut.insert(
                 0,
-                f"longer than that: {_names(longer)}: voir.options.stop asks for more observations than the usual {steps}",
+                f"longer: {_names(longer)}: the suite asks for more than {steps} observations (voir.options.stop)",
             )
         unknown = _names(estimate.unknown)
         if not estimate.runs:
             profile, launches = self.planned.request.context.plan_context.profile, len(self.planned.plan.groups())
             each = profile.warmup_s + profile.window_s
-            by_profile = (
-                f"; profile {profile.name}: {launches} x {each:g} s of warm-up and window, {duration(launches * each)}, and "
-                "the starts"
-            )
+            least = f"at least {duration(launches * each)}, and the starts of programs"
+            by_profile = f"; {least} (profile {profile.name}: {launches} x {each:g} s of warm-up and window)"
             # A command whose time or log is measured has neither, nor has a sweep: they take as long as they take.
             is_timed = all(_WITHOUT_A_WINDOW & step.config.keys() for step in self.planned.plan.steps)
             return [
-                f"estimate: unknown; no run below this base has passed with {unknown}{'' if is_timed else by_profile}",
+                f"estimate: not known before a run below this base has passed with {unknown}{'' if is_timed else by_profile}",
                 *cut,
             ]
         rest = f"; unknown: {unknown}" if estimate.unknown else ""

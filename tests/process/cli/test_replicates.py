@@ -203,7 +203,7 @@ def test_a_plan_says_what_it_will_take_and_from_which_run_it_knows(
     here = suite(tmp_path, nap="sleep 0.3", never="exit 1")
     said = milabench("run", *here)
     assert said.code == 1
-    assert "estimate: unknown; no run below this base has passed with" in said.err
+    assert "estimate: not known before a run below this base has passed with" in said.err
     told = json.loads(milabench("plan", "run", *here, "--repeat", "20", "--json").out)["estimate"]
     nap = next(each for each in told["benchmarks"] if each["bench"] == "nap")
     assert (nap["run"], nap["replicates"], nap["same_steps"]) == (only_run(environ).name, 20, True)

@@ -154,7 +154,7 @@ def test_a_sweep_that_cannot_be_run_stops_every_command_with_one_line(milabench:
 
 def test_a_sweep_is_not_estimated_by_the_window_of_a_profile(milabench: Milabench) -> None:
     said = milabench("plan", "run", *SERVED, "--select", "whole")
-    assert "estimate: unknown; no run below this base has passed with whole\n" in said.out
+    assert "estimate: not known before a run below this base has passed with whole\n" in said.out
 
 
 def test_dev_says_how_server_and_client_would_be_started(milabench: Milabench) -> None:

@@ -224,7 +224,7 @@ def test_a_suspect_number_counts_and_is_marked() -> None:
     )
     assert (only(found).is_suspect, only(found).verdict) == (True, "FASTER")
     assert found.systems[1].suspects == (("digits", "suspect", ("short",)),)
-    assert "some numbers suspect" in found.sentence
+    assert "some numbers are suspect" in found.sentence
     assert found.indices[0].suspects == 1
     assert index_table(found).rows[0][3] == "1 of 1, 1 suspect"
 

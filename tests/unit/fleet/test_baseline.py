@@ -122,7 +122,7 @@ def test_a_machine_on_which_a_benchmark_failed_is_named_whatever_the_step_is_cal
 def test_too_few_places_and_other_units_are_not_judged(fleet: list[Summary], tmp_path: Path) -> None:
     few = outliers([node(tmp_path, "a", 100, 100)], baseline(fleet[:2]))
     assert (few.outliers, few.judged) == ((), 0)
-    assert few.unjudged == ("digits rate: the baseline has 4 nodes or devices; at least 5 are needed",)
+    assert few.unjudged == (("digits rate", "the baseline has 4 nodes or devices and needs 5"),)
 
 
 def test_a_suspect_number_counts_and_is_told(fleet: list[Summary], tmp_path: Path) -> None:
@@ -143,10 +143,10 @@ def test_other_arguments_than_those_of_the_baseline_are_not_judged(fleet: list[S
     read = baseline_from_json(json.loads(json.dumps(made.to_json())), "b.json")
     assert outliers([asking(fleet[0], "1")], read).judged == 2
     assert outliers([asking(fleet[0], "2")], read).unjudged == (
-        "digits rate: does other work than the baseline: --size 2, there --size 1",
+        ("digits rate", "does other work than the baseline: --size 2, there --size 1"),
     )
     assert outliers([fleet[0]], read).unjudged == (
-        "digits rate: may do other work than the baseline: its arguments are not recorded in the run",
+        ("digits rate", "may do other work than the baseline: its arguments are not recorded in the run"),
     )
 
 
@@ -162,13 +162,13 @@ def test_each_size_has_its_own_expectation(fleet: list[Summary], tmp_path: Path)
     assert outliers([device[0], tiny[0]], made).outliers == ()
     other = outliers([tiny[0]], baseline(device))
     assert (other.judged, other.outliers) == (0, ())
-    assert other.unjudged == ("digits rate: is not in the baseline at the size tiny",)
+    assert other.unjudged == (("digits rate", "is not in the baseline at the size tiny"),)
 
 
 def test_a_benchmark_that_the_run_lacks_is_told(fleet: list[Summary], tmp_path: Path) -> None:
     other = summarise(record(tmp_path, Recorded(bench="other", events=rates(1, 1, 1)), name="x"))
     unjudged = outliers([other], baseline(fleet)).unjudged
-    assert unjudged == ("other rate: is not in the baseline", f"digits: {other.run} did not run it")
+    assert unjudged == (("other rate", "is not in the baseline"), ("digits", f"{other.run} did not run it"))
 
 
 def test_a_good_place_stays_in_as_often_as_the_level_says() -> None:

@@ -166,7 +166,7 @@ def test_a_system_that_breaks_the_rule_of_the_metric_is_said_to(
     (tmp_path / "b.yaml").write_text(B.replace("41 s", "45 s"))
     words = (files["procurement"], files["b"], "--power", "8 MW")
     said = milabench("budget", *words)
-    line = "B: meraculous: S = 0.949778, the rule is S >= 1"
+    line = "B: meraculous: speed-up S = 0.9498, the tender requires S >= 1"
     assert (said.code, f"rules broken with any number of nodes\n  {line}\n" in said.out) == (0, True)
     (broken,) = json.loads(milabench("budget", *words, "--json").out)["breaches"]
     assert f"{broken['system']}: {broken['rule']}" == line

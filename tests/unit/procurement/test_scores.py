@@ -90,7 +90,7 @@ def test_k_ssni_3_weights_of_a_subset_are_renormalised() -> None:
 def test_ssni_asks_for_more_than_the_reference_and_ssi_for_no_less() -> None:
     machine = MachineSize(nodes=100, reference_nodes=100)
     bench = timed("a", 10, 10, nodes=1, reference_nodes=1)
-    assert offer_score("ssni", [bench], machine).breaches == ("a: S = 1, the rule is S > 1",)
+    assert offer_score("ssni", [bench], machine).breaches == ("a: speed-up S = 1, the tender requires S > 1",)
     assert offer_score("ssi", [bench], machine).is_admissible
 
 
@@ -132,7 +132,7 @@ def test_k_ssi_2_a_slower_application_is_a_breach_and_is_not_clipped() -> None:
     """Source: the rule S >= 1 of the SSI page, nersc.gov."""
     score = offer_score("ssi", apex(third=45), EDISON)
     assert not score.is_admissible
-    assert score.breaches == ("meraculous: S = 0.949778, the rule is S >= 1",)
+    assert score.breaches == ("meraculous: speed-up S = 0.9498, the tender requires S >= 1",)
     third = score.terms[2].speedup
     assert third is not None
     assert third.value == close(42.74 / 45)

@@ -214,8 +214,8 @@ def test_without_an_earlier_run_nothing_is_known_of_the_duration(planned: Planne
     assert (estimate.unknown, estimate.runs) == (("a", "b"), ())
     assert sorted(estimate_lines(estimate)) == ["  a: 2 x unknown", "  b: 2 x unknown"]
     [line] = apply_budget(planned).lines
-    known = "profile quick: 4 x 4 s of warm-up and window, 16 s, and the starts"
-    assert line == f"estimate: unknown; no run below this base has passed with a, b; {known}"
+    known = "at least 16 s, and the starts of programs (profile quick: 4 x 4 s of warm-up and window)"
+    assert line == f"estimate: not known before a run below this base has passed with a, b; {known}"
 
 
 def test_a_command_that_is_measured_by_its_lines_has_no_window_to_estimate(
@@ -227,7 +227,7 @@ def test_a_command_that_is_measured_by_its_lines_has_no_window_to_estimate(
     [request] = expand_requests(lines, Extent(run_name="run", seed=1), session, stamp="")
     lines = apply_budget(plan_request(request)).lines
     assert lines == [
-        "estimate: unknown; no run below this base has passed with c",
+        "estimate: not known before a run below this base has passed with c",
         "measured on to a precision of 5 %: at most 10 repeats",
     ]
 

@@ -201,8 +201,8 @@ def test_plan_run_sums_minutes_and_data_and_warns_of_memory(planned: Callable[..
 
 def test_plan_run_says_whose_window_is_longer_than_that_of_the_profile(planned: Callable[..., Any]) -> None:
     words = ("run", "--profile", "default", "--select", "c")
-    assert "longer than that" not in planned(*words, "--override", "c.voir.options.stop=60").out
+    assert "longer: " not in planned(*words, "--override", "c.voir.options.stop=60").out
     longer = planned(*words, "--override", "c.voir.options.stop=1000").out
-    assert "longer than that: c: voir.options.stop asks for more observations than the usual 60\n" in longer
+    assert "longer: c: the suite asks for more than 60 observations (voir.options.stop)\n" in longer
     # What the suite states of a launch is stated of its own window.
-    assert "longer than that" not in planned("run", "--select", "a", "--override", "a.voir.options.stop=1000").out
+    assert "longer: " not in planned("run", "--select", "a", "--override", "a.voir.options.stop=1000").out
