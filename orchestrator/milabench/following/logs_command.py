@@ -29,10 +29,14 @@ def command(step: str, run: str | None, base: Path | None, attempt: int | None, 
     # Bytes: the output of a step need not be text in any encoding.
     decoder = None if raw or not sys.stdout.isatty() else codecs.getincrementaldecoder("utf-8")("replace")
     colours = has_colours(sys.stdout)
+    is_empty = True
     for output in step_output(
         step, run, base, attempt=attempt, follow=follow, say=lambda text: click.echo(text, err=True)
     ):
+        is_empty = is_empty and not output
         sys.stdout.buffer.write(
             output if decoder is None else visible_output(decoder.decode(output), colours=colours).encode()
         )
         sys.stdout.flush()
+    if is_empty:
+        click.echo(f"{step}: no output was recorded", err=True)

@@ -11,15 +11,15 @@ from milabench.report import document
 if TYPE_CHECKING:
     from milabench.procurement.acceptance_plan import AcceptancePlan
 
-_CRITERIA = "benchmark | criterion | asked | #expected | #spread | #launches | #power | #nodes x launches"
-_BENCHMARKS = "benchmark | #launches | #seconds each | #nodes | #hours | #node-hours"
+_CRITERIA = "benchmark | criterion | required | #expected | #spread | #repeats | #chance to pass | #nodes x repeats"
+_BENCHMARKS = "benchmark | #repeats | #seconds each | #nodes | #hours | #node-hours"
 
 
 def plan_document(plan: AcceptancePlan) -> document.Document:
     """Return criteria that cannot be promised, launches by criterion, hours by benchmark, and the sources of the plan."""
     return (
         document.Title(text=f"plan: {plan.title or 'acceptance'}"),
-        document.Statement(text=_sentence(plan)),
+        *(document.Statement(text=sentence) for sentence in _sentences(plan)),
         *document.section("cannot be promised", _unplanned(plan)),
         _criteria_table(plan),
         _benchmarks_table(plan),
@@ -32,18 +32,19 @@ def render_plan(plan: AcceptancePlan, format_name: str) -> str:
     return write_document(format_name, plan_document(plan), to_json_value(plan))
 
 
-def _sentence(plan: AcceptancePlan) -> str:
+def _sentences(plan: AcceptancePlan) -> tuple[str, str]:
     done = sum(criterion.launches is not None and not criterion.missing for criterion in plan.criteria)
     against = f" compared with {plan.reference}" if plan.reference and plan.reference != plan.pilot else ""
     return (
-        f"a system like {plan.pilot}{against}, by {plan.file}: {done} of {len(plan.criteria)} criteria can be planned, each to"
-        f" pass with a probability of {plan.power:g}; {_duration(plan)}"
+        f"{done} of {len(plan.criteria)} criteria in {plan.file} can be planned; {_duration(plan)}.",
+        f"With these repeats a system like {plan.pilot}{against} passes each criterion with a probability of at least"
+        f" {plan.power:g}.",
     )
 
 
 def _duration(plan: AcceptancePlan) -> str:
     if plan.hours is None or plan.node_hours is None:
-        return "how many hours that takes is not known"
+        return "the hours are not known"
     least = "" if all(bench.hours is not None for bench in plan.benchmarks) else "at least "
     return f"{least}{plan.hours:.3g} hours, {plan.node_hours:.3g} node-hours"
 
@@ -62,7 +63,7 @@ def _criteria_table(plan: AcceptancePlan) -> document.Table:
         )
         for c in plan.criteria
     )
-    return document.headed_table("criteria", _CRITERIA, rows)
+    return document.headed_table("criteria", _CRITERIA, rows).without_empty()[0]
 
 
 def _benchmarks_table(plan: AcceptancePlan) -> document.Table:
@@ -77,7 +78,7 @@ def _benchmarks_table(plan: AcceptancePlan) -> document.Table:
         )
         for b in plan.benchmarks
     )
-    return document.headed_table("benchmarks", _BENCHMARKS, rows)
+    return document.headed_table("benchmarks", _BENCHMARKS, rows).without_empty()[0]
 
 
 def _unplanned(plan: AcceptancePlan) -> list[tuple[str, str]]:
@@ -91,15 +92,19 @@ def _unplanned(plan: AcceptancePlan) -> list[tuple[str, str]]:
 def _notes(plan: AcceptancePlan) -> tuple[str, ...]:
     unknown = [bench.bench for bench in plan.benchmarks if bench.hours is None]
     return (
-        "launches: of all instances together, in sequence, as `accept` decides; at least three",
+        "repeats: launches of all instances together, one after the other; at least three",
         *(
-            ("nodes x launches: the smallest sample of nodes that represents others like them, and launches on each",)
+            ("nodes x repeats: the smallest sample of nodes that represents the others, and the repeats on each",)
             if any(criterion.sample is not None for criterion in plan.criteria)
-            else ("nodes x launches: not known: it needs a pilot with several repeats on each of two nodes or more",)
+            else ("number of nodes to test: not known without a pilot of several repeats on two nodes or more",)
         ),
-        *((f"all of them pass with a probability of at least {plan.power_of_all:.3g}",) if plan.is_complete else ()),
         *(
-            (f"hours are without {', '.join(unknown)}: without a plan, or the pilot has no duration",)
+            (f"all criteria together pass with a probability of at least {plan.power_of_all:.3g}",)
+            if plan.is_complete
+            else ()
+        ),
+        *(
+            (f"hours do not include {', '.join(unknown)}: no plan, or the pilot recorded no duration",)
             if unknown
             else ()
         ),

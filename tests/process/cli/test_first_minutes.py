@@ -36,6 +36,7 @@ def test_a_run_without_anything_names_what_installs_it_and_the_small_suite(
     [
         (("run", "--config", "nope"), 2, "nope: neither a file here nor a shipped suite; shipped suites: "),
         (("report", "page.html"), 3, "no run is called 'page.html' below "),
+        (("run", "digits"), 2, "Got unexpected extra argument (digits); choose benchmarks with --select NAME"),
         (("bench", "echo 1; echo 2"), 2, "';' needs a shell; add --shell, quote it, or give words after --"),
     ],
 )
@@ -55,3 +56,9 @@ def test_logs_of_a_benchmark_with_several_repeats_says_which_step_it_shows(
     said = milabench("logs", "digits", "--run", str(run.path))
     assert (said.code, said.out) == (0, "repeat 2\n")
     assert said.err == "digits.D0.R2, the last of 3 steps; also digits.D0, digits.D0.R1\n"
+
+
+def test_logs_of_a_step_without_output_says_so(milabench: Milabench, tmp_path: Path) -> None:
+    run = record(tmp_path, Recorded())
+    said = milabench("logs", "digits", "--run", str(run.path))
+    assert (said.code, said.out, said.err) == (0, "", "digits: no output was recorded\n")

@@ -199,9 +199,11 @@ def find_accelerators(absent: Dict[str, str]) -> Tuple[List[Dict[str, Any]], Dic
         for name, ask in vendor.inventories:
             try:
                 devices = [{"arch": vendor.arch, **device} for device in ask()]
+            except FileNotFoundError as error:
+                reasons.append("no %s" % (error.filename or name))
+                continue
             except FAILURES as error:
-                is_absent = isinstance(error, FileNotFoundError) and error.filename
-                reasons.append("no %s" % error.filename if is_absent else "%s: %s" % (name, error))
+                reasons.append("%s: %s" % (name, error))
                 continue
             if devices:
                 return devices, {name: devices[0][name] for name in ("driver", "cuda") if name in devices[0]}
