@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from typing import Any, NamedTuple
 
 from benchmate.loop_observer import Observer
-from benchmate.patching import Patch, apply_when_imported
+from benchmate.patching import Patch, apply_when_imported, optimizer_step_hook
 from benchmate.ring import FLAGS, ITEMS, MILLI, PARTS, STEPS, WARM_UP, WINDOW_START, WINDOW_STOP
 from benchmate.session import Session
 
@@ -40,7 +40,7 @@ class Audit:
         loaders = "torch.utils.data.dataloader._BaseDataLoaderIter"
         apply_when_imported(Patch(f"{loaders}._next_index", self._seeing_indices))
         apply_when_imported(Patch(f"{loaders}.__next__", self._seeing_batches))
-        apply_when_imported(Patch("torch.optim.optimizer.register_optimizer_step_post_hook", self._seeing_steps))
+        apply_when_imported(optimizer_step_hook(lambda *_: self._steps.append(perf_counter_ns())))
 
     def _seeing_indices(self, next_index: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def replacement(iterator: Any) -> Any:
@@ -61,10 +61,6 @@ class Audit:
             return batch
 
         return replacement
-
-    def _seeing_steps(self, register: Callable[[Callable[..., None]], Any]) -> Callable[..., Any]:
-        register(lambda *_: self._steps.append(perf_counter_ns()))
-        return register
 
     def report(self) -> None:
         """Print, and record as a metric, each observer's count in its window, and the independent count."""

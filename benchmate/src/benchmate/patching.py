@@ -149,6 +149,19 @@ class ImportWatcher:
             return
 
 
+def optimizer_step_hook(hook: Callable[..., None], moment: str = "post") -> Patch:
+    """Return the patch that lets torch call `hook(optimizer, args, kwargs)` at each step of every optimizer.
+
+    Those of the script's own classes are included, and a scheduler that wraps `step` changes nothing. `moment`: pre or post.
+    """
+
+    def wrap(register: Callable[[Callable[..., None]], object]) -> object:
+        register(hook)
+        return register
+
+    return Patch(f"torch.optim.optimizer.register_optimizer_step_{moment}_hook", wrap)
+
+
 _waiting: list[Patch] = []
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TypeVar
 
 from benchmate.clock import DeviceClock, DeviceEvent
-from benchmate.patching import Patch, apply_when_imported
+from benchmate.patching import Patch, apply_when_imported, optimizer_step_hook
 
 FORWARD, BACKWARD, OPTIMIZER = range(3)
 
@@ -125,7 +124,8 @@ def watch(parts: StepParts) -> None:
     if not _is_patched:
         _is_patched = True
         apply_when_imported(Patch("torch.autograd.backward", _around_backward))
-        apply_when_imported(Patch("torch.optim.optimizer.register_optimizer_step_post_hook", _around_steps))
+        apply_when_imported(optimizer_step_hook(lambda *_: _enter(OPTIMIZER), "pre"))
+        apply_when_imported(optimizer_step_hook(lambda *_: _leave()))
 
 
 def unwatch_all() -> None:
@@ -153,11 +153,3 @@ def _around_backward(backward: Callable[..., R]) -> Callable[..., R]:
             _leave()
 
     return replacement
-
-
-def _around_steps(register_after: Callable[[Callable[..., None]], object]) -> object:
-    module = sys.modules["torch.optim.optimizer"]
-    # These hooks run for every optimizer, subclasses of the script's included, and survive a scheduler that wraps step().
-    module.register_optimizer_step_pre_hook(lambda *_: _enter(OPTIMIZER))
-    register_after(lambda *_: _leave())
-    return register_after

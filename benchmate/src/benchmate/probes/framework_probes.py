@@ -10,36 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from benchmate import fail, observe_loss
 from benchmate.batch_size import BatchSize, size_function
-from benchmate.patching import Patch
+from benchmate.patching import Patch, optimizer_step_hook
 from benchmate.probe_registry import Probe, expect
-from benchmate.probes.patch_probes import Function, Items, StepEnd, Task, batches, calls, iterable, patch, place_patch
+from benchmate.probes.patch_probes import Function, Items, StepEnd, batches, calls, iterable, patch, place_patch
 from benchmate.session import current
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from benchmate.phases import InstrumentHost
+    from benchmate.probes.patch_probes import LoopOptions
 
 
-def dataloader(
-    ov: InstrumentHost,
-    *,
-    units: str,
-    batch_size: BatchSize = None,
-    task: Task | None = None,
-    when: Function | None = None,
-    stop: bool | None = None,
-    required: bool = True,
-) -> None:
+def dataloader(ov: InstrumentHost, **options: Unpack[LoopOptions]) -> None:
     """Observe every loop over a torch DataLoader. A loop begun with gradients off is `validation` unless `task` is given."""
-    iterable(
-        ov,
-        "torch.utils.data.dataloader.DataLoader.__iter__",
-        units=units,
-        batch_size=batch_size,
-        task=_task_by_gradients if task is None else task,
-        when=when,
-        stop=stop,
-        required=required,
-    )
+    options.setdefault("task", _task_by_gradients)
+    iterable(ov, "torch.utils.data.dataloader.DataLoader.__iter__", **options)
 
 
 def optimizer_step(
@@ -58,17 +44,10 @@ def optimizer_step(
     probe = expect(Probe("optimizer_step", required=required, why_not=lambda: "no torch optimizer made a step"))
     end_step = StepEnd(probe, units=units, items=items, task=task, stop=stop)
 
-    def wrap(profile_hook_step: Function) -> Function:
-        # torch's own hook runs after the step of every optimizer, subclasses of the script's included.
-        optimizers = sys.modules["torch.optim.optimizer"]
+    def ended(optimizer: object, *_: object) -> None:
+        end_step((optimizer,), {}, source=None if callable(items) else optimizer)
 
-        def ended(optimizer: object, _args: object, _kwargs: object) -> None:
-            end_step((optimizer,), {}, source=None if callable(items) else optimizer)
-
-        optimizers.register_optimizer_step_post_hook(ended)
-        return profile_hook_step
-
-    place_patch(ov, Patch("torch.optim.optimizer.register_optimizer_step_post_hook", wrap))
+    place_patch(ov, optimizer_step_hook(ended))
 
 
 def trainer(

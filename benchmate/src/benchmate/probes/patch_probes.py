@@ -7,7 +7,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from benchmate import observe_loss
 from benchmate.batch_size import BatchSize, plain_count
@@ -19,11 +19,61 @@ from benchmate.probe_registry import Probe, expect
 from benchmate.session import current
 
 if TYPE_CHECKING:
+    from typing import Required, Unpack
+
+    from benchmate.loop_observer import Observer
     from benchmate.phases import InstrumentHost
 
 Function = Callable[..., Any]
 Task = str | Callable[..., "str | None"]
 Items = int | float | Callable[..., object]
+
+
+class LoopOptions(TypedDict, total=False):
+    """The keywords of every probe of loops. Functions are asked about the call, or the iterable, that is to be observed.
+
+    `batch_size` counts the items of a batch, `when` says whether it is observed, `task` is what it is (None: not observed).
+    `stop` ends the program with the window, `required` fails the step where the probe never fires.
+    """
+
+    units: Required[str]
+    batch_size: BatchSize
+    task: Task
+    when: Function | None
+    stop: bool | None
+    required: bool
+
+
+class LoopProbe(Probe):
+    """A probe that observes loops, with `LoopOptions`."""
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        units: str,
+        batch_size: BatchSize = None,
+        task: Task = "train",
+        when: Function | None = None,
+        stop: bool | None = None,
+        required: bool = True,
+    ) -> None:
+        super().__init__(text, required=required)
+        self.units, self.batch_size, self.task, self.stop = units, batch_size, task, stop
+        self._when = when
+
+    def observer(self, *args: object, **kwargs: object) -> Observer | None:
+        """Return the observer of the loops over the result of a call. None when they are not to be observed."""
+        if self._when is not None and not self.guarded(self._when, default=False)(*args, **kwargs):
+            return None
+        task = self.task if isinstance(self.task, str) else self.guarded(self.task, default=None)(*args, **kwargs)
+        return None if task is None else current().observer(task, self.units, self.stop)
+
+    def observed(self, iterable: Any) -> object:
+        """Return an iterable with the loops over it observed."""
+        self.fire()
+        observer = self.observer(iterable)
+        return iterable if observer is None else observe_iterable(iterable, observer, self.batch_size)
 
 
 def patch(ov: InstrumentHost, target: str, wrap: Wrap, *, required: bool = True) -> None:
@@ -47,62 +97,39 @@ def patch(ov: InstrumentHost, target: str, wrap: Wrap, *, required: bool = True)
     _replace(ov, probe, target, counting)
 
 
-def iterable(
-    ov: InstrumentHost,
-    target: str,
-    *,
-    units: str,
-    batch_size: BatchSize = None,
-    task: Task = "train",
-    when: Function | None = None,
-    stop: bool | None = None,
-    required: bool = True,
-) -> None:
+def iterable(ov: InstrumentHost, target: str, **options: Unpack[LoopOptions]) -> None:
     """Observe the loops over the result of a function, also of a generator function or of `__iter__` of a class.
 
     Where it returns an iterator, the first step of the loop includes the call, in which a loader may start its workers.
     """
-    probe = Probe(f"iterable {target}", required=required)
+    probe = LoopProbe(f"iterable {target}", **options)
 
     def wrap(original: Function) -> Function:
         def replacement(*args: object, **kwargs: object) -> object:
-            task_name = _task_of(probe, task, when, args, kwargs)
-            if task_name is None:
+            observer = probe.observer(*args, **kwargs)
+            if observer is None:
                 return original(*args, **kwargs)
-            observer = current().observer(task_name, units, stop)
             observer.begin_loop()
             result = original(*args, **kwargs)
             probe.fire()
             if inspect.isgenerator(result) or not hasattr(result, "__next__"):
                 observer.begun = None  # the call has not begun to make batches
-            return observe_iterable(result, observer, batch_size)
+            return observe_iterable(result, observer, probe.batch_size)
 
         return replacement
 
     _replace(ov, probe, target, wrap)
 
 
-def loop(
-    ov: InstrumentHost,
-    line: int,
-    *,
-    units: str,
-    batch_size: BatchSize = None,
-    task: str = "train",
-    stop: bool | None = None,
-    required: bool = True,
-) -> None:
+def loop(ov: InstrumentHost, line: int, **options: Unpack[LoopOptions]) -> None:
     """Observe the `for` or `while` at this line of the program. Each iteration of a `while` is a step of a single item.
 
     For loops that no name leads to. Place it before the program is loaded.
     """
-    probe = expect(Probe(f"loop at line {line}", required=required, why_not=lambda: why_no_loop(line)))
-
-    def observe_for(iterable: Any) -> object:
-        probe.fire()
-        return observe_iterable(iterable, current().observer(task, units, stop), batch_size)
-
-    ended = StepEnd(probe, units=units, items=1, task=task, stop=stop)
+    probe = LoopProbe(f"loop at line {line}", **options)
+    probe.why_not = lambda: why_no_loop(line)
+    expect(probe)
+    ended = StepEnd(probe, units=probe.units, items=1, task=str(probe.task), stop=probe.stop)
     running: list[int] = []
 
     def observe_while(condition: object) -> object:
@@ -114,23 +141,12 @@ def loop(
         running[:] = [line] if goes_on else []
         return goes_on
 
-    observe_line(line, observe_for, observe_while)
+    observe_line(line, probe.observed, observe_while)
 
 
-def argument(
-    ov: InstrumentHost,
-    target: str,
-    name: str,
-    *,
-    units: str,
-    batch_size: BatchSize = None,
-    task: Task = "train",
-    when: Function | None = None,
-    stop: bool | None = None,
-    required: bool = True,
-) -> None:
+def argument(ov: InstrumentHost, target: str, name: str, **options: Unpack[LoopOptions]) -> None:
     """Observe the loops over an argument of a function."""
-    probe = Probe(f"argument {name} of {target}", required=required)
+    probe = LoopProbe(f"argument {name} of {target}", **options)
 
     def wrap(original: Function) -> Function:
         signature = inspect.signature(original)
@@ -139,14 +155,10 @@ def argument(
             return original
 
         def replacement(*args: object, **kwargs: object) -> object:
-            task_name = _task_of(probe, task, when, args, kwargs)
-            if task_name is None:
-                return original(*args, **kwargs)
             bound = signature.bind(*args, **kwargs)
-            if name in bound.arguments:
+            if name in bound.arguments and (observer := probe.observer(*args, **kwargs)) is not None:
                 probe.fire()
-                observer = current().observer(task_name, units, stop)
-                bound.arguments[name] = observe_iterable(bound.arguments[name], observer, batch_size)
+                bound.arguments[name] = observe_iterable(bound.arguments[name], observer, probe.batch_size)
             return original(*bound.args, **bound.kwargs)
 
         return replacement
@@ -324,12 +336,3 @@ def _replace(ov: InstrumentHost, probe: Probe, target: str, wrap: Wrap) -> None:
     probe.why_not = lambda: "it was never called" if placed.is_applied else placed.why_not()
     expect(probe)
     place_patch(ov, placed)
-
-
-def _task_of(
-    probe: Probe, task: Task, when: Function | None, args: tuple[object, ...], kwargs: Mapping[str, object]
-) -> str | None:
-    """Return the task of a call. None when the call is not to be observed."""
-    if when is not None and not probe.guarded(when, default=False)(*args, **kwargs):
-        return None
-    return task if isinstance(task, str) else probe.guarded(task, default=None)(*args, **kwargs)

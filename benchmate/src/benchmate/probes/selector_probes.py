@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from benchmate import observe_loss
-from benchmate.batch_size import BatchSize
 from benchmate.errors import ProbeError
-from benchmate.observed_loops import TransparentProxy, observe_iterable
+from benchmate.observed_loops import TransparentProxy
 from benchmate.probe_registry import Probe, expect
-from benchmate.session import current
+from benchmate.probes.patch_probes import LoopProbe
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from benchmate.phases import InstrumentHost
+    from benchmate.probes.patch_probes import LoopOptions
 
 
 def replace(ov: InstrumentHost, selector: str, function: Callable[[Any], object], *, required: bool = True) -> None:
@@ -22,22 +24,10 @@ def replace(ov: InstrumentHost, selector: str, function: Callable[[Any], object]
     _attach(ov, selector, Probe(f"replace {selector!r}", required=required), function, overridable=True)
 
 
-def loader(
-    ov: InstrumentHost,
-    selector: str,
-    *,
-    units: str,
-    batch_size: BatchSize = None,
-    task: str = "train",
-    stop: bool | None = None,
-    required: bool = True,
-) -> None:
-    """Observe the loops over a factory's result: `"//make_loader() as loader"`."""
-
-    def observing(iterable: Any) -> object:
-        return observe_iterable(iterable, current().observer(task, units, stop), batch_size)
-
-    replace(ov, selector, observing, required=required)
+def loader(ov: InstrumentHost, selector: str, **options: Unpack[LoopOptions]) -> None:
+    """Observe the loops over a factory's result: `"//make_loader() as loader"`. `when` and `task` are asked about it."""
+    probe = LoopProbe(f"replace {selector!r}", **options)
+    _attach(ov, selector, probe, probe.observed, overridable=True)
 
 
 def criterion(ov: InstrumentHost, selector: str, *, task: str = "train", required: bool = True) -> None:
