@@ -21,6 +21,7 @@ import pytest
 
 from benchmate.devices.api import DeviceLostError
 from benchmate.devices.vendors.vendor import DeviceProcess, Sample, Survey
+from benchmate.kernel_files import read_kernel_file
 from benchmate.monitors import monitor as monitor_module
 from benchmate.monitors.device_sampler import DeviceSampler
 from benchmate.monitors.host import CpuSampler, Disks, Network, group_peak_bytes
@@ -471,6 +472,14 @@ def test_an_unreadable_rapl_counter_is_absent_with_a_reason(tmp_path: Path) -> N
     cpu = CpuSampler(powercap=str(tmp_path))
     assert "energy_J" not in cpu.data()
     assert "may not be read" in cpu.absent
+
+
+def test_a_file_of_several_pages_is_read_to_its_end() -> None:
+    """The kernel gives a page at a time: interfaces and disks beyond the first were in no sum."""
+    path = Path("/proc/crypto")
+    content = path.read_bytes()
+    assert len(content) > 4096
+    assert read_kernel_file(str(path)) == content
 
 
 def test_disk_counters_start_at_zero_and_leave_out_partitions(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import os
 import platform
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import benchmate
+from benchmate.kernel_files import read_text
 
 _SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "": 1}
 
@@ -58,10 +58,3 @@ def host_caches() -> list[dict[str, Any]]:
         size_bytes = int(matched[1]) * _SIZES[matched[2]]
         caches.append({"type": kind, "level": int(level), "size": size_bytes, "num_sharing": cores})
     return caches
-
-
-def read_text(path: str | Path) -> str | None:
-    """Return the text of a small file, such as files of /proc. None when it cannot be read."""
-    with contextlib.suppress(OSError, ValueError):
-        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
-    return None

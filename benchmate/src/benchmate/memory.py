@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
-from pathlib import Path
 from types import ModuleType
 
 from benchmate.frameworks import initialized_devices, known_devices
+from benchmate.kernel_files import kernel_bytes
 
 # torch's allocators of devices and of the host, JAX, Python and numpy, C++, cuBLAS, NCCL.
 OUT_OF_MEMORY = re.compile(
@@ -27,12 +27,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def host_peak_bytes() -> int | None:
     """Return the process's peak resident memory (VmHWM). Not ru_maxrss, which a child inherits from its parent at fork."""
-    with contextlib.suppress(OSError, ValueError):
-        # Bytes: the name of the process, in the first line, may be in any encoding.
-        for line in Path("/proc/self/status").read_bytes().splitlines():
-            if line.startswith(b"VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return None
+    return kernel_bytes("/proc/self/status", b"VmHWM")
 
 
 def device_memory() -> ModuleType | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmate.kernel_files import control_group, read_kernel_file
 from benchmate.result_channel import SUPERVISOR_PID, prctl
 
 FORWARDED_BYTES = 1 << 20
@@ -274,13 +275,6 @@ def signal_group(leader: int, number: int = signal.SIGKILL) -> None:
 def oom_kill_count() -> int:
     """Return how many processes the kernel has killed for memory so far, on this machine and in this control group."""
     # vmstat counts the machine's; the limit of a container is counted in its control group (version 2: the line with 0::) alone.
-    paths, count = ["/proc/vmstat"], 0
-    with contextlib.suppress(OSError):
-        groups = Path("/proc/self/cgroup").read_text().splitlines()
-        paths += [f"/sys/fs/cgroup{line[3:].rstrip('/')}/memory.events" for line in groups if line.startswith("0::")]
-    for path in paths:
-        with contextlib.suppress(OSError, ValueError):
-            for line in Path(path).read_text().splitlines():
-                if line.startswith("oom_kill "):
-                    count += int(line.split()[1])
-    return count
+    events = f"/sys/fs/cgroup{control_group('/proc/self/cgroup').rstrip('/')}/memory.events"
+    lines = [*read_kernel_file("/proc/vmstat").splitlines(), *read_kernel_file(events).splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith(b"oom_kill "))

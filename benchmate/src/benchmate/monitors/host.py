@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from benchmate.monitors.process_tree import read_kernel_file
+from benchmate.kernel_files import control_group, read_kernel_file
 
 SECTOR = 512  # in /proc/diskstats, whatever the sectors of the disk are
 LAYERS = ("loop", "ram", "dm-", "md", "zram", "sr")
@@ -95,19 +95,11 @@ def memory_mib() -> list[float] | None:
 
 def group_peak_bytes(pid: int, proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> int | None:
     """Return the peak memory of the step's control group. None when it has no group of its own, but shares one with others."""
-    group, ours = _cgroup_path(f"{proc}/{pid}/cgroup"), _cgroup_path(f"{proc}/self/cgroup")
+    group, ours = control_group(f"{proc}/{pid}/cgroup"), control_group(f"{proc}/self/cgroup")
     if not group or group == ours:
         return None
     # Linux 5.19 and later.
     return _read_int(f"{groups}{group}/memory.peak")
-
-
-def _cgroup_path(path: str) -> str:
-    """Return the path of a control group of version 2. Empty without a group."""
-    for line in read_kernel_file(path).decode("utf-8", "replace").splitlines():
-        if line.startswith("0::"):
-            return line[3:]
-    return ""
 
 
 class Disks:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmate.kernel_files import kernel_bytes, read_kernel_file
+
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
@@ -225,21 +227,4 @@ class ProcessTrees:
         return fields if len(fields) > 21 else None
 
     def _pss(self, pid: int) -> int | None:
-        for line in read_kernel_file(f"{self._proc}/{pid}/smaps_rollup").splitlines():
-            if line.startswith(b"Pss:"):
-                return int(line.split()[1]) * 1024
-        return None
-
-
-def read_kernel_file(path: str) -> bytes:
-    """Return the content of a file of /proc or /sys. Empty when it cannot be read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(descriptor, 1 << 16)
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
+        return kernel_bytes(f"{self._proc}/{pid}/smaps_rollup", b"Pss")

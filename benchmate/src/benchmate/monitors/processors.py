@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain
 
-from benchmate.monitors.process_tree import PAGE, TICKS, read_kernel_file
+from benchmate.kernel_files import read_kernel_file
+from benchmate.monitors.process_tree import PAGE, TICKS
 
 PRESSURES = ("cpu", "memory", "io")
 SWAPPED = (b"pswpin", b"pswpout")

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+from benchmate.kernel_files import kernel_bytes
 from benchmate.machine_context import host_caches
+from benchmate.memory import host_peak_bytes
 from benchmate.ops.base import Event, OpsError
 
 UNKNOWN_CACHE = 64 * 2**20  # bytes, where the device does not say
@@ -115,8 +117,6 @@ class TorchDevice:
 
             return int(torch.cuda.max_memory_allocated(self.device))
         if self.kind == "cpu":
-            from benchmate.memory import host_peak_bytes
-
             return host_peak_bytes()
         return None
 
@@ -170,11 +170,8 @@ def free_bytes(device: str) -> int | None:
         return int(torch.cuda.mem_get_info(device)[0] + kept)
     if kind != "cpu":
         return None
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return min(int(line.split()[1]) * 1024, _control_group_limit())
-    return None
+    available = kernel_bytes("/proc/meminfo", b"MemAvailable")
+    return None if available is None else min(available, _control_group_limit())
 
 
 def _control_group_limit() -> int:

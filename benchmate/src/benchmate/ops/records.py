@@ -6,7 +6,6 @@ import io
 import json
 import os
 import platform
-import re
 import socket
 import sys
 import time
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 import benchmate
-from benchmate.machine_context import read_text
+from benchmate.kernel_files import cpu_model, read_text
 from benchmate.ops.base import JsonMapping, JsonObject
 from benchmate.ops.config_file import OperatorInput
 from benchmate.ops.config_iterators import META
@@ -117,7 +116,7 @@ def system_info() -> JsonObject:
         "pytorch_debug_build": torch.version.debug,
         "pytorch_build_config": torch._C._show_config(),
         "threads": torch.get_num_threads(),
-        "cpu_model": _cpu_model(),
+        "cpu_model": cpu_model() or platform.processor() or None,
         "cpu_count": os.cpu_count(),
         "affinity": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "load": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
@@ -150,11 +149,6 @@ def _without_macros(spec: object) -> object:
 
 def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def _cpu_model() -> str | None:
-    match = re.search(r"^model name\s*:(.*)", read_text("/proc/cpuinfo") or "", re.MULTILINE)
-    return match[1].strip() if match else platform.processor() or None
 
 
 def _driver() -> str | None:

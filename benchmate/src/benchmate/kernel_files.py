@@ -1,0 +1,59 @@
+"""What the kernel tells in its files, those of /proc and /sys."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+_HALF_A_PAGE = 2048
+"""Of most files a read gives a page at most, of whole lines. One that gives less was the last."""
+
+
+def read_kernel_file(path: str) -> bytes:
+    """Return the content of a file of /proc or /sys. Empty when it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        part = content = os.read(descriptor, 1 << 16)
+        while len(part) > _HALF_A_PAGE:
+            part = os.read(descriptor, 1 << 16)
+            content += part
+        return content
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def read_text(path: str | Path) -> str | None:
+    """Return the text of a small file, such as files of /proc. None when it cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    return None
+
+
+def kernel_bytes(path: str, name: bytes) -> int | None:
+    """Return a size that a file of the kernel lists as `NAME: 12 kB`. None where it does not."""
+    # Bytes: the name of a process, in the first line of its status, may be in any encoding.
+    for line in read_kernel_file(path).splitlines():
+        if line.startswith(name + b":"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def control_group(path: str) -> str:
+    """Return the path of a control group of version 2. Empty without a group."""
+    for line in read_kernel_file(path).decode("utf-8", "replace").splitlines():
+        if line.startswith("0::"):
+            return line[3:]
+    return ""
+
+
+def cpu_model() -> str | None:
+    """Return the model of the processor. None where /proc does not have it."""
+    match = re.search(r"^model name\s*:(.*)", read_text("/proc/cpuinfo") or "", re.MULTILINE)
+    return " ".join(match[1].split()) if match else None
