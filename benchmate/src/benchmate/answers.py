@@ -11,23 +11,18 @@ each of them (`fed`).
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import platform
 import random
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
-from benchmate.devices.vendors.regular_file import read_regular
 from benchmate.frameworks import initialized_devices
+from benchmate.kernel_files import cpu_model
 from benchmate.patching import Patch, apply_when_imported
 from benchmate.records import as_number
-
-if TYPE_CHECKING:
-    from benchmate.recording import AnsweringLoop, Recording
 
 T = TypeVar("T")
 MOST_STEPS = 64
@@ -82,11 +77,26 @@ class _OptimizerState:
         self.again += 1
 
 
+class AnsweringLoop(Protocol):
+    """The observer of a loop that makes its first steps again, as `Answers.fed` sees it."""
+
+    is_answering: bool
+
+    def end_answers(self) -> None:
+        """End them, and with them the program."""
+
+
 class Answers:
     """Keeps the first steps of a program and makes them again. `is_due`: they are complete and not yet made again."""
 
-    def __init__(self, session: Recording, wanted: Wanted) -> None:
-        self._session, self.wanted = session, wanted
+    def __init__(
+        self,
+        wanted: Wanted,
+        rank_label: Mapping[str, int],
+        record: Callable[[str, Mapping[str, object]], object],
+        message: Callable[..., object],
+    ) -> None:
+        self.wanted, self._rank_label, self._record_data, self._message = wanted, rank_label, record, message
         self.steps = min(wanted.steps, MOST_STEPS)
         self._batches: list[tuple[Any, list[tuple[Callable[[Any], object], Any]]]] = []
         """Each with the states of random numbers when the program got it."""
@@ -174,7 +184,7 @@ class Answers:
             self._give_up(f"{type(optimizer).__name__}: {type(error).__name__}: {error}")
 
     def _give_up(self, why: str) -> None:
-        self._session.message(f"answers: none: {why}", once=True)
+        self._message(f"answers: none: {why}", once=True)
         self._unhook()
         self._is_first = self.is_due = False
 
@@ -251,11 +261,10 @@ class Answers:
                 name: [_bits(value) for value in values]
                 for name, values in zip(("first", "again"), self._norms, strict=True)
             }
-        rank = {"rank": self._session.rank} if self._session.world_size > 1 else {}
         if first or again:
-            self._session.record("data", {"task": "train", **rank, "answers": answers})
+            self._record_data("data", {"task": "train", **self._rank_label, "answers": answers})
         else:
-            self._session.message("answers: none, for no loss is observed: add `probes.loss` to the voirfile")
+            self._message("answers: none, for no loss is observed: add `probes.loss` to the voirfile")
 
     def close(self) -> None:
         """Say why there are no answers, where the program ended without them."""
@@ -263,9 +272,9 @@ class Answers:
         if self.is_again:
             self._give_up("the program left its loop while its first steps were made again")
         elif self.is_due:
-            self._session.message("answers: the program ended before its first steps could be made again")
+            self._message("answers: the program ended before its first steps could be made again")
         elif self._is_first:
-            self._session.message(
+            self._message(
                 f"answers: none, for the program did not begin {self.steps + 1} steps of a loop over an observed loader; "
                 "observe it (probes.loader, benchmate.observed), or name the function that returns each batch: "
                 'probes.batches(ov, "module.function")'
@@ -298,11 +307,7 @@ def _device_name() -> str:
     for module in initialized_devices("cuda", "xpu"):
         name: str = module.get_device_name()
         return name
-    text = b""
-    with contextlib.suppress(OSError):
-        text = read_regular("/proc/cpuinfo")
-    match = re.search(r"^model name\s*:(.*)", text.decode("utf-8", "replace"), re.MULTILINE)
-    return " ".join(match[1].split()) if match else platform.machine()
+    return cpu_model() or platform.machine()
 
 
 def _software() -> str:

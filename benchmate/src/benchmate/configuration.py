@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from benchmate.devices.vendors.regular_file import read_regular
 from benchmate.errors import BenchmateError
+
+T = TypeVar("T")
 
 
 # Named tuples, because every program starts with this module: importing dataclasses is a tenth of the runner's start.
@@ -42,6 +45,14 @@ class Config(NamedTuple):
     def voir_options(self) -> Mapping[str, Any]:
         """Blocks of options for configurable instruments, by the name of the block."""
         return self.values.get("voir") or {}
+
+
+def getenv(name: str, type: Callable[[str], T], default: T) -> T:  # noqa: A002  (its name in milabench 1.3)
+    """Return an environment variable as a value of a type. The default where it is absent or no such value."""
+    try:
+        return type(os.environ[name])
+    except (KeyError, ValueError):
+        return default
 
 
 def read_config(path: str | None) -> Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -29,6 +30,11 @@ def used_devices(module: ModuleType) -> list[int]:
     """Return the numbers of the devices that this process uses: the current one, then others on which torch has memory."""
     current, *others = known_devices(module)
     return [current, *(number for number in others if module.memory_reserved(number))]
+
+
+def launched_rank() -> tuple[int, int]:
+    """Return the rank of this process and the number of ranks, as a launcher such as torchrun tells them."""
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def jax_is_started() -> bool:

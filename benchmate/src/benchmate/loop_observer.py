@@ -20,6 +20,7 @@ from benchmate.clock import wait_for_devices
 from benchmate.errors import BatchSizeError, BenchmateError
 from benchmate.observation_writer import ObservationWriter
 from benchmate.rank_consensus import RankConsensus
+from benchmate.records import window_record
 from benchmate.ring import (
     EPOCH_END,
     FIRST_SLOT,
@@ -310,17 +311,9 @@ class Observer:
         words, offset = self.ring.words, self.ring.words[UNIX_MINUS_MONO]
         start_ns = self._window_start_ns
         words[WINDOW_STOP] = end_ns
-        window = {
-            "start_ns": start_ns,
-            "stop_ns": end_ns,
-            "start": (start_ns + offset) / 1e9,
-            "stop": (end_ns + offset) / 1e9,
-            "why": why,
-            "pid": os.getpid(),
-        }
-        rank = {"rank": self._session.rank} if self._session.world_size > 1 else {}
-        self._session.record("data", {"task": self.task, **rank, "window": window})
-        if rank and self.stopping:
+        window = {**window_record(start_ns, end_ns, offset, why), "pid": os.getpid()}
+        self._session.record("data", {"task": self.task, **self._session.rank_label, "window": window})
+        if self._session.rank_label and self.stopping:
             self._session.record_collectives(self.task, self._writer.ends_since(start_ns), offset)
         wanted = self._measure.window_steps
         progress = [observed, max(observed, wanted) if why == "complete" else wanted]

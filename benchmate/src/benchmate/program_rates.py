@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from time import perf_counter_ns, time_ns
 
 from benchmate.recording import Recording
-from benchmate.records import as_number
+from benchmate.records import as_number, window_record
 from benchmate.relay_pipe import ask_to_end
 
 CLOCK = "program"
@@ -62,8 +62,7 @@ class ProgramRates:
             record |= {key: as_number(data[key]) for key in OBSERVATION_KEYS} | {"clock": "host"}
         if self._is_warm_up:
             record["warmup"] = True
-        if self._session.world_size > 1:
-            record["rank"] = self._session.rank
+        record |= self._session.rank_label
         self._session.record("data", record)
         self._count += 1
         if self._count == 1:
@@ -109,14 +108,7 @@ class ProgramRates:
         if self.is_complete:
             return
         self.is_complete = True
-        start_ns, stop_ns, offset = self._start_ns, self._last_ns, self._unix_minus_mono_ns
-        window = {
-            "start_ns": start_ns,
-            "stop_ns": stop_ns,
-            "start": (start_ns + offset) / 1e9,
-            "stop": (stop_ns + offset) / 1e9,
-            "why": why,
-        }
+        window = window_record(self._start_ns, self._last_ns, self._unix_minus_mono_ns, why)
         self._session.record("data", {"task": self._task, "window": window, "clock": CLOCK})
 
     def close(self) -> None:

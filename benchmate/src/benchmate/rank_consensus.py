@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from benchmate.frameworks import process_group
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from torch.distributed import Store
 
 LAST_STEP_TIMEOUT_S = 10
 """How long a rank waits for the others, which are at most a step behind."""
@@ -20,15 +20,6 @@ MAX_LEAD = 256
 """Steps by which a rank can be ahead of another in lock-step. A rank that is further ahead stops at once."""
 LOOK_AGAIN_S = 0.001
 """Seconds between two reads of rank 0's decision."""
-
-
-class Store(Protocol):
-    """The members of torch.distributed.Store that are used here."""
-
-    def set(self, key: str, value: str, /) -> None: ...
-    def get(self, key: str, /) -> bytes: ...
-    def check(self, keys: list[str], /) -> bool: ...
-    def wait(self, keys: list[str], timeout: timedelta, /) -> None: ...
 
 
 class RankConsensus:

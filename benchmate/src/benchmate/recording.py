@@ -2,46 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from benchmate.configuration import Config
 from benchmate.ring import Ring
 
-T = TypeVar("T")
-
-
-class AnsweringLoop(Protocol):
-    """The observer of a loop that makes its first steps again, as `fed` sees it."""
-
-    is_answering: bool
-
-    def end_answers(self) -> None:
-        """End them, and with them the program."""
-
-
-class FirstSteps(Protocol):
-    """The first steps of a program, which are made again after its window. Implemented by `answers.Answers`."""
-
-    steps: int
-    is_due: bool
-    is_fed: bool
-    when_again: list[Callable[[], None]]
-
-    def keep(self, iterable: Iterable[T]) -> Iterable[T]:
-        """Return the batches of a loop, of which the first of the program are kept."""
-
-    def again(self) -> Iterator[Any]:
-        """Yield the first batches again."""
-
-    def fed(self, fetch: Callable[[], T], loop: AnsweringLoop | None) -> T:
-        """Return the next batch of an unobserved loop: the result of `fetch`, or a batch of the first steps again."""
-
-    def takes(self, loss: object) -> bool:
-        """Take a loss, and return whether it belongs to the repeated steps."""
-
-    def close(self) -> None:
-        """Say why they were not made again, where they were not."""
+if TYPE_CHECKING:
+    from benchmate.answers import Answers
 
 
 class Recording(Protocol):
@@ -50,12 +18,13 @@ class Recording(Protocol):
     config: Config
     rank: int
     world_size: int
+    rank_label: Mapping[str, int]
     stop_exception: type[BaseException] | None
     relay: str | None
     passed_barrier: bool
     satisfied: set[str]
     paused_ns: int
-    answers: FirstSteps | None
+    answers: Answers | None
 
     @property
     def is_measuring(self) -> bool:

@@ -47,6 +47,12 @@ def observation(
     return data
 
 
+def window_record(start_ns: int, stop_ns: int, unix_minus_mono_ns: int, why: str) -> dict[str, object]:
+    """Return the `window` of a task's record: its begin and end, by the process's clock and in unix seconds."""
+    begin, end = ((ns + unix_minus_mono_ns) / 1e9 for ns in (start_ns, stop_ns))
+    return {"start_ns": start_ns, "stop_ns": stop_ns, "start": begin, "stop": end, "why": why}
+
+
 def encode(value: Mapping[str, object]) -> bytes:
     """Return a line of strict JSON without its newline.
 

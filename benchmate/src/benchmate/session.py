@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from benchmate import compile_time, memory, step_parts
 from benchmate.clock import keep_for_ever, process_start_ns, wait_for_devices
-from benchmate.configuration import Config, read_config
+from benchmate.configuration import Config, getenv, read_config
 from benchmate.frameworks import process_group
 from benchmate.records import observation
 from benchmate.relay_pipe import find_relay
@@ -23,10 +23,10 @@ from benchmate.sink import AgentSink, Sink, open_sink
 if TYPE_CHECKING:
     from signal import Signals
 
+    from benchmate.answers import Answers
     from benchmate.loop_observer import Observer
     from benchmate.loss_recorder import LossRecorder
     from benchmate.program_rates import ProgramRates
-    from benchmate.recording import FirstSteps
 
 MEASURED_BY = "MILABENCH_MEASURED_BY"
 """The variable with the id of the measuring process: its children inherit it, and measure nothing."""
@@ -50,9 +50,11 @@ class Session:
         self.config = config
         # torchrun and its like say it in the environment; mpirun and spawn() leave it to the program.
         rank, world_size = (0, 1) if "RANK" in environ else _process_group_rank()
-        self.rank = _number(environ.get("RANK"), rank)
-        self.local_rank = _number(environ.get("LOCAL_RANK"), rank)
-        self.world_size = _number(environ.get("WORLD_SIZE"), world_size)
+        self.rank = getenv("RANK", int, rank)
+        self.local_rank = getenv("LOCAL_RANK", int, rank)
+        self.world_size = getenv("WORLD_SIZE", int, world_size)
+        self.rank_label: Mapping[str, int] = {"rank": self.rank} if self.world_size > 1 else {}
+        """The rank in a record, where there are others."""
         hello = {
             "pid": os.getpid(),
             "role": "rank",
@@ -96,21 +98,21 @@ class Session:
         self._when_replaced: list[Callable[[], None]] = []
         if stop_exception is not None:
             self.end_program_with(stop_exception)
-        self.answers: FirstSteps | None = self._wanted_answers()
+        self.answers: Answers | None = self._wanted_answers()
 
     def _is_of_a_child(self, environ: Mapping[str, str]) -> bool:
         """Whether a process that has measured has spawned or executed this process, which is no rank of its job."""
         pid = str(os.getpid())
         return self.world_size == 1 and "RANK" not in environ and environ.get(MEASURED_BY, pid) != pid
 
-    def _wanted_answers(self) -> FirstSteps | None:
+    def _wanted_answers(self) -> Answers | None:
         """Return the repeater of the first steps after the window, where the suite asks for it."""
         if self.stop_exception is None or not self.config.values.get("answers"):
             return None
         from benchmate.answers import Answers, wanted_answers
 
         wanted = wanted_answers(self.config.values)
-        return None if wanted is None else Answers(self, wanted)
+        return None if wanted is None else Answers(wanted, self.rank_label, self.record, self.message)
 
     # Records
 
@@ -274,9 +276,8 @@ class Session:
                     self._record_pause(self._pause_name, start_ns, perf_counter_ns())
 
     def _record_pause(self, name: str, start_ns: int, stop_ns: int) -> None:
-        rank = {"rank": self.rank} if self.world_size > 1 else {}
         pause = {"name": name, "start_ns": start_ns, "stop_ns": stop_ns}
-        self.record("data", {"task": "main", "pause": pause, **rank})
+        self.record("data", {"task": "main", "pause": pause, **self.rank_label})
         for observer in self.observers.values():
             observer.end_pause(stop_ns - start_ns)
 
@@ -524,10 +525,3 @@ def _process_group_rank() -> tuple[int, int]:
     """Return (rank, world size) in the process group that the program has created without a launcher."""
     group = process_group()
     return (0, 1) if group is None else (group.get_rank(), group.get_world_size())
-
-
-def _number(text: str | None, default: int) -> int:
-    try:
-        return int(text or default)
-    except ValueError:
-        return default

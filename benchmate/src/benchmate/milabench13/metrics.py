@@ -7,7 +7,6 @@ observed. In a script of its own the arguments and the variables of 1.3 do.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,28 +18,13 @@ from voir.smuggle import SmuggleWriter
 
 from benchmate import observe_loss
 from benchmate.batch_size import BatchSizeGuess, plain_count
-from benchmate.configuration import Measure
+from benchmate.configuration import Measure, getenv
 from benchmate.errors import BatchSizeError
 from benchmate.given_records import record_given
 from benchmate.loop_observer import Observer
 from benchmate.session import Session, current
 from benchmate.sink import TableSink
 from benchmate.torchcompat_gaps import supply_when_imported
-
-__all__ = [
-    "LazyLossPusher",
-    "LazyMetricPusher",
-    "ManualTimedIterator",
-    "StopProgram",
-    "TimedIterator",
-    "earlystop_count",
-    "file_push",
-    "give_push",
-    "is_running_with_voir",
-    "measure_in_script",
-    "record_push",
-    "sumggle_push",
-]
 
 Push = Callable[..., object]
 SizeFunction = Callable[[Any], Any]
@@ -92,14 +76,7 @@ def is_running_with_voir() -> bool:
 
 def earlystop_count() -> int:
     """Return how many observations a loop has by default: VOIR_EARLYSTOP_COUNT and VOIR_EARLYSTOP_SKIP together, now."""
-    return _number("VOIR_EARLYSTOP_COUNT", 60) + _number("VOIR_EARLYSTOP_SKIP", 10)
-
-
-def _number(name: str, default: int) -> int:
-    try:
-        return int(os.environ[name])
-    except (KeyError, ValueError):
-        return default
+    return getenv("VOIR_EARLYSTOP_COUNT", int, 60) + getenv("VOIR_EARLYSTOP_SKIP", int, 10)
 
 
 def has_sink(session: Session) -> bool:
@@ -113,7 +90,7 @@ def measure_in_script(session: Session, count: int, skip: int | None = None) -> 
     `skip` is VOIR_EARLYSTOP_SKIP where it is not given.
     """
     if not has_sink(session):
-        warm_up = min(_number("VOIR_EARLYSTOP_SKIP", 10) if skip is None else skip, count // 2)
+        warm_up = min(getenv("VOIR_EARLYSTOP_SKIP", int, 10) if skip is None else skip, count // 2)
         measure = Measure(warmup_steps=warm_up, warmup_s=0, window_steps=max(1, count - warm_up), window_s=0)
         session.config = session.config._replace(measure=measure)
 
@@ -186,7 +163,7 @@ class TimedIterator:
         self.loader = loader
         self.task = "train"
         count = earlystop_count() if earlystop == -1 else earlystop
-        self.early_stop = None if count is None else _number("BENCHMATE_OBSERVATION_COUNT", count)
+        self.early_stop = None if count is None else getenv("BENCHMATE_OBSERVATION_COUNT", int, count)
         self.raise_stop_program = raise_stop_program
         self.batch_size_fn = batch_size_fn
         self.items_of = _Items(batch_size_fn)

@@ -10,24 +10,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from benchmate.configuration import getenv
 from benchmate.metrics import Push, give_push, has_sink, measure_in_script, record_push
 from benchmate.session import current
-
-__all__ = [
-    "auto_push",
-    "bench_monitor",
-    "get_rank",
-    "log_patterns",
-    "milabench_sys_monitor",
-    "monitor_monogpu",
-    "monitor_node",
-    "monitor_process_monogpu",
-    "monogpu_monitor",
-    "multigpu_monitor",
-    "setupvoir",
-    "smuggle_monitor",
-    "voirfile_monitor",
-]
 
 Log = Callable[[Mapping[str, Any]], None]
 
@@ -88,10 +73,7 @@ def auto_push() -> Push:
 
 def get_rank() -> int:
     """Return the rank that the launcher gave, -1 without a rank."""
-    try:
-        return int(os.environ.get("RANK", "-1"))
-    except ValueError:
-        return -1
+    return getenv("RANK", int, -1)
 
 
 def log_patterns() -> tuple[str, ...]:

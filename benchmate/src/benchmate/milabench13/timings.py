@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from voir.helpers import current_overseer
 
+from benchmate.configuration import getenv
 from benchmate.metrics import Push, record_push
 from benchmate.records import as_number
 
 T = TypeVar("T")
-
-
-def getenv(name: str, type: Callable[[Any], T], default: T) -> T:  # noqa: A002  (its name there)
-    """Return an environment variable as a value of a type. The default where it is absent or no such value."""
-    try:
-        return type(os.environ[name])
-    except (KeyError, ValueError):
-        return default
 
 
 def total_observations() -> int:

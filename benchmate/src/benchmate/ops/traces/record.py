@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmate.frameworks import initialized_devices, launched_rank
+
 if TYPE_CHECKING:
     from torch.profiler import profile
 
@@ -183,7 +185,7 @@ class Recorder:
 
         self._stop()
         path, raw = self._path(), self._raw()
-        rank, ranks = _rank()
+        rank, ranks = launched_rank()
         about = {
             "step_s": self._step_s(),
             "steps_timed": len(self.times_s),
@@ -213,7 +215,7 @@ class Recorder:
         return statistics.median(self.times_s) if self.times_s else None
 
     def _path(self) -> Path:
-        return rank_path(self.recording.path, *_rank())
+        return rank_path(self.recording.path, *launched_rank())
 
     def _raw(self) -> Path:
         path = self._path()
@@ -226,13 +228,6 @@ def profile_path(path: Path) -> Path:
     return path.with_name(f"{name}.profile.json")
 
 
-def _rank() -> tuple[int, int]:
-    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-
-
 def _wait_for_device() -> None:
-    torch = sys.modules["torch"]
-    for kind in ("cuda", "xpu"):
-        module = getattr(torch, kind, None)
-        if module is not None and module.is_available() and module.is_initialized():
-            module.synchronize()
+    for module in initialized_devices("cuda", "xpu"):
+        module.synchronize()
