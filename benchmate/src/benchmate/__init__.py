@@ -18,20 +18,6 @@ if TYPE_CHECKING:
     from benchmate.session import Session
 
 __version__ = "0.1.0"
-__all__ = [
-    "config",
-    "fail",
-    "message",
-    "metric",
-    "observe_loss",
-    "observed",
-    "option",
-    "pause",
-    "prepare_file",
-    "prepare_folder",
-    "steps",
-]
-
 # The names that programs and voirfiles of milabench 1.3 import (`benchmate.observer`, `benchmate.metrics`, ...) are found there.
 __path__.append(f"{__path__[0]}/milabench13")
 

@@ -78,7 +78,7 @@ def test_expand_prints_what_would_run_and_how_many(tmp_path):
         ([], "no configuration"),
         (["-c", "nowhere.json"], "nowhere.json: No such file"),
         (["-c", "CONFIG", "--exec-mode", "warm"], "unknown mode 'warm'"),
-        (["-c", "CONFIG", "-i", "-1"], "-i: expected a number that is not negative"),
+        (["-c", "CONFIG", "-i", "-1"], "-i: expected at least 0, got -1"),
         (["-c", "CONFIG", "--threads", "0"], "--threads: expected at least 1"),
         (["-c", "CONFIG", "-r", "torch.add|9|9|9"], "no input has this id"),
         (["-c", "CONFIG", "-s", "0123456789abcdef"], "no input has this id"),

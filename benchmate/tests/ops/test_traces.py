@@ -436,7 +436,7 @@ def test_a_recorder_counts_the_steps_of_one_optimizer():
     [
         (["record"], "no program: trace record"),
         (["record", "--", "no-such-program"], "no-such-program: no such program"),
-        (["record", "--skip", "-1", "--", "true"], "--skip: expected a number that is not negative"),
+        (["record", "--skip", "-1", "--", "true"], "--skip: expected at least 0, got -1"),
         (["record", "-o", "nowhere/t.json", "--", "true"], "no folder"),
         (["record", "-o", "/dev/null", "--", "true"], "-o /dev/null: exists and is no file"),
         (["replay", "FILE", "-i", "0"], "-i: expected at least 1"),

@@ -51,14 +51,7 @@ def run_case(case: Case, budget: RunBudget) -> CasePayload:
     except BaseException as error:
         return _failure(error, stage)
     payload |= {"outcome": "passed", "memory": peaks.sizes, "notes": peaks.notes}
-    if state.items is not None:
-        payload["items"] = state.items
-    if state.bytes is not None:
-        payload["bytes"] = state.bytes
-    if state.counters:
-        payload["counters"] = state.counters
-    if state.label:
-        payload["label"] = state.label
+    payload |= {"items": state.items, "bytes": state.bytes, "counters": state.counters, "label": state.label}
     return payload
 
 

@@ -37,8 +37,8 @@ class CasePayload(TypedDict, total=False):
     iterations: int
     wall_ns: int
     cpu_ns: int
-    items: float
-    bytes: float
+    items: float | None
+    bytes: float | None
     counters: dict[str, float]
     label: str
     memory: dict[str, int]

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from benchmate.devices.amdsmi import open_amdsmi
 from benchmate.devices.api import FAILURES, CommandVendor, Device, NotAvailableError, SensorBackend, describe_failure
+from benchmate.devices.nvidia import NvidiaVendor
 from benchmate.devices.simulated import VARIABLE, SimulatedVendor
 from benchmate.devices.vendors.registry import VENDORS, Choice, DeviceIds, find_device, vendor_of, visible_devices
 from benchmate.devices.vendors.vendor import ReadAll
+
+# What reads more, and more often, than a command line can.
+_LIBRARIES: Mapping[str, Sequence[Callable[[], SensorBackend]]] = {"cuda": (NvidiaVendor,), "rocm": (open_amdsmi,)}
 
 
 def open_vendor(arch: str, env: Mapping[str, str], simulated: str = "") -> tuple[SensorBackend, str]:
@@ -44,22 +49,6 @@ def _open(arch: str) -> SensorBackend:
     if arch in (vendor.arch for vendor in VENDORS):
         raise NotAvailableError("; ".join(reasons) or f"{arch}: nothing reads its devices")
     return SensorBackend()
-
-
-def _pynvml() -> SensorBackend:
-    from benchmate.devices.nvidia import NvidiaVendor
-
-    return NvidiaVendor()
-
-
-def _amdsmi() -> SensorBackend:
-    from benchmate.devices.amdsmi import open_amdsmi
-
-    return open_amdsmi()
-
-
-# What reads more, and more often, than a command line can.
-_LIBRARIES: Mapping[str, Sequence[Callable[[], SensorBackend]]] = {"cuda": (_pynvml,), "rocm": (_amdsmi,)}
 
 
 def visible(devices: Sequence[Device], env: Mapping[str, str], arch: str) -> tuple[Device, ...]:

@@ -13,8 +13,6 @@ from benchmate.errors import BenchmateError
 from benchmate.metrics import ManualTimedIterator, Push, TimedIterator, give_push, record_push, sumggle_push
 from benchmate.session import current
 
-__all__ = ["BenchObserver"]
-
 
 class BenchObserver:
     """Observes a training loop: `loader` or `iterate` wrap its iterable, `criterion` and `record_loss` see its losses.

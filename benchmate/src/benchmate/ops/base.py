@@ -11,32 +11,23 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from benchmate.errors import BenchmateError
 
-__all__ = ["Arguments", "Call", "JsonMapping", "JsonObject", "Keywords"]
-__all__ += [
-    "DType",
-    "Event",
-    "FunctionSchema",
-    "Generator",
-    "OpOverload",
-    "OpOverloadPacket",
-    "Storage",
-    "Tensor",
-    "Work",
-]
 if TYPE_CHECKING:
-    from torch import FunctionSchema, Generator, Tensor
-    from torch import UntypedStorage as Storage
-    from torch import dtype as DType  # noqa: N812
-    from torch._ops import OpOverload, OpOverloadPacket
-    from torch.cuda import Event
-    from torch.distributed import Work
-else:
-    # Annotations, the only place where these stand, are never evaluated: any object will do to be imported.
-    FunctionSchema = Generator = Tensor = Storage = DType = OpOverload = OpOverloadPacket = Event = Work = object
+    import torch
+
+# Types of torch by name, for annotations alone, which are never evaluated.
+DType: TypeAlias = "torch.dtype"
+Event: TypeAlias = "torch.cuda.Event"
+FunctionSchema: TypeAlias = "torch.FunctionSchema"
+Generator: TypeAlias = "torch.Generator"
+OpOverload: TypeAlias = "torch._ops.OpOverload"
+OpOverloadPacket: TypeAlias = "torch._ops.OpOverloadPacket"
+Storage: TypeAlias = "torch.UntypedStorage"
+Tensor: TypeAlias = "torch.Tensor"
+Work: TypeAlias = "torch.distributed.Work"
 
 Call = Callable[[], object]
 """A call with its arguments bound, to be timed."""
@@ -130,12 +121,9 @@ def run_command(work: Callable[[], int]) -> int:
     """Do the work of a command. Return its exit code: 1 where an operator failed, 2 for a wrong request, 130 on Ctrl-C."""
     try:
         return work()
-    except OpsError as error:
+    except (OpsError, OperatorFailed) as error:
         print(_error_line(error), file=sys.stderr)
-        return 2
-    except OperatorFailed as error:
-        print(_error_line(error), file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, OpsError) else 1
     except MemoryError:
         print("error: out-of-memory: reading and planning took more than there is", file=sys.stderr)
         return 1

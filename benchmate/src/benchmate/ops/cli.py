@@ -9,13 +9,13 @@ import functools
 import io
 import json
 import logging
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
 import benchmate
+from benchmate.frameworks import launched_rank
 from benchmate.ops import collectives, exec_modes, records, registry, sampling
 from benchmate.ops.arguments import FILLS, LISTS
 from benchmate.ops.base import JsonMapping, OpsError, import_torch, printable, quiet_torch, run_command
@@ -23,7 +23,7 @@ from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, check_resume_ids
 from benchmate.ops.builtin import is_plausible
 from benchmate.ops.config_file import OperatorSpec, iterate_inputs, read_operators
 from benchmate.ops.device import torch_device
-from benchmate.ops.options import FORMATS, ExecutionPass, Options, ProfilerOptions, parse_modes
+from benchmate.ops.options import FORMATS, ExecutionPass, Options, ProfilerOptions, parse_modes, require_at_least
 from benchmate.ops.statistics import StopRule
 from benchmate.ops.traces.record import execution_trace
 
@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _execute(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    _log_to_stderr(args.log_level if _is_first_rank() else "ERROR")
+    _log_to_stderr(args.log_level if launched_rank()[0] == 0 else "ERROR")
     if args.version:
         print(benchmate.__version__)
         return 0
@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Opt
     path = records.output_path(options.out_file_prefix, args.append)
     try:
         # Of several ranks only the first one writes; the others' records are the same.
-        stream: TextIO = records.open_output(path, args.append) if _is_first_rank() else io.StringIO()
+        stream: TextIO = records.open_output(path, args.append) if launched_rank()[0] == 0 else io.StringIO()
     except OSError as error:
         raise OpsError(f"-o {options.out_file_prefix}: {error.strerror}") from error
     with stream:
@@ -83,7 +83,7 @@ def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Opt
         with torch_profilers(args, path, options.device, stream):
             counts = benchmark.run()
     collectives.leave()
-    if _is_first_rank():
+    if launched_rank()[0] == 0:
         summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
         unknown = f"; unknown: {', '.join(benchmark.unknown)}" if benchmark.unknown else ""
         print(f"{summary or 'nothing to run'}{unknown}; records in {path}")
@@ -94,11 +94,8 @@ def options_from_args(args: argparse.Namespace) -> Options:
     """Return the options of a command line. Raises OpsError for contradicting options."""
     modes = parse_modes(args.exec_mode or "discrete")
     is_sampled = modes[0] in sampling.NAMES
-    for flag, value in (("-w", args.warmup), ("-i", args.iteration), ("--run-batch-size", args.run_batch_size - 1)):
-        if value < 0:
-            raise OpsError(f"{flag}: expected a number that is not negative, got {value}")
-    if args.threads is not None and args.threads < 1:
-        raise OpsError(f"--threads: expected at least 1, got {args.threads}")
+    require_at_least(("-w", args.warmup, 0), ("-i", args.iteration, 0))
+    require_at_least(("--run-batch-size", args.run_batch_size, 1), ("--threads", args.threads, 1))
     given = vars(args)
     same = ["device", "warmup", "iteration", "seed", "threads", "resume_id", "stop_id"]
     same += ["run_batch_size", "batch_cuda_device", "batch_cmd"]
@@ -260,10 +257,6 @@ def _format_argument(spec: JsonMapping) -> str:
     if "value" in spec:
         return str(spec["value"])
     return f"{kind}{spec['value_range']}" if "value_range" in spec else kind
-
-
-def _is_first_rank() -> bool:
-    return os.environ.get("RANK", "0") == "0"
 
 
 def _log_to_stderr(level: str) -> None:

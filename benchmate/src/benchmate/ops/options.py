@@ -114,6 +114,13 @@ ORIGINAL_OPTIONS = ["device", "pass_type", "modes", "warmup", "iteration", "is_c
 ORIGINAL_OPTIONS += ["out_stream", "resume_id", "stop_id", "run_batch_size", "batch_cuda_device", "batch_cmd"]
 
 
+def require_at_least(*options: tuple[str, int | None, int]) -> None:
+    """Raise OpsError for an option that is given and below its least value."""
+    for name, value, least in options:
+        if value is not None and value < least:
+            raise OpsError(f"{name}: expected at least {least}, got {value}")
+
+
 def parse_modes(text: str) -> tuple[str, ...]:
     """Return `hot,cold` as modes. Raises OpsError for an unknown mode, or a mode of the original's combined with another."""
     modes = tuple(word.strip() for word in text.split(","))

@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -404,17 +404,9 @@ def _whole(text: str) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve as the command line says. Return the exit code."""
     args = command_line(sys.argv[1:] if argv is None else argv)
-    behaviour = Behaviour(
-        ttft_s=args.ttft_ms * args.slow / 1e3,
-        itl_s=args.itl_ms * args.slow / 1e3,
-        slots=args.slots,
-        stall_at=args.stall_at,
-        stall_s=args.stall_s,
-        error_every=args.error_every,
-        close_every=args.close_every,
-        exit_after=args.exit_after,
-        context=args.context,
-    )
+    # The other options are stored under the names of their fields.
+    same = {field.name: getattr(args, field.name) for field in fields(Behaviour) if field.name in args}
+    behaviour = Behaviour(ttft_s=args.ttft_ms * args.slow / 1e3, itl_s=args.itl_ms * args.slow / 1e3, **same)
     try:
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(args.log.open("a", buffering=1)) if args.log else None

@@ -15,8 +15,10 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmate.frameworks import launched_rank
 from benchmate.ops.base import OperatorFailed, OpsError, import_torch, printable, run_command, write_whole
 from benchmate.ops.device import default_device
+from benchmate.ops.options import require_at_least
 from benchmate.ops.traces.progress import Progress
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
 
@@ -40,9 +42,7 @@ def record(args: argparse.Namespace) -> int:
     program: list[str] = args.program
     if not program:
         raise OpsError("no program: trace record [-o FILE] -- python script.py [ARGUMENTS]")
-    for flag, value in (("--skip", args.skip), ("--timed", args.timed)):
-        if value < 0:
-            raise OpsError(f"{flag}: expected a number that is not negative, got {value}")
+    require_at_least(("--skip", args.skip, 0), ("--timed", args.timed, 0))
     if shutil.which(program[0]) is None:
         raise OpsError(f"{program[0]}: no such program; a command such as python script.py comes after --")
     path = Path(args.path).absolute()
@@ -153,10 +153,8 @@ def replay(args: argparse.Namespace) -> int:
     )
     from benchmate.ops.traces.schema import read_trace
 
-    for flag, value, least in (("-w", args.warmup, 0), ("-i", args.iteration, 1), ("--threads", args.threads, 1)):
-        if value is not None and value < least:
-            raise OpsError(f"{flag}: expected at least {least}, got {value}")
-    is_first = int(os.environ.get("RANK", "0")) == 0
+    require_at_least(("-w", args.warmup, 0), ("-i", args.iteration, 1), ("--threads", args.threads, 1))
+    is_first = launched_rank()[0] == 0
     with Progress(sys.stderr, "replay") if is_first else contextlib.nullcontext() as progress:
         say = progress.say if progress is not None else str
         path = rank_file(args.file)
@@ -185,7 +183,7 @@ def replay(args: argparse.Namespace) -> int:
 
 def rank_file(path: str) -> str:
     """Return the file of this process's rank: `{rank}` filled in, rank-N.json of a folder, or the name itself."""
-    rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    rank, ranks = launched_rank()
     if Path(path).is_dir():
         for ending in (".json", ".json.gz"):
             if (Path(path) / f"rank-{rank}{ending}").is_file():

@@ -7,6 +7,7 @@ clear line there.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,14 @@ class Client:
 
     version: Callable[[], str]
     measure: Callable[[Target, LoadPoint, Workload, Path], PointResult]
+
+
+def installed_version(name: str) -> str:
+    """Return the version of a client's distribution. Raises ClientFailed where it is not installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        raise ClientFailed(f"{name} is not installed in the benchmark's environment") from None
 
 
 def load_client(name: str) -> Client:

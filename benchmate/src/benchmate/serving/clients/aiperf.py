@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import itertools
 import json
 import os
@@ -11,10 +10,11 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmate.serving.clients import Client, ClientFailed, run_client
+from benchmate.serving.clients import Client, ClientFailed, installed_version, run_client
 from benchmate.serving.clients.plain import arrival_times
 from benchmate.serving.load import (
     CLIENT_PERCENTILES,
@@ -46,14 +46,6 @@ WORDS_TOKENIZER: Mapping[str, Mapping[str, object]] = {
 }
 """A tokenizer of words for a server without a tokenizer: aiperf does not start without a folder that it can load."""
 _BOX = "│╭╮╰╯─ "
-
-
-def _version() -> str:
-    """Return aiperf's version. Raises ClientFailed where it is not installed."""
-    try:
-        return importlib.metadata.version("aiperf")
-    except importlib.metadata.PackageNotFoundError:
-        raise ClientFailed("aiperf is not installed in the benchmark's environment") from None
 
 
 def _measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
@@ -91,7 +83,7 @@ def _measure(target: Target, point: LoadPoint, workload: Workload, folder: Path)
     return point_result(records, summary, point, workload)
 
 
-CLIENT = Client(version=_version, measure=_measure)
+CLIENT = Client(version=partial(installed_version, "aiperf"), measure=_measure)
 
 
 def arguments(target: Target, point: LoadPoint, workload: Workload, inputs: Path, tokenizer: Path) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import importlib.metadata
 import json
 import math
 import re
@@ -16,10 +15,11 @@ import sys
 import threading
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmate.serving.clients import Client, ClientFailed, run_client
+from benchmate.serving.clients import Client, ClientFailed, installed_version, run_client
 from benchmate.serving.clients.plain import StreamingClient
 from benchmate.serving.load import LoadPoint, PlannedRequest, PointResult, RequestResult, Target, Workload
 from benchmate.serving.precise_loop import run_precisely
@@ -34,14 +34,6 @@ LATENCIES: Mapping[str, str] = {
 }
 _NO_LIMIT_NS = 10**15
 _CLOSE = 0.01
-
-
-def _version() -> str:
-    """Return loadgen's version. Raises ClientFailed where it is not installed."""
-    try:
-        return importlib.metadata.version("mlcommons-loadgen")
-    except importlib.metadata.PackageNotFoundError:
-        raise ClientFailed("mlcommons-loadgen is not installed in the benchmark's environment") from None
 
 
 def _measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
@@ -79,7 +71,7 @@ def _measure(target: Target, point: LoadPoint, workload: Workload, folder: Path)
     return PointResult(requests=tuple(requests), client=figures, notes=tuple(notes))
 
 
-CLIENT = Client(version=_version, measure=_measure)
+CLIENT = Client(version=partial(installed_version, "mlcommons-loadgen"), measure=_measure)
 
 
 def scenario_of(point: LoadPoint) -> str:
