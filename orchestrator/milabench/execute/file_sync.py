@@ -8,9 +8,10 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from milabench.errors import Unreachable
 from milabench.events.removal import remove
@@ -22,6 +23,7 @@ from milabench.shown import visible_line
 if TYPE_CHECKING:
     from milabench.execute.messages import FilesAnswer, HostFacts
 
+_T = TypeVar("_T")
 PIECE_BYTES = 1 << 20
 TAKE_S = 3600.0
 SLOWEST_BYTES_PER_S = 1 << 22
@@ -205,31 +207,24 @@ async def storages(
     marks = {name: f"{token}-{number}" for number, name in enumerate(names)}
     why: dict[str, str] = {}
 
-    async def marked(name: str) -> None:
+    async def asked(name: str, ask: Callable[[], Awaitable[_T]]) -> _T | None:
         try:
-            await remotes[name].mark(f"{bases[name]}/{marks[name]}")
+            return await ask()
         except Unreachable as error:
             why[name] = str(error)
+            return None
 
-    async def seen(name: str) -> list[bool]:
-        try:
-            return list(await remotes[name].look([f"{bases[name]}/{mark}" for mark in candidates]))
-        except Unreachable as error:
-            why[name] = str(error)
-            return []
-
-    async def forgotten(name: str) -> None:
-        try:
-            await remotes[name].forget(f"{bases[name]}/{marks[name]}")
-        except Unreachable as error:
-            why[name] = str(error)
+    def own(name: str) -> str:
+        return f"{bases[name]}/{marks[name]}"
 
     try:
-        await asyncio.gather(*map(marked, names))
+        await asyncio.gather(*(asked(name, partial(remotes[name].mark, own(name))) for name in names))
         usable = [name for name in names if name not in why]
         candidates = [f"{token}-here", *marks.values()]
-        looked = dict(zip(usable, await asyncio.gather(*map(seen, usable)), strict=True))
-        await asyncio.gather(*(forgotten(name) for name in usable if name not in why))
+        looks = (asked(at, partial(remotes[at].look, [f"{bases[at]}/{mark}" for mark in candidates])) for at in usable)
+        looked = {name: seen or () for name, seen in zip(usable, await asyncio.gather(*looks), strict=True)}
+        marked = [name for name in usable if name not in why]
+        await asyncio.gather(*(asked(name, partial(remotes[name].forget, own(name))) for name in marked))
         for name in usable:
             if not any(looked[name]) and name not in why:
                 why[name] = f"{name}: does not see the file that it has made in {bases[name]}"

@@ -284,15 +284,7 @@ def _hold(
 
 def holder_of(path: Path) -> Orchestrator | None:
     """Return the orchestrator that executes the run in a directory now. None without an orchestrator."""
-    with contextlib.suppress(OSError), open_regular(path / RUN_LOCK) as lock:
-        holder = _orchestrator_in(lock.fileno())
-        if holder is not None and holder.is_local:
-            return holder if holder.is_alive else None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return holder
-    return None
+    return _holder_in(path / RUN_LOCK, None)
 
 
 def share_holder(path: Path, share: str) -> Orchestrator | None:
@@ -301,17 +293,20 @@ def share_holder(path: Path, share: str) -> Orchestrator | None:
     Some file systems keep locks for each host by itself (Lustre mounted with `localflock`), or have none: of a process on
     another host, whose lock looks free, the heartbeat decides.
     """
-    with contextlib.suppress(OSError), open_regular(path / share_lock(share)) as lock:
+    return _holder_in(path / share_lock(share), path / share_beat(share))
+
+
+def _holder_in(path: Path, beat: Path | None) -> Orchestrator | None:
+    with contextlib.suppress(OSError), open_regular(path) as lock:
         holder = _orchestrator_in(lock.fileno())
         if holder is not None and holder.is_local:
             return holder if holder.is_alive else None
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return holder
-        except OSError:
-            pass
-        return holder if holder is not None and is_beating(path / share_beat(share)) else None
+        except OSError as error:
+            if beat is None or isinstance(error, BlockingIOError):
+                return holder
+        return holder if beat is not None and holder is not None and is_beating(beat) else None
     return None
 
 

@@ -208,14 +208,10 @@ def release_files(project: str, where: Indexes, stop: threading.Event) -> tuple[
 
     Files without a hash are left out. Raises EnvironmentFailed when an index cannot be reached.
     """
-    files = []
-    with _client(where) as client:
-        for index, link in _links(project, where, client, stop):
-            if isinstance(link, Exception):
-                raise EnvironmentFailed(f"{mask(index)}: cannot be reached: {_reason(link)}")
-            if sha256 := _sha256(link):
-                files.append((link.filename, sha256))
-    return tuple(files)
+    files, silent = listed_files(project, where, stop)
+    if silent:
+        raise EnvironmentFailed("; ".join(silent))
+    return files
 
 
 def listed_files(
