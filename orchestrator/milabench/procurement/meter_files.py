@@ -54,8 +54,8 @@ class Outlet:
     """The readings of an outlet or sensor: (unix seconds, W), and (unix seconds, J) of a counter since some past point."""
 
     name: str
-    power: list[tuple[float, float]] = field(default_factory=list)
-    energy: list[tuple[float, float]] = field(default_factory=list)
+    power: Sequence[tuple[float, float]] = field(default_factory=list)
+    energy: Sequence[tuple[float, float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,9 +306,8 @@ def _read_redfish(text: str, name: str) -> MeterFile:
         hint = "dump MetricReports of the telemetry service, or sensors with their ReadingTime"
         raise ConfigError(Problem(f"{name}:1:1", "", what, hint))
     for outlet in outlets.values():
-        for readings in (outlet.power, outlet.energy):
-            # Reports overlap: what several of them hold is one reading.
-            readings[:] = sorted(dict(readings).items())
+        # Reports overlap: what several of them hold is one reading.
+        outlet.power, outlet.energy = (sorted(dict(readings).items()) for readings in (outlet.power, outlet.energy))
         fall = next((b for a, b in zip(outlet.energy, outlet.energy[1:], strict=False) if b[1] < a[1]), None)
         if fall is not None:
             at = datetime.fromtimestamp(fall[0], UTC).isoformat()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any, Final, Literal, cast, get_args
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Final, Literal
 
 from milabench.analysis.intervals import Interval
+from milabench.analysis.json_codec import JsonKey, from_json_value, to_json_value
 from milabench.analysis.sample_statistics import median
 from milabench.config.declared_file import declared_values
 from milabench.config.kinds import ShareText, Whole, key, record_of
 from milabench.errors import ConfigError, Problem
-from milabench.events.values import as_mapping, finite_number, mappings_in
 from milabench.procurement.costs import whole_machine_power
-from milabench.procurement.energy_curves import Basis, ClockFit, EnergyCurve, total_curve
+from milabench.procurement.energy_curves import ClockFit, EnergyCurve, total_curve
 from milabench.procurement.meter_files import MeterFile, Outlet
 from milabench.procurement.power_levels import Location, PowerLevel, PowerMeasurement, Subsystem, power_level
 from milabench.procurement.uncertainty import Deviation, UncertainValue, sum_of
@@ -61,12 +61,12 @@ class MeterRecord:
     """
 
     source: str
-    digest: str
-    kind: Literal["csv", "redfish"]
-    outlets: tuple[Outlet, ...]
+    digest: str = field(metadata={"json": JsonKey("sha256")})
+    kind: Literal["csv", "redfish"] = field(metadata={"json": JsonKey("format")})
+    notes: tuple[str, ...] = ()
     clock: ClockFit
     declared: MeterDeclaration | None = None
-    notes: tuple[str, ...] = ()
+    outlets: tuple[Outlet, ...]
 
     @property
     def curve(self) -> EnergyCurve:
@@ -83,17 +83,7 @@ class MeterRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as its file has it."""
-        return {
-            "schema": SCHEMA,
-            "kind": _KIND,
-            "source": self.source,
-            "sha256": self.digest,
-            "format": self.kind,
-            "notes": list(self.notes),
-            "clock": asdict(self.clock),
-            "declared": None if self.declared is None else asdict(self.declared),
-            "outlets": [asdict(outlet) for outlet in self.outlets],
-        }
+        return {"schema": SCHEMA, "kind": _KIND, **to_json_value(self)}
 
 
 def meter_curve(outlets: Sequence[Outlet]) -> EnergyCurve:
@@ -110,31 +100,13 @@ def meter_from_json(value: Mapping[str, Any]) -> MeterRecord:
     """Return a record that was read back. Raises ValueError, with the problem, for other values."""
     if value.get("schema") != SCHEMA or value.get("kind") != _KIND:
         raise ValueError("is no record of a meter by this version")
-    clock, declared = as_mapping(value.get("clock")), value.get("declared")
-    basis = clock.get("basis")
-    outlets = tuple(
-        Outlet(
-            str(outlet.get("name") or ""),
-            [(float(time), float(watts)) for time, watts in outlet.get("power") or ()],
-            [(float(time), float(joules)) for time, joules in outlet.get("energy") or ()],
-        )
-        for outlet in mappings_in(value.get("outlets"))
-    )
-    if not outlets or basis not in get_args(Basis) or not all(_rises(outlet) for outlet in outlets):
-        raise ValueError("has no readings in the order of time, or no clock")
-    return MeterRecord(
-        source=str(value.get("source") or ""),
-        digest=str(value.get("sha256") or ""),
-        kind="redfish" if value.get("format") == "redfish" else "csv",
-        outlets=outlets,
-        clock=ClockFit(
-            offset_s=finite_number(clock.get("offset_s")) or 0.0,
-            basis=cast("Basis", basis),
-            **{name: finite_number(clock.get(name)) for name in ("correlation", "error_s", "rival")},
-        ),
-        declared=MeterDeclaration(**declared) if isinstance(declared, dict) else None,
-        notes=tuple(map(str, value.get("notes") or ())),
-    )
+    try:
+        record = from_json_value(MeterRecord, value)
+    except (LookupError, ValueError) as error:
+        raise ValueError(f"is no record of a meter: {error}") from None
+    if not record.outlets or not all(map(_rises, record.outlets)):
+        raise ValueError("has no readings in the order of time")
+    return record
 
 
 def _rises(outlet: Outlet) -> bool:

@@ -6,10 +6,11 @@ import json
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from milabench.analysis.json_codec import to_json_value
 from milabench.archives import archive
 from milabench.archives.bundle import Manifest, RunParts, create_bundle
 from milabench.archives.bundle_runs import bundle_parts
@@ -24,8 +25,7 @@ from milabench.procurement.offer_costs import offer_costs
 from milabench.procurement.opened_offers import (
     CONTENTS,
     DECLARATION,
-    OFFER_KIND,
-    OFFER_SCHEMA,
+    OfferContents,
     OpenedOffer,
     checked_offer,
     offer_bid,
@@ -42,15 +42,6 @@ from milabench.workflow.summaries import recompute_summary
 if TYPE_CHECKING:
     from milabench.procurement.offers_report import OfferTable
     from milabench.workflow.options import Session
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferVerification:
-    """The findings of `milabench offer verify`: whether anything was altered, and the comparison with its tender."""
-
-    path: Path
-    verification: Verification
-    check: OfferCheck
 
 
 def signed_text(verified: Verification) -> str:
@@ -83,15 +74,11 @@ def create_offer(
                     where = offer.origin.where(f"benchmarks.{bench}.run")
                     packed[path.resolve()] = _parts_of(path, base, Path(scratch, str(len(packed))), where)
         names = {path: [part.run.name for part in parts] for path, parts in packed.items()}
-        contents = {
-            "schema": OFFER_SCHEMA,
-            "kind": OFFER_KIND,
-            "tender": tender.digest,
-            "runs": {
-                bench: [name for path in declared.runs for name in names[path.resolve()]]
-                for bench, declared in offer.benchmarks.items()
-            },
+        runs = {
+            bench: tuple(name for path in declared.runs for name in names[path.resolve()])
+            for bench, declared in offer.benchmarks.items()
         }
+        contents = to_json_value(OfferContents(tender=tender.digest, runs=runs))
         files = {
             DECLARATION: read_file(offer_file),
             CONTENTS: json.dumps(contents, indent=1).encode() + b"\n",
@@ -143,7 +130,7 @@ def _parts_of(path: Path, base: Path | None, scratch: Path, where: str) -> list[
 
 def verify_offer(
     path: Path, tender_file: Path, session: Session, allowed_signers: Path | None = None
-) -> OfferVerification:
+) -> tuple[Verification, OfferCheck]:
     """Recompute an offer's numbers, and hold its changes, its power and its evidence against the tender.
 
     Raises ConfigError for a bad tender or declaration, RecordError for other files.
@@ -151,8 +138,7 @@ def verify_offer(
     tender = read_tender(tender_file)
     with opened_offer(path, tender, allowed_signers) as opened:
         warn_of_other_text(opened, tender, session)
-        check = checked_offer(opened, tender, session)
-        return OfferVerification(path=path, verification=opened.verification, check=check)
+        return opened.verification, checked_offer(opened, tender, session)
 
 
 def offer_table(

@@ -64,12 +64,11 @@ def show_verified_offer(offer: Path, tender: Path, allowed_signers: Path | None,
     from milabench.procurement.offer_archives import signed_text, verify_offer
     from milabench.procurement.offer_report import check_to_json, offer_document
 
-    found = verify_offer(offer, tender, terminal_session(), allowed_signers)
-    verified = found.verification
-    document = offer_document(found.check, verified.verdict, verified.wrong, signed_text(verified))
-    value = {**check_to_json(found.check), "bundle": verified.to_json(str(offer))}
+    verified, check = verify_offer(offer, tender, terminal_session(), allowed_signers)
+    document = offer_document(check, verified.verdict, verified.wrong, signed_text(verified))
+    value = {**check_to_json(check), "bundle": verified.to_json(str(offer))}
     destination.write(write_document(destination.format, document, value, destination.width))
-    return RecordError.exit_code if verified.wrong else VERDICT_CODES[found.check.verdict]
+    return RecordError.exit_code if verified.wrong else VERDICT_CODES[check.verdict]
 
 
 @command.command(

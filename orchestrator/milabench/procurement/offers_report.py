@@ -60,20 +60,7 @@ class OfferTable:
 
 def offers_document(table: OfferTable) -> Document:
     """Return the offers with their scores, costs and verification."""
-    fails = [
-        (f"{side.offer.name}, {finding.what}", f"{finding.verdict}: {finding.why}")
-        for side in table.sides
-        for finding in side.check.findings
-        if finding.verdict != "PASS"
-    ]
-    findings = (
-        *section("cannot be read, and not compared", table.unreadable),
-        *section(
-            "altered, or not signed by an allowed signer",
-            [(side.offer.name, line) for side in table.sides for line in side.altered],
-        ),
-        *section("verification", fails),
-    )
+    findings = (*archive_problems(table), *section("verification", open_findings(table, ", ")))
     tables = (cost_table(table).without_empty()[0], _verification_table(table))
     return (
         *tender_document(table.scores, *tables, findings=findings),
@@ -87,6 +74,25 @@ def offers_document(table: OfferTable) -> Document:
             )
         ),
     )
+
+
+def archive_problems(table: OfferTable) -> Document:
+    """Return the archives that cannot be read, and those that were altered or signed by somebody else."""
+    altered = [(side.offer.name, line) for side in table.sides for line in side.altered]
+    return (
+        *section("cannot be read, and not compared", table.unreadable),
+        *section("altered, or not signed by an allowed signer", altered),
+    )
+
+
+def open_findings(table: OfferTable, between: str) -> list[tuple[str, str]]:
+    """Return what fails or is not shown of each offer, with why. `between` stands between the offer and the finding."""
+    return [
+        (f"{side.offer.name}{between}{finding.what}", f"{finding.verdict}: {finding.why}")
+        for side in table.sides
+        for finding in side.check.findings
+        if finding.verdict != "PASS"
+    ]
 
 
 def cost_table(table: OfferTable) -> Table:

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from milabench.analysis.comparison_model import System
+from milabench.analysis.json_codec import from_json_value
 from milabench.archives import archive
 from milabench.archives.bundle_runs import LOCK_FILES
 from milabench.archives.opened_bundles import unpacked_run
@@ -36,9 +37,17 @@ if TYPE_CHECKING:
 
 DECLARATION: Final = "offer.yaml"
 CONTENTS: Final = "offer.json"
-OFFER_KIND: Final = "milabench-offer"
-OFFER_SCHEMA: Final = 1
 _LOCK: Final = LOCK_FILES[".requirements.txt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferContents:
+    """The file of an archive beside the declaration: the runs of each benchmark, and the SHA-256 of the tender."""
+
+    schema: int = 1
+    kind: str = "milabench-offer"
+    tender: str
+    runs: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +137,7 @@ def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None
             raise RecordError(f"{path}: not an offer: it has no {missing}; `milabench offer create` makes one")
         offer = parse_offer(archive.read_member(file, DECLARATION), f"{path}:{DECLARATION}", "/")
         contents = _contents(archive.read_member(file, CONTENTS), path)
-        runs_of = contents["runs"]
-        held = {name for named in runs_of.values() for name in named}
+        held = {name for named in contents.runs.values() for name in named}
         if unknown := sorted(held - {*verification.manifest.runs}):
             raise RecordError(f"{path}: {CONTENTS}: names the run {unknown[0]!r}, which it does not hold")
         systems = {}
@@ -151,26 +159,23 @@ def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None
         yield OpenedOffer(
             path=path,
             offer=offer,
-            runs={bench: tuple(systems[name] for name in named) for bench, named in runs_of.items()},
+            runs={bench: tuple(systems[name] for name in named) for bench, named in contents.runs.items()},
             locks=locks,
-            tender=contents["tender"],
+            tender=contents.tender,
             verification=verification,
             levels=tuple(levels),
             metered_kw=tuple(metered_kw),
         )
 
 
-def _contents(content: bytes, path: Path) -> Mapping[str, Any]:
+def _contents(content: bytes, path: Path) -> OfferContents:
     try:
-        value = parse_object(content)
-        is_ours = value["schema"] == OFFER_SCHEMA and value["kind"] == OFFER_KIND
-        runs = {str(bench): [str(name) for name in list(named)] for bench, named in value["runs"].items()}
-        found = {"runs": runs, "tender": str(value["tender"])}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        contents = from_json_value(OfferContents, {"schema": 0, "kind": "", **parse_object(content)})
+    except (LookupError, ValueError) as error:
         raise RecordError(f"{path}: {CONTENTS}: cannot be read: {error}") from None
-    if not is_ours:
+    if contents != OfferContents(tender=contents.tender, runs=contents.runs):
         raise RecordError(f"{path}: {CONTENTS}: is of another version; use the version of milabench that wrote it")
-    return found
+    return contents
 
 
 def one_system(name: str, sessions: Sequence[System]) -> System:

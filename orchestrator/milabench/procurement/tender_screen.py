@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from milabench.procurement.award import award_sentence
-from milabench.procurement.offers_report import OfferTable, cost_table
+from milabench.procurement.offers_report import OfferTable, archive_problems, cost_table, open_findings
 from milabench.procurement.tender_report import score_lines, score_table, tender_warnings, tier_entries, unused_numbers
 from milabench.procurement.tender_scores import TenderScores, amount_text
 from milabench.report.document import Document, Notes, Statement, Table, section
@@ -33,21 +33,11 @@ def tender_screen(scores: TenderScores, again: str) -> Document:
 
 def offers_screen(table: OfferTable, again: str) -> Document:
     """Return the award, a row with score and costs for each offer, and its verification."""
-    fails = [
-        (f"{side.offer.name} {finding.what}", f"{finding.verdict}: {finding.why}")
-        for side in table.sides
-        for finding in side.check.findings
-        if finding.verdict != "PASS"
-    ]
     return (
         Statement(text=award_sentence(table.scores)),
         _offer_table(table),
-        *section("cannot be read, and not compared", table.unreadable),
-        *section(
-            "altered, or not signed by an allowed signer",
-            [(side.offer.name, line) for side in table.sides for line in side.altered],
-        ),
-        *section("verification", _grouped(fails)),
+        *archive_problems(table),
+        *section("verification", _grouped(open_findings(table, " "))),
         *_findings(table.scores),
         Notes(lines=(f"`{again} --full`: every benchmark, with formulas",), name="next"),
     )

@@ -322,7 +322,8 @@ def test_a_record_is_read_back_as_it_was_written() -> None:
     meter = record(
         MeterDeclaration(nodes=1, error=0.01), ClockFit(offset_s=2.5, basis="steps", correlation=0.9, error_s=1.0)
     )
-    assert meter_from_json(json.loads(json.dumps(meter.to_json()))) == meter
+    read = meter_from_json(json.loads(json.dumps(meter.to_json())))
+    assert (read.declared, read.clock, read.to_json()) == (meter.declared, meter.clock, meter.to_json())
 
 
 @pytest.mark.parametrize("change", [{"schema": 2}, {"outlets": []}, {"clock": {"basis": "moon"}}])
