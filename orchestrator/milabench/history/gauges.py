@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from milabench.analysis.summary_model import COUNTED_OUTCOMES, BenchSummary, Summary
 
@@ -81,9 +82,7 @@ def gauges(summary: Summary) -> tuple[Gauge, ...]:
         key = f"{gauge.name} {gauge.suffix}"
         known = found.get(key)
         samples = (known.samples if known else ()) + gauge.samples
-        found[key] = Gauge(
-            name=gauge.name, suffix=gauge.suffix, code=gauge.code, text=(known or gauge).text, samples=samples
-        )
+        found[key] = replace(known or gauge, samples=samples)
     return tuple(found[key] for key in sorted(found) if found[key].samples)
 
 
@@ -98,37 +97,24 @@ def created_at(summary: Summary) -> datetime | None:
 
 def _of_run(summary: Summary) -> Iterator[Gauge]:
     when = created_at(summary)
-    yield _gauge(
-        "milabench.run.timestamp",
-        "seconds",
-        "s",
-        "When the run was started, in seconds since 1970.",
-        {},
-        None if when is None else when.timestamp(),
-    )
-    yield _gauge(
-        "milabench.run.passed",
-        "",
-        "1",
-        "1 when every planned step passed or was skipped.",
-        {},
-        float(summary.verdict == "passed"),
-    )
+    began = None if when is None else when.timestamp()
+    text = "When the run was started, in seconds since 1970."
+    yield _gauge("milabench.run.timestamp", text, began, suffix="seconds", code="s")
+    is_passed = float(summary.verdict == "passed")
+    yield _gauge("milabench.run.passed", "1 when every planned step passed or was skipped.", is_passed)
 
 
 def _of_bench(bench: BenchSummary) -> Iterator[Gauge]:
-    labels = {"benchmark": bench.bench}
+    own = partial(_gauge, benchmark=bench.bench)
     is_valid = bench.outcome == "passed" and bench.validity == "valid"
-    yield _gauge(
-        "milabench.valid", "", "1", "1 when the benchmark passed and its number is valid.", labels, float(is_valid)
-    )
-    doubts = "1 for each reason why the benchmark's number is suspect or invalid."
+    yield own("milabench.valid", "1 when the benchmark passed and its number is valid.", float(is_valid))
     for doubt in dict.fromkeys(bench.doubts):
-        yield _gauge("milabench.doubt", "", "1", doubts, {**labels, "reason": doubt}, 1.0)
+        what = "1 for each reason why the benchmark's number is suspect or invalid."
+        yield own("milabench.doubt", what, 1.0, reason=doubt)
     for outcome in COUNTED_OUTCOMES:
         count = float(bench.counts.get(outcome, 0))
-        yield _gauge("milabench.steps", "", "1", "Steps by how they ended.", {**labels, "outcome": outcome}, count)
-    yield _gauge("milabench.replicates", "", "1", "Repeats behind the number.", labels, float(bench.replicates))
+        yield own("milabench.steps", "Steps by how they ended.", count, outcome=outcome)
+    yield own("milabench.replicates", "Repeats behind the number.", float(bench.replicates))
     unit = base_unit(bench.units)
     low, high = bench.interval or (None, None)
     for name, text, value in (
@@ -138,14 +124,15 @@ def _of_bench(bench: BenchSummary) -> Iterator[Gauge]:
     ):
         of = ".".join(part for part in (f"milabench.{name}", unit.noun) if part)
         scaled = None if value is None else value * unit.scale
-        yield _gauge(of, unit.suffix, unit.code, f"{text}, reported in {bench.units or 'no unit'}.", labels, scaled)
+        what = f"{text}, reported in {bench.units or 'no unit'}."
+        yield own(of, what, scaled, suffix=unit.suffix, code=unit.code)
     peak = None if bench.memory_peak_mib is None else bench.memory_peak_mib * _MIB
     text = "Highest memory in use: of a device where that is known, else of the processes."
-    yield _gauge("milabench.memory.peak", "bytes", "By", text, labels, peak)
-    yield _gauge("milabench.energy", "joules", "J", "Energy of the devices.", labels, bench.energy_j)
-    yield _gauge("milabench.first_step", "seconds", "s", "Time to the first step.", labels, bench.first_step_s)
+    yield own("milabench.memory.peak", text, peak, suffix="bytes", code="By")
+    yield own("milabench.energy", "Energy of the devices.", bench.energy_j, suffix="joules", code="J")
+    yield own("milabench.first_step", "Time to the first step.", bench.first_step_s, suffix="seconds", code="s")
 
 
-def _gauge(name: str, suffix: str, code: str, text: str, labels: Mapping[str, str], value: float | None) -> Gauge:
+def _gauge(name: str, text: str, value: float | None, suffix: str = "", code: str = "1", **labels: str) -> Gauge:
     """Return a gauge with a single value, or with none."""
     return Gauge(name=name, suffix=suffix, code=code, text=text, samples=() if value is None else ((labels, value),))

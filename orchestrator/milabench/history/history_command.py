@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from milabench.analysis.json_codec import to_json_value
 from milabench.cli.options import base_option, db_option, json_option, table_width, wide_option
 from milabench.history.results_store import COLUMNS, benchmark_trends, store_location
 from milabench.history.trend import Trend
@@ -29,7 +30,7 @@ def command(
     """Show a benchmark's runs in the order of time, and where their level changed. Each size by itself."""
     trends = benchmark_trends(store_location(base, location), bench, metric, last=last)
     if as_json:
-        click.echo(json.dumps({"schema": 1, "trends": [trend.to_json() for trend in trends]}, indent=1))
+        click.echo(json.dumps({"schema": 1, "trends": to_json_value(trends)}, indent=1))
     else:
         click.echo("\n\n".join(trend_text(trend, trends, table_width(wide)) for trend in trends))
 

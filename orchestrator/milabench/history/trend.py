@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from milabench.analysis.json_codec import JsonKey, to_json_value
+from milabench.analysis.json_codec import JsonKey
 from milabench.history.changepoints import LEAST_HISTORY, segments, shown_changes
 
 
@@ -71,11 +71,6 @@ class Trend:
     def is_judged(self) -> bool:
         """Whether there are enough runs to look for changes."""
         return len(self.points) >= LEAST_HISTORY
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the value of `history --json`."""
-        encoded: dict[str, Any] = to_json_value(self)
-        return encoded
 
 
 def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: int | None = None) -> tuple[Trend, ...]:

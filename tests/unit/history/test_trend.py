@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from milabench.analysis.json_codec import to_json_value
 from milabench.history.history_command import trend_text
 from milabench.history.trend import trends
 
@@ -42,7 +43,7 @@ def test_each_size_is_a_series_of_its_own() -> None:
     rows = [row(place, 100.0 if place % 2 else 6400.0, size="device" if place % 2 else "tiny") for place in range(24)]
     found = trends("digits", "rate", rows)
     assert [(one.size, len(one.points), one.changes) for one in found] == [("device", 12, ()), ("tiny", 12, ())]
-    assert [one.to_json().get("size") for one in (*found, *trends("digits", "rate", [row(0)]))] == [
+    assert [to_json_value(one).get("size") for one in (*found, *trends("digits", "rate", [row(0)]))] == [
         "device",
         "tiny",
         None,
