@@ -6,7 +6,7 @@ import json
 import shlex
 import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -71,11 +71,7 @@ def verify_bundle(path: Path, summarised: bundle.Summarised, allowed: Path | Non
     """Recompute a bundle's hashes and numbers. See Verification. Raises RecordError when it cannot be read as a bundle."""
     with archive.open_checked(path) as file:
         names = archive.files(file)
-        if bundle.NAME not in names:
-            raise RecordError(f"{path}: not a bundle: it has no {bundle.NAME}; create it with `milabench bundle`")
-        listed = archive.read_member(file, bundle.NAME)
-        manifest, wrong = bundle.from_bytes(listed, str(path))
-        wrong += bundle.compare_files(manifest, dict(_present(file, names, wrong)))
+        listed, manifest, wrong = _compared(file, names, path)
         signer, is_trusted, distrust = _signer(file, names, listed, allowed, wrong)
         numbers = sum(_recompute(file, run, names, summarised, wrong) for run in manifest.runs)
     return Verification(
@@ -93,13 +89,8 @@ def bundled_run(path: Path) -> tuple[str, Mapping[str, object], Mapping[str, obj
     """Return name, summary and manifest of the only run in a bundle whose files match their hashes. Raises RecordError."""
     with archive.open_checked(path) as file:
         names = archive.files(file)
-        if bundle.NAME not in names:
-            raise RecordError(f"{path}: not a bundle: it has no {bundle.NAME}; create it with `milabench bundle`")
-        manifest, wrong = bundle.from_bytes(archive.read_member(file, bundle.NAME), str(path))
-        wrong += bundle.compare_files(manifest, dict(_present(file, names, wrong)))
-        if wrong:
-            show = f"milabench verify {shlex.quote(str(path))}"
-            raise RecordError(f"{path}: was modified: {wrong[0]}; `{show}` shows everything")
+        _, manifest, wrong = _compared(file, names, path)
+        require_unaltered(path, wrong)
         if len(manifest.runs) != 1:
             raise RecordError(
                 f"{path}: holds {len(manifest.runs)} runs, expected a single run; make a bundle of that run alone"
@@ -113,6 +104,23 @@ def bundled_run(path: Path) -> tuple[str, Mapping[str, object], Mapping[str, obj
         except ValueError as error:
             raise RecordError(f"{path}: {error}") from None
     return run, summary, recorded
+
+
+def require_unaltered(path: Path, wrong: Sequence[str], verb: str = "verify") -> None:
+    """Raise RecordError, with the command that shows everything, where something is wrong with an archive."""
+    if wrong:
+        show = f"milabench {verb} {shlex.quote(str(path))}"
+        raise RecordError(f"{path}: was modified: {wrong[0]}; `{show}` shows everything")
+
+
+def _compared(file: zipfile.ZipFile, names: list[str], path: Path) -> tuple[bytes, bundle.Manifest, list[str]]:
+    """Return the manifest of a bundle, as it is written and as a value, and where its files are not as it lists them."""
+    if bundle.NAME not in names:
+        raise RecordError(f"{path}: not a bundle: it has no {bundle.NAME}; create it with `milabench bundle`")
+    listed = archive.read_member(file, bundle.NAME)
+    manifest, wrong = bundle.from_bytes(listed, str(path))
+    wrong += bundle.compare_files(manifest, dict(_present(file, names, wrong)))
+    return listed, manifest, wrong
 
 
 def _present(file: zipfile.ZipFile, names: Iterable[str], wrong: list[str]) -> Iterable[tuple[str, tuple[int, str]]]:

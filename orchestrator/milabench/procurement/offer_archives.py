@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -15,7 +14,7 @@ from milabench.archives import archive
 from milabench.archives.bundle import Manifest, RunParts, create_bundle
 from milabench.archives.bundle_runs import bundle_parts
 from milabench.archives.opened_bundles import unpacked_run
-from milabench.archives.verification import Verification, verify_bundle
+from milabench.archives.verification import Verification, require_unaltered, verify_bundle
 from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError, os_reason
 from milabench.events.removal import scratch_folder
 from milabench.plan.model import STEP_DIRS
@@ -111,9 +110,7 @@ def _parts_of(path: Path, base: Path | None, scratch: Path, where: str) -> list[
         what = f"{path.name} has no records to compute its numbers again"
         raise ConfigError(Problem(where, "run", what, "name the folder of the run, or a bundle of it"))
     verified = verify_bundle(path, recompute_summary)
-    if verified.wrong:
-        show = f"milabench verify {shlex.quote(str(path))}"
-        raise RecordError(f"{path}: was modified: {verified.wrong[0]}; `{show}` shows everything")
+    require_unaltered(path, verified.wrong)
     with archive.open_checked(path) as file:
         names = archive.files(file)
         parts = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_model import validity_words
 from milabench.analysis.two_samples import DEFAULT_MARGIN
+from milabench.archives.verification import require_unaltered
 from milabench.config.problems import Problems
 from milabench.config.source_map import Origins
 from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError
@@ -126,9 +126,7 @@ class _BidReader:
         if not is_offer_archive(path):
             return None
         found = self.opened.enter_context(opened_offer(path, self.tender))
-        if found.verification.wrong:
-            show = f"milabench offer verify {shlex.quote(str(path))}"
-            raise RecordError(f"{path}: was modified: {found.verification.wrong[0]}; `{show}` shows everything")
+        require_unaltered(path, found.verification.wrong, "offer verify")
         if problems := offer_problems(found.offer, self.tender):
             raise ConfigError(problems)
         warn_of_other_text(found, self.tender, self.session)
