@@ -20,7 +20,15 @@ from milabench import seams
 from milabench.errors import UsageError
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.report.registry import FORMATS
-from milabench.workflow.options import CollectingReporter, CompareRequest, Extent, Reporter, Session, SuiteOptions
+from milabench.workflow.options import (
+    AcceptRequest,
+    CollectingReporter,
+    CompareRequest,
+    Extent,
+    Reporter,
+    Session,
+    SuiteOptions,
+)
 
 if TYPE_CHECKING:
     from milabench.analysis.acceptance_model import Acceptance
@@ -209,7 +217,8 @@ def accept(
         RecordError: A run's records cannot be read, or the run is still active.
     """
     name = None if reference is None else fspath(reference)
-    return AcceptanceResult(seams.handler("accept")(fspath(run), _path(base), Path(criteria), name, across=across))
+    request = AcceptRequest(run=fspath(run), base=_path(base), criteria=Path(criteria), reference=name, across=across)
+    return AcceptanceResult(seams.handler("accept")(request))
 
 
 def plan_suite(

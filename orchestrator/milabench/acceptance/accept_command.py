@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +13,7 @@ from milabench import seams
 from milabench.cli.formats import Destination, screen_options
 from milabench.cli.options import (
     base_option,
+    collected_as,
     file_option,
     is_on_command_line,
     rare_option,
@@ -24,6 +24,7 @@ from milabench.cli.options import (
 )
 from milabench.errors import DONE, VERDICT_CODES, UsageError
 from milabench.report.registry import FORMATS
+from milabench.workflow.options import AcceptRequest
 
 if TYPE_CHECKING:
     from milabench.analysis.acceptance_model import Acceptance
@@ -84,16 +85,9 @@ def parsed_share(ctx: click.Context, param: click.Parameter, value: str | None) 
 @removed_option("--bad-failure-rate", _LOOKS)
 @screen_options
 @click.option("--schema", "print_schema", is_flag=True, help="Print the JSON schema of a criteria file, and exit.")
+@collected_as("request", AcceptRequest)
 def command(
-    run: str | None,
-    base: Path | None,
-    criteria: Path | None,
-    reference: str | None,
-    across: bool,
-    every: str | None,
-    first: datetime | None,
-    destination: Destination,
-    print_schema: bool,
+    request: AcceptRequest, every: str | None, first: datetime | None, destination: Destination, print_schema: bool
 ) -> int:
     """Check a run, by default the latest, against acceptance criteria. Exit codes: 0 PASS, 7 FAIL, 8 INCONCLUSIVE."""
     if print_schema:
@@ -103,22 +97,14 @@ def command(
         return DONE
     from milabench.acceptance.accept_runs import accept_run
 
-    file = required_criteria(criteria)
-    require_reference(reference)
-    return write_verdict(accept_run(run, base, file, reference, across=across), destination, every, first)
+    return write_verdict(accept_run(checked_request(request)), destination, every, first)
 
 
-def required_criteria(criteria: Path | None) -> Path:
-    """Return the file of criteria. Raises UsageError where none is given."""
-    if criteria is None:
-        raise UsageError("missing option --criteria FILE; docs/reference/criteria.md shows such a file")
-    return criteria
-
-
-def require_reference(reference: str | None) -> None:
-    """Raise UsageError for --across without a reference."""
-    if reference is None and is_on_command_line("across"):
+def checked_request(request: AcceptRequest) -> AcceptRequest:
+    """Return the request. Raises UsageError without a file of criteria, and for --across without a reference."""
+    if request.file and request.reference is None and is_on_command_line("across"):
         raise UsageError("--across goes with --reference")
+    return request
 
 
 def write_verdict(

@@ -13,27 +13,25 @@ from milabench.analysis.rescoring import with_answers_of
 from milabench.errors import UsageError
 from milabench.workflow.files import base_folder, read_file
 from milabench.workflow.measured_runs import resolve_runs
+from milabench.workflow.options import AcceptRequest
 from milabench.workflow.report_inputs import find_reference
 from milabench.workflow.summaries import summary_of
 
 
-def accept_run(
-    name: str | None, base: Path | None, criteria_file: Path, reference: str | None = None, *, across: bool = False
-) -> Acceptance:
-    """Return the verdict on a run, by default on the latest.
+def accept_run(request: AcceptRequest) -> Acceptance:
+    """Return the verdict on a run.
 
-    `reference` is the run, or its JSON report, of `x reference` in the criteria. Benchmarks with other work there are decided
-    only `across`. Raises ConfigError for bad criteria, UsageError for a missing reference, NothingSelected and RecordError.
+    Raises ConfigError for bad criteria, UsageError for missing criteria or a missing reference, NothingSelected and RecordError.
     """
-    criteria = read_criteria(criteria_file, reference)
-    found = resolve_runs(base, [name] if name else [])[0]
+    criteria = read_criteria(request.file, request.reference)
+    found = resolve_runs(request.base, [request.run] if request.run else [])[0]
     run = System(name=found.name, summary=summary_of(found), manifest=found.manifest)
-    if reference is None:
+    if request.reference is None:
         return evaluate_criteria(criteria, run.summary)
-    beside = find_reference(base_folder(base), reference)
+    beside = find_reference(base_folder(request.base), request.reference)
     run = replace(run, summary=with_answers_of(run, beside))
     unlike = other_work(run, beside)
-    if across:
+    if request.across:
         return decided_across(evaluate_criteria(criteria, run.summary, beside.summary), unlike)
     return evaluate_criteria(criteria, run.summary, beside.summary, unlike)
 

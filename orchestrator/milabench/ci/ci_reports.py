@@ -10,7 +10,7 @@ from milabench.acceptance.accept_runs import accept_run, read_criteria
 from milabench.errors import DONE, VERDICT_CODES, NothingSelected, RecordError, UsageError, os_reason
 from milabench.events.removal import remove
 from milabench.workflow.files import base_folder, write_file
-from milabench.workflow.options import CompareRequest, Extent, ReportRequest, Session, SuiteOptions
+from milabench.workflow.options import AcceptRequest, CompareRequest, Extent, ReportRequest, Session, SuiteOptions
 from milabench.workflow.report_inputs import find_report_source
 from milabench.workflow.report_runs import compare_runs, comparison_exit_code, render_report
 
@@ -84,7 +84,9 @@ def write_reports(request: ReportRequest, gates: Gates, code: int, session: Sess
         from milabench.ci import junit
         from milabench.report import markdown
 
-        acceptance = accept_run(run, request.base, gates.criteria, gates.reference)
+        acceptance = accept_run(
+            AcceptRequest(run=run, base=request.base, criteria=gates.criteria, reference=gates.reference)
+        )
         texts["acceptance.md"] = markdown.render_acceptance(acceptance)
         texts["acceptance.xml"] = junit.render_acceptance(acceptance)
         codes.insert(0, VERDICT_CODES[acceptance.verdict])

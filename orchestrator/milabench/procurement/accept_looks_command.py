@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from milabench.acceptance.accept_command import (
     across_option,
+    checked_request,
     criteria_option,
     parsed_share,
     reference_option,
-    require_reference,
-    required_criteria,
     write_verdict,
 )
 from milabench.cli.formats import Destination, screen_options
 from milabench.cli.options import base_option, collected_as, rare_option, removed_option, run_argument
 from milabench.procurement.sequential_acceptance import SequentialPlan
+from milabench.workflow.options import AcceptRequest
 
 
 @click.command("looks")
@@ -56,22 +54,13 @@ from milabench.procurement.sequential_acceptance import SequentialPlan
     help="Failure rate of a bad system. Default: twice the rate in the criteria.",
 )
 @screen_options
+@collected_as("request", AcceptRequest)
 @collected_as("plan", SequentialPlan)
-def command(
-    run: str | None,
-    base: Path | None,
-    criteria: Path | None,
-    reference: str | None,
-    across: bool,
-    plan: SequentialPlan,
-    destination: Destination,
-) -> int:
+def command(request: AcceptRequest, plan: SequentialPlan, destination: Destination) -> int:
     """Check a growing run repeat by repeat: accepted, rejected or undecided.
 
     Exit codes: 0 PASS, 7 FAIL, 8 INCONCLUSIVE.
     """
     from milabench.procurement.acceptance_runs import accept_growing_run
 
-    file = required_criteria(criteria)
-    require_reference(reference)
-    return write_verdict(accept_growing_run(run, base, file, reference, plan, across=across), destination)
+    return write_verdict(accept_growing_run(checked_request(request), plan), destination)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from milabench.acceptance.accept_command import criteria_option, parsed_share, reference_option, required_criteria
+from milabench.acceptance.accept_command import criteria_option, parsed_share, reference_option
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, rare_option, run_argument
+from milabench.cli.options import base_option, collected_as, rare_option, run_argument
 from milabench.errors import DONE, VERDICT_CODES
+from milabench.workflow.options import AcceptRequest
 
 
 @click.command("plan")
@@ -26,18 +25,12 @@ from milabench.errors import DONE, VERDICT_CODES
     help="How often a system like that run is to pass each criterion.",
 )
 @format_options
-def command(
-    run: str | None,
-    base: Path | None,
-    criteria: Path | None,
-    reference: str | None,
-    power: float,
-    destination: Destination,
-) -> int:
+@collected_as("request", AcceptRequest)
+def command(request: AcceptRequest, power: float, destination: Destination) -> int:
     """Plan the repeats, nodes and hours that acceptance criteria take, from the noise of RUN or --reference."""
     from milabench.procurement.acceptance_plan_report import render_plan
     from milabench.procurement.acceptance_runs import acceptance_plan
 
-    plan = acceptance_plan(run, base, required_criteria(criteria), reference, power)
+    plan = acceptance_plan(request, power)
     destination.write(render_plan(plan, destination.format))
     return DONE if plan.is_complete else VERDICT_CODES["INCONCLUSIVE"]

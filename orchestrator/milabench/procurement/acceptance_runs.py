@@ -17,6 +17,7 @@ from milabench.events.runs_folder import find_run, latest_run
 from milabench.events.values import as_mapping, mappings_in
 from milabench.workflow.files import base_folder
 from milabench.workflow.measured_runs import require_measured, resolve_runs, with_ends
+from milabench.workflow.options import AcceptRequest
 from milabench.workflow.report_inputs import find_reference, find_report_source
 from milabench.workflow.summaries import summary_of
 
@@ -47,10 +48,8 @@ def recheck_run(
     return check_again(now, then, RecheckTerms(limit=limit, allow=allow))
 
 
-def acceptance_plan(
-    pilot: str | None, base: Path | None, criteria_file: Path, reference: str | None, power: float
-) -> AcceptancePlan:
-    """Return the plan by which a system like the pilot's, by default the reference's, passes criteria with this power.
+def acceptance_plan(request: AcceptRequest, power: float) -> AcceptancePlan:
+    """Return the plan by which a system like that of the run, by default the reference's, passes criteria with this power.
 
     Raises ConfigError for bad criteria, UsageError without a run whose noise and durations could be used, NothingSelected and
     RecordError.
@@ -59,11 +58,12 @@ def acceptance_plan(
 
     if power == 1:
         raise UsageError("--power 1: no number of repeats is certain to pass; give a lower power, such as 0.95")
-    criteria = read_criteria(criteria_file, reference)
-    name = pilot or reference
+    reference = request.reference
+    criteria = read_criteria(request.file, reference)
+    name = request.run or reference
     if name is None:
         raise UsageError("name a run of such a system as RUN, or with --reference: its noise and hours are used")
-    folder = base_folder(base)
+    folder = base_folder(request.base)
     source = find_report_source(folder, name)
     beside = source.summary if reference == name else None
     if reference is not None and beside is None:
@@ -72,26 +72,17 @@ def acceptance_plan(
     return plan_acceptance(criteria, source.summary, beside, power=power, seconds=seconds)
 
 
-def accept_growing_run(
-    name: str | None,
-    base: Path | None,
-    criteria_file: Path,
-    reference: str | None,
-    plan: SequentialPlan,
-    *,
-    across: bool = False,
-) -> Acceptance:
+def accept_growing_run(request: AcceptRequest, plan: SequentialPlan) -> Acceptance:
     """Return where a run has come to by its records so far, whether it has ended or not.
 
-    The launches planned for each benchmark are its cap, unless the plan has a cap. What did
-    other work than the reference is decided only `across`. Raises ConfigError for bad criteria, UsageError, NothingSelected and
-    RecordError.
+    The launches planned for each benchmark are its cap, unless the plan has a cap. Raises ConfigError for bad criteria,
+    UsageError, NothingSelected and RecordError.
     """
     from milabench.acceptance.evaluate import decided_across, other_work
     from milabench.procurement.sequential_acceptance import Trials, accept_so_far
 
-    criteria, folder = read_criteria(criteria_file, reference), base_folder(base)
-    run = find_run(folder, name) if name else latest_run(folder)
+    criteria, folder = read_criteria(request.file, request.reference), base_folder(request.base)
+    run = find_run(folder, request.run) if request.run else latest_run(folder)
     run = with_ends(run)
     require_measured(run)
     steps = mappings_in(as_mapping(run.manifest.get("plan")).get("steps"))
@@ -111,11 +102,11 @@ def accept_growing_run(
         for bench in ("", *launches)
     }
     now, plan = summary_of(run), replace(plan, launches=launches)
-    if reference is None:
+    if request.reference is None:
         return accept_so_far(criteria, now, None, plan, trials)
-    beside = find_reference(folder, reference)
+    beside = find_reference(folder, request.reference)
     unlike = other_work(System(name=run.name, summary=now, manifest=run.manifest), beside)
-    if across:
+    if request.across:
         return decided_across(accept_so_far(criteria, now, beside.summary, plan, trials), unlike)
     return accept_so_far(criteria, now, beside.summary, plan, trials, unlike)
 

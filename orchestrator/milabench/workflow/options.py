@@ -179,6 +179,27 @@ class CompareRequest:
     across: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptRequest:
+    """Which run is checked, by default the latest, by which criteria. `reference` is the run of `x reference` in them.
+
+    `across`: decide also on benchmarks whose arguments are not the reference's.
+    """
+
+    run: str | None = None
+    base: Path | None = None
+    criteria: Path | None = None
+    reference: str | None = None
+    across: bool = False
+
+    @property
+    def file(self) -> Path:
+        """The file of criteria. Raises UsageError where none is named."""
+        if self.criteria is None:
+            raise UsageError("missing option --criteria FILE; docs/reference/criteria.md shows such a file")
+        return self.criteria
+
+
 class Reporter(Protocol):
     """Receives the messages of a use case. No method raises, so that a lost terminal does not end a run."""
 

@@ -13,7 +13,7 @@ from milabench.archives.bundle_runs import bundle_runs
 from milabench.ci.ci_reports import Gates, write_reports
 from milabench.events.rundir import Run
 from milabench.history.results_store import add_runs, store_location
-from milabench.workflow.options import CollectingReporter, CompareRequest, ReportRequest, Session
+from milabench.workflow.options import AcceptRequest, CollectingReporter, CompareRequest, ReportRequest, Session
 from milabench.workflow.references import save_reference
 from milabench.workflow.report_runs import compare_runs, render_report
 from tests.recorded_run import Recorded, rates, record
@@ -73,7 +73,8 @@ KINDS = (itself, bundle, report, saved, stored, older)
 def verdicts(reference: str, run: Run, base: Path) -> tuple[str, str, int, float | None]:
     """Return what `accept`, `compare`, `ci` and `report --reference` make of a run and a reference."""
     (base / "criteria.yaml").write_text(CRITERIA)
-    accepted = accept_run(str(run.path), base, base / "criteria.yaml", reference)
+    request = AcceptRequest(run=str(run.path), base=base, criteria=base / "criteria.yaml", reference=reference)
+    accepted = accept_run(request)
     compared = compare_runs(CompareRequest(runs=(reference, str(run.path)), base=base), session()).comparison
     contrast = compared.rows[0].contrasts[0]
     gates = Gates(reports=base / "reports", reference=reference, criteria=base / "criteria.yaml")
@@ -104,8 +105,9 @@ def test_a_report_that_cannot_be_checked_says_so_and_how_to_compare_all_the_same
     ((bench, why),) = compare_runs(request, session()).comparison.excluded
     assert (bench, "arguments are not recorded in" in why, "--across" in why) == ("digits", True, True)
     (tmp_path / "criteria.yaml").write_text(CRITERIA)
-    across = accept_run(str(new.path), tmp_path, tmp_path / "criteria.yaml", older(old, tmp_path), across=True)
-    assert across.verdict == "PASS"
+    criteria, reference = tmp_path / "criteria.yaml", older(old, tmp_path)
+    asked = AcceptRequest(run=str(new.path), base=tmp_path, criteria=criteria, reference=reference, across=True)
+    assert accept_run(asked).verdict == "PASS"
 
 
 def test_version_and_profile_of_a_report_are_known_in_a_comparison(tmp_path: Path) -> None:
