@@ -10,7 +10,7 @@ import random
 from pathlib import Path
 
 from milabench.acceptance.accept_runs import read_criteria
-from milabench.procurement.tender_files import read_tender
+from milabench.procurement.tender import read_tender
 from milabench.procurement.tenders import reference_system
 from tests.rehearsal.model import Rehearsal, RehearsalPlan
 from tests.rehearsal.noise import RunNoise

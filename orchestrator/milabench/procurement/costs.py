@@ -160,7 +160,7 @@ def carbon_intensity(
 def whole_machine_power(readings: Sequence[float], nodes: int, units: str = "W") -> UncertainValue:
     """Return the power of all nodes from the power of a random sample, with the correction for a finite machine.
 
-    Its `plain_interval` is the interval of a sum. Raises ConfigError for fewer than two readings, or more than there are nodes.
+    Raises ConfigError for fewer than two readings, or more than there are nodes.
     """
     count = len(readings)
     if not 2 <= count <= nodes or any(not 0 < reading < math.inf for reading in readings):

@@ -15,11 +15,12 @@ from milabench.config.declared_file import declared_values
 from milabench.config.kinds import FilePath, ListOf, RecordsByName, Text, Whole, key, record_of
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.source_map import Origins
-from milabench.errors import Problem
+from milabench.errors import ConfigError, Problem
 from milabench.procurement.amounts import Figure, Money, MoneyOrNone, PowerInKw
 from milabench.procurement.costs import Cooling, design_power, provisioned_power
 from milabench.procurement.tender import Positive, Tender, Tier, currency_problems, tender_currency
 from milabench.procurement.uncertainty import UncertainValue
+from milabench.workflow.files import read_file
 
 PowerSource = Literal["board", "node", "meter", "provisioned", "L1", "L2", "L3"]
 """How a power is known: a device's own reading, a node's, a meter without a level, by design, or a level of the EE HPC WG."""
@@ -162,6 +163,14 @@ def parse_offer(content: bytes, name: str, folder: str = "") -> Offer:
     problems.raise_any()
     node = _provisioned(offer.power)
     return offer if node is None else replace(offer, power=replace(offer.power, node=node))
+
+
+def read_offer(path: Path, tender: Tender | None = None) -> Offer:
+    """Read an offer, offer.yaml, for a tender. Raises ConfigError with every problem in it, or for not fitting the tender."""
+    offer = parse_offer(read_file(path, hint="check the path"), str(path), str(path.absolute().parent))
+    if tender is not None and (problems := offer_problems(offer, tender)):
+        raise ConfigError(problems)
+    return offer
 
 
 def _provisioned(power: OfferPower) -> UncertainValue | None:

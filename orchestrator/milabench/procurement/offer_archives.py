@@ -19,6 +19,7 @@ from milabench.errors import ConfigError, NothingSelected, Problem, RecordError,
 from milabench.events.removal import scratch_folder
 from milabench.plan.model import STEP_DIRS
 from milabench.procurement.award import beside_the_leading
+from milabench.procurement.offer import read_offer
 from milabench.procurement.offer_check import OfferCheck
 from milabench.procurement.offer_costs import offer_costs
 from milabench.procurement.opened_offers import (
@@ -31,7 +32,7 @@ from milabench.procurement.opened_offers import (
     opened_offer,
     warn_of_other_text,
 )
-from milabench.procurement.tender_files import read_offer, read_tender
+from milabench.procurement.tender import read_tender
 from milabench.procurement.tenders import score_bids
 from milabench.version import __version__
 from milabench.workflow.files import base_folder, is_archive, read_file

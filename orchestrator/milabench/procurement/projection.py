@@ -30,6 +30,8 @@ from milabench.procurement.least_squares import Curve, LeastSquares, Vector, lea
 
 Noise = Literal["relative", "absolute"]
 """The quantity that is equal at all counts: the errors as shares of the values, or in the unit of the values."""
+LEVEL = 0.95
+"""Of all intervals."""
 FURTHEST = 8
 """How many times the largest measured count a projection may reach, unless a bound is declared."""
 _MOST_NEWTON = 200
@@ -136,35 +138,35 @@ class ScalingFit:
             return {}
         return {name: math.sqrt(self.solution.inverse[i][i]) for i, name in enumerate(self.free)}
 
-    def parameter_interval(self, name: str, level: float = 0.95) -> Interval | None:
+    def parameter_interval(self, name: str) -> Interval | None:
         """Return the interval of a parameter by Student's t."""
         if name not in self.standard_errors:
             return None
-        half = t_quantile((1 + level) / 2, self.freedom) * self.standard_errors[name]
+        half = t_quantile((1 + LEVEL) / 2, self.freedom) * self.standard_errors[name]
         return self.parameters[name] - half, self.parameters[name] + half
 
     def at(self, count: float) -> float:
         """Return the curve at a count."""
         return _evaluate(self.law, self.parameters, count)[0]
 
-    def confidence(self, count: float, level: float = 0.95) -> Interval | None:
+    def confidence(self, count: float) -> Interval | None:
         """Return the interval of the curve, the mean of many launches if the law were true."""
-        return self._interval(count, level, is_new=False)
+        return self._interval(count, is_new=False)
 
-    def prediction(self, count: float, level: float = 0.95) -> Interval | None:
+    def prediction(self, count: float) -> Interval | None:
         """Return the interval of a new launch."""
-        return self._interval(count, level, is_new=True)
+        return self._interval(count, is_new=True)
 
-    def _interval(self, count: float, level: float, *, is_new: bool) -> Interval | None:
+    def _interval(self, count: float, *, is_new: bool) -> Interval | None:
         if self.why_no_interval or self.misfit is None:
             return None
         value, slopes = _evaluate(self.law, self.parameters, count)
         squares = self.solution.variance_of([slopes[name] for name in self.free])
         if is_new:
             squares += (self.misfit * (value if self.noise == "relative" else 1)) ** 2
-        half = t_quantile((1 + level) / 2, self.freedom) * math.sqrt(squares)
+        half = t_quantile((1 + LEVEL) / 2, self.freedom) * math.sqrt(squares)
         if is_new and self.spread:
-            half = math.hypot(half, t_quantile((1 + level) / 2, self.spread_freedom) * self.spread * value)
+            half = math.hypot(half, t_quantile((1 + LEVEL) / 2, self.spread_freedom) * self.spread * value)
         return value - half, value + half
 
     @property
@@ -441,8 +443,8 @@ class Projected:
     """A value that nobody measured. It is no number: it has no `value`, and arithmetic with it is an error.
 
     `centre` is the curve of `law` at `count`, `confidence` the interval of the curve, `prediction` of a new launch, both
-    at `level` and over all `possible` laws. They are None where `why_no_interval` says why. `declared_bound` is the count up to
-    which somebody answers for the law. In JSON it has no `value` either, so that no reader of measured values takes it for one.
+    over all `possible` laws. They are None where `why_no_interval` says why. In JSON it has no `value` either, so that no reader
+    of measured values takes it for one.
     """
 
     count: float
@@ -451,10 +453,8 @@ class Projected:
     centre: float = field(metadata={"json": JsonKey("projected_value")})
     prediction: Interval | None = field(metadata={"json": JsonKey("prediction_interval")})
     confidence: Interval | None = field(metadata={"json": JsonKey("law_interval")})
-    level: float = field(metadata={"json": JsonKey(is_written=False)})
     why_no_interval: str
     largest_measured: float
-    declared_bound: float | None = field(metadata={"json": JsonKey(is_written=False)})
 
     if not TYPE_CHECKING:  # mypy refuses what these refuse at run time
 
@@ -474,9 +474,7 @@ class Projected:
         __pow__ = __rpow__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
 
 
-def project(
-    fit: ScalingFit | ChosenFit, count: float, *, level: float = 0.95, declared_bound: float | None = None
-) -> Projected:
+def project(fit: ScalingFit | ChosenFit, count: float, *, declared_bound: float | None = None) -> Projected:
     """Return the projection of a fit to a count.
 
     The intervals of a chosen fit reach from the lowest to the highest that a possible law gives: which law holds beyond the
@@ -504,12 +502,10 @@ def project(
         law=best.law,
         possible=tuple(each.law for each in fits),
         centre=best.at(count),
-        confidence=_hull([each.confidence(count, level) for each in fits]) if is_choice else None,
-        prediction=_hull([each.prediction(count, level) for each in fits]) if is_choice else None,
-        level=level,
+        confidence=_hull([each.confidence(count) for each in fits]) if is_choice else None,
+        prediction=_hull([each.prediction(count) for each in fits]) if is_choice else None,
         why_no_interval=best.why_no_interval if is_choice else "two measured counts settle no law but ideal",
         largest_measured=best.largest,
-        declared_bound=declared_bound,
     )
 
 
@@ -533,7 +529,6 @@ def back_test(
     laws: Sequence[str] = tuple(LAWS),
     *,
     noise: Noise = "relative",
-    level: float = 0.95,
 ) -> tuple[HeldOut, ...]:
     """Return how a law chosen without the `held_out` largest counts does on them.
 
@@ -545,7 +540,7 @@ def back_test(
     chosen = choose_law(measured[:-held_out], laws, noise=noise)
     results = []
     for point in measured[-held_out:]:
-        projected = project(chosen, point.count, level=level)
+        projected = project(chosen, point.count)
         interval = projected.prediction
         is_within = None if interval is None else interval[0] <= point.value <= interval[1]
         results.append(HeldOut(point=point, projected=projected, is_within=is_within))

@@ -55,7 +55,7 @@ def _tile(scaling: BenchScaling) -> Markup:
 
 
 def _section(scaling: BenchScaling, study: ScalingStudy) -> Markup:
-    projected = texts.projected_table(scaling, study)
+    projected = texts.projected_table(scaling)
     marked = [[badge(row[0], "doubt"), " "] for row in projected.rows]
     return el(
         "div",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from milabench.analysis.json_codec import picked, to_json_value
 from milabench.procurement.document_formats import write_document
-from milabench.procurement.projection import LAWS, Candidate
+from milabench.procurement.projection import LAWS, LEVEL, Candidate
 from milabench.procurement.projection_text import is_within_reach, projection_document, standing
 from milabench.procurement.scaling_study import BenchScaling, MeasuredCount, ScalingStudy
 
@@ -24,7 +24,8 @@ def render_projection(study: ScalingStudy, format_name: str, width: int | None =
 
 def _study_json(study: ScalingStudy) -> dict[str, object]:
     return {
-        **picked(study, "level", "bound", "differs"),
+        "level": LEVEL,
+        **picked(study, "bound", "differs"),
         "benchmarks": [_scaling_json(scaling) for scaling in study.benchmarks],
         "not_projected": [{"bench": bench, "why": why} for bench, why in study.not_projected],
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from milabench.analysis.intervals import Interval
 from milabench.analysis.summary_model import validity_words
-from milabench.procurement.projection import FURTHEST, LAWS, Candidate, ScalingFit
+from milabench.procurement.projection import FURTHEST, LAWS, LEVEL, Candidate, ScalingFit
 from milabench.procurement.scaling_study import BenchScaling, ScalingStudy
 from milabench.report.document import (
     Block,
@@ -44,7 +44,7 @@ def _blocks(scaling: BenchScaling, study: ScalingStudy) -> Iterator[Block]:
     yield measured_table(scaling)
     yield from section(f"{scaling.bench}: left out", left_out_entries(scaling))
     yield laws_table(scaling)
-    yield projected_table(scaling, study)
+    yield projected_table(scaling)
     yield Properties(pairs=tuple(remarks(scaling, study)))
 
 
@@ -132,7 +132,7 @@ def parameter_texts(fit: ScalingFit) -> list[str]:
     ]
 
 
-def projected_table(scaling: BenchScaling, study: ScalingStudy) -> Table:
+def projected_table(scaling: BenchScaling) -> Table:
     """Return a row for each count that is projected to."""
     rows = [
         (
@@ -152,8 +152,8 @@ def projected_table(scaling: BenchScaling, study: ScalingStudy) -> Table:
             f"{scaling.of} (projected)",
             "times the largest measured",
             f"by {scaling.chosen.fit.law}",
-            f"{study.level * 100:g} % interval, a launch",
-            f"{study.level * 100:g} % interval, the law",
+            f"{LEVEL * 100:g} % interval, a launch",
+            f"{LEVEL * 100:g} % interval, the law",
             "possible laws",
             "rests on",
         ),

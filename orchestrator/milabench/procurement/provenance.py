@@ -75,13 +75,9 @@ def scores_provenance(scores: TenderScores) -> Iterator[Provenance]:
 def _of_bid(scores: TenderScores, entry: ScoredBid) -> Iterator[Provenance]:
     name, tender = entry.bid.name, scores.tender
     offer = entry.bid.offer
-    if entry.machine.nodes is not None:
-        place = "the run" if offer is None else offer.origin.where("nodes")
-        yield Provenance(key=f"{name}.N", value=constant(entry.machine.nodes), where=(place,))
-    if entry.machine.reference_nodes is not None:
-        given = tender.reference.nodes is not None
-        place = tender.origin.where("reference.nodes") if given else "the reference run"
-        yield Provenance(key=f"{name}.N_ref", value=constant(entry.machine.reference_nodes), where=(place,))
+    yield from _known(f"{name}.N", entry.machine.nodes, "the run" if offer is None else offer.origin.where("nodes"))
+    place = "the reference run" if tender.reference.nodes is None else tender.origin.where("reference.nodes")
+    yield from _known(f"{name}.N_ref", entry.machine.reference_nodes, place)
     if offer is not None:
         amounts = {"price.node": offer.price.node, "price.fixed": offer.price.fixed, "power.node": offer.power.node}
         for key, amount in amounts.items():
@@ -110,20 +106,14 @@ def _of_benchmark(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark) 
         return
     wanted, origin = scores.tender.benchmarks[row.bench], scores.tender.origin
     is_ssi = term.utilization is not None
-    if is_ssi:
-        place = _place(scores.tender, f"benchmarks.{row.bench}.capability")
-        yield Provenance(key=f"{path}.c", value=constant(wanted.capability), where=(place,))
-    offer = entry.bid.offer
-    declares_nodes = offer is not None and f"benchmarks.{row.bench}.nodes" in offer.origin
-    if row.nodes is not None:
-        place = offer.origin.where(f"benchmarks.{row.bench}.nodes") if offer and declares_nodes else "the run"
-        yield Provenance(key=f"{path}.n", value=constant(row.nodes), where=(place,))
-    if row.reference_nodes is not None:
-        key = f"benchmarks.{row.bench}.reference.nodes"
-        place = origin.where(key) if key in origin else "the reference run"
-        yield Provenance(key=f"{path}.n_ref", value=constant(row.reference_nodes), where=(place,))
-    if term.utilization is not None:
-        yield Provenance(key=f"{path}.U", value=constant(term.utilization), formula="(n_ref / n) (N / N_ref)")
+    place = _place(scores.tender, f"benchmarks.{row.bench}.capability")
+    yield from _known(f"{path}.c", wanted.capability if is_ssi else None, place)
+    offer, key = entry.bid.offer, f"benchmarks.{row.bench}.nodes"
+    yield from _known(f"{path}.n", row.nodes, offer.origin.where(key) if offer and key in offer.origin else "the run")
+    key = f"benchmarks.{row.bench}.reference.nodes"
+    place = origin.where(key) if key in origin else "the reference run"
+    yield from _known(f"{path}.n_ref", row.reference_nodes, place)
+    yield from _known(f"{path}.U", term.utilization, formula="(n_ref / n) (N / N_ref)")
     if term.speedup is not None and row.figure is not None:
         formula = "reference / figure" if row.figure.direction == "lower" else "figure / reference"
         yield Provenance(key=f"{path}.S", value=term.speedup, formula=formula)
@@ -132,6 +122,12 @@ def _of_benchmark(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark) 
     formula = "weight / sum of weights" if METRICS[scores.metric].is_by_share else "weight"
     yield Provenance(key=f"{path}.w", value=weight, formula=formula, where=(place,))
     yield Provenance(key=f"{path}.term", value=term.term, formula="c U S" if is_ssi else "")
+
+
+def _known(key: str, number: float | None, place: str = "", formula: str = "") -> Iterator[Provenance]:
+    """Yield a number without an uncertainty, where there is one."""
+    if number is not None:
+        yield Provenance(key=key, value=constant(number), formula=formula, where=(place,) if place else ())
 
 
 def _power_given(offer: Offer) -> tuple[str, str]:

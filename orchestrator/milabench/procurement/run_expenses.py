@@ -18,7 +18,7 @@ from milabench.procurement.metering import level_of, metered_launch
 from milabench.procurement.offer import Offer
 from milabench.procurement.offer_costs import kept_share
 from milabench.procurement.run_meters import StepPower, meters_of, step_powers
-from milabench.procurement.tender import Tender, Terms, tender_currency
+from milabench.procurement.tender import Tender, Terms, read_tender, tender_currency
 from milabench.procurement.uncertainty import UncertainValue, product, sum_of
 from milabench.workflow.options import Session
 
@@ -131,9 +131,6 @@ def with_expenses_of_runs(
     tender_file: Path | None, runs: Sequence[Run], summaries: Sequence[Summary], session: Session
 ) -> list[Summary]:
     """Return the summaries with energy, cost and carbon by a tender, or in energy alone where a meter measured a run."""
-    # Reading a tender takes a YAML reader, which few reports need.
-    from milabench.procurement.tender_files import read_tender
-
     tender = None if tender_file is None else read_tender(tender_file)
     if tender is not None:
         _warn_of_other_suite(tender, runs, summaries, session)

@@ -107,10 +107,10 @@ class BenchScaling:
         is_throughput = self.direction == "higher" or first.is_inverse
         return measured.value / first.value * first.count / measured.count if is_throughput else None
 
-    def band(self, counts: Sequence[float], level: float = 0.95) -> list[Projected]:
+    def band(self, counts: Sequence[float]) -> list[Projected]:
         """Return the chosen law's values at these counts, none of which is beyond the projections."""
         furthest = max([float(self.largest), *(each.count for each in self.projected)])
-        return [project(self.chosen, count, level=level, declared_bound=furthest) for count in counts]
+        return [project(self.chosen, count, declared_bound=furthest) for count in counts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,6 @@ class ScalingStudy:
     not_projected: tuple[tuple[str, str], ...]
     bound: DeclaredBound | None
     differs: str = ""
-    level: float = 0.95
 
 
 def scaling_study(

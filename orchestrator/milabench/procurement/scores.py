@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -39,11 +39,10 @@ class BenchmarkFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSize:
-    """The number of nodes of the offered machine and of the reference. `unit` is the counted unit: node, core or device."""
+    """The number of nodes of the offered machine and of the reference."""
 
     nodes: float | None = None
     reference_nodes: float | None = None
-    unit: str = "node"
 
 
 Term = Callable[[BenchmarkFigures, MachineSize], UncertainValue]
@@ -96,7 +95,6 @@ class OfferScore:
     mean: Mean
     value: UncertainValue
     terms: tuple[ScoreTerm, ...]
-    per: str = field(default="node")
 
     @property
     def breaches(self) -> tuple[str, ...]:
@@ -245,7 +243,6 @@ def offer_score(
         mean=mean,
         value=product([(whole, 1)], definition.scale(machine, total), units),
         terms=tuple(terms),
-        per=machine.unit,
     )
 
 

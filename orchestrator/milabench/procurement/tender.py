@@ -42,6 +42,7 @@ from milabench.procurement.amounts import (
 )
 from milabench.procurement.scores import METRICS, REMOVED_METRICS
 from milabench.procurement.uncertainty import Mean, UncertainValue
+from milabench.workflow.files import read_file
 
 Tier = Literal["as-is", "ported", "optimized"]
 """The changes a vendor may make: options and libraries; a little of the source, to port it; anything that keeps the algorithm."""
@@ -183,6 +184,11 @@ def parse_tender(content: bytes, name: str, folder: str = "") -> Tender:
     _check(tender, problems)
     problems.raise_any()
     return tender
+
+
+def read_tender(path: Path) -> Tender:
+    """Read a tender, procurement.yaml. Raises ConfigError with every problem in it."""
+    return parse_tender(read_file(path, hint="check the path"), str(path), str(path.absolute().parent))
 
 
 def _with_units(bench: TenderBenchmark, origin: Origins, problems: Problems) -> TenderBenchmark:

@@ -16,7 +16,7 @@ from milabench.archives.verification import require_unaltered
 from milabench.config.problems import Problems
 from milabench.config.source_map import Origins
 from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError
-from milabench.procurement.offer import Offer, offer_problems
+from milabench.procurement.offer import Offer, offer_problems, read_offer
 from milabench.procurement.opened_offers import (
     checked_offer,
     is_offer_archive,
@@ -27,8 +27,7 @@ from milabench.procurement.opened_offers import (
     warn_of_other_text,
 )
 from milabench.procurement.provenance import Provenance, scores_provenance, tender_provenance
-from milabench.procurement.tender import Tender
-from milabench.procurement.tender_files import read_offer, read_tender
+from milabench.procurement.tender import Tender, read_tender
 from milabench.procurement.tender_scores import Bid, Scoring, TenderScores, score_tender
 from milabench.procurement.tender_suites import Locks, TenderSuites, lock_texts
 from milabench.shown import counted

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from milabench.analysis.intervals import Interval, normal_quantile, t_quantile
+from milabench.analysis.intervals import Interval, normal_quantile
 from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import log_stdev, mean
 from milabench.analysis.two_samples import Estimate
@@ -104,14 +104,6 @@ class UncertainValue:
             return None
         low, high = replace(estimate, d=0.0).ratio_interval(level)
         return self.value * low, self.value * high
-
-    def plain_interval(self, level: float = 0.95) -> Interval | None:
-        """Return the interval value -+ t se, for a sum of independent readings. It may reach below zero."""
-        estimate = self.log_estimate
-        if estimate is None:
-            return None
-        half = t_quantile((1 + level) / 2, estimate.freedom) * estimate.error * self.value if estimate.error else 0.0
-        return self.value - half, self.value + half
 
 
 def constant(value: float, units: str = "") -> UncertainValue:

@@ -288,12 +288,12 @@ def test_no_law_can_be_chosen_says_why_of_each() -> None:
 
 def test_a_projection_far_beyond_needs_a_declared_bound() -> None:
     fit = fitted("amdahl", RAYTRACER)
-    assert project(fit, 512).declared_bound is None
+    assert project(fit, 512).count == 512
     with pytest.raises(
         UsageError, match=r"project to 513: beyond 8 times the largest measured count \(64\); measure at more"
     ):
         project(fit, 513)
-    assert project(fit, 513, declared_bound=1000).declared_bound == 1000
+    assert project(fit, 513, declared_bound=1000).count == 513
     with pytest.raises(UsageError, match="project to 1001: beyond the declared bound of 1000"):
         project(fit, 1001, declared_bound=1000)
 

@@ -57,7 +57,7 @@ def test_k_wgm_2_of_launches_against_contract_constants() -> None:
 def test_constants_have_an_interval_without_width_and_single_launches_none() -> None:
     assert constant(3.0).interval() == (3.0, 3.0)
     single = UncertainValue.of_launches([3.0])
-    assert single.interval() is single.plain_interval() is None
+    assert single.interval() is None
     assert weighted_mean("geometric", [constant(2.0), single], [1, 1]).interval() is None
     # What has no weight does not take the interval away.
     assert weighted_mean("geometric", [constant(2.0), single], [1, 0]).interval() == (2.0, 2.0)
