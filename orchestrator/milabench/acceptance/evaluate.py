@@ -240,7 +240,7 @@ class BenchEvaluation:
             missing = "a second device: this number needs several"
             return self._check("device_spread", "INCONCLUSIVE", requirement, "not known", missing=missing)
         verdict: Verdict = "PASS" if spread <= limit else "FAIL"
-        briefly = f"{spread:.2%} over {bench.instances}"
+        briefly = f"{spread:.2%} over {bench.instances} devices"
         measured = briefly + _furthest_apart(bench)
         check = self._check("device_spread", verdict, requirement, measured, value=spread, briefly=briefly)
         return self._trusted(bench, check)

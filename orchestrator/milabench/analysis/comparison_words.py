@@ -111,8 +111,8 @@ def system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[s
         yield f"fewer than {LEAST_LAUNCHES} repeats of every benchmark: the spread is not known"
     devices = max((side.devices for side in counting), default=0)
     if devices in (1, 2):
-        known = "one device; the spread between such devices is not known"
-        yield f"measured on {known if devices == 1 else 'two devices; the spread between such devices is hardly known'}"
+        measured = "one device" if devices == 1 else "two devices"
+        yield f"measured on {measured} only: other devices of this model may differ by more than these numbers show"
 
 
 def sentence_on(comparison: Comparison) -> str:

@@ -127,7 +127,7 @@ class Doubt(StrEnum):
     )
     SHORT = (
         "short",
-        "the window is not complete: fewer steps or seconds than the profile asks for, quick, or none recorded",
+        "the window has fewer steps or seconds than the profile asks for, or the profile is quick",
         "use `--profile default`; give the program more work if it ends too soon",
     )
     TAIL = (

@@ -31,7 +31,7 @@ def plan_text(plan: Plan, *, is_full: bool = False, estimate: Sequence[str] = ()
 
 
 def _step_lines(step: Step, *, is_full: bool) -> list[str]:
-    limits = [f"{step.timeout_s:g} s" if step.timeout_s is not None else "no time limit"]
+    limits = [f"at most {step.timeout_s:g} s" if step.timeout_s is not None else "no time limit"]
     if step.max_silence_s is not None:
         limits.append(f"{step.max_silence_s:g} s of silence")
     devices = ",".join(map(str, step.devices))

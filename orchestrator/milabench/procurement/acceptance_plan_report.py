@@ -32,11 +32,14 @@ def render_plan(plan: AcceptancePlan, format_name: str) -> str:
     return write_document(format_name, plan_document(plan), to_json_value(plan))
 
 
-def _sentences(plan: AcceptancePlan) -> tuple[str, str]:
+def _sentences(plan: AcceptancePlan) -> tuple[str, ...]:
     done = sum(criterion.launches is not None and not criterion.missing for criterion in plan.criteria)
     against = f" compared with {plan.reference}" if plan.reference and plan.reference != plan.pilot else ""
+    planned = f"{done} of {len(plan.criteria)} criteria in {plan.file} can be planned; {_duration(plan)}."
+    if not done:
+        return (planned,)
     return (
-        f"{done} of {len(plan.criteria)} criteria in {plan.file} can be planned; {_duration(plan)}.",
+        planned,
         f"With these repeats a system like {plan.pilot}{against} passes each criterion with a probability of at least"
         f" {plan.power:g}.",
     )

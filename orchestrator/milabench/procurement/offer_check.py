@@ -293,4 +293,4 @@ def _stands_by(row: BenchmarkEvidence, offer: Offer) -> str:
         case "projected":
             return f"projected to {offer.benchmarks[row.bench].nodes} nodes{_projected_text(row)}, measured on {nodes}"
         case "declared":
-            return "declared: no record shows it"
+            return "declared: no run shows it"

@@ -69,7 +69,7 @@ def verdict_text(contrast: Contrast | None) -> str:
         return "excluded"
     is_open = contrast.verdict == "INCONCLUSIVE"
     unit = {"launches": "repeats"}.get(contrast.needed_unit, contrast.needed_unit)
-    needed = f" (~{contrast.needed} {unit})" if contrast.needed and is_open else ""
+    needed = f" (needs ~{contrast.needed} {unit})" if contrast.needed and is_open else ""
     return contrast.verdict + needed
 
 
@@ -246,7 +246,7 @@ def failed_entries(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def suspects(comparison: Comparison) -> list[tuple[str, str]]:
-    """Return the marked numbers, system by system, those of one reason together, in words."""
+    """Return the marked numbers in words, those of one reason together."""
     marked = [
         ((system.name, f"{doubt}: {text}" if text else str(doubt)), run + bench.bench)
         for system in comparison.systems
@@ -255,7 +255,8 @@ def suspects(comparison: Comparison) -> list[tuple[str, str]]:
         for doubt, text in model.warnings_of(bench).items()
         if doubt in bench.doubts
     ]
-    return [(f"{', '.join(names)} on {name}", text) for (name, text), names in by_text(marked).items()]
+    named = ((text, f"{', '.join(names)} on {name}") for (name, text), names in by_text(marked).items())
+    return [("; ".join(names), text) for text, names in by_text(named).items()]
 
 
 def verdict_notes(comparison: Comparison) -> list[str]:

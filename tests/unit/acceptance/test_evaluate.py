@@ -183,7 +183,7 @@ def test_the_spread_between_devices(tmp_path: Path) -> None:
     assert held(run(tmp_path, 800, 801, 802), asked).verdict == "PASS"
     apart = held(run(tmp_path, 800, 800, 800, name="b", spread=0.1), asked)
     assert apart.verdict == "FAIL"
-    assert only(apart, "device_spread").measured.endswith(" over 2, from 800 images/s on D0 to 880 on D1")
+    assert only(apart, "device_spread").measured.endswith(" over 2 devices, from 800 images/s on D0 to 880 on D1")
     one = only(held(run(tmp_path, 800, 801, name="c", devices=1), asked), "device_spread")
     assert (one.verdict, one.missing) == ("INCONCLUSIVE", "a second device: this number needs several")
 

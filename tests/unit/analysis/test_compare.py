@@ -276,7 +276,7 @@ def test_a_difference_that_may_be_that_of_the_devices_at_hand_says_so(tmp_path: 
 def test_two_devices_are_too_few_to_know_how_devices_differ(tmp_path: Path) -> None:
     found = compare_systems([machine(tmp_path, name, (98.0, 102.0)) for name in ("a", "b")])
     assert only(found).ci95_devices is None
-    said = "a, b: measured on two devices; the spread between such devices is hardly known"
+    said = "a, b: measured on two devices only: other devices of this model may differ by more than these numbers show"
     assert said in found.warnings
 
 
