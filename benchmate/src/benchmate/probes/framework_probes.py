@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from benchmate.probes.patch_probes import LoopOptions
 
 
+__all__ = ["accelerated_ranks", "backward", "dataloader", "lightning", "optimizer_step", "parts", "trainer"]
+
+
 def dataloader(ov: InstrumentHost, **options: Unpack[LoopOptions]) -> None:
     """Observe every loop over a torch DataLoader. A loop begun with gradients off is `validation` unless `task` is given."""
     options.setdefault("task", _task_by_gradients)

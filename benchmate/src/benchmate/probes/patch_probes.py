@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from benchmate.loop_observer import Observer
     from benchmate.phases import InstrumentHost
 
+__all__ = ["argument", "batches", "calls", "iterable", "loop", "patch", "pause", "result"]
 Function = Callable[..., Any]
 Task = str | Callable[..., "str | None"]
 Items = int | float | Callable[..., object]

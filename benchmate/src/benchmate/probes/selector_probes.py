@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from benchmate.probes.patch_probes import LoopOptions
 
 
+__all__ = ["criterion", "loader", "loss", "replace", "value"]
+
+
 def replace(ov: InstrumentHost, selector: str, function: Callable[[Any], object], *, required: bool = True) -> None:
     """Replace the value that `selector` focuses on, usually a return value, by `function(value)`."""
     _attach(ov, selector, Probe(f"replace {selector!r}", required=required), function, overridable=True)
