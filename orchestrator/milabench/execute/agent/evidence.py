@@ -10,34 +10,9 @@ import time
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Protocol, Tuple
+    from typing import Any, Callable, Dict, List
 
-    from .event_loop import EventLoop
-    from .helpers import HelperProcesses
-    from .procfs import Process
-    from .protocol import StepFrames
-    from .streams import ObservationConnection
-
-    class Host(Protocol):
-        """The part of the agent that is needed here."""
-
-        run_id: str
-        loop: EventLoop
-        helpers: HelperProcesses
-
-    class Step(Protocol):
-        """The part of the step that is needed here."""
-
-        id: str
-        frames: StepFrames
-        connections: List[ObservationConnection]
-        is_over: bool
-
-        def members(self) -> List[Process]:
-            """Return its live processes."""
-
-        def progress(self) -> List[Tuple[int, int, float]]:
-            """Return rank, steps, and seconds since the last step, of each process whose steps are observed."""
+    from .step import RunningStep
 
     Then = Callable[[], None]
 
@@ -47,14 +22,13 @@ PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py"
 
 
 class EvidenceCollector:
-    """The evidence of a step, collected once, whoever asks for it. `module` is the feature's. Without it nothing is collected."""
+    """The evidence of a step, collected once, whoever asks for it. `module` is the feature's."""
 
-    def __init__(self, step: Step, host: Host, module: str) -> None:
+    def __init__(self, step: RunningStep, module: str) -> None:
         self._step = step
-        self._host = host
         self._module = module
         self._waiting: List[Then] = []
-        self._is_done = not module
+        self._is_done = False
 
     def collect(self, then: Then) -> None:
         """Call `then` when the evidence has been sent, or there is none."""
@@ -66,8 +40,8 @@ class EvidenceCollector:
             self._start()
 
     def _start(self) -> None:
-        host, step = self._host, self._step
-        pids = ",".join(str(process.pid) for process in step.members())
+        step, host = self._step, self._step.host
+        pids = ",".join(str(process.pid) for process in host.members(step))
         ranks = ",".join(":".join(map(str, one.identity)) for one in step.connections if one.world_size > 1)
         words = ["--step", step.id, "--marker", host.run_id, "--pids", pids, "--ranks", ranks]
         words += ["--by", "%.3f" % (time.monotonic() + WITHIN_S)]

@@ -15,7 +15,6 @@ import time
 from ...devices.locks import DeviceLocks
 from ...redaction import Masker, values_in_environment
 from .event_loop import READ_BYTES, EventLoop, NamedTimers, widen_pipe
-from .evidence import EvidenceCollector
 from .helpers import HelperProcesses
 from .orphans import container_name
 from .outcome import OomWatch, StepLedger, StepOutcome
@@ -140,7 +139,8 @@ class RunningStep:
         self._oom_watch = OomWatch()
         self._host_use: Optional[Callable[[], Optional[Dict[str, float]]]] = None
         self._host_used: Optional[Dict[str, float]] = None
-        self._evidence = EvidenceCollector(self, host, request.get("collector") or "")
+        # Collects the state of its processes, and calls what it is given. The supervisor puts a feature's collector here.
+        self.collect: Callable[[Callable[[], None]], None] = lambda then: then()
         self.is_alone = False  # no other step has run beside it on this agent: all work of our children is its
         os.mkdir(folder, 0o700)
         self.sink = os.path.join(folder, "sink")
@@ -420,7 +420,7 @@ class RunningStep:
         """End it once the state of its processes is known, here and where the control plane asks: the state explains the hang."""
         if self._stage == "run" and not self.is_over:
             self.notify_once("hung")
-            self._evidence.collect(lambda: self._end_with_peers(cause))
+            self.collect(lambda: self._end_with_peers(cause))
         else:
             self.end(cause)
 
@@ -437,14 +437,6 @@ class RunningStep:
         if self._after_peers is not None:
             self._timers.cancel("peers")
             self._after_peers()
-
-    def collect(self, then: Callable[[], None]) -> None:
-        """Collect the state of its processes, and call `then`."""
-        self._evidence.collect(then)
-
-    def members(self) -> List[Process]:
-        """Return its live processes."""
-        return self.host.members(self)
 
     def progress(self) -> List[Tuple[int, int, float]]:
         """Return rank, steps, and seconds since the last step, of each process whose steps are observed."""

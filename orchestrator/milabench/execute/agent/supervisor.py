@@ -17,6 +17,7 @@ import time
 
 from ...devices.locks import DeviceLocks, close_files
 from .event_loop import GATHER_S, READ_BYTES, EventLoop, raise_file_limit, widen_pipe
+from .evidence import EvidenceCollector
 from .groups import Groups
 from .helpers import HelperProcesses
 from .orphans import Cgroup, make_runtime_dir, remove_dead_runtime_dirs, remove_folder, start_guard
@@ -306,6 +307,8 @@ class Agent:
         if not request["argv"]:
             raise ValueError("step %s has no command" % request["step"])
         step = RunningStep(self, request, os.path.join(self.folder, str(next(self._numbers))))
+        if request.get("collector"):
+            step.collect = EvidenceCollector(step, request["collector"]).collect
         self.steps[step.id] = step
         for other in self.steps.values():
             other.is_alone = len(self.steps) == 1
