@@ -31,13 +31,15 @@ if TYPE_CHECKING:
 
 criteria_option = file_option("--criteria", help="Acceptance criteria (YAML, docs/reference/criteria.md).")
 reference_option = click.option(
-    "--reference", metavar="RUN|FILE", help="Reference of `x reference`: a run, its JSON report or its bundle."
+    "--reference",
+    metavar="RUN|FILE",
+    help="What `x reference` in the criteria refers to: a run, its JSON report or its bundle.",
 )
 across_option = rare_option(
     "--across", is_flag=True, help="Decide also on benchmarks whose arguments are not the reference's."
 )
 every_option = click.option(
-    "--every", metavar="INTERVAL", help="Tell when to check again: '2 years', '6 months', '90 days'."
+    "--every", metavar="INTERVAL", help="Print the dates of the next checks: '2 years', '6 months', '90 days'."
 )
 first_option = click.option(
     "--from",

@@ -22,12 +22,12 @@ from milabench.workflow.options import AcceptRequest
     metavar="SHARE",
     default="0.95",
     show_default=True,
-    help="How often a system like that run is to pass each criterion.",
+    help="Probability with which a system like that run should pass each criterion.",
 )
 @format_options
 @collected_as("request", AcceptRequest)
 def command(request: AcceptRequest, power: float, destination: Destination) -> int:
-    """Plan the repeats, nodes and hours that acceptance criteria take, from the noise of RUN or --reference."""
+    """Plan the repeats, nodes and hours that acceptance criteria need, from the spread of RUN or --reference."""
     from milabench.procurement.acceptance_plan_report import render_plan
     from milabench.procurement.acceptance_runs import acceptance_plan
 

@@ -40,7 +40,7 @@ def command(
 ) -> int:
     """Check a run, by default the latest, against the accepted run. Exit codes: 0 PASS, 7 FAIL, 8 INCONCLUSIVE.
 
-    Of --criteria only `allow` counts.
+    From --criteria, only `allow` is used.
     """
     from milabench.procurement.acceptance_runs import recheck_run
 

@@ -34,7 +34,10 @@ def varied_share(ctx: click.Context, param: click.Parameter, value: str) -> floa
 @click.argument("systems", nargs=-1, metavar="[RUN|OFFER]...")
 @base_option
 @click.option(
-    "--match", nargs=2, metavar="A B", help="How many nodes of B, and of the systems named, have the score of A."
+    "--match",
+    nargs=2,
+    metavar="A B",
+    help="Compute how many nodes of B, and of the other systems, reach the score of A.",
 )
 @click.option("--spend", metavar="AMOUNT", help="Money for purchase and the tender's years of use: 2M, '300 k EUR'.")
 @click.option("--power", metavar="AMOUNT", help="Power limit: 400kW.")
@@ -45,12 +48,12 @@ def varied_share(ctx: click.Context, param: click.Parameter, value: str) -> floa
     default="10%",
     show_default=True,
     metavar="SHARE",
-    help="Range over which exact amounts are varied, to show how the answer depends on them. 0: not varied.",
+    help="Vary amounts without an uncertainty by this share, to show how the answer depends on them. 0: do not vary them.",
 )
 @screen_options
 @collected_as("request", BudgetRequest)
 def command(request: BudgetRequest, destination: Destination) -> int:
-    """Answer how many nodes match a system, fit a budget or fit a power limit. Default: the limits of the tender.
+    """Compute how many nodes match another system, a budget or a power limit. Default: the limits of the tender.
 
     Systems are offers (offer.yaml), runs, JSON reports or bundles.
     """

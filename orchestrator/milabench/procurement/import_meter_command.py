@@ -63,8 +63,8 @@ def command(
     """Add the readings of a power meter to a run: the CSV of a PDU or meter, or a Redfish telemetry dump.
 
     A CSV has a heading with a column "time" (ISO 8601, UTC without a zone, or seconds since 1970) and columns that end in a
-    unit: W, kW, J, kJ, Wh or kWh, the last four being counters. "outlet" may name who was read. A declaration has nodes,
-    measured_nodes, random, compute, interconnect, others, location, error and meters, all optional.
+    unit: W or kW for power; J, kJ, Wh or kWh for a counter of energy. A column "outlet" may name the outlet. A declaration has
+    nodes, measured_nodes, random, compute, interconnect, others, location, error and meters, all optional.
     """
     from milabench.procurement.run_meters import import_meter
 

@@ -13,7 +13,7 @@ from milabench.cli.options import base_option, file_option, same_command, termin
 from milabench.errors import DONE, STEPS_FAILED, VERDICT_CODES, RecordError
 from milabench.shown import counted
 
-_tender_option = file_option("--tender", required=True, help="The tender (procurement.yaml) that is answered.")
+_tender_option = file_option("--tender", required=True, help="The tender (procurement.yaml).")
 
 
 @click.group("offer")
@@ -45,7 +45,7 @@ def pack_offer(tender: Path, declaration: Path, output: Path, key: Path | None, 
     "verify",
     short_help="Recompute an offer's numbers and find its changes",
     epilog="Exit codes: 0 PASS; 2 the tender or the declaration has mistakes; 6 altered, or no offer; 7 FAIL; 8 INCONCLUSIVE: "
-    "something is not shown.",
+    "the records do not show a declared figure or level.",
 )
 @click.argument("offer", type=click.Path(path_type=Path))
 @_tender_option
@@ -54,7 +54,7 @@ def pack_offer(tender: Path, declaration: Path, output: Path, key: Path | None, 
 )
 @functools.partial(format_options, is_wide=True)
 def verify_archive(offer: Path, tender: Path, allowed_signers: Path | None, destination: Destination) -> int:
-    """Recompute every number of an offer from its records, name its changes with their tiers, check its power level."""
+    """Recompute every number of an offer from its records, list its changes by tier, and check its power level."""
     return show_verified_offer(offer, tender, allowed_signers, destination)
 
 

@@ -27,7 +27,7 @@ def counts_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 @click.command(
     "project",
-    epilog="Exit codes: 0 projected; 2 usage, beyond 8 times the largest measured count without --bound among it; 3 nothing that "
+    epilog="Exit codes: 0 projected; 2 usage, or a count beyond 8 times the largest measured one without --bound; 3 no benchmark "
     "was measured at two counts; 6 records unreadable, or projected values given as measured ones.",
 )
 @runs_argument(required=True)
@@ -49,14 +49,14 @@ def counts_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @click.option(
     "--bound",
     metavar="COUNT: WHY",
-    help="Project up to this count, and say who answers for it: '1024: simulated by the vendor'. Default: 8 times the largest "
+    help="Project up to this count, and say who guarantees it: '1024: simulated by the vendor'. Default: 8 times the largest "
     "measured count.",
 )
 @rare_option("--across", is_flag=True, help="Accept counts whose arguments differ, for example for a fixed total size.")
 @functools.partial(format_options, is_wide=True)
 @collected_as("request", ProjectRequest)
 def command(request: ProjectRequest, destination: Destination) -> int:
-    """Project runs at several counts of nodes or devices to larger counts, by a law of scaling with its interval."""
+    """Estimate the speed of a larger system, with an interval, from runs on several counts of nodes or devices."""
     from milabench.procurement.projected_runs import project_runs
     from milabench.procurement.projection_report import render_projection
 

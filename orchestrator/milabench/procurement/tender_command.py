@@ -17,14 +17,14 @@ _TENDER = click.argument("tender", metavar="FILE", type=click.Path(path_type=Pat
 
 @click.group("tender")
 def command() -> None:
-    """Check a tender (procurement.yaml) and its offers, explain every number of a score."""
+    """Check a tender (procurement.yaml) and its offers, or explain the numbers of a score."""
 
 
-@command.command("check", short_help="Report everything that is wrong with a tender and its offers")
+@command.command("check", short_help="Report all mistakes in a tender and its offers")
 @_TENDER
 @click.argument("offers", nargs=-1, metavar="[OFFER]...", type=click.Path(path_type=Path))
 def check_tender(tender: Path, offers: tuple[Path, ...]) -> None:
-    """Report everything that is wrong with a tender, and with offers (offer.yaml) that answer it."""
+    """Report all mistakes in a tender, and in offers (offer.yaml) to it."""
     from milabench.procurement.tenders import check_tender_files
 
     click.echo(check_tender_files(tender, offers), err=True)
@@ -47,7 +47,7 @@ def explain_tender(
     base: Path | None,
     destination: Destination,
 ) -> None:
-    """Show of every number of a tender, and of scores by it, value, uncertainty, formula, and file, line and column or records.
+    """Show where each number of a tender and of its scores comes from: value, interval, formula, and file and line or records.
 
     KEY, such as `terms` or `benchmarks.bert.weight`, shows only the values below it.
     """
