@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -149,6 +150,9 @@ def test_a_program_on_a_file_system_that_is_mounted_noexec_is_said(hosts: Hosts,
         assert beside.name == "passed"
 
 
+@pytest.mark.skipif(
+    not pwd.getpwuid(os.geteuid()).pw_shell.endswith("bash"), reason="the login shell is not bash, which reads .bashrc"
+)
 @pytest.mark.parametrize("transport", ["asyncssh", "openssh"])
 def test_an_old_python_that_comes_first_is_passed_over_and_none_at_all_is_said(
     hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transport: str

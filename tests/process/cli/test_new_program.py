@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,10 +27,11 @@ New = Callable[..., Said]
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Path:
+def here(tmp_path: Path, environ: dict[str, str]) -> Path:
     """A folder with a script, a module beside it, and what is no part of it."""
     folder = tmp_path / "here"
     folder.mkdir()
+    environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"  # a `python` for the commands of the tests
     (folder / "train.py").write_text(TRAIN)
     (folder / "net.py").write_text(NET)
     (folder / "other.py").write_text("import torch\n")

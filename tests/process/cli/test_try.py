@@ -28,6 +28,7 @@ def here(tmp_path: Path, environ: dict[str, str]) -> Path:
     folder.mkdir()
     scratch.mkdir()
     environ["TMPDIR"] = str(scratch)
+    environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"  # a `python` for the commands of the tests
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "MILABENCH_WAIT"):
         environ.pop(name, None)
     return folder
