@@ -18,7 +18,7 @@ import random
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, median, stdev
 
@@ -34,6 +34,7 @@ from milabench.analysis.throughput import Throughput, launch_throughput
 from milabench.analysis.uncertainty import CONFIDENCE, CONFIDENCE_OF_STOPPED
 from milabench.analysis.windows import Window
 from milabench.workflow.estimate import imprecise_benches
+from tests.changed_values import replace
 
 STEP_NS = 10_000_000
 PRECISION = 0.05

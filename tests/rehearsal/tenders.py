@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
@@ -30,6 +30,7 @@ from milabench.procurement.scores import METRICS
 from milabench.procurement.tender import ReferenceFigure, ReferenceRun, Tender, TenderBenchmark
 from milabench.procurement.tender_scores import Bid, TenderScores, reference_figures, score_tender
 from milabench.procurement.uncertainty import UncertainValue, constant
+from tests.changed_values import replace
 from tests.rehearsal.model import (
     ANY_WRONG,
     AWARD,

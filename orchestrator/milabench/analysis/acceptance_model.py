@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from milabench.analysis.json_codec import JsonKey, to_json_value
+from milabench.analysis.json_codec import OPTIONAL, JsonKey, to_json_value
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
@@ -19,16 +19,16 @@ class CriterionResult:
     `briefly` is the measurement in the words of a narrow table, empty where it is `measured`.
     """
 
-    bench: str = field(default="", metadata={"json": JsonKey(write=lambda bench: bench or None)})
+    bench: Annotated[str, JsonKey(write=lambda bench: bench or None)] = ""
     criterion: str
     verdict: Verdict
-    requirement: str = field(metadata={"json": JsonKey("asked")})
-    measured: str = field(metadata={"json": JsonKey("found")})
+    requirement: Annotated[str, JsonKey("asked")]
+    measured: Annotated[str, JsonKey("found")]
     missing: str = ""
     value: float | None = None
     bounds: tuple[float, float] | None = None
     where: str = ""
-    briefly: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda _: True)})
+    briefly: Annotated[str, JsonKey(is_written=False)] = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return an entry of `checks` as `accept --format json` has it."""
@@ -46,10 +46,10 @@ class Acceptance:
     title: str
     run: str
     reference: str | None
-    file: str = field(metadata={"json": JsonKey("criteria", followed_by=("verdict",))})
+    file: Annotated[str, JsonKey("criteria", followed_by=("verdict",))]
     checks: tuple[CriterionResult, ...]
-    accepted_on: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda _: True)})
-    notes: tuple[str, ...] = field(default=(), metadata={"json": JsonKey(is_omitted=lambda found: not found.notes)})
+    accepted_on: Annotated[str, JsonKey(is_written=False)] = ""
+    notes: Annotated[tuple[str, ...], OPTIONAL] = ()
 
     @property
     def verdict(self) -> Verdict:

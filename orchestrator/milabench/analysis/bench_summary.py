@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from milabench import seams
 from milabench.analysis.case_sets import cases_of
 from milabench.analysis.intervals import LEAST_LAUNCHES, log_t_interval
@@ -21,7 +23,7 @@ from milabench.analysis.milabench13 import BenchFigures, StepFigures
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, median, pooled_log_stdev
 from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.shared_energy import with_shared_energy
-from milabench.analysis.step_results import PlannedStep, SharedClocks, StepResult, overlap, validation_json
+from milabench.analysis.step_results import PlannedStep, SharedClocks, StepResult, overlap
 from milabench.analysis.summary_io import rate_to_json
 from milabench.analysis.summary_model import (
     COUNTED_OUTCOMES,
@@ -31,6 +33,7 @@ from milabench.analysis.summary_model import (
     KeptAnswers,
     ReplicateResult,
     Skip,
+    Validation,
     Validity,
 )
 from milabench.analysis.throughput import LEAST_OVERLAP, Throughput
@@ -44,7 +47,7 @@ from milabench.analysis.uncertainty import (
 )
 from milabench.analysis.windows import Window
 from milabench.events.doubts import INVALID, Doubt
-from milabench.events.model import OutcomeName
+from milabench.events.model import OutcomeName, Verdict
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
 
 # A benchmark has the worst outcome of its steps.
@@ -103,7 +106,7 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
         failures=tuple(_failures(results)),
         skipped=tuple(Skip(step=r.step.id, detail=r.detail) for r in results if r.outcome == "skipped"),
         flaky=tuple(Flaky(step=r.step.id, attempt=r.attempt, others=r.others) for r in results if r.is_flaky),
-        validations=tuple(validation_json(verdict) for result in results for verdict in result.verdicts),
+        validations=tuple(_validation(verdict) for result in results for verdict in result.verdicts),
         answers=answers,
         messages=(*_messages(results, serving), *_disturbed(everything, processes)),
         metrics=metrics,
@@ -201,7 +204,7 @@ def with_rate(summary: BenchSummary, instances: int, confidence: float = CONFIDE
     by_launch, by_slot = _grouped(alike, lambda p: p.repeat), _grouped(alike, lambda p: p.slot)
     # The instances of a launch are not independent: they are one value.
     launches = [geometric_mean(members) for members in by_launch]
-    summary = replace(
+    summary = structs.replace(
         summary,
         units=first.units,
         direction=first.direction,
@@ -211,7 +214,7 @@ def with_rate(summary: BenchSummary, instances: int, confidence: float = CONFIDE
     )
     if len(alike) < len(summary.processes):
         return summary
-    return replace(
+    return structs.replace(
         summary,
         perf=geometric_mean(rates),
         uncertainty=_uncertainty(alike, confidence),
@@ -284,7 +287,7 @@ def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: Ru
     if perf is None:
         mixed = {Doubt.MIXED} if processes else set()
         # Numbers in different units have no mean; nothing below can be said of no number.
-        return replace(summary, validity="invalid" if mixed else None, doubts=tuple(sorted(doubts | mixed)))
+        return structs.replace(summary, validity="invalid" if mixed else None, doubts=tuple(sorted(doubts | mixed)))
     doubts |= {doubt for result in passed for doubt in result.check_doubts}
     of_the_run = {
         Doubt.OVERLAP: overlapped is not None and overlapped < LEAST_OVERLAP,
@@ -299,7 +302,7 @@ def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: Ru
     known = summary.uncertainty
     uncertainty = None if known is None else replace(known, asked=conditions.precision)
     validity = _validity(doubts, uncertainty)
-    return replace(
+    return structs.replace(
         summary,
         score=score,
         uncertainty=uncertainty,
@@ -451,6 +454,16 @@ def _counts(results: Sequence[StepResult]) -> dict[str, int]:
     for result in results:
         counts[result.outcome] += 1
     return counts
+
+
+def _validation(verdict: Verdict) -> Validation:
+    return Validation(
+        step=verdict.step,
+        check=verdict.check,
+        verdict=verdict.verdict,
+        numbers=verdict.numbers,
+        message=verdict.message,
+    )
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from milabench.analysis.lazy_list import may_hold
 from milabench.events.values import as_mapping, one_line
 
 _NAMED = 3  # cases that are listed by name
@@ -15,8 +14,6 @@ def cases_of(metrics: Iterable[Mapping[str, object]], steps: Sequence[str] | Non
 
     Empty for a benchmark whose number is a rate. `metrics` are a summary's.
     """
-    if not may_hold(metrics, "main"):
-        return frozenset()
     return frozenset(
         _name(metric)
         for metric in metrics

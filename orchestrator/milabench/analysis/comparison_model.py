@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from milabench.analysis.intervals import LEAST_LAUNCHES, Interval
 from milabench.analysis.job_mix import Costs, JobMix
@@ -29,7 +29,7 @@ from milabench.analysis.uncertainty import CONFIDENCE, NO_ALLOWANCE, Allowance, 
 from milabench.events.values import as_mapping, mappings_in
 
 Per = Literal["system", "instance"]
-_NOT_WRITTEN = {"json": JsonKey(is_written=False)}
+_NOT_WRITTEN = JsonKey(is_written=False)
 
 
 def logs(values: Iterable[float], direction: Direction) -> list[float]:
@@ -140,13 +140,13 @@ class SystemResult:
     by_device: tuple[float, ...] = ()
     joules_per_item: float | None = None
     validity: Validity | None = None
-    doubts: tuple[str, ...] = field(default=(), metadata={"json": JsonKey("reasons")})
+    doubts: Annotated[tuple[str, ...], JsonKey("reasons")] = ()
     memory_peak_mib: float | None = None
     energy_j: float | None = None
     first_step_s: float | None = None
     counts: bool = False
     why_not: str = ""
-    log_mean: LogMean | None = field(default=None, repr=False, metadata=_NOT_WRITTEN)
+    log_mean: Annotated[LogMean | None, _NOT_WRITTEN] = field(default=None, repr=False)
 
     @property
     def by_session(self) -> list[tuple[float, ...]]:
@@ -210,19 +210,15 @@ class Contrast:
     system: str
     ratio: float
     ci95: Interval | None = None
-    freedom: float | None = field(
-        default=None, metadata={"json": JsonKey(followed_by=("p_holm", "p_equal_holm", "verdict"))}
-    )
+    freedom: Annotated[float | None, JsonKey(followed_by=("p_holm", "p_equal_holm", "verdict"))] = None
     needed: int | None = None
-    needed_unit: Literal["launches", "sessions"] = field(
-        default="launches", metadata={"json": JsonKey(followed_by=("detectable",))}
-    )
+    needed_unit: Annotated[Literal["launches", "sessions"], JsonKey(followed_by=("detectable",))] = "launches"
     efficiency: float | None = None
     ci95_devices: Interval | None = None
     is_suspect: bool = False
     note: str = ""
-    evidence: Evidence | None = field(default=None, repr=False, metadata=_NOT_WRITTEN)
-    judgement: Judgement | None = field(default=None, repr=False, metadata=_NOT_WRITTEN)
+    evidence: Annotated[Evidence | None, _NOT_WRITTEN] = field(default=None, repr=False)
+    judgement: Annotated[Judgement | None, _NOT_WRITTEN] = field(default=None, repr=False)
 
     @property
     def p_holm(self) -> float | None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from milabench.analysis.lazy_list import may_hold
 from milabench.analysis.measure import COUNTED
 from milabench.analysis.summary_model import BenchSummary, ReplicateResult
 from milabench.events.values import finite_number
@@ -22,8 +21,6 @@ class StepEnergy(NamedTuple):
 def energies(bench: BenchSummary) -> dict[str, StepEnergy]:
     """Return the energy of each step's devices, where reported. By board sensors, not at the wall."""
     by_step: dict[str, StepEnergy] = {}
-    if not may_hold(bench.metrics, "energy"):
-        return by_step
     for metric in bench.metrics:
         value = finite_number(metric.get("value"))
         if metric.get("metric") == "energy" and metric.get("units") == "J" and value is not None:

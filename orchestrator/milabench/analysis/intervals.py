@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from milabench.analysis.sample_statistics import mean, stdev
+from milabench.events.stored_json import Number
 
-Interval = tuple[float, float]
+Interval = tuple[Number, Number]
 LEAST_LAUNCHES = 3
 """Minimum number for a spread and an interval: of two, a single one decides everything, and t is 12.7."""
 

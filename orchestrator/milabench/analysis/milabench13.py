@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from milabench.events.stored_json import Number, Whole
+
 _LEAST_TRIMMED = 5  # rates, from which on the smallest and the largest are left out
 
 
@@ -63,12 +65,12 @@ class BenchFigures:
     times the share of successes. Both are None without a rate. `ngpu` are the devices of a step, not of all.
     """
 
-    n: int
-    failed: int
-    ngpu: int = 0
-    observations: int = 0
-    rate: float | None = None
-    score: float | None = None
+    n: Whole
+    failed: Whole
+    ngpu: Whole = 0
+    observations: Whole = 0
+    rate: Number | None = None
+    score: Number | None = None
 
     @classmethod
     def of(cls, steps: Iterable[StepFigures]) -> BenchFigures:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from msgspec import structs
+
 from milabench import seams
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import ComparisonRow, System
@@ -21,8 +23,8 @@ from milabench.seams import handler, takes_part
 
 def reweighted(summary: Summary, weights: Mapping[str, float], weights_of: str) -> Summary:
     """Return the summary with these weights, else zero, and the score that follows. `weights_of` is their name."""
-    benches = tuple(replace(bench, weight=weights.get(bench.bench, 0.0)) for bench in summary.benchmarks)
-    return replace(summary, benchmarks=benches, score=replace(scored(benches), weights_of=weights_of))
+    benches = tuple(structs.replace(bench, weight=weights.get(bench.bench, 0.0)) for bench in summary.benchmarks)
+    return structs.replace(summary, benchmarks=benches, score=structs.replace(scored(benches), weights_of=weights_of))
 
 
 def relative_to(run: System, reference: System, *, is_strict: bool = False) -> Summary:
@@ -54,7 +56,7 @@ def relative_to(run: System, reference: System, *, is_strict: bool = False) -> S
         suspects=index.suspects,
         weights_of=run.summary.score.weights_of,
     )
-    return replace(summary, benchmarks=benches, score=score)
+    return structs.replace(summary, benchmarks=benches, score=score)
 
 
 def with_answers_of(run: System, reference: System) -> Summary:
@@ -67,7 +69,7 @@ def with_answers_of(run: System, reference: System) -> Summary:
 
 def _only(system: System, names: Collection[str]) -> System:
     benches = tuple(bench for bench in system.summary.benchmarks if bench.bench in names)
-    return replace(system, summary=replace(system.summary, benchmarks=benches))
+    return replace(system, summary=structs.replace(system.summary, benchmarks=benches))
 
 
 def _beside(bench: BenchSummary, row: ComparisonRow) -> BenchSummary:
@@ -80,9 +82,9 @@ def _beside(bench: BenchSummary, row: ComparisonRow) -> BenchSummary:
             own.why_not.removesuffix(ACROSS_HINT),
             f"is in {own.units}, the reference in {first.units}" if first.units != own.units else "another direction",
         )
-        return replace(bench, no_ratio=next(filter(None, reasons))) if bench.perf is not None else bench
+        return structs.replace(bench, no_ratio=next(filter(None, reasons))) if bench.perf is not None else bench
     validity = validity_words(first.validity, first.doubts)
-    return replace(bench, ratio=contrast.ratio, ratio_ci95=contrast.ci95, reference_validity=validity)
+    return structs.replace(bench, ratio=contrast.ratio, ratio_ci95=contrast.ci95, reference_validity=validity)
 
 
 def machine_text(summary: Summary) -> str:
@@ -135,7 +137,7 @@ def milabench13_summary(summary: Summary) -> Summary:
     counted = sum(1 for rate, weight, _ in entries if rate is not None and weight)
     suspects = sum(1 for bench in summary.benchmarks if bench.validity == "suspect" and bench.weight)
     wanted = sum(1 for _, weight, _ in entries if weight)
-    return replace(
+    return structs.replace(
         summary,
         score=Score(
             value=compat_score(entries),

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Struct, field
 
 from milabench.analysis.intervals import Interval
-from milabench.analysis.json_codec import JsonKey
+from milabench.analysis.json_codec import OPTIONAL
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.two_samples import Estimate, LogMean, weighted_variances
+from milabench.events.stored_json import Number, Whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +33,7 @@ class ScoreEntry:
     is_suspect: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
+class Score(Struct, frozen=True, kw_only=True):
     """The index of a suite. `complete` says how many of the benchmarks that should count do.
 
     `reference` is the name and version of the run that the rates are relative to. Without a reference there is no value except
@@ -38,14 +41,14 @@ class Score:
     `suspects` of the benchmarks that count are suspect. `weights_of` is the weight profile. Empty: the suite's own weights.
     """
 
-    value: float | None = None
+    value: Number | None = None
     ci95: Interval | None = None
     reference: str | None = None
-    complete: tuple[int, int] = (0, 0)
-    is_weighted: bool = field(default=False, metadata={"json": JsonKey("weighted")})
-    is_compat: bool = field(default=False, metadata={"json": JsonKey("compat")})
-    suspects: int = 0
-    weights_of: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda score: not score.weights_of)})
+    complete: tuple[Whole, Whole] = (0, 0)
+    is_weighted: bool = field(default=False, name="weighted")
+    is_compat: bool = field(default=False, name="compat")
+    suspects: Whole = 0
+    weights_of: Annotated[str, OPTIONAL] = ""
 
 
 def score(entries: Sequence[ScoreEntry]) -> Score:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from milabench.analysis.intervals import Interval
-from milabench.analysis.json_codec import JsonKey
+from milabench.analysis.json_codec import OPTIONAL
 from milabench.analysis.throughput import Direction
+from milabench.events.stored_json import NotNegative, Number, Whole
 from milabench.records.latencies import LATENCY_QUANTILES
 
 AREA, AREA_UNITS = "area", "(tokens/s)^2"
@@ -56,14 +57,14 @@ class SweepPoint:
     """
 
     name: str
-    concurrency: float | None = None
-    rate: float | None = None
+    concurrency: NotNegative | None = None
+    rate: NotNegative | None = None
     arrivals: str = ""
     state: PointState = "measured"
     why: str = ""
     notes: tuple[str, ...] = ()
-    requests: int = 0
-    errors: int = 0
+    requests: Whole = 0
+    errors: Whole = 0
     meets_slo: bool | None = None
 
     @property
@@ -112,15 +113,11 @@ class PointValue:
     over the requests of all launches. `lower` and `upper` are its one-sided bounds by confidence (`0.95`).
     """
 
-    value: float
+    value: Number
     ci95: Interval | None = None
-    launches: tuple[float, ...] = ()
-    lower: Mapping[str, float] = field(
-        default_factory=dict, metadata={"json": JsonKey(is_omitted=lambda number: not number.lower)}
-    )
-    upper: Mapping[str, float] = field(
-        default_factory=dict, metadata={"json": JsonKey(is_omitted=lambda number: not number.upper)}
-    )
+    launches: tuple[Number, ...] = ()
+    lower: Annotated[Mapping[str, Number], OPTIONAL] = field(default_factory=dict)
+    upper: Annotated[Mapping[str, Number], OPTIONAL] = field(default_factory=dict)
 
     def bound(self, confidence: float, *, is_upper: bool) -> float | None:
         """Return a stored one-sided bound at this confidence or more. None without any."""
@@ -138,7 +135,7 @@ class CurvePoint(SweepPoint):
     """
 
     values: Mapping[str, PointValue] = field(default_factory=dict)
-    few: tuple[str, ...] = field(default=(), metadata={"json": JsonKey(is_omitted=lambda point: not point.few)})
+    few: Annotated[tuple[str, ...], OPTIONAL] = ()
 
     @property
     def is_in_area(self) -> bool:
@@ -160,13 +157,13 @@ class ServingCurve:
 
     client: str = ""
     version: str = ""
-    seed: int | None = None
-    slo: Mapping[str, float] = field(default_factory=dict)
+    seed: Whole | None = None
+    slo: Mapping[str, Number] = field(default_factory=dict)
     points: tuple[CurvePoint, ...] = ()
     area: PointValue | None = None
     best: str = ""
-    slo_concurrency: float | None = None
-    slo_rate: float | None = None
+    slo_concurrency: NotNegative | None = None
+    slo_rate: NotNegative | None = None
     currency: str = ""
 
     @property

@@ -14,6 +14,7 @@ from milabench.events.doubts import Doubt
 from milabench.events.model import Error, Line, OutcomeName, StepEvent, Verdict
 from milabench.events.run_files import parse_stem
 from milabench.events.rundir import Run
+from milabench.events.stored_json import Whole
 from milabench.events.values import as_mapping, finite_number, mappings_in, one_line
 
 _OUTCOMES = get_args(OutcomeName)
@@ -34,7 +35,7 @@ SharedClocks = Mapping[str, tuple[str, float]]
 class SupersededAttempt:
     """An attempt at a step that does not count, because a later attempt passed or was made: how it ended, and its log."""
 
-    number: int
+    number: Whole
     outcome: OutcomeName
     why: str
     detail: str
@@ -400,8 +401,3 @@ def overlap(windows: Sequence[Window | None]) -> float | None:
         return None
     union = max(stops) - min(starts)
     return max(0.0, min(stops) - max(starts)) / union if union > 0 else None
-
-
-def validation_json(verdict: Verdict) -> dict[str, object]:
-    """`{"step", "check", "verdict", "numbers", "message"}`."""
-    return {name: getattr(verdict, name) for name in ("step", "check", "verdict", "numbers", "message")}

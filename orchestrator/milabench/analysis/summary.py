@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Literal
+
+from msgspec import structs
 
 from milabench.analysis.ab_run import ab_of
 from milabench.analysis.bench_summary import RunConditions, bench_summary, skipped_bench
@@ -47,7 +48,8 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
     ]
     about = as_mapping(run.manifest.get("about"))
     benches = [
-        replace(bench, about=about.get(bench.bench, ""), size=_size_in_suite(run, bench.bench)) for bench in benches
+        structs.replace(bench, about=about.get(bench.bench, ""), size=_size_in_suite(run, bench.bench))
+        for bench in benches
     ]
     ab = ab_of(run.manifest, benches)
     ends = [entry for entry in run.journal if entry.get("run") == "ended"]
@@ -86,7 +88,9 @@ def _with_compute_use(
         return used
     line = f"how much of its devices it uses {lacking}"
     known = {name for name, own in results.items() if any(result.step.flops_per_item is not None for result in own)}
-    return [replace(bench, messages=(*bench.messages, line)) if bench.bench in known else bench for bench in benches]
+    return [
+        structs.replace(bench, messages=(*bench.messages, line)) if bench.bench in known else bench for bench in benches
+    ]
 
 
 def _conditions(run: Run, profile: str, stopped_at: float | None) -> RunConditions:
@@ -173,7 +177,7 @@ def scored(benches: Iterable[BenchSummary]) -> Score:
         for bench in benches
     ]
     # A mean of tokens, images and Tflops a second changes with their units: nothing follows from it by itself.
-    return replace(score(entries), value=None, ci95=None)
+    return structs.replace(score(entries), value=None, ci95=None)
 
 
 def _skipped_benches(run: Run) -> Iterable[tuple[str, str]]:

@@ -5,13 +5,15 @@ Keys are written in the order of the fields: adding a field adds a key, and `Jso
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from milabench.analysis.intervals import Interval
-from milabench.analysis.json_codec import JsonKey, to_json_value
-from milabench.analysis.lazy_list import LazyList
+from milabench.analysis.json_codec import OPTIONAL, JsonKey, to_json_value
 from milabench.analysis.milabench13 import BenchFigures
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.score import Score
@@ -21,16 +23,18 @@ from milabench.analysis.throughput import Direction, Throughput
 from milabench.analysis.uncertainty import CONFIDENCE, NO_ALLOWANCE, Allowance, Uncertainty
 from milabench.events.attempts import with_node
 from milabench.events.model import OutcomeName
+from milabench.events.stored_json import AboveZero, NotNegative, Number, Whole
 from milabench.events.values import mappings_in, strict
 
 SCHEMA = 1
 Validity = Literal["valid", "imprecise", "suspect", "invalid"]
 SOUND: tuple[Validity, ...] = ("valid", "imprecise")
 """Words for a number whose uncertainty is known, whether it is small enough or not."""
-_WITH_RATIO = {"json": JsonKey(is_read=False, is_omitted=lambda bench: bench.ratio is None)}
-_WITH_AIM = {"json": JsonKey(is_omitted=lambda summary: not summary.aim)}
-_WITH_CAPSULE = {"json": JsonKey(is_omitted=lambda summary: not summary.capsule)}
+_WITH_RATIO = JsonKey(is_omitted=lambda bench: bench.ratio is None)
+_WITH_AIM = JsonKey(is_omitted=lambda summary: not summary.aim)
 MOST_NAMES = 8
+_DERIVED = "(derived)"
+"""Of a field whose key in JSON has something else, from which it is made where a summary is read."""
 COUNTED_OUTCOMES = ("passed", "failed", "skipped", "missing", "cancelled")
 
 
@@ -52,26 +56,14 @@ class LaunchRate(NamedTuple):
     value: float
 
 
-class LazyReplicates(LazyList):
-    """The replicates of a stored summary, decoded when somebody looks at more of them than their rates."""
+class Validation(TypedDict):
+    """The verdict of a check on a step, and the numbers that it is from."""
 
-    __slots__ = ("_read", "rates")
-
-    def __init__(
-        self, source: object, decode: Callable[[Any], Sequence[ReplicateResult]], rates: Sequence[LaunchRate]
-    ) -> None:
-        super().__init__(source, self._decoded)
-        self._read: Callable[[Any], Sequence[ReplicateResult]] | Sequence[ReplicateResult] = decode
-        self.rates = tuple(rates)
-
-    def _decoded(self, source: object) -> Sequence[ReplicateResult]:
-        # A report looks at them column by column.
-        if callable(self._read):
-            self._read = self._read(source)
-        return self._read
-
-    def __len__(self) -> int:
-        return len(self.rates)
+    step: str
+    check: str
+    verdict: str
+    numbers: Mapping[str, Any]
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +76,10 @@ class KeptAnswers:
 
     device: str
     software: str
-    rank: int | None = None
+    rank: Whole | None = None
     losses: tuple[str, ...] = ()
     gradients: tuple[str, ...] = ()
-    tolerance: float = 0.0
+    tolerance: Number = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +111,7 @@ class Flaky:
     """A step that passed although another attempt at it failed, and all those attempts."""
 
     step: str
-    attempt: int
+    attempt: Whole
     others: tuple[SupersededAttempt, ...]
 
 
@@ -137,7 +129,7 @@ class JobSummary:
     result: str = ""
     state: str = ""
     reason: str = ""
-    exit_code: int | None = None
+    exit_code: Whole | None = None
     failure: str = ""
     nodes: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
@@ -153,13 +145,13 @@ class ComputeUse:
     """
 
     precision: str
-    flops_per_item: float
-    achieved: float
+    flops_per_item: Number
+    achieved: Number
     device: str = ""
-    peak: float | None = None
+    peak: Number | None = None
     peak_source: str = ""
-    measured_peak: float | None = None
-    measured_by: str = field(default="", metadata={"json": JsonKey(followed_by=("mfu", "mfu_measured"))})
+    measured_peak: Number | None = None
+    measured_by: Annotated[str, JsonKey(followed_by=("mfu", "mfu_measured"))] = ""
 
     @property
     def mfu(self) -> float | None:
@@ -172,8 +164,7 @@ class ComputeUse:
         return self.achieved / self.measured_peak if self.measured_peak else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchSummary:
+class BenchSummary(Struct, frozen=True, kw_only=True):
     """The result of a benchmark.
 
     `perf` is the rate of an instance, the geometric mean over `processes`: a device for `per_gpu`, one of the n for
@@ -192,72 +183,57 @@ class BenchSummary:
     """
 
     bench: str
-    about: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda bench: not bench.about)})
-    size: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda bench: not bench.size)})
-    tags: tuple[str, ...] = field(default=(), metadata={"json": JsonKey(is_omitted=lambda bench: not bench.tags)})
+    about: Annotated[str, OPTIONAL] = ""
+    size: Annotated[str, OPTIONAL] = ""
+    tags: Annotated[tuple[str, ...], OPTIONAL] = ()
     outcome: OutcomeName
-    counts: Mapping[str, int]
-    ngpu: int = 0
-    nodes: int = 0
-    instances: int = 0
-    replicates: int = 0
-    processes: Sequence[ReplicateResult] = field(default=(), metadata={"json": JsonKey(write=len, is_read=False)})
-    perf: float | None = None
+    counts: Mapping[str, Whole]
+    ngpu: Whole = 0
+    nodes: Whole = 0
+    instances: Whole = 0
+    replicates: Whole = 0
+    processes: Annotated[tuple[ReplicateResult, ...], JsonKey("processes", write=len)] = field(
+        default=(), name=_DERIVED
+    )
+    perf: AboveZero | None = None
     units: str = ""
-    direction: Direction = field(default="higher", metadata={"json": JsonKey(fallback="none")})
-    uncertainty: Uncertainty | None = field(
-        default=None, metadata={"json": JsonKey(is_omitted=lambda bench: bench.uncertainty is None)}
-    )
-    ci95: Interval | None = None
-    spread: float | None = None
-    spread_within: float | None = None
-    spread_devices: float | None = None
-    spread_processes: float | None = None
-    memory_peak_mib: float | None = field(default=None, metadata={"json": JsonKey("memory_peak_MiB")})
-    energy_j: float | None = field(default=None, metadata={"json": JsonKey("energy_J")})
-    first_step_s: float | None = None
-    wall_s: float | None = field(
-        default=None, metadata={"json": JsonKey(is_omitted=lambda bench: bench.wall_s is None)}
-    )
-    overlap: float | None = None
-    compute: ComputeUse | None = field(
-        default=None, metadata={"json": JsonKey(is_omitted=lambda bench: bench.compute is None)}
-    )
-    serving: ServingCurve | None = field(
-        default=None, metadata={"json": JsonKey(is_omitted=lambda bench: bench.serving is None)}
-    )
-    weight: float | None = None
-    score: float | None = None
+    direction: Direction = "higher"
+    uncertainty: Annotated[Uncertainty | None, OPTIONAL] = None
+    ci95: tuple[AboveZero, AboveZero] | None = None
+    spread: NotNegative | None = None
+    spread_within: NotNegative | None = None
+    spread_devices: NotNegative | None = None
+    spread_processes: NotNegative | None = None
+    memory_peak_mib: NotNegative | None = field(default=None, name="memory_peak_MiB")
+    energy_j: NotNegative | None = field(default=None, name="energy_J")
+    first_step_s: NotNegative | None = None
+    wall_s: Annotated[NotNegative | None, OPTIONAL] = None
+    overlap: NotNegative | None = None
+    compute: Annotated[ComputeUse | None, OPTIONAL] = None
+    serving: Annotated[ServingCurve | None, OPTIONAL] = None
+    weight: NotNegative | None = None
+    score: AboveZero | None = None
     validity: Validity | None = None
-    doubts: tuple[str, ...] = field(default=(), metadata={"json": JsonKey("reasons")})
-    doubt_repeats: Mapping[str, tuple[int, ...]] = field(
-        default_factory=dict,
-        metadata={"json": JsonKey("reason_repeats", is_omitted=lambda bench: not bench.doubt_repeats)},
+    doubts: tuple[str, ...] = field(default=(), name="reasons")
+    doubt_repeats: Annotated[Mapping[str, tuple[Whole, ...]], OPTIONAL] = field(
+        default_factory=dict, name="reason_repeats"
     )
     failures: tuple[Failure, ...] = ()
     skipped: tuple[Skip, ...] = ()
     flaky: tuple[Flaky, ...] = ()
-    validations: Sequence[Mapping[str, Any]] = ()
-    answers: tuple[KeptAnswers, ...] = field(
-        default=(), metadata={"json": JsonKey(is_omitted=lambda bench: not bench.answers)}
-    )
+    validations: tuple[Validation, ...] = ()
+    answers: Annotated[tuple[KeptAnswers, ...], OPTIONAL] = ()
     messages: tuple[str, ...] = ()
-    ratio: float | None = field(default=None, metadata=_WITH_RATIO)
-    ratio_ci95: Interval | None = field(default=None, metadata=_WITH_RATIO)
-    reference_validity: str = field(default="", metadata=_WITH_RATIO)
-    no_ratio: str = field(
-        default="", metadata={"json": JsonKey(is_read=False, is_omitted=lambda bench: not bench.no_ratio)}
-    )
-    metrics: Sequence[Mapping[str, Any]] = ()
-    milabench13: BenchFigures | None = field(
-        default=None, metadata={"json": JsonKey(is_omitted=lambda bench: bench.milabench13 is None)}
-    )
+    ratio: Annotated[Number | None, _WITH_RATIO] = None
+    ratio_ci95: Annotated[Interval | None, _WITH_RATIO] = None
+    reference_validity: Annotated[str, _WITH_RATIO] = ""
+    no_ratio: Annotated[str, OPTIONAL] = ""
+    metrics: tuple[Mapping[str, Any], ...] = ()
+    milabench13: Annotated[BenchFigures | None, OPTIONAL] = None
 
     @property
     def rates(self) -> Sequence[LaunchRate]:
         """The rates of its processes."""
-        if isinstance(self.processes, LazyReplicates):
-            return self.processes.rates
         return [LaunchRate(each.slot, each.repeat, each.throughput.value) for each in self.processes]
 
     @property
@@ -317,18 +293,17 @@ class Expense:
     bench: str
     quantity: Literal["energy", "cost", "carbon"]
     per: str
-    value: float
+    value: Number
     ci95: Interval | None = None
     units: str = ""
     parts: tuple[str, ...] = ()
     power: Literal["meter", "node", "board", "provisioned"] = "board"
     level: str = ""
     source: str = ""
-    nodes: int = 1
+    nodes: Whole = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(Struct, frozen=True, kw_only=True):
     """The result of a run: everything that a report shows.
 
     `capsule` is the digest of the capsule that its suite was installed from. `argv` is the command line that made the
@@ -344,34 +319,25 @@ class Summary:
 
     run: str = ""
     system: Mapping[str, Any] = field(default_factory=dict)
-    profile: str = field(default="", metadata={"json": JsonKey(followed_by=("sizes",))})
-    verdict: Literal["passed", "failed", "interrupted"] = field(metadata={"json": JsonKey(fallback="failed")})
-    is_ended: bool = field(default=True, metadata={"json": JsonKey("ended")})
+    profile: Annotated[str, JsonKey(followed_by=("sizes",))] = ""
+    verdict: Literal["passed", "failed", "interrupted"] = "failed"
+    is_ended: bool = field(default=True, name="ended")
     created: str = ""
     version: str = ""
-    capsule: str = field(default="", metadata=_WITH_CAPSULE)
+    capsule: Annotated[str, OPTIONAL] = ""
     argv: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     software: Mapping[str, str] = field(default_factory=dict)
-    overhead: Mapping[str, float] = field(default_factory=dict)
+    overhead: Mapping[str, Number] = field(default_factory=dict)
     accelerators: tuple[Mapping[str, Any], ...] = ()
-    jobs: tuple[JobSummary, ...] = field(
-        default=(), metadata={"json": JsonKey(is_omitted=lambda summary: not summary.jobs)}
-    )
+    jobs: Annotated[tuple[JobSummary, ...], OPTIONAL] = ()
     benchmarks: tuple[BenchSummary, ...]
-    expenses: tuple[Expense, ...] = field(
-        default=(), metadata={"json": JsonKey(is_read=False, is_omitted=lambda summary: not summary.expenses)}
-    )
-    score: Score
-    aim: Mapping[str, Any] = field(default_factory=dict, metadata=_WITH_AIM)
-    replicates: Mapping[str, Any] = field(default_factory=dict, metadata=_WITH_AIM)
-    ab: AB | None = field(
-        default=None,
-        metadata={"json": JsonKey(write=AB.to_json, is_read=False, is_omitted=lambda summary: summary.ab is None)},
-    )
-    manifest: Mapping[str, Any] = field(
-        default_factory=dict, metadata={"json": JsonKey(is_omitted=lambda summary: not summary.manifest)}
-    )
+    expenses: Annotated[tuple[Expense, ...], OPTIONAL] = ()
+    score: Score = Score()
+    aim: Annotated[Mapping[str, Number | None], _WITH_AIM] = field(default_factory=dict)
+    replicates: Annotated[Mapping[str, Mapping[str, Number | None]], _WITH_AIM] = field(default_factory=dict)
+    ab: Annotated[AB | None, JsonKey("ab", write=AB.to_json, is_optional=True)] = field(default=None, name=_DERIVED)
+    manifest: Annotated[Mapping[str, Any], OPTIONAL] = field(default_factory=dict)
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -408,3 +374,16 @@ class Summary:
     def to_json(self) -> dict[str, Any]:
         """Return the summary as docs/reference/protocol.md, section 6, spells it. Strict JSON, whatever the records hold."""
         return {"schema": SCHEMA, **strict(to_json_value(self))}
+
+
+def without_details(summary: Summary) -> Summary:
+    """Return a summary without the verdicts of checks that passed, and without the metrics that its processes are."""
+    return replace(summary, benchmarks=tuple(map(_without_details, summary.benchmarks)))
+
+
+def _without_details(bench: BenchSummary) -> BenchSummary:
+    return replace(
+        bench,
+        validations=tuple(each for each in bench.validations if each["verdict"] != "pass"),
+        metrics=tuple(each for each in bench.metrics if each["metric"] != "rate"),
+    )

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import variation_of_blocks
 from milabench.analysis.series import Series
 from milabench.analysis.stalls import Stalls, stalls
@@ -19,6 +18,7 @@ from milabench.analysis.steady_state import AGREEMENT, settled_at
 from milabench.analysis.uncertainty import WindowProfile, window_profile
 from milabench.analysis.windows import Part, TimeSpan, Window, latency, later_half, part_of
 from milabench.events.doubts import Doubt
+from milabench.events.stored_json import AboveZero, Count, NotNegative, Number, Whole
 from milabench.events.values import finite_number
 
 Direction = Literal["higher", "lower", "none"]
@@ -55,20 +55,20 @@ class Totals:
     `seconds` are of the window without its pauses, `step_seconds` are within the steps.
     """
 
-    rank: int
-    items: float
-    seconds: float
-    observations: int
-    steps: int
-    step_seconds: float = math.nan
+    rank: Whole
+    items: NotNegative
+    seconds: NotNegative
+    observations: Count
+    steps: Whole
+    step_seconds: NotNegative = math.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongestStall:
     """The longest stall of a window: the number of its step in the launch, from 1 on, and its seconds beyond other steps."""
 
-    step: int
-    seconds: float
+    step: Whole
+    seconds: NotNegative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,26 +88,26 @@ class Throughput:
     causes that may have moved the number: see `uncertainty_of`. `doubts` are reasons to suspect the number.
     """
 
-    value: float
+    value: AboveZero
     units: str = ""
-    direction: Direction = field(default="higher", metadata={"json": JsonKey(fallback="none")})
-    basis: Basis = field(default="ratio-of-totals", metadata={"json": JsonKey(fallback="ratio-of-totals")})
-    observations: int = 0
+    direction: Direction = "higher"
+    basis: Basis = "ratio-of-totals"
+    observations: Count = 0
     totals: tuple[Totals, ...] = ()
-    steps_rate: float | None = None
-    between_steps: float | None = None
-    pauses: Mapping[str, float] = field(default_factory=dict)
-    spread_within: float | None = None
-    warmup_left: int | None = None
-    latency: Mapping[str, float] = field(default_factory=dict)
-    left_out: float = 0.0
-    warm_up_steps: int = 0
-    all_steps: int = 0
-    period: float | None = None
+    steps_rate: NotNegative | None = None
+    between_steps: Number | None = None
+    pauses: Mapping[str, NotNegative] = field(default_factory=dict)
+    spread_within: NotNegative | None = None
+    warmup_left: Whole | None = None
+    latency: Mapping[str, NotNegative] = field(default_factory=dict)
+    left_out: NotNegative = 0.0
+    warm_up_steps: Count = 0
+    all_steps: Count = 0
+    period: Number | None = None
     stall: LongestStall | None = None
-    begin_ns: int = field(default=-1, compare=False, metadata={"json": JsonKey(is_read=False)})
-    profile: WindowProfile | None = field(default=None, compare=False, metadata={"json": JsonKey(is_read=False)})
-    effects: Mapping[str, float] = field(default_factory=dict, compare=False, metadata={"json": JsonKey(is_read=False)})
+    begin_ns: int = field(default=-1, compare=False)
+    profile: WindowProfile | None = field(default=None, compare=False)
+    effects: Mapping[str, float] = field(default_factory=dict, compare=False)
     doubts: tuple[str, ...] = ()
 
     @property

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from milabench.analysis.intervals import LEAST_LAUNCHES, normal_quantile, t_quantile
-from milabench.analysis.json_codec import JsonKey
+from milabench.analysis.json_codec import OPTIONAL
 from milabench.analysis.sample_statistics import mean, stdev
 from milabench.analysis.stalls import Stalls
+from milabench.events.stored_json import Number, Whole
 from milabench.shown import counted
 
 CONFIDENCE = 0.95
@@ -144,13 +145,11 @@ class Component:
     """
 
     name: str
-    size: float | None
+    size: Number | None
     how: str
-    repeat: int | None = field(default=None, metadata={"json": JsonKey(is_omitted=lambda part: part.repeat is None)})
-    step: int | None = field(default=None, metadata={"json": JsonKey(is_omitted=lambda part: part.step is None)})
-    seconds: float | None = field(
-        default=None, metadata={"json": JsonKey(is_omitted=lambda part: part.seconds is None)}
-    )
+    repeat: Annotated[Whole | None, OPTIONAL] = None
+    step: Annotated[Whole | None, OPTIONAL] = None
+    seconds: Annotated[Number | None, OPTIONAL] = None
 
     @property
     def where(self) -> str:
@@ -210,11 +209,11 @@ class Uncertainty:
     order of their size.
     """
 
-    expanded: float | None
-    confidence: float = CONFIDENCE
-    low: float | None = None
-    high: float | None = None
-    asked: float | None = None
+    expanded: Number | None
+    confidence: Number = CONFIDENCE
+    low: Number | None = None
+    high: Number | None = None
+    asked: Number | None = None
     components: tuple[Component, ...] = ()
 
     @property

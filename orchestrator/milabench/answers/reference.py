@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
+
+from msgspec import structs
 
 from milabench.analysis.comparison_model import System
-from milabench.analysis.summary_model import BenchSummary, Failure, KeptAnswers, Summary
+from milabench.analysis.summary_model import BenchSummary, Failure, KeptAnswers, Summary, Validation
 from milabench.analysis.system_diff import differing_work
 from milabench.answers.vote import CHECK, BitComparison
 from milabench.events.doubts import Doubt
@@ -22,7 +22,7 @@ def compared_with(run: System, reference: System) -> Summary:
         else bench
         for bench in run.summary.benchmarks
     ]
-    return replace(run.summary, benchmarks=tuple(benches))
+    return structs.replace(run.summary, benchmarks=tuple(benches))
 
 
 def _compared(bench: BenchSummary, kept: tuple[KeptAnswers, ...], unlike: str) -> BenchSummary:
@@ -31,17 +31,17 @@ def _compared(bench: BenchSummary, kept: tuple[KeptAnswers, ...], unlike: str) -
     for own in () if unlike else bench.answers:
         for what, is_wrong in _differences(own, kept):
             (wrong if is_wrong else unknown).append(what)
-    verdict: dict[str, Any] = {
-        "step": bench.bench,
-        "check": CHECK,
-        "verdict": "fail" if wrong else "warn" if unknown else "pass",
-        "numbers": {},
-        "message": wrong[0] if wrong else f"not compared with the reference's answers: {unknown[0]}" if unknown else "",
-    }
-    bench = replace(bench, validations=(*bench.validations, verdict))
+    verdict = Validation(
+        step=bench.bench,
+        check=CHECK,
+        verdict="fail" if wrong else "warn" if unknown else "pass",
+        numbers={},
+        message=wrong[0] if wrong else f"not compared with the reference's answers: {unknown[0]}" if unknown else "",
+    )
+    bench = structs.replace(bench, validations=(*bench.validations, verdict))
     if not wrong:
         return bench
-    return replace(
+    return structs.replace(
         bench,
         outcome="failed",
         score=None,

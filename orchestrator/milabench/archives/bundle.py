@@ -7,13 +7,14 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from milabench.analysis.json_codec import JsonKey, from_json_value, to_json_value
+from milabench.analysis.json_codec import JsonKey, to_json_value
 from milabench.archives.archive import ArchiveMember, add_file, create_archive
 from milabench.archives.signing import sign
 from milabench.errors import RecordError
 from milabench.events.rundir import Run
+from milabench.events.stored_json import from_json_value
 from milabench.events.wire import parse_object
 
 NAME = "bundle.json"
@@ -115,7 +116,7 @@ class Manifest:
     version: str = ""
     runs: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    files: tuple[ArchiveMember, ...] = field(metadata={"json": JsonKey(write=_chained, followed_by=("chain",))})
+    files: Annotated[tuple[ArchiveMember, ...], JsonKey(write=_chained, followed_by=("chain",))]
 
     @property
     def chain(self) -> str:
@@ -133,7 +134,7 @@ def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
     try:
         value = parse_object(content)
         manifest = from_json_value(Manifest, value)
-    except (KeyError, ValueError) as error:
+    except ValueError as error:
         raise RecordError(f"{where}: {NAME}: cannot be read as a bundle manifest: {error}") from None
     if value.get("schema") != SCHEMA:
         raise RecordError(

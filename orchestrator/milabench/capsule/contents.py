@@ -17,13 +17,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Annotated
 
-from milabench.analysis.json_codec import JsonKey, from_json_value, to_json_value
+from milabench.analysis.json_codec import OPTIONAL, JsonKey, to_json_value
 from milabench.archives.archive import copied, create_whole, pieces
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import RecordError, os_reason
 from milabench.events.removal import wrong_name
+from milabench.events.stored_json import Whole, from_json_value
 from milabench.events.wire import parse_object
 
 NAME = "capsule.json"
@@ -37,7 +38,7 @@ _END = bytes(2 * _BLOCK)
 _CHUNK = 2**20
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 KIND = "milabench-capsule"
-_OF_CONTENT = {"json": JsonKey(is_omitted=lambda entry: bool(entry.link))}
+_OF_CONTENT = JsonKey(is_omitted=lambda entry: bool(entry.link))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +56,10 @@ class CapsuleEntry:
     """A file of a capsule as its manifest lists it."""
 
     path: str
-    size: int = field(default=0, metadata=_OF_CONTENT)
-    sha256: str = field(default="", metadata=_OF_CONTENT)
-    executable: bool = field(default=False, metadata={"json": JsonKey(is_omitted=lambda entry: not entry.executable)})
-    link: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda entry: not entry.link)})
+    size: Annotated[Whole, _OF_CONTENT] = 0
+    sha256: Annotated[str, _OF_CONTENT] = ""
+    executable: Annotated[bool, OPTIONAL] = False
+    link: Annotated[str, OPTIONAL] = ""
 
     @property
     def header(self) -> bytes:
@@ -108,8 +109,8 @@ class CapsuleManifest:
     benchmate: str
     benchmarks: tuple[str, ...]
     pythons: tuple[PackedPython, ...] = ()
-    prepared: Mapping[str, str] = field(
-        default_factory=dict, metadata={"json": JsonKey(write=lambda prepared: dict(sorted(prepared.items())))}
+    prepared: Annotated[Mapping[str, str], JsonKey(write=lambda prepared: dict(sorted(prepared.items())))] = field(
+        default_factory=dict
     )
     images: tuple[PackedImage, ...] = ()
     notes: tuple[str, ...] = ()
@@ -283,7 +284,7 @@ def manifest_of(content: bytes, where: str) -> CapsuleManifest:
         if schema != SCHEMA or value.get("kind") != KIND:
             raise ValueError("it is of another kind")  # noqa: TRY301
         manifest = from_json_value(CapsuleManifest, value)
-    except (KeyError, ValueError) as error:
+    except ValueError as error:
         raise RecordError(f"{where}: cannot be read as a capsule: {error}") from None
     if problem := _wrong_entries(manifest.files) or _wrong_paths(manifest):
         raise RecordError(f"{where}: {problem}: refused, nothing was unpacked")

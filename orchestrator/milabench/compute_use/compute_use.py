@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from milabench.analysis.sample_statistics import median
 from milabench.analysis.step_results import StepResult
 from milabench.analysis.summary_model import SOUND, BenchSummary, ComputeUse, Summary
@@ -34,14 +36,14 @@ def with_compute_use(
         for node in mappings_in(system.get("nodes"))
         for device in mappings_in(node.get("devices"))
     }
-    known = [replace(bench, compute=_use_of(bench, results.get(bench.bench, ()), devices)) for bench in benches]
+    known = [structs.replace(bench, compute=_use_of(bench, results.get(bench.bench, ()), devices)) for bench in benches]
     peaks = measured_peaks(known)
 
     def completed(bench: BenchSummary) -> BenchSummary:
         if bench.compute is None or bench.compute.precision not in peaks:
             return bench
         reached, whose = peaks[bench.compute.precision]
-        return replace(bench, compute=replace(bench.compute, measured_peak=reached, measured_by=whose))
+        return structs.replace(bench, compute=replace(bench.compute, measured_peak=reached, measured_by=whose))
 
     return [_doubted(completed(bench)) for bench in known]
 
@@ -52,7 +54,7 @@ def _doubted(bench: BenchSummary) -> BenchSummary:
     if use is None or not ((use.mfu or 0.0) > 1 or (use.mfu_measured or 0.0) > _FAR_ABOVE):
         return bench
     validity = "suspect" if bench.validity in SOUND else bench.validity
-    return replace(bench, validity=validity, doubts=tuple(sorted({*bench.doubts, Doubt.ABOVE_PEAK})))
+    return structs.replace(bench, validity=validity, doubts=tuple(sorted({*bench.doubts, Doubt.ABOVE_PEAK})))
 
 
 def measured_peaks(benches: Sequence[BenchSummary]) -> dict[str, tuple[float, str]]:
@@ -133,6 +135,6 @@ def with_peaks_of(benches: Sequence[BenchSummary], reference: Summary) -> tuple[
             return bench
         reached, whose = peaks.get(use.precision, (None, ""))
         measured_by = f"{whose} of the reference" if reached is not None else ""
-        return replace(bench, compute=replace(use, measured_peak=reached, measured_by=measured_by))
+        return structs.replace(bench, compute=replace(use, measured_peak=reached, measured_by=measured_by))
 
     return tuple(map(completed, benches))

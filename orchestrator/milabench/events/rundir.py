@@ -23,7 +23,6 @@ from milabench.events.run_files import (
     shares_named,
     without_attempt,
 )
-from milabench.events.shapes import JOURNAL_SHAPE, MANIFEST_SHAPE, SHARE_MANIFEST_SHAPE, require_shape
 from milabench.events.shares import Share, fold_shares, merge_journals, overlaid
 from milabench.events.values import as_mapping
 from milabench.events.wire import decode, parse_object
@@ -170,7 +169,9 @@ def open_run(path: Path, read_manifest: ReadManifest = read_alone) -> Run:
     is_one = JOURNAL in names or bool(data)
     manifest: Mapping[str, Any] = {}
     if MANIFEST in names:
-        manifest = _read_manifest(path / MANIFEST, MANIFEST_SHAPE, may_be_torn=is_one, read=read_manifest)
+        from milabench.events.stored_run import StoredManifest
+
+        manifest = _read_manifest(path / MANIFEST, StoredManifest, may_be_torn=is_one, read=read_manifest)
     shares = shares_named(names)
     journal = merge_journals(_entries(path / JOURNAL), (_entries(path / journal_name(share)) for share in shares))
     manifests = [read_share_manifest(path / share_manifest_name(share)) for share in shares]
@@ -253,14 +254,9 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
         cut = b"" if is_whole else CUT_LINE
 
 
-def parse_entry(line: bytes) -> Mapping[str, object]:
-    """Return the entry on a line of a journal. Raises ValueError for a torn line, or other text."""
-    entry = parse_object(line)
-    require_shape(entry, JOURNAL_SHAPE)
-    return entry
-
-
 def _entries(path: Path) -> Iterator[Mapping[str, object]]:
+    from milabench.events.stored_run import parse_entry
+
     for line in _read(path, _lines):
         try:
             yield parse_entry(line)
@@ -270,13 +266,19 @@ def _entries(path: Path) -> Iterator[Mapping[str, object]]:
 
 def read_share_manifest(path: Path) -> Mapping[str, object]:
     """Return the work and the place of a share. Empty while it has not begun."""
-    return _read_manifest(path, SHARE_MANIFEST_SHAPE, may_be_torn=True) if path.exists() else {}
+    if not path.exists():
+        return {}
+    from milabench.events.stored_run import ShareManifest
+
+    return _read_manifest(path, ShareManifest, may_be_torn=True)
 
 
 def _read_manifest(
-    path: Path, shape: Mapping[str, object], *, may_be_torn: bool, read: ReadManifest = read_alone
+    path: Path, kind: type, *, may_be_torn: bool, read: ReadManifest = read_alone
 ) -> Mapping[str, object]:
     """Return the manifest. Empty where a power cut left only its beginning: records have most of its facts."""
+    from milabench.events.stored_json import from_json_value
+
     try:
         content = read_regular(path)
     except OSError as error:
@@ -295,7 +297,7 @@ def _read_manifest(
         )
     try:
         if known is None:
-            require_shape(manifest, shape)
+            from_json_value(kind, manifest)
     except ValueError as error:
         raise RecordError(f"{path}: was altered: {error}; get a copy as `milabench run` wrote it") from None
     return manifest

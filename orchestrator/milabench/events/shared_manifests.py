@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from milabench.events.shapes import MANIFEST_SHAPE, require_shape
+from milabench.events.stored_json import from_json_value
+from milabench.events.stored_run import StoredManifest, StoredStep
 from milabench.events.wire import is_too_deep
 
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
-_STEP = MANIFEST_SHAPE["plan"]["steps"][0]
 
 
 class SharedManifests:
@@ -46,7 +46,7 @@ class SharedManifests:
         suite, plan = _PARTS.decode(manifest["suite"]), _PARTS.decode(manifest["plan"])
         others = {name: msgspec.json.decode(raw) for name, raw in manifest.items() if name not in ("suite", "plan")}
         around_steps = {name: msgspec.json.decode(raw) for name, raw in plan.items() if name != "steps"}
-        require_shape({**others, "plan": around_steps}, MANIFEST_SHAPE)
+        from_json_value(StoredManifest, {**others, "plan": around_steps})
         return {
             **manifest,
             **others,
@@ -60,7 +60,7 @@ class SharedManifests:
 
     def _new_step(self, words: msgspec.Raw) -> dict[str, object]:
         step: dict[str, Any] = msgspec.json.decode(words)
-        require_shape(step, _STEP)
+        from_json_value(StoredStep, step)
         if step.get("config") is not None:
             step["config"] = _first(self._configs, msgspec.json.encode(step["config"]), _object)
         return step

@@ -22,7 +22,6 @@ from typing import Any
 from milabench.devices.locks import try_lock, user_name
 from milabench.devices.regular_file import open_descriptor, open_regular
 from milabench.errors import EnvironmentFailed, MilabenchError, RecordError, Unreachable, os_reason
-from milabench.events.rundir import parse_entry
 from milabench.events.wire import parse_object
 from milabench.execute.agent.procfs import read_process, read_text
 from milabench.execute.heartbeat import beating, beats_again, is_beating
@@ -332,6 +331,8 @@ def _lock_run(fd: int) -> bool:
 
 
 def _orchestrator_in(fd: int) -> Orchestrator | None:
+    from milabench.events.stored_run import parse_entry
+
     try:
         return orchestrator_of(parse_entry(os.pread(fd, 4096, 0)))
     except (OSError, ValueError):

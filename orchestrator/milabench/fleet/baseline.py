@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
 from milabench.analysis.intervals import t_quantile
-from milabench.analysis.json_codec import JsonKey, from_json_value, to_json_value
+from milabench.analysis.json_codec import OPTIONAL, JsonKey, to_json_value
 from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, median, median_absolute_deviation
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import arguments_in, own_arguments
 from milabench.errors import RecordError
+from milabench.events.stored_json import Number, from_json_value
 from milabench.events.values import as_mapping, finite_number, mappings_in
 
 SCHEMA = 1
@@ -69,13 +70,13 @@ class Expected:
 
     bench: str = "None"
     metric: str = "None"
-    size: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda expected: not expected.size)})
-    asked: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda expected: not expected.asked)})
+    size: Annotated[str, OPTIONAL] = ""
+    asked: Annotated[str, OPTIONAL] = ""
     units: str = ""
-    direction: str = field(default="none", metadata={"json": JsonKey(followed_by=("n",))})
-    median: float
-    spread: float
-    values: Mapping[str, float] = field(metadata={"json": JsonKey("places")})
+    direction: Annotated[str, JsonKey(followed_by=("n",))] = "none"
+    median: Number
+    spread: Number
+    values: Annotated[Mapping[str, Number], JsonKey("places")]
 
     @property
     def n(self) -> int:
@@ -130,6 +131,10 @@ class Outlier:
         return {"node": location.node, "device": location.device or None, "uuid": location.uuid or None, **encoded}
 
 
+def _each_in_words(unjudged: Sequence[tuple[str, str]]) -> list[str]:
+    return [f"{name}: {why}" for name, why in unjudged]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """The outliers, the number of checked values, unchecked ones with the reason, and suspect ones with theirs.
@@ -137,14 +142,12 @@ class Findings:
     `unjudged` are pairs: a benchmark, with its metric where there is one, and why it was not checked.
     """
 
-    outliers: tuple[Outlier, ...] = field(
-        metadata={"json": JsonKey(write=lambda outliers: [outlier.to_json() for outlier in outliers])}
-    )
-    judged: int = field(metadata={"json": JsonKey(followed_by=("by_chance",))})
+    outliers: Annotated[
+        tuple[Outlier, ...], JsonKey(write=lambda outliers: [outlier.to_json() for outlier in outliers])
+    ]
+    judged: Annotated[int, JsonKey(followed_by=("by_chance",))]
     level: float = LEVEL
-    unjudged: tuple[tuple[str, str], ...] = field(
-        default=(), metadata={"json": JsonKey(write=lambda pairs: [f"{name}: {why}" for name, why in pairs])}
-    )
+    unjudged: Annotated[tuple[tuple[str, str], ...], JsonKey(write=_each_in_words)] = ()
     suspects: tuple[str, ...] = ()
 
     @property
@@ -289,11 +292,11 @@ def baseline_from_json(value: Mapping[str, object], where: str) -> Baseline:
         values = {name: number for name, number in as_mapping(entry.get("places")).items() if finite_number(number)}
         if middle is None or middle <= 0 or spread is None or spread < 0 or not values:
             raise RecordError(f"{where}: expected[{index}]: has no median, spread or places; create the baseline again")
-        expected.append({**entry, "places": values})
+        expected.append({**entry, "values": values})
     lists = {name: value[name] for name in ("runs", "suspects") if isinstance(value.get(name), list)}
     try:
         return from_json_value(Baseline, {**lists, "expected": expected})
-    except (KeyError, ValueError) as error:
+    except ValueError as error:
         raise RecordError(f"{where}: is no baseline: {error}; create it again") from None
 
 

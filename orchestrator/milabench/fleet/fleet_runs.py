@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import structs
 
 from milabench.analysis.summary_model import Summary
 from milabench.errors import NothingSelected, RecordError
@@ -51,4 +52,4 @@ def find_outliers(names: Sequence[str], base: Path | None, reference: Path, *, l
 
 def _summaries(names: Sequence[str], base: Path | None) -> list[Summary]:
     """Return the summaries of runs, each with the work of its benchmarks."""
-    return [replace(summary_of(run), manifest=work_record(run)) for run in resolve_runs(base, names)]
+    return [structs.replace(summary_of(run), manifest=work_record(run)) for run in resolve_runs(base, names)]

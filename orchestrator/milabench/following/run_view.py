@@ -19,8 +19,9 @@ from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, RecordError
 from milabench.events.attempts import attempts, last_word
 from milabench.events.model import End, Line, Start
 from milabench.events.run_files import JOURNAL, journal_name
-from milabench.events.rundir import Run, open_run, parse_entry
+from milabench.events.rundir import Run, open_run
 from milabench.events.shares import merge_journals
+from milabench.events.stored_run import parse_entry
 from milabench.events.values import as_mapping, whole
 from milabench.events.wire import encode
 from milabench.execute.detach import LOG

@@ -10,18 +10,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError, os_reason
 from milabench.events import wire
 from milabench.events.model import Data, End, Event, Message, Meta, Start
 from milabench.events.names import encode_name
-from milabench.events.shapes import require_shape
+from milabench.events.stored_json import Whole, from_json_value
 from milabench.events.values import as_mapping, finite_number
 from milabench.history.importer import ForeignRun, ForeignStep, Importer, at, digest_of_pieces
 
 FORMAT = "nccl-tests"
-_DEVICES = [{"device": int, "hostname": str, "device_info": str}]
-_OUTPUT = {"args": [str], "errors": [object], "results": [{}], "config": {"devices": _DEVICES}, "devices": _DEVICES}
 _CASES = ("out_of_place", "in_place")
 MAX_BYTES = 256 * 2**20
 # Which one depends on the version of the tests.
@@ -32,6 +32,24 @@ _NUMBERS = {
     "alg_bw": ("algbw", "GB/s", "higher"),
     "time": ("time", "us", "lower"),
 }
+
+
+class _Device(Struct):
+    device: Whole | None = None
+    hostname: str | None = None
+    device_info: str | None = None
+
+
+class _Config(Struct):
+    devices: list[_Device] | None = None
+
+
+class _Output(Struct):
+    args: list[str] | None = None
+    errors: list[Any] | None = None
+    results: list[dict[str, Any]] | None = None
+    config: _Config | None = None
+    devices: list[_Device] | None = None
 
 
 def _read_json(path: Path) -> Mapping[str, object]:
@@ -47,7 +65,7 @@ def _read_json(path: Path) -> Mapping[str, object]:
         raise RecordError(f"{path}: is not JSON") from None
     output = as_mapping(value)
     try:
-        require_shape(output, _OUTPUT)
+        from_json_value(_Output, output)
     except ValueError as error:
         raise RecordError(f"{path}: is not output of nccl-tests: {error}") from None
     if not isinstance(output.get("results"), list) or "average_bus_bandwidth" not in output:

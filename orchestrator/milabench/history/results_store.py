@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, structs
 
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
@@ -16,7 +17,7 @@ from milabench.errors import NothingSelected, RecordError, os_reason
 from milabench.events.run_files import MANIFEST
 from milabench.events.rundir import Run
 from milabench.events.runs_folder import runs_before_latest
-from milabench.events.shapes import RESULT_ROW_SHAPE, require_shape
+from milabench.events.stored_json import Number, from_json_value
 from milabench.events.values import as_mapping, mappings_in
 from milabench.events.wire import parse_object
 from milabench.history import STORE
@@ -32,7 +33,26 @@ from milabench.workflow.summaries import relative_logs, summary_of
 # The numbers of a benchmark that have a trend, and their columns; all others are in the table of metrics.
 COLUMNS = {"rate": "perf", "memory_peak": "memory_peak_mib", "first_step": "first_step_s", "score": "score"}
 _UNITS = {"memory_peak": "MiB", "first_step": "s"}
-_ROWS = {"rows": [RESULT_ROW_SHAPE]}
+
+
+class _ResultRow(Struct):
+    """What the store says of a benchmark in a run. A database may hold any kind of value in any column."""
+
+    run: str
+    value: Number
+    created: str | None = None
+    host: str | None = None
+    device: str | None = None
+    units: str | None = None
+    direction: str | None = None
+    validity: str | None = None
+    outcome: str | None = None
+    low: Number | None = None
+    high: Number | None = None
+
+
+class _ResultRows(Struct):
+    rows: list[_ResultRow]
 
 
 def store_location(base: Path | None, location: str | None) -> str:
@@ -117,7 +137,7 @@ def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, object
     for row in found:
         row["size"], row["asked"] = _work_of(str(row.pop("summary")), bench)
     try:
-        require_shape({"rows": found}, _ROWS)
+        from_json_value(_ResultRows, {"rows": found})
     except ValueError as error:
         raise RecordError(f"the results store was altered: {error}; add the runs again to a new store") from None
     return found
@@ -154,5 +174,5 @@ def run_identity(run: Run) -> str:
 
 def run_rows(run: Run) -> RunRows:
     """Return the rows that a store or a table file holds of a run."""
-    summary = replace(summary_of(run), manifest=work_record(run))
+    summary = structs.replace(summary_of(run), manifest=work_record(run))
     return rows_of(summary, relative_logs(summary.to_json(), str(run.path)), run_identity(run))

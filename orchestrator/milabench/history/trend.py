@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
-from milabench.analysis.json_codec import JsonKey
+from milabench.analysis.json_codec import OPTIONAL, JsonKey
 from milabench.history.changepoints import LEAST_HISTORY, segments, shown_changes
 
 
@@ -18,15 +18,15 @@ class Point:
     run: str
     created: str
     value: float
-    interval: tuple[float, float] | None = field(default=None, metadata={"json": JsonKey("ci95")})
-    validity: str = field(default="", metadata={"json": JsonKey(write=lambda validity: validity or None)})
+    interval: Annotated[tuple[float, float] | None, JsonKey("ci95")] = None
+    validity: Annotated[str, JsonKey(write=lambda validity: validity or None)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
     """Runs between two changes: the first of them, their number and their level."""
 
-    first: str = field(metadata={"json": JsonKey("from")})
+    first: Annotated[str, JsonKey("from")]
     runs: int
     level: float
 
@@ -44,9 +44,7 @@ class LevelChange:
     after: float
     ratio: float
     side: str
-    is_perhaps: bool = field(
-        default=False, metadata={"json": JsonKey("perhaps", is_omitted=lambda change: not change.is_perhaps)}
-    )
+    is_perhaps: Annotated[bool, JsonKey("perhaps", is_optional=True)] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +57,8 @@ class Trend:
     bench: str
     metric: str
     system: str
-    size: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda trend: not trend.size)})
-    asked: str = field(default="", metadata={"json": JsonKey(is_omitted=lambda trend: not trend.asked)})
+    size: Annotated[str, OPTIONAL] = ""
+    asked: Annotated[str, OPTIONAL] = ""
     units: str
     direction: str
     points: tuple[Point, ...]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
 from milabench.acceptance.evaluate import replicate_values, units_of
@@ -58,9 +59,7 @@ class PlannedBench:
     bench: str
     launches: int | None
     nodes: int
-    seconds: float | None = field(
-        default=None, metadata={"json": JsonKey("seconds_each", followed_by=("hours", "node_hours"))}
-    )
+    seconds: Annotated[float | None, JsonKey("seconds_each", followed_by=("hours", "node_hours"))] = None
 
     @property
     def hours(self) -> float | None:
@@ -80,9 +79,9 @@ class AcceptancePlan:
     title: str
     pilot: str
     reference: str | None
-    file: str = field(metadata={"json": JsonKey("criteria")})
-    power: float = field(metadata={"json": JsonKey(followed_by=("is_complete", "power_of_all", "hours", "node_hours"))})
-    criteria: tuple[PlannedCriterion, ...] = field(metadata={"json": JsonKey("checks")})
+    file: Annotated[str, JsonKey("criteria")]
+    power: Annotated[float, JsonKey(followed_by=("is_complete", "power_of_all", "hours", "node_hours"))]
+    criteria: Annotated[tuple[PlannedCriterion, ...], JsonKey("checks")]
     benchmarks: tuple[PlannedBench, ...]
 
     @property

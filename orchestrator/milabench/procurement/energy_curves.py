@@ -17,6 +17,7 @@ from typing import Final, Literal
 from milabench.analysis.intervals import Interval, normal_quantile
 from milabench.analysis.sample_statistics import mean, median
 from milabench.errors import UsageError
+from milabench.events.stored_json import Number
 
 Point = tuple[float, float]
 Basis = Literal["device power", "steps", "given", "none"]
@@ -135,11 +136,11 @@ class ClockFit:
     the best other lag. None of an offset that was given.
     """
 
-    offset_s: float = 0.0
+    offset_s: Number = 0.0
     basis: Basis = "none"
-    correlation: float | None = None
-    error_s: float | None = None
-    rival: float | None = None
+    correlation: Number | None = None
+    error_s: Number | None = None
+    rival: Number | None = None
 
     @property
     def ci95(self) -> Interval | None:

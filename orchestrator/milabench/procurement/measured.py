@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
 
 from milabench.analysis.comparison_model import System, SystemResult
 from milabench.analysis.json_codec import JsonKey
@@ -33,15 +33,15 @@ class SourcedFigure:
     declared or published. It is of one of `instances` that ran at once, or with `instances` 1 of all together.
     """
 
-    value: UncertainValue = field(metadata={"json": JsonKey(is_written=False)})
+    value: Annotated[UncertainValue, JsonKey(is_written=False)]
     direction: Direction
     formula: str = ""
     where: tuple[str, ...] = ()
-    inputs: Mapping[str, UncertainValue] = field(default_factory=dict, metadata={"json": JsonKey(is_written=False)})
+    inputs: Annotated[Mapping[str, UncertainValue], JsonKey(is_written=False)] = field(default_factory=dict)
     launches: int | None = None
-    instances: int = field(default=1, metadata={"json": JsonKey(is_written=False)})
+    instances: Annotated[int, JsonKey(is_written=False)] = 1
     validity: Validity | None = None
-    doubts: tuple[str, ...] = field(default=(), metadata={"json": JsonKey("reasons")})
+    doubts: Annotated[tuple[str, ...], JsonKey("reasons")] = ()
 
 
 def direction_of(wanted: TenderBenchmark, units: str, own: Direction = "higher") -> Direction:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from milabench.errors import ConfigError, Problem
+from milabench.events.stored_json import Number
 from milabench.events.values import written_number
 
 Quantity = Literal["power", "energy"]
@@ -54,8 +55,8 @@ class Outlet:
     """The readings of an outlet or sensor: (unix seconds, W), and (unix seconds, J) of a counter since some past point."""
 
     name: str
-    power: Sequence[tuple[float, float]] = field(default_factory=list)
-    energy: Sequence[tuple[float, float]] = field(default_factory=list)
+    power: Sequence[tuple[Number, Number]] = field(default_factory=list)
+    energy: Sequence[tuple[Number, Number]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

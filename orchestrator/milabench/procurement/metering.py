@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
+from msgspec import Struct, field
+
 from milabench.analysis.intervals import Interval
-from milabench.analysis.json_codec import JsonKey, from_json_value, to_json_value
+from milabench.analysis.json_codec import to_json_value
 from milabench.analysis.sample_statistics import median
 from milabench.config.declared_file import declared_values
 from milabench.config.kinds import ShareText, Whole, key, record_of
 from milabench.errors import ConfigError, Problem
+from milabench.events.stored_json import from_json_value
 from milabench.procurement.costs import whole_machine_power
 from milabench.procurement.energy_curves import ClockFit, EnergyCurve, total_curve
 from milabench.procurement.meter_files import MeterFile, Outlet
@@ -53,16 +56,15 @@ def meter_declaration(content: bytes, name: str) -> MeterDeclaration:
     return declared
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeterRecord:
+class MeterRecord(Struct, frozen=True, kw_only=True):
     """The readings of a meter around a run, on the meter's own clock, and how that was found to differ from the run's.
 
     `digest` is the SHA-256 of the file that was imported under the name `source`.
     """
 
     source: str
-    digest: str = field(metadata={"json": JsonKey("sha256")})
-    kind: Literal["csv", "redfish"] = field(metadata={"json": JsonKey("format")})
+    digest: str = field(name="sha256")
+    kind: Literal["csv", "redfish"] = field(name="format")
     notes: tuple[str, ...] = ()
     clock: ClockFit
     declared: MeterDeclaration | None = None
@@ -102,7 +104,7 @@ def meter_from_json(value: Mapping[str, Any]) -> MeterRecord:
         raise ValueError("is no record of a meter by this version")
     try:
         record = from_json_value(MeterRecord, value)
-    except (LookupError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"is no record of a meter: {error}") from None
     if not record.outlets or not all(map(_rises, record.outlets)):
         raise ValueError("has no readings in the order of time")

@@ -7,8 +7,8 @@ This compares it with the declaration and the tender.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Final, Literal
 
 from milabench.analysis.comparison_model import System, SystemResult
 from milabench.analysis.json_codec import JsonKey
@@ -38,7 +38,7 @@ class BenchmarkEvidence:
     tier: Tier
     standing: Standing
     runs: tuple[str, ...] = ()
-    counts: tuple[int, ...] = field(default=(), metadata={"json": JsonKey("nodes")})
+    counts: Annotated[tuple[int, ...], JsonKey("nodes")] = ()
     value: float | None = None
     units: str = ""
     projected: Projected | None = None
@@ -55,7 +55,7 @@ class PowerFinding:
     level: str
     declared: UncertainValue | None
     devices: UncertainValue | None
-    shown: PowerLevel | None = field(metadata={"json": JsonKey(write=lambda level: level and level.label)})
+    shown: Annotated[PowerLevel | None, JsonKey(write=lambda level: level and level.label)]
     missing: tuple[str, ...]
     verdict: Verdict
     why: str

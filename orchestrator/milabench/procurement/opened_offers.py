@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from milabench.analysis.comparison_model import System
-from milabench.analysis.json_codec import from_json_value
 from milabench.archives import archive
 from milabench.archives.bundle_runs import LOCK_FILES
 from milabench.archives.opened_bundles import unpacked_run
 from milabench.archives.verification import Verification, verify_bundle
 from milabench.errors import RecordError
+from milabench.events.stored_json import from_json_value
 from milabench.events.values import as_mapping
 from milabench.events.wire import parse_object
 from milabench.procurement.expenses import metered_node_kw
@@ -171,7 +171,7 @@ def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None
 def _contents(content: bytes, path: Path) -> OfferContents:
     try:
         contents = from_json_value(OfferContents, {"schema": 0, "kind": "", **parse_object(content)})
-    except (LookupError, ValueError) as error:
+    except ValueError as error:
         raise RecordError(f"{path}: {CONTENTS}: cannot be read: {error}") from None
     if contents != OfferContents(tender=contents.tender, runs=contents.runs):
         raise RecordError(f"{path}: {CONTENTS}: is of another version; use the version of milabench that wrote it")

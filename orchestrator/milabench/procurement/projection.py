@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 from milabench.analysis.intervals import Interval, incomplete_beta, t_quantile
 from milabench.analysis.json_codec import JsonKey
@@ -449,10 +449,10 @@ class Projected:
 
     count: float
     law: str
-    possible: tuple[str, ...] = field(metadata={"json": JsonKey("possible_laws")})
-    centre: float = field(metadata={"json": JsonKey("projected_value")})
-    prediction: Interval | None = field(metadata={"json": JsonKey("prediction_interval")})
-    confidence: Interval | None = field(metadata={"json": JsonKey("law_interval")})
+    possible: Annotated[tuple[str, ...], JsonKey("possible_laws")]
+    centre: Annotated[float, JsonKey("projected_value")]
+    prediction: Annotated[Interval | None, JsonKey("prediction_interval")]
+    confidence: Annotated[Interval | None, JsonKey("law_interval")]
     why_no_interval: str
     largest_measured: float
 

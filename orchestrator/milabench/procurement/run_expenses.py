@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from milabench.analysis.comparison_model import System
 from milabench.analysis.intervals import Interval
 from milabench.analysis.job_mix import costs_of
@@ -64,7 +66,7 @@ def with_expenses(
         expenses(bench, terms, known, nodes, metered.get(bench.bench), price, power_kw, whole, **by)
         for bench in summary.benchmarks
     ]
-    return replace(summary, expenses=tuple(itertools.chain(*listed)))
+    return structs.replace(summary, expenses=tuple(itertools.chain(*listed)))
 
 
 def _price_of(offer: Offer, nodes: int) -> UncertainValue | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
+
+from msgspec import structs
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.comparison_words import joined_warnings, one_session_note, system_warnings
@@ -85,7 +87,7 @@ def _spent(scores: TenderScores) -> list[tuple[str, Summary]]:
         for bench, system in runs.items():
             for session in () if system is None else system.sessions:
                 kept = tuple(expense for expense in session.summary.expenses if expense.bench == bench)
-                spent.append((entry.bid.name, replace(session.summary, expenses=kept)))
+                spent.append((entry.bid.name, structs.replace(session.summary, expenses=kept)))
     return spent
 
 

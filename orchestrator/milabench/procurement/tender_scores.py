@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.json_codec import JsonKey
@@ -105,10 +105,10 @@ class ScoredBenchmark:
 class LimitCheck:
     """An offer's whole cost or power against the tender's `most`, one-sided at 95 %. `offered` is None where it names none."""
 
-    name: Literal["budget", "power"] = field(metadata={"json": JsonKey("limit")})
+    name: Annotated[Literal["budget", "power"], JsonKey("limit")]
     offered: UncertainValue | None
     most: UncertainValue
-    decision: Decision = field(metadata={"json": JsonKey("verdict")})
+    decision: Annotated[Decision, JsonKey("verdict")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, NamedTuple
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.json_codec import JsonKey
@@ -64,9 +64,9 @@ class TierChange:
 
     bench: str
     name: str
-    asked: str = field(metadata={"json": JsonKey("tender")})
-    found: str = field(metadata={"json": JsonKey("offer")})
-    needs: Tier | None = field(metadata={"json": JsonKey("tier")})
+    asked: Annotated[str, JsonKey("tender")]
+    found: Annotated[str, JsonKey("offer")]
+    needs: Annotated[Tier | None, JsonKey("tier")]
     declared: Tier
     verdict: ChangeVerdict
     why: str

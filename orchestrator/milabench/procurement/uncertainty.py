@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal, NamedTuple
 
 from milabench.analysis.intervals import Interval, normal_quantile
 from milabench.analysis.json_codec import JsonKey
@@ -44,8 +44,8 @@ class UncertainValue:
     """
 
     value: float
-    units: str = field(default="", metadata={"json": JsonKey(followed_by=("ci95",))})
-    deviations: tuple[Deviation, ...] | None = field(default=(), metadata={"json": JsonKey(is_written=False)})
+    units: Annotated[str, JsonKey(followed_by=("ci95",))] = ""
+    deviations: Annotated[tuple[Deviation, ...] | None, JsonKey(is_written=False)] = ()
 
     def __post_init__(self) -> None:
         """Raise ConfigError unless the value is finite and above zero."""

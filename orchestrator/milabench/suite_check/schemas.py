@@ -39,6 +39,12 @@ def schema_text(name: str) -> str:
     return json.dumps(schema_of(name), indent=1) + "\n"
 
 
+def _of_struct(kind: type) -> dict[str, Any]:
+    from msgspec.json import schema
+
+    return schema(kind)
+
+
 def _suite() -> dict[str, object]:
     from milabench.suite_check.schema_docs import json_schema
 
@@ -63,21 +69,21 @@ def _comparison() -> dict[str, object]:
 
 
 def _plan() -> dict[str, Any]:
-    from milabench.events.shapes import PLAN_SHAPE, schema_of_shape
+    from milabench.events.stored_run import StoredPlan
 
-    return schema_of_shape(PLAN_SHAPE)
+    return _of_struct(StoredPlan)
 
 
 def _manifest() -> dict[str, object]:
-    from milabench.events.shapes import MANIFEST_SHAPE, schema_of_shape
+    from milabench.events.stored_run import StoredManifest
 
-    return schema_of_shape(MANIFEST_SHAPE)
+    return _of_struct(StoredManifest)
 
 
 def _journal() -> dict[str, object]:
-    from milabench.events.shapes import JOURNAL_SHAPE, schema_of_shape
+    from milabench.events.stored_run import JournalEntry
 
-    return schema_of_shape(JOURNAL_SHAPE)
+    return _of_struct(JournalEntry)
 
 
 def _record() -> dict[str, object]:

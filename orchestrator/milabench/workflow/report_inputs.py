@@ -14,7 +14,8 @@ from milabench.analysis.summary_model import Summary
 from milabench.errors import MAX_PROBLEMS, ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import ReadManifest, Run, read_alone
 from milabench.events.runs_folder import find_run
-from milabench.events.shapes import MANIFEST_SHAPE, require_shape
+from milabench.events.stored_json import from_json_value
+from milabench.events.stored_run import StoredManifest
 from milabench.events.values import as_mapping, finite_number, positive
 from milabench.events.wire import parse_object
 from milabench.workflow.files import ROOT, is_archive, read_file
@@ -177,13 +178,12 @@ def find_report_source(
     tracing: Tracing | None = None,
     watched: Callable[[Run], Run] = lambda run: run,
     *,
-    keep_lists: bool = True,
     read_manifest: ReadManifest = read_alone,
 ) -> ReportSource:
     """Return a run by path or name, its JSON report or bundle, or a shipped reference (`reference:NAME`).
 
-    `tracing` draws the run where its records are read, `watched` makes it tell how far they are. `keep_lists` as in
-    `StoredSummary.lazy_summary`. `read_manifest` as in `open_run`. Raises NothingSelected or RecordError.
+    `tracing` draws the run where its records are read, `watched` makes it tell how far they are. `read_manifest` as in
+    `open_run`. Raises NothingSelected or RecordError.
     """
     if name.startswith(SHIPPED):
         return read_reference(name.removeprefix(SHIPPED))
@@ -194,7 +194,7 @@ def find_report_source(
     run = watched(with_ends(find_run(base, name, read_manifest)))
     require_measured(run)
     course = None if tracing is None else tracing.course(run)
-    summary = summary_of(run, validations, course, keep_lists=keep_lists)
+    summary = summary_of(run, validations, course)
     return ReportSource(name=run.name, summary=summary, manifest=run.manifest, run=run)
 
 
@@ -244,7 +244,7 @@ def _json_report(path: Path) -> ReportSource:
             value = parse_object(read_file(path, RecordError))
             # A reference result holds of the manifest what tells whether another run did the same work.
             manifest = as_mapping(value.get("manifest"))
-            require_shape(manifest, MANIFEST_SHAPE)
+            from_json_value(StoredManifest, manifest)
         summary = summary_from_json(value, manifest)
     except (ValueError, RecordError) as error:
         raise RecordError(

@@ -10,12 +10,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from milabench import seams
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import Comparison, System
 from milabench.analysis.job_mix import costs_of
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
-from milabench.analysis.summary_model import Summary
+from milabench.analysis.summary_model import Summary, without_details
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run
 from milabench.events.runs_folder import find_run, latest_run
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from milabench.analysis.traces import Trace, Tracing
     from milabench.events.shared_manifests import SharedManifests
 
-_MANY = 16  # runs of a comparison whose summaries stay in memory with all of their lists
+_MANY = 16  # runs of a comparison whose summaries stay in memory as they are
 _LINES = 64  # of a comparison that are written at a time
 _MOST_NAMED = 3  # runs of a system that its name lists
 
@@ -114,7 +116,7 @@ def _with_work(form: Format, runs: Sequence[Run], summaries: list[Summary]) -> l
         return summaries
     from milabench.workflow.references import work_record
 
-    return [replace(summary, manifest=work_record(run)) for summary, run in zip(summaries, runs, strict=True)]
+    return [structs.replace(summary, manifest=work_record(run)) for summary, run in zip(summaries, runs, strict=True)]
 
 
 def _report_run(base: Path, name: str, opened: ExitStack) -> Run:
@@ -282,10 +284,12 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
             validations=request.validations,
             tracing=tracing,
             watched=watched,
-            keep_lists=compared <= _MANY,
             read_manifest=(shared := SharedManifests()).read,
         )
-        sources = tuple(tuple(_with_shared(find(folder, name), shared) for name in side) for side in sides)
+        sources = tuple(
+            tuple(_with_shared(find(folder, name), shared, is_one_of_many=compared > _MANY) for name in side)
+            for side in sides
+        )
     _require_different_runs(sources, session)
     system_names = unique_names(sources)
     costs_by_name = read_costs(request.costs, system_names)
@@ -308,8 +312,13 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
     return RunComparison(comparison=comparison, sources=sources, differences=differences, tracing=tracing)
 
 
-def _with_shared(source: ReportSource, manifests: SharedManifests) -> ReportSource:
-    """Return a report or bundle with texts shared with earlier manifests. The manifest of a run is read this way."""
+def _with_shared(source: ReportSource, manifests: SharedManifests, *, is_one_of_many: bool) -> ReportSource:
+    """Return a report or bundle with texts shared with earlier manifests. The manifest of a run is read this way.
+
+    One of many does not keep what no comparison shows: it is most of a summary.
+    """
+    if is_one_of_many:
+        source = replace(source, summary=without_details(source.summary))
     return source if source.run is not None else replace(source, manifest=manifests.share(source.manifest))
 
 

@@ -7,18 +7,16 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import RecordError, os_reason
-from milabench.events.wire import dump
+from milabench.events.wire import dump, parse_object
 from milabench.redaction import mask_data
 
 if TYPE_CHECKING:
     from milabench.analysis.step_results import CourseOf, SupersededAttempt
-    from milabench.analysis.stored_summary import StoredSummary
     from milabench.analysis.summary_model import BenchSummary, Failure, Summary
     from milabench.events.rundir import Run
 
@@ -37,12 +35,10 @@ def recompute_summary(run: Run) -> dict[str, Any]:
     return value
 
 
-def summary_of(
-    run: Run, validations: str | None = None, course: CourseOf | None = None, *, keep_lists: bool = True
-) -> Summary:
+def summary_of(run: Run, validations: str | None = None, course: CourseOf | None = None) -> Summary:
     """Return the summary of a run. `validations` are checks other than the run's own, which no stored summary has.
 
-    `course` observes the records where they are read. `keep_lists` as in `StoredSummary.lazy_summary`.
+    `course` observes the records where they are read.
 
     Raises RecordError when its records cannot be read.
     """
@@ -51,7 +47,7 @@ def summary_of(
 
     if validations is not None:
         return summarise(run, checks_of(run, validations), course)
-    stored = _read_stored(run, keep_lists=keep_lists)
+    stored = _read_stored(run)
     if stored is not None:
         return stored
     # From before: what is written while the records are read makes the stored summary out of date.
@@ -84,20 +80,17 @@ def store_summary(path: Path, summary: Summary, stat: str) -> None:
     `stat` is the digest of sizes and times from before the records were read. Nothing is written where a feature is left out,
     whose section it may lack. Raises OSError.
     """
+    from milabench.analysis.json_codec import to_json_value
+    from milabench.analysis.summary_io import Sources
     from milabench.events.run_writer import RunWriter
     from milabench.seams import features_left_out
 
     if features_left_out():
         return
     value = mask_data(summary.to_json())  # as it will be written
-    sources = {
-        "analysis": ANALYSIS_VERSION,
-        "stat": stat,
-        "content": content_digest(path),
-        "summary": _digest_of(value),
-    }
+    sources = Sources(analysis=ANALYSIS_VERSION, stat=stat, content=content_digest(path), summary=_digest_of(value))
     with contextlib.closing(RunWriter(path)) as writer:
-        writer.write_summary({**value, "made_of": sources})
+        writer.write_summary({**value, "made_of": to_json_value(sources)})
 
 
 def _digest_of(summary: Mapping[str, object]) -> str:
@@ -125,54 +118,55 @@ def content_digest(path: Path) -> str:
     return whole.hexdigest()
 
 
-def _read_stored(run: Run, *, keep_lists: bool = True) -> Summary | None:
+def _read_stored(run: Run) -> Summary | None:
     """Return the stored summary. None where it is missing, or belongs to other records or another version."""
-    import msgspec
-
-    from milabench.analysis.stored_summary import StoredSummary
-    from milabench.analysis.summary_io import summary_from_json
+    from milabench.analysis.summary_io import summary_from_bytes
     from milabench.events.run_files import SUMMARY
 
     # The summary of an active run is about other records a second later.
     if not run.is_ended:
         return None
     try:
-        stored = StoredSummary(partial(read_regular, run.path / SUMMARY))
-        if not _is_made_of_these_records(run, stored):
-            return None
-        summary = None
-        if stored.made_of["summary"] == stored.digest:
-            summary = stored.lazy_summary(run.manifest, keep_lists=keep_lists)
-        return _relocated(run, summary or summary_from_json(stored.values(), run.manifest))
-    except (OSError, ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError, RecordError):
+        content = read_regular(run.path / SUMMARY)
+        return _relocated(run, summary_from_bytes(content, run.manifest)) if _is_up_to_date(content, run) else None
+    except (OSError, ValueError, RecursionError, RecordError):
         return None
 
 
-def _is_made_of_these_records(run: Run, stored: StoredSummary) -> bool:
-    """Return whether this version computed the summary, from these records, and nobody altered it since."""
-    sources = stored.made_of
-    if not isinstance(sources, dict) or sources.get("analysis") != ANALYSIS_VERSION:
+def _is_up_to_date(content: bytes, run: Run) -> bool:
+    """Return whether this version computed the stored summary, from these records, and nobody altered it since."""
+    from milabench.analysis.summary_io import sources_of
+
+    sources = sources_of(content)
+    if sources.analysis != ANALYSIS_VERSION or not _is_as_digested(content, sources.summary):
         return False
-    # The digest is that of the bytes as they were written; a file that something else wrote has others.
-    digest = sources.get("summary")
-    if stored.digest != digest and _digest_of(stored.values()) != digest:
-        return False
-    return sources.get("stat") == stat_digest(run.path) or sources.get("content") == content_digest(run.path)
+    return sources.stat == stat_digest(run.path) or sources.content == content_digest(run.path)
+
+
+def _is_as_digested(content: bytes, digest: str) -> bool:
+    """Return whether a stored summary has a digest, that of the bytes as they were written, or of the same in other bytes."""
+    before_sources = hashlib.sha256(memoryview(content)[: max(0, content.rfind(b',"made_of":'))])
+    before_sources.update(b"}")
+    if before_sources.hexdigest() == digest:
+        return True
+    value = parse_object(content)
+    return _digest_of({name: own for name, own in value.items() if name != "made_of"}) == digest
 
 
 def _relocated(run: Run, summary: Summary) -> Summary:
     """Return the summary with the name of the run and the paths of its logs as they are now."""
+    from msgspec import structs
 
     def of_bench(bench: BenchSummary) -> BenchSummary:
         if not bench.failures and not bench.flaky:
             return bench
         flaky = tuple(replace(each, others=tuple(map(at_home, each.others))) for each in bench.flaky)
-        return replace(bench, failures=tuple(map(at_home, bench.failures)), flaky=flaky)
+        return structs.replace(bench, failures=tuple(map(at_home, bench.failures)), flaky=flaky)
 
     def at_home(failure: _Logged) -> _Logged:
         return failure if failure.log is None else replace(failure, log=str(run.path / Path(failure.log).name))
 
-    return replace(summary, run=run.name, benchmarks=tuple(map(of_bench, summary.benchmarks)))
+    return structs.replace(summary, run=run.name, benchmarks=tuple(map(of_bench, summary.benchmarks)))
 
 
 def _files(path: Path) -> Iterator[os.DirEntry[str]]:

@@ -247,7 +247,7 @@ def test_a_run_that_has_not_ended_is_not_accepted(tmp_path: Path) -> None:
 
 def test_a_system_at_the_bound_passes_as_seldom_as_the_confidence_says(tmp_path: Path) -> None:
     template = run(tmp_path, 800, 800, 800, devices=1)
-    from dataclasses import replace
+    from tests.changed_values import replace
 
     bench, rng, passed, failed, n = template.benchmarks[0], random.Random(5), 0, 0, 500
     criteria = parse_criteria(minimum("800 images/s").encode(), "a.yaml")

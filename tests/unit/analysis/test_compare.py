@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateRes
 from milabench.analysis.system_diff import system_differences
 from milabench.analysis.throughput import Throughput, Totals
 from milabench.report.comparison_text import index_table
+from tests.changed_values import replace
 from tests.recorded_run import Recorded, rates, record
 
 STEADY = (1.0, 1.01, 0.99, 1.005, 0.995)

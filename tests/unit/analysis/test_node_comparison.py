@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -17,6 +16,7 @@ from milabench.analysis.throughput import Throughput
 from milabench.report import csv as report_csv
 from milabench.report import json as report_json
 from milabench.report.run_tables import node_tables
+from tests.changed_values import replace
 from tests.unit.analysis.test_compare import bench, system
 from tests.unit.sweeps.test_comparison import A, B
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from milabench.analysis.summary_io import summary_from_json
 from milabench.errors import RecordError
 from milabench.events.model import Meta
 from milabench.report.json import report_schema
+from tests.changed_values import replace
 from tests.recorded_run import Recorded, data, message, rates, record
 
 CURVE = ServingCurve(

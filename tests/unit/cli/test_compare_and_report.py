@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from milabench.errors import ConfigError, NothingSelected, RecordError, UsageErr
 from milabench.events.rundir import Run, open_run
 from milabench.following import status_command as status
 from milabench.workflow.summaries import stat_digest, store_summary, summary_of
+from tests.changed_values import replace
 from tests.recorded_run import Recorded, rates, record
 
 Invoke = Callable[..., Result]

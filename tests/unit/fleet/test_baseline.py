@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
 from milabench.errors import RecordError
 from milabench.fleet.baseline import Baseline, Expected, baseline, baseline_from_json, outliers, robust, samples
+from tests.changed_values import replace
 from tests.recorded_run import SYSTEM, Recorded, data, rates, record
 
 

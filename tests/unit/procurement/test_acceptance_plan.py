@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from milabench.analysis.uncertainty import MeasuredLaunch, uncertainty_of
 from milabench.procurement.acceptance_plan import AcceptancePlan, plan_acceptance
 from milabench.procurement.acceptance_plan_report import render_plan
 from milabench.procurement.statistical_power import Noise, PowerQuestion, fewest_launches, launch_plan
+from tests.changed_values import replace
 from tests.recorded_run import Recorded, rates, record
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from milabench.procurement.metering import (
     meter_from_json,
     metered_launch,
 )
+from tests.changed_values import replace
 from tests.metered_runs import BEGIN, LAUNCHES, device_power, wall_readings
 
 

@@ -8,7 +8,6 @@ import json
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from milabench.report.registry import FORMATS
 from milabench.report.rerun import rerun_line
 from milabench.report.run_tables import window_tables
 from milabench.report.system_lines import system_lines
+from tests.changed_values import replace
 from tests.recorded_run import Recorded, data, message, rates, record
 
 ENDINGS = {"brief": "brief.txt", "text": "txt", "markdown": "md", "json": "json", "csv": "csv", "junit": "junit.xml"}

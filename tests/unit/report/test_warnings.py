@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from milabench.events.model import Data, Event
 from milabench.report import brief, model, text
 from milabench.report import json as json_report
 from milabench.report.labels import percents
+from tests.changed_values import replace
 from tests.recorded_run import Recorded, complete_window, record
 
 S = 10**9

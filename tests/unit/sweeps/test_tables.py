@@ -7,7 +7,6 @@ import io
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from milabench.report.model import result_text, validity_text
 from milabench.report.registry import FORMATS
 from milabench.suite_check.schemas import schema_file
 from milabench.sweeps.tables import curve_lines, point_remarks, points_table
+from tests.changed_values import replace
 from tests.recorded_run import Recorded, rates, record
 from tests.serving_runs import LOADS, RATES, SLO, serving_run
 

@@ -7,7 +7,6 @@ import math
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +31,7 @@ from milabench.workflow.run_lookup import all_runs, find_step, resolve_run
 from milabench.workflow.run_records import PlanExtension
 from milabench.workflow.run_suite import finish_run, only_failed, passed_steps
 from milabench.workflow.saved_options import load_options, packages_digest, plan_differences, replicates_of
+from tests.changed_values import replace
 from tests.recorded_run import Recorded, rates, record
 
 from .conftest import Execute, ReadContext, StartedFakeNode, recorded

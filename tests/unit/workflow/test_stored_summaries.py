@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from milabench.analysis.lazy_list import LazyList
-from milabench.analysis.stored_summary import StoredSummary
-from milabench.analysis.summary_io import summary_from_json
-from milabench.errors import RecordError
+from milabench.analysis.summary_io import summary_from_bytes, summary_from_json
+from milabench.analysis.summary_model import without_details
 from milabench.events.rundir import Run, open_run
 from milabench.workflow import summaries
 from milabench.workflow.summaries import recompute_summary, summary_of
+from tests.changed_values import replace
 from tests.commands import ROOT
 
 
@@ -36,8 +34,8 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     stored = summaries._read_stored
 
-    def watched(run: Run, *, keep_lists: bool = True) -> object:
-        found = stored(run, keep_lists=keep_lists)
+    def watched(run: Run) -> object:
+        found = stored(run)
         seen.extend([] if found is not None else [run.name])
         return found
 
@@ -45,16 +43,13 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_a_lazy_summary_is_the_whole_summary(run: Run) -> None:
-    stored = StoredSummary((run.path / "summary.json").read_bytes)
-    lazy, values = stored.lazy_summary(run.manifest), stored.values()
-    assert lazy is not None
-    assert isinstance(lazy.benchmarks[0].validations, LazyList)
-    assert lazy == summary_from_json(values, run.manifest)
-    assert lazy.to_json() == summary_from_json(values, run.manifest).to_json()
-    assert list(lazy.benchmarks[0].metrics) == values["benchmarks"][0]["metrics"]
-    assert lazy.benchmarks[0].metrics[0] == values["benchmarks"][0]["metrics"][0]
-    assert len(lazy.benchmarks[0].metrics) == len(values["benchmarks"][0]["metrics"])
+def test_a_summary_of_bytes_is_that_of_their_json(run: Run) -> None:
+    content = (run.path / "summary.json").read_bytes()
+    values = json.loads(content)
+    summary = summary_from_bytes(content, run.manifest)
+    assert summary == summary_from_json(values, run.manifest)
+    assert {**summary.to_json(), "made_of": values["made_of"]} == values
+    assert list(summary.benchmarks[0].metrics) == values["benchmarks"][0]["metrics"]
 
 
 def test_a_stored_summary_is_that_of_the_records(run: Run, computed: list[str]) -> None:
@@ -88,6 +83,7 @@ def test_one_that_was_altered_is_computed_again(run: Run, computed: list[str], o
     "change",
     [
         {"metrics": [{"metric": "rate", "repeat": 0, "value": "fast"}]},
+        {"validations": [{"step": 1}]},
         {"counts": {"planned": 1}},
         {"outcome": "perhaps"},
         {"ci95": [1.0]},
@@ -110,6 +106,9 @@ def test_one_of_another_shape_with_a_digest_that_fits_is_computed_again(
     [
         {"value": 0.0},
         {"value": 1e60},
+        {"value": "fast"},
+        {"place": 1},
+        {"repeat": 0.5},
         {"units": 1},
         {"observations": 1.5},
         {"steps": [], "step": ""},
@@ -120,7 +119,7 @@ def test_one_of_another_shape_with_a_digest_that_fits_is_computed_again(
         {"pauses": {"validation": None}},
     ],
 )
-def test_a_launch_that_is_read_later_is_checked_at_once(
+def test_one_with_a_launch_of_another_shape_is_computed_again(
     run: Run, computed: list[str], change: dict[str, object]
 ) -> None:
     value = json.loads((run.path / "summary.json").read_bytes())
@@ -135,25 +134,6 @@ def test_a_launch_that_is_read_later_is_checked_at_once(
     assert computed == [run.name]
 
 
-def test_lists_of_another_shape_of_one_of_many_are_an_error_where_somebody_looks(run: Run, computed: list[str]) -> None:
-    value = json.loads((run.path / "summary.json").read_bytes())
-    value["benchmarks"][0]["validations"] = [{"step": 1}]
-    forge(run, value)
-    summary = summary_of(run, keep_lists=False)
-    assert computed == []
-    with pytest.raises(RecordError, match="was altered"):
-        len(summary.benchmarks[0].validations)
-
-
-@pytest.mark.parametrize("change", [{"value": 0.0}, {"value": "fast"}, {"place": 1}, {"repeat": 0.5}, {"units": 1}])
-def test_rates_of_one_of_many_are_checked_at_once(run: Run, computed: list[str], change: dict[str, object]) -> None:
-    value = json.loads((run.path / "summary.json").read_bytes())
-    next(metric for metric in value["benchmarks"][0]["metrics"] if metric["metric"] == "rate").update(change)
-    forge(run, value)
-    summary_of(run, keep_lists=False)
-    assert computed == [run.name]
-
-
 def forge(run: Run, value: dict[str, Any]) -> None:
     """Write another summary beside a run, with the digest that it would have."""
     summary = {name: own for name, own in value.items() if name != "made_of"}
@@ -161,21 +141,16 @@ def forge(run: Run, value: dict[str, Any]) -> None:
     (run.path / "summary.json").write_text(json.dumps({**summary, "made_of": made_of}, separators=(",", ":")))
 
 
-def test_the_lists_of_one_of_many_are_read_again_and_those_of_a_few_stay(run: Run) -> None:
-    few, many, another = (summary_of(run, keep_lists=keep_lists) for keep_lists in (True, False, False))
-    assert few == many
-    path = run.path / "summary.json"
-    path.write_bytes(path.read_bytes().replace(b'"verdict":"pass"', b'"verdict":"fail"', 1))
-    with pytest.raises(RecordError, match="changed while it was read"):
-        len(another.benchmarks[0].validations)
-    path.unlink()
-    with pytest.raises(RecordError, match="cannot be read again"):
-        list(another.benchmarks[0].processes)
-    assert another.benchmarks[0].rates == many.benchmarks[0].rates
-    assert few == many  # of which all has been read
-
-
 def test_what_is_changed_of_a_stored_summary_is_written_with_all_of_it(run: Run) -> None:
     stored = summary_of(run)
     renamed = replace(stored, benchmarks=tuple(replace(bench, about="x") for bench in stored.benchmarks))
     assert json.dumps(renamed.to_json()["benchmarks"][0]["validations"])
+
+
+def test_without_details_other_verdicts_other_metrics_and_all_launches_are_left(run: Run) -> None:
+    bench = summary_of(run).benchmarks[0]
+    warned, energy = {**bench.validations[0], "verdict": "warn"}, {"metric": "energy", "value": 1.0}
+    bench = replace(bench, validations=(warned, *bench.validations), metrics=(energy, *bench.metrics))
+    (kept,) = without_details(replace(summary_of(run), benchmarks=(bench,))).benchmarks
+    assert {each["metric"] for each in kept.metrics} == {each["metric"] for each in bench.metrics} - {"rate"}
+    assert kept == replace(bench, validations=(warned,), metrics=kept.metrics)
