@@ -27,7 +27,7 @@ __all__ = ["accelerated_ranks", "backward", "dataloader", "lightning", "optimize
 
 def dataloader(ov: InstrumentHost, **options: Unpack[LoopOptions]) -> None:
     """Observe every loop over a torch DataLoader. A loop begun with gradients off is `validation` unless `task` is given."""
-    options.setdefault("task", _task_by_gradients)
+    options["task"] = options.get("task") or _task_by_gradients
     iterable(ov, "torch.utils.data.dataloader.DataLoader.__iter__", **options)
 
 
@@ -47,7 +47,7 @@ def optimizer_step(
     probe = expect(Probe("optimizer_step", required=required, why_not=lambda: "no torch optimizer made a step"))
     end_step = StepEnd(probe, units=units, items=items, task=task, stop=stop)
 
-    def ended(optimizer: object, *_: object) -> None:
+    def ended(optimizer: object, _args: object, _kwargs: object) -> None:
         end_step((optimizer,), {}, source=None if callable(items) else optimizer)
 
     place_patch(ov, optimizer_step_hook(ended))
