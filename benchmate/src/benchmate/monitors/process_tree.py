@@ -182,7 +182,8 @@ class ProcessTrees:
     def measure_pss(self) -> None:
         """Measure each tree's memory with shared pages counted once. Call it seldom, the kernel walks the page tables."""
         for tree in self.trees.values():
-            sizes = [size for pid in tree.members if (size := self._pss(pid)) is not None]
+            paths = (f"{self._proc}/{pid}/smaps_rollup" for pid in tree.members)
+            sizes = [size for path in paths if (size := kernel_bytes(path, b"Pss")) is not None]
             if sizes:
                 tree.pss = sum(sizes)
 
@@ -225,6 +226,3 @@ class ProcessTrees:
     def _stat(self, pid: int) -> list[bytes] | None:
         fields = read_kernel_file(f"{self._proc}/{pid}/stat").rpartition(b")")[2].split()
         return fields if len(fields) > 21 else None
-
-    def _pss(self, pid: int) -> int | None:
-        return kernel_bytes(f"{self._proc}/{pid}/smaps_rollup", b"Pss")

@@ -119,13 +119,8 @@ def options_from_args(args: argparse.Namespace) -> Options:
 
 
 def _profiler_options(given: JsonMapping, name: str) -> ProfilerOptions:
-    return ProfilerOptions(
-        is_on=given[name],
-        program=given[f"{name}_bin"],
-        args_file=given[f"{name}_args_file"],
-        warmup=given[f"{name}_warmup"],
-        iteration=given[f"{name}_iteration"],
-    )
+    same = {option: given[f"{name}_{option}"] for option in ("args_file", "warmup", "iteration")}
+    return ProfilerOptions(is_on=given[name], program=given[f"{name}_bin"], **same)
 
 
 def _parser() -> argparse.ArgumentParser:
