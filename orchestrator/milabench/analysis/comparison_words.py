@@ -118,7 +118,7 @@ def system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[s
 def sentence_on(comparison: Comparison) -> str:
     """Return the sentence to quote: with the interval, undecided benchmarks, and missing evidence."""
     claims = [": ".join(filter(None, claim)) for claim in claims_on(comparison)]
-    return "; ".join([*claims, *_curve_claims(comparison)]) + "."
+    return " ".join(f"{claim}." for claim in (*claims, *_curve_claims(comparison)))
 
 
 def claim_lines(comparison: Comparison) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ def _curve_claims(comparison: Comparison) -> Iterable[str]:
     for curves in comparison.curves:
         for system in dict.fromkeys(ratio.system for ratio in curves.ratios):
             verdicts = [ratio.contrast.verdict for ratio in curves.ratios if ratio.system == system]
-            yield f"the curve of {curves.bench} on {system}, {len(verdicts)} ratios: {_tally(verdicts)}"
+            yield f"curve of {curves.bench} on {system}, {len(verdicts)} ratios: {_tally(verdicts)}"
 
 
 def _tally(verdicts: Sequence[Verdict]) -> str:

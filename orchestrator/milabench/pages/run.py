@@ -137,7 +137,7 @@ def _alerts(summary: Summary) -> list[Child]:
     ]
     return [
         alert("Jobs that have not done their part", "bad", model.unfinished_jobs(summary)),
-        alert("Failures", "bad", model.failures(summary)),
+        alert("Failures", "bad", model.grouped_failures(summary), len(model.failures(summary))),
         alert("Suspect numbers", "doubt", _together(doubts), len(doubts)),
         alert("Imprecise numbers", "doubt", imprecise),
         alert("Skipped, on purpose", "none", model.skips(summary)),
@@ -192,10 +192,10 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
                 *launch_time_tables(summary),
                 *compute_tables(summary),
                 *window_tables(summary),
-                *uncertainty_tables(summary),
                 *node_tables(summary),
             ),
         ),
+        *(foldable("Components of the uncertainty", "", html_table(table)) for table in uncertainty_tables(summary)),
     ]
 
 

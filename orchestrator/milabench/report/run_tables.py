@@ -212,7 +212,7 @@ def uncertainty_tables(summary: Summary) -> tuple[Table, ...]:
         for bench in ordered(summary.benchmarks)
         for each in (bench.uncertainty.components if bench.uncertainty is not None else ())
     ]
-    return (headed_table("uncertainty", "bench | component | #size | how it was got", rows),) if rows else ()
+    return (headed_table("uncertainty", "bench | component | #size | basis", rows),) if rows else ()
 
 
 def metric_tables(summary: Summary) -> tuple[Table, ...]:
