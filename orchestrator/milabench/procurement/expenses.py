@@ -33,6 +33,7 @@ from milabench.procurement.uncertainty import Deviation, UncertainValue, constan
 BOARD_LEVEL: Final = "device power, no EE HPC level"
 PROVISIONED_LEVEL: Final = "as declared, not measured"
 _ONE: Final = constant(1.0)
+_Quantity = Literal["energy", "cost", "carbon"]
 # Units of an amount for one item, and for more of them, with what the first is worth in the second.
 _UNITS: Final[Mapping[str, tuple[str, str, float]]] = {"energy": ("J", "kWh", 1 / 3.6e6), "carbon": ("g", "kg", 1e-3)}
 
@@ -63,6 +64,24 @@ class _Work:
     rate: UncertainValue = _ONE
     items: float = 0.0
 
+    def expense(
+        self, bench: str, quantity: _Quantity, per: str, amount: UncertainValue, parts: tuple[str, ...], nodes: int = 1
+    ) -> Expense:
+        """Return an amount of this work as a summary has it."""
+        return Expense(
+            bench=bench,
+            quantity=quantity,
+            per=per,
+            value=amount.value,
+            ci95=amount.interval(),
+            units=amount.units,
+            parts=parts,
+            power=self.power,
+            level=self.level,
+            source=self.source,
+            nodes=nodes,
+        )
+
 
 def expenses(
     bench: BenchSummary,
@@ -90,9 +109,7 @@ def expenses(
     used = terms.utilization or _ONE
     energy = product([(work.power_kw, 1), (terms.pue or _pue(costs), 1), (used, 1)], YEAR_HOURS, "kWh")
     pue = ("PUE",) if terms.pue is not None or costs.pue != 1 else ()
-    of_year: list[tuple[Literal["energy", "cost", "carbon"], UncertainValue, tuple[str, ...]]] = [
-        ("energy", energy, ("power at work", *pue))
-    ]
+    of_year: list[tuple[_Quantity, UncertainValue, tuple[str, ...]]] = [("energy", energy, ("power at work", *pue))]
     if (money := _cost_of_year(terms, costs, work.power_kw, energy, price)) is not None:
         of_year.append(("cost", *money))
     if terms.grid_carbon is not None:
@@ -113,20 +130,9 @@ def _of_launch(bench: BenchSummary, terms: Terms, metered: MeteredBench | None) 
     energy = product(
         [(_joules(bench, joules), 1), (_own_error(metered, metered.launches), 1), (pue, 1)], 1 / 3.6e6, "kWh"
     )
-    return (
-        Expense(
-            bench=bench.bench,
-            quantity="energy",
-            per="run",
-            value=energy.value,
-            ci95=energy.interval(),
-            units="kWh",
-            parts=("the whole launch", *(("PUE",) if terms.pue is not None else ())),
-            power="meter",
-            level=_level_text(metered),
-            source=metered.source,
-        ),
-    )
+    work = _Work(power_kw=energy, power="meter", level=_level_text(metered), source=metered.source)
+    parts = ("the whole launch", *(("PUE",) if terms.pue is not None else ()))
+    return (work.expense(bench.bench, "energy", "run", energy, parts),)
 
 
 def _own_error(metered: MeteredBench, repeats: Iterable[int]) -> UncertainValue:
@@ -264,7 +270,7 @@ def _expenses(
     work: _Work,
     used: UncertainValue,
     sizes: tuple[int, int],
-    quantity: Literal["energy", "cost", "carbon"],
+    quantity: _Quantity,
     of_year: UncertainValue,
     parts: tuple[str, ...],
 ) -> Iterator[Expense]:
@@ -281,16 +287,4 @@ def _expenses(
     )
     for per, amount in amounts:
         if amount is not None:
-            yield Expense(
-                bench=bench.bench,
-                quantity=quantity,
-                per=per,
-                value=amount.value,
-                ci95=amount.interval(),
-                units=amount.units,
-                parts=parts,
-                power=work.power,
-                level=work.level,
-                source=work.source,
-                nodes=whole,
-            )
+            yield work.expense(bench.bench, quantity, per, amount, parts, whole)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Literal
 
 from milabench.acceptance.bounds import BoundDecision, BoundTarget, decide_bound
@@ -87,7 +87,7 @@ def accept_so_far(
         checks, notes = [*checks, check], [*notes, *note]
     for bench in criteria.benchmarks:
         cap = plan.cap or min(plan.launches.get(bench.name, 0), LARGEST_CAP)
-        decide = partial(judge_launches, cap=cap, alpha=plan.alpha / claims, beta=plan.beta)
+        decide = Looks(cap, Risks(alpha=plan.alpha / claims, beta=plan.beta))
         work = (unlike or {}).get(bench.name, SAME_WORK)
         evaluation = BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims, decide, work)
         checks += (
@@ -129,8 +129,12 @@ def _so_far(
 
 
 @dataclass(frozen=True, slots=True)
-class _Looks:
-    """The decision of a bound's launches, by Student's t after each from the third to the cap, until one decides."""
+class Looks:
+    """The decision of a bound's launches, by Student's t after each from the third to the cap, until one decides.
+
+    The value of a reference (`base`, else empty) is agreed. A bound without a confidence is decided by the measured value, as in
+    `decide_bound`.
+    """
 
     cap: int
     risks: Risks
@@ -156,9 +160,6 @@ class _Looks:
         sure = f"after {len(values)} of at most {self.cap} repeats"
         return BoundDecision(verdict="INCONCLUSIVE", value=centre, sure=sure, missing=missing)
 
-    def _spent(self) -> str:
-        return f"nothing: all {self.cap} agreed repeats were measured, and they do not show that it is kept"
-
     def _judge(self, logs: Sequence[float]) -> tuple[Verdict, int, str]:
         """Return the verdict on distances to the bound (above zero: kept), after how many launches, and the missing evidence."""
         for used in range(LEAST_LAUNCHES, len(logs) + 1):
@@ -178,7 +179,7 @@ class _Looks:
         if used < LEAST_LAUNCHES:
             return f"repeats: {used} of at least {LEAST_LAUNCHES}"
         if used >= self.cap:
-            return self._spent()
+            return f"nothing: all {self.cap} agreed repeats were measured, and they do not show that it is kept"
         d, spread = mean(logs), stdev(logs)
         for more in range(used + 1, self.cap + 1):
             if self._look(d, spread, more) is not None:
@@ -186,22 +187,6 @@ class _Looks:
                     f"repeats: about {more - used} more of {self.cap - used} left would decide, if they are like these"
                 )
         return f"repeats: the {self.cap - used} that are left would not decide, if they are like these"
-
-
-def judge_launches(
-    values: Sequence[float],
-    base: Sequence[float],
-    wanted: BoundTarget,
-    *,
-    cap: int,
-    alpha: float,
-    beta: float,
-) -> BoundDecision:
-    """Return the decision of a bound's launches, in their order. The value of a reference (`base`, else empty) is agreed.
-
-    A bound without a confidence is decided by the measured value, as in `decide_bound`.
-    """
-    return _Looks(cap, Risks(alpha=alpha, beta=beta))(values, base, wanted)
 
 
 @lru_cache(maxsize=64)

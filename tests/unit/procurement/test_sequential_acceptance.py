@@ -17,10 +17,10 @@ from milabench.analysis.summary_model import Summary
 from milabench.errors import UsageError
 from milabench.procurement.sequential import FailureTest, Risks
 from milabench.procurement.sequential_acceptance import (
+    Looks,
     SequentialPlan,
     Trials,
     accept_so_far,
-    judge_launches,
 )
 from tests.recorded_run import Recorded, rates, record
 
@@ -139,7 +139,7 @@ def test_a_system_at_its_bound_is_rejected_and_accepted_no_more_often_than_state
     """4,000 runs by the very function that judges the launches of a criterion."""
     noise, runs = random.Random(cap), 4000
     ends = [
-        judge_launches(list(drawn(noise, 100.0, 0.02, cap))[-1], [], TARGET, cap=cap, alpha=0.05, beta=0.10).verdict
+        Looks(cap, Risks(alpha=0.05, beta=0.10))(list(drawn(noise, 100.0, 0.02, cap))[-1], [], TARGET).verdict
         for _ in range(runs)
     ]
     # Three standard errors of a share of 0.05 and 0.1.
@@ -154,7 +154,7 @@ def test_a_better_system_needs_fewer_launches_than_a_fixed_number(tmp_path: Path
     noise, used = random.Random(5), []
     for _ in range(300):
         for values in drawn(noise, 104.0, 0.02, 12):
-            if judge_launches(values, [], TARGET, cap=12, alpha=0.05, beta=0.10).verdict == "PASS":
+            if Looks(12, Risks(alpha=0.05, beta=0.10))(values, [], TARGET).verdict == "PASS":
                 used.append(len(values))
                 break
     assert len(used) >= 285
