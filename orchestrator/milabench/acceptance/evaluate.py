@@ -100,8 +100,8 @@ def unended(summary: Summary | None, whose: str) -> list[CriterionResult]:
 def _furthest_apart(bench: BenchSummary) -> str:
     """Return the devices or nodes of a benchmark with the lowest and the highest rate: one of them is the cause."""
     by_slot: dict[str, list[float]] = {}
-    for rate in bench.rates:
-        by_slot.setdefault(rate.slot.removeprefix("local/"), []).append(rate.value)
+    for process in bench.processes:
+        by_slot.setdefault(process.slot.removeprefix("local/"), []).append(process.throughput.value)
     means = sorted((geometric_mean(values), slot) for slot, values in by_slot.items())
     (least, slowest), (greatest, fastest) = means[0], means[-1]
     return f", from {least:.6g} {bench.units} on {slowest} to {greatest:.6g} on {fastest}"

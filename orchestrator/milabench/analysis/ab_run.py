@@ -84,8 +84,8 @@ def _on_its_nodes(
 def launches(bench: BenchSummary) -> dict[int, float]:
     """Return the total rate of each launch's instances, by replicate. A launch without all of them is left out."""
     rates: dict[int, list[float]] = {}
-    for rate in bench.rates:
-        rates.setdefault(rate.repeat, []).append(rate.value)
+    for process in bench.processes:
+        rates.setdefault(process.repeat, []).append(process.throughput.value)
     whole = (launch for launch in rates.items() if len(launch[1]) == bench.instances)
     scale = 1 / bench.instances if bench.direction == "lower" else bench.instances
     return {repeat: geometric_mean(members) * scale for repeat, members in whole}

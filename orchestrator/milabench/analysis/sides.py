@@ -146,9 +146,9 @@ def _by_device(benches: Sequence[BenchSummary]) -> tuple[float, ...]:
     by_slot: dict[str, list[float]] = {}
     if any(bench.perf is None or bench.ngpu == 0 for bench in benches):
         return ()
-    for rate in (rate for bench in benches for rate in bench.rates):
-        if rate.slot.partition("/")[2].startswith("D"):
-            by_slot.setdefault(rate.slot, []).append(rate.value)
+    for process in (process for bench in benches for process in bench.processes):
+        if process.slot.partition("/")[2].startswith("D"):
+            by_slot.setdefault(process.slot, []).append(process.throughput.value)
     is_one_each = all(bench.ngpu == len(by_slot) for bench in benches)
     return tuple(geometric_mean(values) for values in by_slot.values()) if is_one_each else ()
 
@@ -177,6 +177,6 @@ def _joules(benches: Sequence[BenchSummary]) -> float | None:
         if step_energies := energies(bench):
             joules += [joules_per_item(process, step_energies) for process in bench.processes]
         else:
-            joules += [None] * len(bench.rates)
+            joules += [None] * len(bench.processes)
     known = [value for value in joules if value is not None]
     return mean(known) if known and len(known) == len(joules) else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -46,14 +46,6 @@ class ReplicateResult:
     slot: str
     repeat: int
     throughput: Throughput
-
-
-class LaunchRate(NamedTuple):
-    """The part of a replicate that comparisons need: its place (`ReplicateResult.slot`) and number, and its rate."""
-
-    slot: str
-    repeat: int
-    value: float
 
 
 class Validation(TypedDict):
@@ -230,11 +222,6 @@ class BenchSummary(Struct, frozen=True, kw_only=True):
     no_ratio: Annotated[str, OPTIONAL] = ""
     metrics: tuple[Mapping[str, Any], ...] = ()
     milabench13: Annotated[BenchFigures | None, OPTIONAL] = None
-
-    @property
-    def rates(self) -> Sequence[LaunchRate]:
-        """The rates of its processes."""
-        return [LaunchRate(each.slot, each.repeat, each.throughput.value) for each in self.processes]
 
     @property
     def interval(self) -> Interval | None:

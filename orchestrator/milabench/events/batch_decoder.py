@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 
 from milabench.events.model import Data, Line, ObservationBatch, Other, StepEvent
-from milabench.events.observation_columns import LARGEST_NS, batch_of, single_events
+from milabench.events.observation_columns import LARGEST_NS, single_events
 from milabench.events.plain_columns import COLUMNS_PREFIX, plain_batch
 from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER
 from milabench.events.wire import decode
@@ -126,12 +126,7 @@ def _decode_single(line: bytes, step: str) -> Iterator[StepEvent]:
         if line.strip():
             yield Other(step=step, event="format_error", data=line.decode("utf-8", "backslashreplace"))
         return
-    if not isinstance(event, Data):
-        yield event
-    elif (batch := batch_of(event)) is not None:
-        yield batch
-    else:
-        yield from single_events(event)
+    yield from single_events(event) if isinstance(event, Data) else (event,)
 
 
 def _alike(lines: bytes, step: str) -> list[ObservationBatch] | None:

@@ -11,7 +11,7 @@ from itertools import accumulate, islice
 from typing import Any
 
 from milabench.events.model import Data, ObservationBatch
-from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER, finite_number, whole
+from milabench.events.values import finite_number, whole
 
 NS = 10**9  # not 1e9: an integer is divided before it is rounded
 LARGEST_NS = 2**32 - 1
@@ -54,12 +54,6 @@ def single_events(event: Data) -> Iterator[Data]:
     for index, batch_id in enumerate(_batch_ids(columns)):
         data = _observation(columns, index, batch_id)
         yield Data(step=event.step, t=event.t, extra=event.extra, data=data)
-
-
-def batch_of(event: Data) -> ObservationBatch | None:
-    """Return the observations of a record of columns as a batch. None for other records, and where any is not plain."""
-    columns = _columns_of_any(event.data)
-    return None if columns is None or not _are_plain(columns) else batch_of_plain(columns, event.step)
 
 
 def batch_of_plain(columns: RecordColumns, step: str) -> ObservationBatch:
@@ -128,22 +122,6 @@ def _observation(columns: RecordColumns, index: int, batch_id: int) -> dict[str,
     if ns <= 0:
         data["nonfinite"] = ["rate"]
     return data
-
-
-def _are_plain(columns: RecordColumns) -> bool:
-    """Return whether each has a rate, takes time that four bytes hold, and has a place on the host's clock."""
-    return (
-        _within(columns.host_ns, 1, LARGEST_NS)
-        and _within(columns.ns, 2, LARGEST_NS)
-        and _within(columns.t0_ns, 0, LATEST_NS)
-        and _within(columns.n, SMALLEST_NUMBER, LARGEST_NUMBER)
-        and _within(columns.steps, 0, 2**31)
-        and abs(columns.unix_minus_mono_ns) < 2**62
-    )
-
-
-def _within(values: Sequence[float], low: float, high: float) -> bool:
-    return low <= min(values) and max(values) <= high
 
 
 def _columns_of_any(data: Mapping[str, object]) -> RecordColumns | None:

@@ -59,7 +59,7 @@ _DECODER = msgspec.json.Decoder(_Record)
 def plain_batch(line: bytes, step: str) -> ObservationBatch | None:
     """Return the observations of a record of columns, all of which are plain. None where it may be another record.
 
-    A record refused here may still be valid: `observation_columns.batch_of` decides.
+    A record refused here may still be valid: `observation_columns.single_events` decides.
     """
     try:
         columns = columns_of(_DECODER.decode(line)["data"])

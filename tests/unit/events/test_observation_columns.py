@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from milabench.events.batch_decoder import decode_lines
 from milabench.events.model import Data, ObservationBatch
-from milabench.events.observation_columns import batch_of, single_events
+from milabench.events.observation_columns import single_events
 from milabench.events.plain_columns import plain_batch
 from milabench.events.rundir import read_batches, read_events
 from milabench.execute.agent.ring import RingReader
@@ -199,8 +199,6 @@ def test_what_stands_in_the_ring_is_read_back_from_the_records(
     lines = records_of(steps.slots, folder, drains=drains)
     assert_same(read(lines, folder), steps.expected)
     assert sorted(rows_in_batches(folder)) == sorted(map(row, steps.expected))
-    for line in lines.splitlines():
-        assert plain_batch(line, "s") == batch_of(Data(step="s", data=json.loads(line)["data"]))
 
 
 def row(data: dict[str, Any]) -> tuple[Any, ...]:
@@ -209,11 +207,15 @@ def row(data: dict[str, Any]) -> tuple[Any, ...]:
     return data["t0_ns"], round(data["elapsed"] * NS), data["host_ns"], data["n"], data.get("steps", 1), *marks
 
 
+def rows_of(batch: ObservationBatch) -> Iterator[tuple[Any, ...]]:
+    columns = (batch.t0_ns, batch.ns, batch.host_ns, batch.n, batch.steps, batch.warmup, batch.epoch_end)
+    return zip(*columns, strict=True)
+
+
 def rows_in_batches(folder: Path) -> Iterator[tuple[Any, ...]]:
     for event in read_batches(folder / "s.data", "s"):
         if isinstance(event, ObservationBatch):
-            columns = (event.t0_ns, event.ns, event.host_ns, event.n, event.steps, event.warmup, event.epoch_end)
-            yield from zip(*columns, strict=True)
+            yield from rows_of(event)
         elif isinstance(event, Data):
             yield row(dict(event.data))
 
@@ -271,7 +273,6 @@ def test_times_are_those_of_the_step_before_where_one_continues_another(tmp_path
 def test_columns_that_the_agent_does_not_write_stay_the_record_that_they_are(odd: dict[str, Any]) -> None:
     event = Data(step="s", t=1.0, data={**COLUMNS, **odd})
     assert list(single_events(event)) == [event]
-    assert batch_of(event) is None
 
 
 def test_columns_are_a_value_for_each_or_one_for_all() -> None:
@@ -285,7 +286,6 @@ def test_columns_are_a_value_for_each_or_one_for_all() -> None:
 @pytest.mark.parametrize("odd", NOT_PLAIN, ids=repr)
 def test_columns_with_an_observation_that_is_not_plain_are_single_events(odd: dict[str, Any]) -> None:
     event = Data(step="s", t=1.0, data={**COLUMNS, **odd})
-    assert batch_of(event) is None
     assert len(list(single_events(event))) == 3
 
 
@@ -305,7 +305,11 @@ def test_a_record_that_is_decoded_at_once_holds_what_it_holds_key_by_key(more: d
     data = {**COLUMNS, **more}
     batch = plain_batch(json.dumps({"event": "data", "data": data, "pipe": "data", "t": 1.0}).encode(), "s")
     assert batch is not None
-    assert batch == batch_of(Data(step="s", t=1.0, data=data))
+    singles = [dict(event.data) for event in single_events(Data(step="s", t=1.0, data=data))]
+    assert list(rows_of(batch)) == list(map(row, singles))
+    waits = [single["parts"]["wait"] for single in singles if "wait" in single.get("parts", {})]
+    assert batch.wait == (pytest.approx(sum(waits)) if waits and not data.get("warmup") else None)
+    assert (batch.end, batch.rank) == (singles[0]["time"], singles[0].get("rank", 0))
 
 
 @pytest.mark.parametrize("odd", [*ODD, *NOT_PLAIN, {"t0_ns": 2**62 - 20}, {"n": 1e60}, {"rank": True}], ids=repr)
