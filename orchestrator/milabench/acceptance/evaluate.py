@@ -364,7 +364,7 @@ class BenchEvaluation:
             value=decision.value,
             bounds=decision.bounds,
             where=asked.bound.where,
-            briefly=", ".join(filter(None, (shown, decision.bound))),
+            briefly=", ".join(filter(None, (shown, decision.bound or decision.sure))),
         )
         return self.trusted_on_both(bench, check, is_relative=bool(base))
 

@@ -134,7 +134,10 @@ def check_again(now: System, then: System, terms: RecheckTerms) -> Acceptance:
             _suite_check(now, then, [name for name in numbers if name in today], changed),
             *(check for result in results for check in result.checks()),
         ),
-        notes=(*_drift(now, then, ratios), f"since then: {difference_line([then, now], [r.name for r in ratios])}"),
+        notes=(
+            *_drift(now, then, ratios),
+            f"differences since then: {difference_line([then, now], [r.name for r in ratios])}",
+        ),
     )
 
 
@@ -216,7 +219,8 @@ class _Bench:
             measured=_measured(ratio, *(len(replicate_values(run, "system")) for run in (self.now, self.then))),
         )
         if ratio.lower is not None and ratio.upper is not None:
-            result = replace(result, bounds=(ratio.lower, ratio.upper))
+            briefly = f"{ratio.ratio:.4g} x then, at least {ratio.lower:.4g}"
+            result = replace(result, bounds=(ratio.lower, ratio.upper), briefly=briefly)
         if other := self.other_work:
             return (*runs, replace(result, missing=other))
         judged = replace(result, verdict="PASS" if ratio.is_kept else "FAIL")

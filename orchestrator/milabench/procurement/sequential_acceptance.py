@@ -153,12 +153,16 @@ class Looks:
             return self._open(values[: self.cap], base, missing)
         decision = self._open(values[:used], base, "")
         done = "accepted" if verdict == "PASS" else "rejected"
-        return replace(decision, verdict=verdict, sure=f"{done} after {used} of at most {self.cap} repeats")
+        briefly = f"{done} after {used} of {self.cap}"
+        return replace(
+            decision, verdict=verdict, sure=f"{done} after {used} of at most {self.cap} repeats", bound=briefly
+        )
 
     def _open(self, values: Sequence[float], base: Sequence[float], missing: str) -> BoundDecision:
         centre = geometric_mean(values) / (geometric_mean(base) if base else 1.0)
         sure = f"after {len(values)} of at most {self.cap} repeats"
-        return BoundDecision(verdict="INCONCLUSIVE", value=centre, sure=sure, missing=missing)
+        briefly = f"after {len(values)} of {self.cap}"
+        return BoundDecision(verdict="INCONCLUSIVE", value=centre, sure=sure, bound=briefly, missing=missing)
 
     def _judge(self, logs: Sequence[float]) -> tuple[Verdict, int, str]:
         """Return the verdict on distances to the bound (above zero: kept), after how many launches, and the missing evidence."""
@@ -244,5 +248,5 @@ def _error_rates(plan: SequentialPlan, claims: int) -> str:
     each = "" if claims == 1 else f" ({plan.alpha / claims:.2%} by each of {claims} bounds)"
     return (
         f"error rates: a system exactly at its bounds is rejected in at most {plan.alpha:.4g} of all runs{each}, and accepted "
-        f"in at most {plan.beta:.4g}; a look after each repeat from the third to the cap, where the undecided stay so"
+        f"in at most {plan.beta:.4g}; every criterion is checked after each repeat, from the third to the last that is planned"
     )

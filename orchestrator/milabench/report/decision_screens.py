@@ -66,13 +66,14 @@ def acceptance_screen(acceptance: Acceptance) -> document.Document:
     shown = sorted(undone or acceptance.checks, key=lambda check: WORST_FIRST.index(check.verdict))
     held = len(acceptance.checks) - len(undone)
     against = f" against {acceptance.reference}" if acceptance.reference else ""
+    by = f", by {acceptance.file}" if acceptance.file else ""
     verdicts = [check.verdict for check in undone]
     counts = [f"{held} of {len(acceptance.checks)} criteria hold"]
     counts += [f"{number} fail{'s' * (number == 1)}" for number in (verdicts.count("FAIL"),) if number]
     counts += [f"{number} not decided" for number in (verdicts.count("INCONCLUSIVE"),) if number]
     return (
         document.Statement(text=f"{acceptance.verdict}: {', '.join(counts)}"),
-        document.Notes(lines=(f"{acceptance.title or 'acceptance'}: {acceptance.run}{against}, by {acceptance.file}",)),
+        document.Notes(lines=(f"{acceptance.title or 'acceptance'}: {acceptance.run}{against}{by}",)),
         document.words_table("", ("verdict", "benchmark", "criterion", "required", "measured"), map(_row, shown)),
         *document.section("missing", _missing(undone)),
         *document.section("failures", _of_failed(undone)),

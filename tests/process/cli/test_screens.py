@@ -87,6 +87,21 @@ def test_a_screen_says_each_warning_once(screens: dict[str, str], name: str) -> 
     assert len(set(texts)) == len(texts)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("accept", "looks", "new", "--criteria", "criteria.yaml", "--reference", "reference"),
+        ("accept", "recheck", "new", "--against", "old"),
+        ("accept", "plan", "old", "--criteria", "criteria.yaml", "--reference", "reference"),
+    ],
+    ids=" ".join,
+)
+def test_no_cell_of_another_acceptance_is_shortened(systems: Path, words: tuple[str, ...]) -> None:
+    text = screen(systems, *words, "--base", ".")
+    assert "…" not in text and " by\n" not in text
+    assert all(len(line) <= WIDTH for line in text.splitlines() if not line.startswith("next: "))
+
+
 @pytest.mark.parametrize("name", ["compare", "compare-tender", "accept", "offer-compare", "budget", "report"])
 def test_everything_else_is_behind_full(systems: Path, screens: dict[str, str], name: str) -> None:
     full = screen(systems, *NEXT_TO_SYSTEMS[name], "--base", ".", "--full")
