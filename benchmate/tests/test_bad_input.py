@@ -158,7 +158,7 @@ def test_an_exception_in_a_thread_of_the_script_does_not_fail_the_step(agent, tm
 def test_a_selector_that_matches_nothing_names_the_nearest(agent, tmp_path):
     ran = run_voirfile(agent, tmp_path, LOOP, LOADER_PROBE.replace("make_loader", "make_loder"))
     assert (ran.code, ran.stdout) == (1, "")
-    assert "did you mean 'make_loader'?" in agent.controls("fail")[0]["detail"]
+    assert "Did you mean 'make_loader'?" in agent.controls("fail")[0]["detail"]
 
 
 WORKERS = """

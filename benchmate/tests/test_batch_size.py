@@ -61,7 +61,7 @@ def test_a_batch_that_can_be_read_in_two_ways_is_refused(batch):
 
 @pytest.mark.parametrize("batch", [3, "text", ["a", "b"], {}, None, [Tensor()]])
 def test_a_batch_without_tensors_is_an_error_with_a_hint(batch):
-    with pytest.raises(BatchSizeError, match="give batch_size="):
+    with pytest.raises(BatchSizeError, match="Give batch_size="):
         BatchSizeGuess().of(batch)
 
 
@@ -74,7 +74,7 @@ def test_the_size_may_be_a_number_a_key_or_a_function():
         size_function("ids")[0]({"other": 1})
     with pytest.raises(BatchSizeError, match="reading it would wait for the device"):
         size_function(lambda batch: Tensor(7, device="cuda"))[0](None)
-    with pytest.raises(BatchSizeError, match="give batch_size="):
+    with pytest.raises(BatchSizeError, match="Give batch_size="):
         size_function(True)
 
 

@@ -73,7 +73,7 @@ def test_pauses_are_no_part_of_the_seconds_of_a_window(agent, tmp_path):
 
 @pytest.mark.parametrize(
     ("target", "said"),
-    [("__main__.Model.valdiate", "did you mean 'validate'"), ("__main__.report", "generator or async")],
+    [("__main__.Model.valdiate", "Did you mean 'validate'"), ("__main__.report", "generator or async")],
 )
 def test_a_function_that_cannot_be_a_pause_fails_the_step(agent, tmp_path, target, said):
     ran = run(agent, tmp_path, VALIDATING, LOOP + f'probes.pause(ov, "{target}", name="v")', config=CONFIG)

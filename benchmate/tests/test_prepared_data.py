@@ -168,7 +168,7 @@ def test_what_was_filled_by_hand_stays_until_its_owner_confirms_the_recipe_or_mo
         prepare(path, {"seed": 1}, lambda _: pytest.fail("nothing is made"))
     assert (path / "train.tar" if kind == "folder" else path).read_text() == "mine"
     (command,) = re.findall("`(.*)`", str(refused.value))
-    assert str(refused.value).startswith(f"{path}: was not made by milabench, so it stays; use it as it is (`echo ")
+    assert str(refused.value).startswith(f"{path}: was not made by milabench, so it stays. Use it as it is (`echo ")
     assert str(refused.value).endswith("), or move it away")
     subprocess.run(command, shell=True, check=True)
     prepare(path, {"seed": 1}, lambda _: pytest.fail("nothing is made"))

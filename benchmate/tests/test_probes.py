@@ -147,7 +147,7 @@ def test_a_lazy_module_is_not_loaded_and_the_failure_names_the_defining_module(a
     write(tmp_path, "lazy/trainer.py", "class Trainer:\n    def step(self): pass")
     ran = run(agent, tmp_path, "import lazy\nprint('end')", 'probes.calls(ov, "lazy.Trainer.step", units="steps/s")')
     assert ran.stdout.startswith("end\n")
-    assert "name the module that defines it: lazy.trainer.Trainer" in agent.controls("fail")[0]["detail"]
+    assert "Name the module that defines it: lazy.trainer.Trainer" in agent.controls("fail")[0]["detail"]
 
 
 def test_a_criterion_is_observed_and_a_value_replaced(agent, tmp_path):
@@ -213,7 +213,7 @@ def test_an_error_in_a_function_of_the_voirfile_fails_the_step_not_the_script(ag
 def test_an_argument_that_does_not_exist_is_named_with_those_that_do(agent, tmp_path):
     write(tmp_path, "library.py", LIBRARY)
     run(agent, tmp_path, "import library", 'probes.argument(ov, "library.Loop.run", "batch", units="items/s")')
-    assert "has no argument 'batch'; it has self, batches, epochs" in agent.controls("fail")[0]["detail"]
+    assert "has no argument 'batch'. It has self, batches, epochs" in agent.controls("fail")[0]["detail"]
 
 
 def test_a_probe_on_json_does_not_affect_the_records(agent, tmp_path):
@@ -346,7 +346,7 @@ def test_a_while_loop_is_observed_by_its_line_and_what_is_between_two_of_them_is
 def test_a_line_without_a_loop_fails_and_the_lines_with_one_are_named(agent, tmp_path):
     assert run(agent, tmp_path, NESTED, 'probes.loop(ov, 5, units="steps/s")').code == 1
     (failed,) = agent.controls("fail")
-    assert failed["detail"] == "loop at line 5 never fired: line 5 holds no loop; there are loops at 3, 4, 7"
+    assert failed["detail"] == "loop at line 5 never fired: line 5 holds no loop. There are loops at 3, 4, 7"
 
 
 @needs_torch

@@ -62,7 +62,7 @@ def test_what_is_first_imported_in_a_thread_is_said(agent, tmp_path):
     """
     assert run(agent, tmp_path, script).code == 0
     assert [message["message"] for message in agent.records("message")] == [
-        "giving was first imported in a thread: the program's values are not recorded; import it in the main thread"
+        "giving was first imported in a thread: the program's values are not recorded. Import it in the main thread"
     ]
 
 

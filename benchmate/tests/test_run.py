@@ -176,7 +176,7 @@ def test_a_silent_probe_fails_the_step_and_suggests_similar_names(agent, tmp_pat
     details = [fail["detail"] for fail in agent.controls("fail")]
     assert ran.code == 1
     assert {fail["why"] for fail in agent.controls("fail")} == {"probe"}
-    assert any("did you mean 'make_loader'?" in detail for detail in details)
+    assert any("Did you mean 'make_loader'?" in detail for detail in details)
     assert "calls of json.dumps never fired: it was never called" in details
     assert any("no module not_imported was ever imported" in detail for detail in details)
     assert [message["message"] for message in agent.records("message")] == [
@@ -195,7 +195,7 @@ def test_a_silent_probe_fails_the_step_and_suggests_similar_names(agent, tmp_pat
         ("import not_there\n", "No module named 'not_there'"),
         (
             "from benchmate import probes\ndef instrument_main(ov):\n    probes.loss(ov, '//train > los')",
-            "did you mean 'loss'?",
+            "Did you mean 'loss'?",
         ),
         (
             "def instrument_main(ov):\n    ov.probe('//train() as x')",

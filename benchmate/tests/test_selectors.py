@@ -21,7 +21,7 @@ REFUSED = {
     "attribute_loop": ("def f(o):\n    for o.x in (1, 2):\n        pass", "a loop target that cannot be rewritten"),
     "asynchronous": ("async def f():\n    return 1", "it is async"),
     "lambda": ("f = lambda: 1", "is a lambda"),
-    "class": ("class f:\n    pass", "is a class; probe its __init__"),
+    "class": ("class f:\n    pass", "is a class. Probe its __init__"),
     "builtin": ("f = len", "is written in C"),
     "captured": ("def f(x):\n    match x:\n        case [a, _]:\n            return a", "names captured by match"),
     "missing_annotation": (
@@ -100,7 +100,7 @@ def test_nonlocal_is_refused(module):
 
 def test_a_missing_function_is_an_error_with_similar_names(module):
     made = module("def make_loader():\n    return 1")
-    with pytest.raises(ProbeError, match="did you mean 'make_loader'"):
+    with pytest.raises(ProbeError, match="Did you mean 'make_loader'"):
         probe(f"/{made.__name__}/make_loadr() as x")
     with pytest.raises(ProbeError, match="cannot be imported"):
         probe("/no_such_module_at_all/f() as x")

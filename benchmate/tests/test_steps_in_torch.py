@@ -238,7 +238,7 @@ def test_a_probe_that_is_silent_in_spawned_ranks_hints_at_them(agent, tmp_path):
     )
     ran = run(agent, tmp_path, script, 'probes.iterable(ov, "__main__.make_loader", units="x/s")', config=QUIET)
     assert ran.code == 1
-    assert "the processes that it spawned are not under the instruments" in agent.controls("fail")[0]["detail"]
+    assert "The processes that it spawned are not under the instruments" in agent.controls("fail")[0]["detail"]
     assert "Traceback" not in ran.stderr
 
 

@@ -275,8 +275,8 @@ class Answers:
             self._message("answers: the program ended before its first steps could be made again")
         elif self._is_first:
             self._message(
-                f"answers: none, for the program did not begin {self.steps + 1} steps of a loop over an observed loader; "
-                "observe it (probes.loader, benchmate.observed), or name the function that returns each batch: "
+                f"answers: none, for the program did not begin {self.steps + 1} steps of a loop over an observed loader. "
+                "Observe it (probes.loader, benchmate.observed), or name the function that returns each batch: "
                 'probes.batches(ov, "module.function")'
             )
 

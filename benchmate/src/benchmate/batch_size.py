@@ -17,7 +17,7 @@ LOOKED_AT = 64
 MOST_CHANNELS, MOST_COLUMNS = 4, 3
 """Maxima: channels of an image that begins with them, and arrays of equal shape (inputs, masks and targets)."""
 
-_HINT = "give batch_size=: a number, a key of the batch, or a function of the batch"
+_HINT = "Give batch_size=: a number, a key of the batch, or a function of the batch"
 
 
 def size_function(
@@ -93,10 +93,10 @@ class BatchSizeGuess:
         if known and found is None and self._takes_loader(best, known, samples):
             return self.of(batch)
         if best is None:
-            raise BatchSizeError(f"cannot tell how many items are in a batch of type {_describe(batch)}; {_HINT}")
+            raise BatchSizeError(f"cannot tell how many items are in a batch of type {_describe(batch)}. {_HINT}")
         if found is None and not best.is_clear:
             raise BatchSizeError(
-                f"{best.length} items or another number may be in a batch of type {_describe(batch)}; {_HINT}"
+                f"{best.length} items or another number may be in a batch of type {_describe(batch)}. {_HINT}"
             )
         self._path = best.path
         self._key = best.path[0] if best.path and len(best.path) == 1 and not best.is_list else None
@@ -109,7 +109,7 @@ class BatchSizeGuess:
         guess = "it has no tensors" if best is None else f"its first tensor has {best.length}"
         is_taken = best is None or known > 1
         self._message(
-            f"batch_size: the loader says {known}, of its first batch {guess}; taken is "
+            f"batch_size: the loader says {known}, of its first batch {guess}. Used: "
             f"{'the loader' if is_taken else 'the tensor'}, unless the voirfile sets batch_size="
         )
         if is_taken:
@@ -216,7 +216,7 @@ def _by_key(key: str) -> Size:
         try:
             value = batch[key]
         except (KeyError, TypeError, IndexError):
-            raise BatchSizeError(f"a batch of type {_describe(batch)} has no key {key!r}; {_HINT}") from None
+            raise BatchSizeError(f"a batch of type {_describe(batch)} has no key {key!r}. {_HINT}") from None
         size = next(_sizes(value, None, 2), None)
         return len(value) if size is None else size.length
 
@@ -242,7 +242,7 @@ def plain_count(value: object, what: str) -> int | float:
         return value
     kind = getattr(getattr(value, "device", None), "type", "cpu")
     if kind != "cpu":
-        raise BatchSizeError(f"{what} returned a tensor on {kind}: reading it would wait for the device; use a shape")
+        raise BatchSizeError(f"{what} returned a tensor on {kind}: reading it would wait for the device. Use a shape")
     try:
         return int(value)  # type: ignore[call-overload,no-any-return]  # a zero-dimensional array, say
     except (TypeError, ValueError):

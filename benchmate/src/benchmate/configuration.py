@@ -63,7 +63,7 @@ def read_config(path: str | None) -> Config:
         values = json.loads(read_regular(path))
     except OSError as error:
         raise BenchmateError(
-            f"{path}: {error.strerror}; --config takes the benchmark's resolved configuration"
+            f"{path}: {error.strerror}. --config takes the benchmark's resolved configuration"
         ) from error
     except ValueError as error:
         raise BenchmateError(f"{path}: not JSON: {error}") from error

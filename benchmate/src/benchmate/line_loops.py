@@ -36,7 +36,7 @@ def why_no_loop(line: int) -> str:
     """Return why the loop at this line was never observed."""
     if line in _lines:
         return "the program did not reach that loop"
-    return f"line {line} holds no loop; there are loops at {', '.join(map(str, _lines[:20])) or 'no line'}"
+    return f"line {line} holds no loop. There are loops at {', '.join(map(str, _lines[:20])) or 'no line'}"
 
 
 class _LinePlacer(ast.NodeTransformer):

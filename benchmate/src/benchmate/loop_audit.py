@@ -1,4 +1,4 @@
-"""A second, independent count of a launch: the batches and samples of torch's loaders, and the steps of its optimizers.
+"""A second, independent count of a repeat: the batches and samples of torch's loaders, and the steps of its optimizers.
 
 It is independent of the voirfile, and so shows whether the voirfile observes the program's real work.
 """

@@ -170,7 +170,7 @@ class Observer:
     # In the loop
 
     def record(self, t0_ns: int, end_ns: int, n: int | float, wait_ns: int, flags: int) -> None:
-        """Take a step: from `t0_ns` to `end_ns`, n items, `wait_ns` of it waiting for data (-1: unknown)."""
+        """Take a step: from `t0_ns` to `end_ns`, n items, `wait_ns` of this time waiting for data (-1: unknown)."""
         self._copied_to = None
         if self.paused_ns and t0_ns >= self.paused_ns:
             return
@@ -487,7 +487,7 @@ class Observer:
         # Something else ended steps of this task inside this step: its time would count twice.
         other, self._loop = self._loop, me
         self._refuse(
-            f"{_name(other)} ends steps inside a step of {me}, so both count the same time; observe only one: write "
+            f"{_name(other)} ends steps inside a step of {me}, so both count the same time. Observe only one of them: write "
             "`when=lambda loader: ...` (true for it alone) in the probe, or `probes.pause` for a validation"
         )
 
@@ -516,7 +516,7 @@ class Observer:
         if self._left_first > MOST_LEFT_FIRST or (self._unclear > least and self._unclear > most * self.count):
             what = "in its first step" if self._left_first else "half way through a step"
             self._refuse(
-                f"{me} is left {what} repeatedly, so it is unknown which batches count; count steps where they "
+                f"{me} is left {what} repeatedly, so it is unknown which batches count. Count steps where they "
                 'end: write `probes.calls(ov, "__main__.FUNCTION", units=..., items=...)` or `probes.optimizer_step(ov, ...)`',
                 can_raise=False,
             )
@@ -545,8 +545,8 @@ class Observer:
         """Take note that a step is ended by `source`, not by the previous step's source: two in turn would count items twice."""
         if source in self._superseded and not self._is_closed:
             self._refuse(
-                f"{_name(self._loop)} and {_name(source)} end steps in turn, so items count twice; let only one end them: write "
-                "`items=lambda optimizer: ...`, which is None for the other, or keep one probe for the task"
+                f"{_name(self._loop)} and {_name(source)} end steps in turn, so items count twice. Let one of them end steps: "
+                "write `items=lambda optimizer: ...`, which is None for the other, or keep one probe for the task"
             )
         if self._loop is not None:
             self._superseded.add(self._loop)

@@ -89,7 +89,7 @@ class Patch:
             lazy = getattr_static(owner, name, None) or _lazy_attribute(owner, name)
             defined_in = getattr(lazy, "__module__", None)
             if defined_in and defined_in != path:
-                return f"{path} hands {name} out lazily; name the module that defines it: {defined_in}.{name}"
+                return f"{path} hands {name} out lazily. Name the module that defines it: {defined_in}.{name}"
         names = sorted(vars(owner)) if isinstance(owner, ModuleType) else dir(owner)
         return f"{path} has no {name!r}{names_hint(name, names)}"
 
@@ -187,9 +187,9 @@ def names_hint(name: str, names: Iterable[str]) -> str:
 
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if close:
-        return f"; did you mean {' or '.join(map(repr, close))}?"
+        return f". Did you mean {' or '.join(map(repr, close))}?"
     shown = [other for other in names if not other.startswith("_")][:8]
-    return f"; it has {', '.join(shown)}" if shown else ""
+    return f". It has {', '.join(shown)}" if shown else ""
 
 
 def _own_attribute(owner: object, name: str) -> object:

@@ -77,7 +77,7 @@ def require_ours(path: Path, marker: Path, recipe: str) -> None:
     is_empty = path.is_dir() and not path.is_symlink() and not any(path.iterdir())
     if os.path.lexists(path) and not marker.is_file() and not is_empty:
         use = f"echo {shlex.quote(recipe)} > {shlex.quote(str(marker))}"
-        sys.exit(f"{path}: was not made by milabench, so it stays; use it as it is (`{use}`), or move it away")
+        sys.exit(f"{path}: was not made by milabench, so it stays. Use it as it is (`{use}`), or move it away")
 
 
 def _is_made_by(marker: Path, recipe: str) -> bool:

@@ -174,7 +174,7 @@ class ProgramOverseer:
         if threading.current_thread() is not threading.main_thread():
             # Its streams belong to the thread that opens them.
             self._session.message(
-                f"{name} was first imported in a thread: the program's values are not recorded; import it in the main thread",
+                f"{name} was first imported in a thread: the program's values are not recorded. Import it in the main thread",
                 once=True,
             )
             return
@@ -183,7 +183,7 @@ class ProgramOverseer:
         except ImportError as error:
             # A module of the program itself may have the name, and nothing is given by that.
             self._session.message(
-                f"{name} was imported, but voir cannot be: {error}; the program's values are not recorded"
+                f"{name} was imported, but voir cannot be: {error}. The program's values are not recorded"
             )
 
     def _attach_voir(self) -> VoirOverseer:

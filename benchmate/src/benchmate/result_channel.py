@@ -1,6 +1,6 @@
 """The child's side of a supervised process: it dies with its supervisor and sends a single result over a private pipe.
 
-Imports the standard library only, and little of it: a measured process's imports are part of its start.
+Imports the standard library only, and few of its modules: a measured process's imports are part of its start.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _spawned_processes_hint() -> str:
     if "multiprocessing.popen_spawn_posix" not in sys.modules:
         return ""
     return (
-        "; the processes that it spawned are not under the instruments: start them with torchrun or accelerate launch, "
+        ". The processes that it spawned are not under the instruments: start them with torchrun or `accelerate launch`, "
         "or call benchmate.observed in those processes"
     )
 
@@ -133,8 +133,8 @@ def check_probes(session: Session) -> None:
 
     if _has_broken_graph():
         text = (
-            "a probe rewrote a function that torch.compile compiles, and broke its graph; "
-            "probe a function that calls the compiled function, or use probes.calls there"
+            "a probe rewrote a function that torch.compile compiles, and broke its graph. "
+            "Probe a function that calls the compiled function, or use probes.calls there"
         )
         _fail_probe(session, text)
     for probe in silent_probes():

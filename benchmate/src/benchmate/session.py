@@ -211,7 +211,7 @@ class Session:
             try:
                 ring = Ring(meta, folder=folder, capacity=capacity)
             except OSError as error:
-                self.message(f"ring: {folder}: {error.strerror}; observations are sent when a loop ends")
+                self.message(f"ring: {folder}: {error.strerror}. Observations are sent when a loop ends")
             else:
                 self.sink.control({"ring": {"path": str(ring.path), **meta}})
                 return ring
@@ -250,7 +250,7 @@ class Session:
         self.sink.control({"ready": True})
         answer = self.sink.answer(BARRIER_TIMEOUT_S)
         if answer is None or "go" not in answer:
-            self.message("barrier: no go from the agent; measuring on without it")
+            self.message("barrier: no go from the agent. Measuring on without it")
         else:
             self.record("data", {"go": answer["go"]})
 
@@ -330,7 +330,7 @@ class Session:
         is_late = not is_main_thread and now_ns - self._first_stop_ns > MAIN_THREAD_GRACE_NS
         if self._swallowed > MAX_SWALLOWED_STOPS or is_late:
             how = "waits for another thread" if is_late else f"swallowed StopProgram {MAX_SWALLOWED_STOPS} times"
-            self.message(f"the script {how}; ended from outside its reach")
+            self.message(f"the script {how}. Ended from outside its reach")
             with self._lock:
                 self.finish()
                 flush_and_exit(0 if not self.failures else 1)

@@ -133,7 +133,7 @@ class AgentSink(Sink):
             if connection is not None:
                 connection.close()
             if not self._is_gone:
-                _print_error(f"benchmate: {self.path}: {error.strerror or error}; records are lost from here on")
+                _print_error(f"benchmate: {self.path}: {error.strerror or error}. Records are lost from here on")
             self._is_gone = True
             return None
         self._socket, self._file_id, self._received = connection, _file_id(connection.fileno()), b""
@@ -164,7 +164,7 @@ class PipeSink(Sink):
         self._descriptor: int | None = descriptor
         self._file_id = _file_id(descriptor)
         if self._file_id is None:
-            _print_error(f"benchmate: descriptor {descriptor} is not open; records are lost")
+            _print_error(f"benchmate: descriptor {descriptor} is not open. Records are lost")
             self._descriptor = None
 
     def record(self, event: str, data: Mapping[str, object]) -> None:
@@ -217,14 +217,14 @@ def open_sink(env: Mapping[str, str], hello: Mapping[str, object]) -> Sink:
         return AgentSink(target.removeprefix("unix:"), hello)
     if target and not target.startswith("fd:"):
         _print_error(
-            f"benchmate: MILABENCH_SINK={target!r}: expected unix:PATH or fd:NUMBER; results are printed instead"
+            f"benchmate: MILABENCH_SINK={target!r}: expected unix:PATH or fd:NUMBER. Results are printed instead"
         )
         return TableSink()
     number = target.removeprefix("fd:") if target else env.get("DATA_FD", "")
     if number:
         with contextlib.suppress(ValueError):
             return PipeSink(int(number))
-        _print_error(f"benchmate: {number!r} is not the number of a descriptor; results are printed instead")
+        _print_error(f"benchmate: {number!r} is not the number of a descriptor. Results are printed instead")
     return TableSink()
 
 

@@ -68,7 +68,7 @@ class VoirOverseer(Overseer):  # type: ignore[misc]  # voir has no types
         if not isinstance(selector, str):
             return super().probe(selector, **options)
         if "//" in selector and self.phases.load_script.pending:
-            raise ProbeError(f"probe {selector!r}: the script is not loaded yet; `yield ov.phases.load_script` first")
+            raise ProbeError(f"probe {selector!r}: the script is not loaded yet: `yield ov.phases.load_script` first")
         # Imported late, like ptera itself: most voirfiles have no selector.
         from benchmate.probes.ptera_streams import open_stream
 
@@ -115,7 +115,7 @@ class VoirOverseer(Overseer):  # type: ignore[misc]  # voir has no types
         except ValueError:
             # The streams belong to the context that they were opened in.
             self._session.message(
-                "voir was first imported in a task: values given outside the task are not recorded; import it before"
+                "voir was first imported in a task: values given outside the task are not recorded. Import it before"
             )
 
     def leave(self) -> None:

@@ -38,7 +38,7 @@ def test_another_may_have_it_when_it_is_let_go(tmp_path: Path) -> None:
     first, second = DeviceLocks(str(tmp_path)), DeviceLocks(str(tmp_path))
     lock_devices(first, ["cuda-b", "cuda-a"], "bench.py", 0.0, NOBODY)
     with pytest.raises(
-        DeviceInUseError, match=r"cuda-b is in use by bench.py \(pid \d+, user .*\); --lock wait waits for it"
+        DeviceInUseError, match=r"cuda-b is in use by bench.py \(pid \d+, user .*\). Wait for it with --lock wait"
     ):
         lock_devices(second, ["cuda-b"], "other.py", 0.0, NOBODY)
     first.release()

@@ -151,7 +151,7 @@ class Making(Recorder):
 
 def test_an_attribute_that_the_constructor_makes_is_not_overwritten() -> None:
     said = run_case(case(Making, batch=1), RunBudget())
-    assert said["detail"] == "setup: RuntimeError: Making makes an attribute batch itself; rename the parameter"
+    assert said["detail"] == "setup: RuntimeError: Making makes an attribute batch itself. Rename the parameter"
 
 
 def test_a_case_tells_its_items_bytes_counters_and_label() -> None:

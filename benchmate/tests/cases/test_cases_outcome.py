@@ -20,7 +20,7 @@ def outcome_of(payload: CasePayload | None, code: int | None, **more: object) ->
 @pytest.mark.parametrize(
     ("code", "more", "why", "detail"),
     [
-        (-15, {"is_late": True}, "timeout", "still running after 2 s; -t sets the limit"),
+        (-15, {"is_late": True}, "timeout", "still running after 2 s. -t sets the limit"),
         (0, {}, "no-data", "exited with code 0, but without a result"),
         (CHANNEL_CLOSED, {}, "no-data", "the case closed the pipe of its result"),
         (3, {}, "exit", "exit code 3"),

@@ -76,7 +76,7 @@ def test_a_case_that_hangs_is_ended_at_its_limit(program: Make, isolation: str) 
     said = made.run("-T", "csv", "-t", "1", "--isolation", isolation)
     row = said.rows()["hangs"]
     assert (said.code, row["outcome"], row["why"]) == (1, "failed", "timeout")
-    assert row["detail"] == "still running after 1 s; -t sets the limit"
+    assert row["detail"] == "still running after 1 s. -t sets the limit"
     assert is_gone(int((made.folder / "pid").read_text()))
 
 
@@ -251,13 +251,13 @@ def test_a_fork_is_refused_where_it_would_not_be_safe(program: Make) -> None:
     """)
     said = made.run("--isolation", "fork")
     assert said.code == 2
-    assert "not safe: the program starts a thread when it is imported (loader); make that part of setup" in said.err
+    assert "not safe: the program starts a thread when it is imported (loader). Make that part of setup" in said.err
 
 
 def test_a_module_that_cannot_be_preloaded_ends_the_program_with_a_line(program: Make) -> None:
     said = program(QUIET).run("--isolation", "fork", "--preload", "nothing_of_this_name")
     line = (
-        "error: --isolation fork: --preload nothing_of_this_name: No module named 'nothing_of_this_name'; leave it out"
+        "error: --isolation fork: --preload nothing_of_this_name: No module named 'nothing_of_this_name'. Leave it out"
     )
     assert (said.code, said.err.splitlines()[-1]) == (2, f"{line}, or use --isolation spawn")
 
@@ -296,9 +296,9 @@ def test_results_that_cannot_be_written_are_a_line_and_a_code(program: Make) -> 
 @pytest.mark.parametrize(
     ("argv", "code", "said"),
     [
-        (["-f", "nothing"], 3, "error: no case has a name with 'nothing'; -l lists all 4"),
-        (["-l", "nothing"], 3, "error: no case has a name with 'nothing'; -l lists all 4"),
-        (["--benchmark_filter=-RoBERTa"], 3, "error: no case has a name without 'RoBERTa'; -l lists all 4"),
+        (["-f", "nothing"], 3, "error: no case has a name with 'nothing'. -l lists all 4"),
+        (["-l", "nothing"], 3, "error: no case has a name with 'nothing'. -l lists all 4"),
+        (["--benchmark_filter=-RoBERTa"], 3, "error: no case has a name without 'RoBERTa'. -l lists all 4"),
         (
             ["-f", "("],
             2,
@@ -307,18 +307,18 @@ def test_results_that_cannot_be_written_are_a_line_and_a_code(program: Make) -> 
         (
             ["-o", "no/such/folder/x.csv"],
             2,
-            "error: no/such/folder/x.csv: No such file or directory; give a file that can be written",
+            "error: no/such/folder/x.csv: No such file or directory. Give a file that can be written",
         ),
-        (["-r", "nothing"], 2, "error: -r 'nothing': no such case; -l lists them"),
+        (["-r", "nothing"], 2, "error: -r 'nothing': no such case. -l lists them"),
         (
             ["-s", "fd:999", "-r", "RoBERTa/CoLA/16"],
             2,
-            "error: fd:999: this descriptor is not open; only the runner can open it",
+            "error: fd:999: this descriptor is not open. Only the runner can open it",
         ),
         (
             ["--preload", "json"],
             2,
-            "error: --preload is for --isolation fork; a fresh interpreter imports its own modules",
+            "error: --preload is for --isolation fork. A fresh interpreter imports its own modules",
         ),
     ],
 )
@@ -331,7 +331,7 @@ def test_a_program_without_cases_says_how_to_make_one(program: Make) -> None:
     said = program("").run()
     assert (said.code, said.err) == (
         3,
-        "error: no cases are registered; put @register(name='...') before a function or class\n",
+        "error: no cases are registered. Put @register(name='...') before a function or class\n",
     )
 
 

@@ -334,7 +334,7 @@ def test_one_unknown_operator_is_skipped_and_the_others_run(tmp_path):
     done = ops(tmp_path, config)
     assert done.returncode == 1
     assert "add|0|0|0: skipped: import: unknown operator 'add'" in done.stderr
-    assert done.stdout.startswith("1 passed, 3 skipped; unknown: add, aten::addd; records in ")
+    assert done.stdout.startswith("1 passed, 3 skipped; unknown: add, aten::addd. Records: ")
     _, *found, finish = records(tmp_path)
     assert [record.get("status", "passed") for record in found] == ["skipped", "passed", "skipped", "skipped"]
     assert "fbgemm_gpu cannot be imported" in found[3]["error"]["message"]
@@ -589,7 +589,7 @@ def test_tables_are_built_with_the_optimizer_as_the_originals_configuration_name
     assert [(options["optimizer"], options["weights_precision"]) for options in built] == [
         (OptimType.EXACT_ROWWISE_ADAGRAD, SparseType.FP16)
     ] * 2
-    with pytest.raises(OperatorFailed, match="unknown OptimType 'exact_rowwise'; did you mean"):
+    with pytest.raises(OperatorFailed, match=r"unknown OptimType 'exact_rowwise'. Did you mean"):
         op.build(1, 100, 8, 0, False, "fp16", "exact_rowwise")
 
 

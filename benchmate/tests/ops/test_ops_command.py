@@ -105,7 +105,7 @@ def test_an_unknown_operator_is_an_error_before_anything_runs(tmp_path, capsys):
     path = tmp_path / "c.json"
     path.write_text('{"torch_add": {"input_data_generator": "PyTorch:DefaultDataGenerator", "config": []}}')
     assert main(["-c", str(path)]) == 2
-    assert "unknown operator 'torch_add'; did you mean 'torch.add'?" in capsys.readouterr().err
+    assert "unknown operator 'torch_add'. Did you mean 'torch.add'?" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -522,7 +522,7 @@ def test_a_configuration_that_does_not_fit_is_not_there(tmp_path, monkeypatch):
 def test_what_is_written_for_a_user_replaces_no_record_of_a_run(tmp_path):
     for name in ("manifest.json", "journal.jsonl", "a.D0.data"):
         (tmp_path / name).write_text("record")
-    with pytest.raises(OpsError, match="is a record of a run; choose another name"):
+    with pytest.raises(OpsError, match=r"is a record of a run. Choose another name"):
         write_whole(str(tmp_path / "a.D0.data"), "new")
     assert (tmp_path / "a.D0.data").read_text() == "record"
     write_whole(str(tmp_path / "new.json"), "new")

@@ -188,7 +188,7 @@ def test_a_replay_without_a_kernel_says_so_at_its_end(tmp_path, capsys):
     assert "4 executed, 1 skipped, 0 failed" in page.out
     assert "7 of 8 recorded operators" in page.out
     assert "skipped     1 x triton_poi_fused_0: a compiled kernel whose code is not in the trace" in page.out
-    assert page.err.splitlines()[-1] == "not carried out: 1 of 5; the time of a step is without them"
+    assert page.err.splitlines()[-1] == "not carried out: 1 of 5. The time of a step is without them"
 
 
 def test_a_long_replay_says_what_it_does(tmp_path, capsys, monkeypatch):

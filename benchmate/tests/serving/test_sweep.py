@@ -148,7 +148,7 @@ def test_a_server_that_is_started_again_is_waited_for(tmp_path: Path) -> None:
         _, stderr = restarting.communicate(timeout=60)
     assert [point["state"] for point in swept.points.values()] == ["measured", "failed", "measured"]
     assert swept.ran.code == 0
-    assert "exit code 3; it is started again" in stderr
+    assert "exit code 3. It is started again" in stderr
     assert restarting.returncode == 128 + signal.SIGTERM
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
@@ -222,8 +222,8 @@ def test_a_signal_fails_the_point_in_hand_and_skips_the_rest(tmp_path: Path, why
 @pytest.mark.parametrize(
     ("serve", "line"),
     [
-        ({}, "serve: no points; give concurrency, rate or scenario"),
-        ({"concurrency": [1], "client": "wrk"}, "unknown client 'wrk'; known: vllm, aiperf, loadgen, plain"),
+        ({}, "serve: no points. Give concurrency, rate or scenario"),
+        ({"concurrency": [1], "client": "wrk"}, "unknown client 'wrk'. Known: vllm, aiperf, loadgen, plain"),
         ({"concurrency": [1], "tokenizer": "/nowhere"}, "/nowhere/tokenizer.json: no such file; "),
         ({"concurrency": [1], "trace": "/nowhere.jsonl"}, "/nowhere.jsonl: No such file or directory"),
     ],

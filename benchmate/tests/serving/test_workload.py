@@ -104,7 +104,7 @@ def test_a_trace_is_replayed_until_there_are_enough_requests(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no sessions; expected a JSON object per line"),
+        ("", "no sessions. Expected a JSON object per line"),
         ("{\n", ":1: not JSON"),
         ('{"turns": [{"input": "a"}]}\n[]\n', ":2: expected an object with a list of `turns`"),
         ('{"turns": []}\n', ":1: expected an object with a list of `turns`"),

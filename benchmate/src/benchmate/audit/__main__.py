@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--batch", type=_numbers(1), default=[1, 8], help="items in a call, joined by commas")
     add("--warmup", type=_numbers(0), default=[0, 50], help="calls before the first timed call")
     add("--sync", type=_words(SYNCS), default=list(SYNCS), help=f"of {','.join(SYNCS)}")
-    add("--clock", type=_words(CLOCKS), default=list(CLOCKS), help=f"of {','.join(CLOCKS)}; both are recorded")
+    add("--clock", type=_words(CLOCKS), default=list(CLOCKS), help=f"of {','.join(CLOCKS)}. Both are recorded")
     add("--processes", type=_count, default=5, help="fresh processes for each cell (default: %(default)s)")
     add("--shuffle", action=argparse.BooleanOptionalAction, default=True, help="random order in each block")
     add("--seed", type=int, default=1, help="of the order (default: %(default)s)")
@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--seconds", type=float, default=1.0, help="time for them, at least 30 calls (default: %(default)s)")
     add("--timeout", type=float, default=300.0, help="seconds after which a process is killed")
     add("--device", default="auto", choices=("auto", "cpu", "cuda", "xpu"))
-    add("--threads", type=int, default=0, help="of torch on the host; 0: as torch decides")
+    add("--threads", type=int, default=0, help="of torch on the host (0: as torch decides)")
     add("--out", metavar="FILE", help="append the results as JSON lines")
     return parser
 

@@ -89,7 +89,7 @@ def _torchvision(name: str) -> Maker:
     try:
         build = torchvision.models.get_model_builder(name)
     except ValueError as error:
-        raise ModelError(f"model torchvision:{name}: {error}; torchvision.models.list_models() names them") from error
+        raise ModelError(f"model torchvision:{name}: {error}. torchvision.models.list_models() names them") from error
 
     def make(batch: int, device: str) -> Call:
         torch.manual_seed(0)
@@ -136,7 +136,7 @@ def _onnx(path: Path) -> Maker:
     try:
         import onnxruntime
     except ImportError as error:
-        raise ModelError(f"model onnx:{path}: {error}; install onnxruntime") from error
+        raise ModelError(f"model onnx:{path}: {error}. Install onnxruntime") from error
     if not path.is_file():
         raise ModelError(f"model onnx:{path}: no such file")
 
@@ -153,7 +153,7 @@ def _onnx(path: Path) -> Maker:
         for model_input in session.get_inputs():
             if model_input.type != "tensor(float)":
                 what = f"input {model_input.name} is {model_input.type}"
-                raise ModelError(f"model onnx:{path}: {what}; only float inputs can be generated")
+                raise ModelError(f"model onnx:{path}: {what}. Only float inputs can be generated")
             shape = [batch, *model_input.shape[1:]] if model_input.shape else []
             if not all(isinstance(size, int) for size in shape):
                 problem = f"input {model_input.name} has open sizes {model_input.shape} beyond the first"

@@ -79,7 +79,7 @@ class CellTimes:
     """The findings of a process. Times in integer nanoseconds.
 
     `wall_ns` from before a call to after it, with the wait for the device where the cell waits after each. `enqueue_ns`
-    the part of it before that wait. `event_ns` between the device events around the call, empty without a device.
+    the part before that wait. `event_ns` between the device events around the call, empty without a device.
     `warmup_ns` the calls before, `window_ns` from the first measured call to the device's end after the last.
     `unfinished` counts the calls whose end event had not been reached when the host could have read it. A
     script that reads at once fails on them.

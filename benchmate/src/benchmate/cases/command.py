@@ -71,11 +71,11 @@ def _list(options: CaseOptions, registry: Registry) -> int:
 
 def _nothing_matched(options: CaseOptions, registry: Registry) -> int:
     if not registry.cases:
-        print("error: no cases are registered; put @register(name='...') before a function or class", file=sys.stderr)
+        print("error: no cases are registered. Put @register(name='...') before a function or class", file=sys.stderr)
     else:
         pattern = options.listed.pattern or options.pattern.pattern
         problem = "no case has a name without" if options.negated else "no case has a name with"
-        print(f"error: {problem} {pattern!r}; -l lists all {len(registry.cases)}", file=sys.stderr)
+        print(f"error: {problem} {pattern!r}. -l lists all {len(registry.cases)}", file=sys.stderr)
     return NOTHING_MATCHED
 
 
@@ -86,7 +86,7 @@ def _run_here(options: CaseOptions, registry: Registry) -> int:
     """Run a case in this process, which is its own. The result goes where -s says, else to standard output."""
     case = registry.cases.get(options.name)
     if case is None:
-        raise UsageError(f"-r {options.name!r}: no such case; -l lists them")
+        raise UsageError(f"-r {options.name!r}: no such case. -l lists them")
     if options.channel is None:
         from benchmate.records import encode
 
@@ -102,7 +102,7 @@ def _run_here(options: CaseOptions, registry: Registry) -> int:
         descriptor = os.open(options.channel, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     except OSError as error:
         problem = f"-s {options.channel}: {error.strerror}"
-        raise UsageError(f"{problem}; give a file that can be written, or a named pipe") from None
+        raise UsageError(f"{problem}. Give a file that can be written, or a named pipe") from None
     return _send_case(descriptor, case, options.budget)
 
 
@@ -124,9 +124,9 @@ def _serve(options: CaseOptions, registry: Registry) -> int:
 def _parse_descriptor(channel: str | None) -> int:
     matched = _DESCRIPTOR.fullmatch(channel or "")
     if matched is None:
-        raise UsageError(f"{channel!r}: expected fd:NUMBER; only the runner can open it")
+        raise UsageError(f"{channel!r}: expected fd:NUMBER. Only the runner can open it")
     try:
         os.fstat(int(matched[1]))
     except OSError:
-        raise UsageError(f"{channel}: this descriptor is not open; only the runner can open it") from None
+        raise UsageError(f"{channel}: this descriptor is not open. Only the runner can open it") from None
     return int(matched[1])

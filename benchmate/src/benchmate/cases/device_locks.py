@@ -54,7 +54,7 @@ def _lock(name: str, descriptor: int, deadline: float | None, notify: Callable[[
     has_notified = False
     while not try_lock(descriptor):
         if deadline is not None and time.monotonic() >= deadline:
-            raise DeviceInUseError(f"{name} is in use by {_describe_holder(descriptor)}; --lock wait waits for it")
+            raise DeviceInUseError(f"{name} is in use by {_describe_holder(descriptor)}. Wait for it with --lock wait")
         if not has_notified:
             has_notified = True
             notify(f"waiting for {name}, in use by {_describe_holder(descriptor)}")

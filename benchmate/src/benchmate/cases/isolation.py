@@ -74,7 +74,7 @@ class Forks:
         try:
             return self._fork(name, result, output)
         except OSError as error:
-            raise IsolationError(f"--isolation fork: the server ended: {error}; use --isolation spawn") from None
+            raise IsolationError(f"--isolation fork: the server ended: {error}. Use --isolation spawn") from None
 
     def close(self) -> int | None:
         """End the server, which goes when its socket does. Return its exit code, None when it was closed before."""
@@ -162,13 +162,13 @@ def _fork_hazard(preload: Sequence[str]) -> str:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            return f"--preload {name}: {error}; leave it out"
+            return f"--preload {name}: {error}. Leave it out"
     device = holds_device()
     if device:
-        return f"not safe: the program holds a device once it is imported ({device}); make that part of setup"
+        return f"not safe: the program holds a device once it is imported ({device}). Make that part of setup"
     threads = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
     if threads:
-        return f"not safe: the program starts a thread when it is imported ({threads[0]}); make that part of setup"
+        return f"not safe: the program starts a thread when it is imported ({threads[0]}). Make that part of setup"
     return ""
 
 

@@ -113,7 +113,7 @@ def _bind_subject(case: Case, state: State) -> tuple[Call, Call, Call]:
     for key, value in case.params.items():
         if hasattr(instance, key):
             name = type(instance).__qualname__
-            raise RuntimeError(f"{name} makes an attribute {key} itself; rename the parameter")
+            raise RuntimeError(f"{name} makes an attribute {key} itself. Rename the parameter")
         setattr(instance, key, value)
     setup, run, teardown = (_bind_method(instance, name, state) for name in ("setup", "run", "teardown"))
     return setup, run, teardown

@@ -71,7 +71,7 @@ def device_files(paths: list[str]) -> list[str]:
 def holds_device() -> str:
     """Return the files by which this process holds an accelerator, empty when it holds none.
 
-    A fork of it could not use that device.
+    Its forks could not use that device.
     """
     files = device_files(_open_files())
     if files:

@@ -76,7 +76,9 @@ def parse_options(argv: Sequence[str], env: Mapping[str, str]) -> CaseOptions:
         return replace(options, action="serve", channel=given.serve)
     if given.run is not None:
         return replace(options, action="one", name=given.run, channel=given.socket)
-    notices = ("-s: the parent talks to its children over private pipes; the path is not used",) if given.socket else ()
+    notices = (
+        ("-s: the parent talks to its children over private pipes, so the path is not used",) if given.socket else ()
+    )
     if given.list is not None or given.list_tests:
         listed = _pattern("-l", given.list) if given.list is not None else EVERYTHING
         return replace(options, action="list", listed=listed, notices=notices)
@@ -85,7 +87,7 @@ def parse_options(argv: Sequence[str], env: Mapping[str, str]) -> CaseOptions:
 
 def _common(given: argparse.Namespace) -> CaseOptions:
     if given.preload and given.isolation != "fork":
-        raise UsageError("--preload is for --isolation fork; a fresh interpreter imports its own modules")
+        raise UsageError("--preload is for --isolation fork. A fresh interpreter imports its own modules")
     budget = RunBudget(**given.min_time, warmup_s=given.min_warmup_time)
     if given.dry_run:
         budget, given.repetitions = RunBudget(), 1
@@ -118,7 +120,7 @@ def _pattern(option: str, text: str) -> re.Pattern[str]:
 
 def _outputs(given: argparse.Namespace) -> tuple[Output, ...]:
     if given.output_type is not None and given.format is not None:
-        raise UsageError("-T and --benchmark_format both choose the format of standard output; give only one")
+        raise UsageError("-T and --benchmark_format both choose the format of standard output. Give only one")
     outputs = []
     if given.format is not None:
         outputs.append(Output(format=f"google-{given.format}"))
@@ -134,7 +136,7 @@ def _outputs(given: argparse.Namespace) -> tuple[Output, ...]:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; --help shows the options")
+        raise UsageError(f"{message}. --help shows the options")
 
 
 def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
@@ -158,10 +160,10 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
     seconds = functools.partial(add, metavar="S", type=_seconds)
     add("-T", "--output-type", choices=["stdout", "csv", "json"], help="format of the results (stdout)")
     add("-o", "--output", metavar="PATH", help="file for the results")
-    add("-f", "--filter", metavar="REGEX", help="cases whose name matches anywhere; after a leading '-', the others")
+    add("-f", "--filter", metavar="REGEX", help="cases whose name matches anywhere (after a leading '-', the others)")
     add("-l", "--list", metavar="REGEX", nargs="?", const="", help="print names and stop")
-    add("-r", "--run", metavar="NAME", help="run only this case, in this process; for debugging")
-    add("-s", "--socket", metavar="PATH", help="where -r writes its result; fd:N is a descriptor")
+    add("-r", "--run", metavar="NAME", help="run only this case, in this process, for debugging")
+    add("-s", "--socket", metavar="PATH", help="where -r writes its result. fd:N is a descriptor")
     limit = "limit of each process, in seconds (600)"
     seconds("-t", "--timeout", dest="timeout_s", type=_positive, default=600.0, help=limit)
     seconds("-d", "--delay", dest="delay_s", default=1.5, help="pause between two processes, in seconds (1.5)")
@@ -185,7 +187,7 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
     google("counters_tabular", dest="tabular", **_flag("counters in columns of their own"))
     google("time_unit", choices=["", *TIME_UNITS], default="", help="unit of time (ns)")
     google("context", metavar="K=V,...", type=_context, default="", help="remarks for the file")
-    google("color", metavar="auto|true|false", default="auto", help="accepted; output has no colour")
+    google("color", metavar="auto|true|false", default="auto", help="accepted, but output has no colour")
     return parser
 
 
@@ -212,7 +214,7 @@ def _seconds(text: str) -> float:
 def _positive(text: str) -> float:
     seconds = _seconds(text)
     if seconds == 0:
-        raise argparse.ArgumentTypeError("0 would let no case run; give more seconds")
+        raise argparse.ArgumentTypeError("0 would let no case run. Give more seconds")
     return seconds
 
 

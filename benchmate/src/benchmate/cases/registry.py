@@ -84,9 +84,9 @@ class Registry:
             of_case = dict(zip(values, combination, strict=True))
             full = _format_name(name, of_case) if values else name
             if full in cases:
-                raise RegistrationError(f"{full!r} comes out of the template twice; {_uniqueness_hint(name, values)}")
+                raise RegistrationError(f"{full!r} comes out of the template twice: {_uniqueness_hint(name, values)}")
             if full in self.cases:
-                raise RegistrationError(f"{full!r} is already registered; rename one")
+                raise RegistrationError(f"{full!r} is already registered. Rename one of them")
             cases[full] = Case(name=full, family=self._families, instance=instance, subject=subject, params=of_case)
         self.cases |= cases
         self._families += 1
@@ -111,7 +111,7 @@ def register(name: str, **params: Iterable[object]) -> Callable[[T], T]:
     where = f"{caller.f_code.co_filename}:{caller.f_lineno}"
     if not isinstance(name, str):
         _report_in_one_line()
-        raise RegistrationError(f"{where}: register: expected a name; write @register(name='...')")
+        raise RegistrationError(f"{where}: register: expected a name. Write @register(name='...')")
 
     def decorate(subject: T) -> T:
         try:
@@ -134,13 +134,13 @@ def takes_state(function: Callable[..., object]) -> bool:
 
 def _values(key: str, given: Iterable[object]) -> list[object]:
     if isinstance(given, (str, bytes)):
-        raise RegistrationError(f"{key}={given!r}: text would be taken letter by letter; write {key}=[{given!r}]")
+        raise RegistrationError(f"{key}={given!r}: text would be taken letter by letter. Write {key}=[{given!r}]")
     try:
         values = list(given)
     except TypeError:
-        raise RegistrationError(f"{key}={given!r}: expected several values; write {key}=[{given!r}]") from None
+        raise RegistrationError(f"{key}={given!r}: expected several values. Write {key}=[{given!r}]") from None
     if not values:
-        raise RegistrationError(f"{key}: no values, so there would be no case; give at least one")
+        raise RegistrationError(f"{key}: no values, so there would be no case. Give at least one")
     return values
 
 
@@ -148,13 +148,13 @@ def _check_template(name: str, values: Mapping[str, object]) -> None:
     try:
         fields = [field for _, field, _, _ in string.Formatter().parse(name) if field is not None]
     except ValueError as error:
-        raise RegistrationError(f"{name!r}: {error}; a brace itself is written twice") from None
+        raise RegistrationError(f"{name!r}: {error}. A brace itself is written twice") from None
     for text in fields:
         root = re.split(r"[.\[]", text, maxsplit=1)[0]
         if not root or root.isdigit():
-            raise RegistrationError(f"{name!r}: the field {{{text}}} has no name; write {{batch}} and batch=[...]")
+            raise RegistrationError(f"{name!r}: the field {{{text}}} has no name. Write {{batch}} and batch=[...]")
         if root not in values:
-            raise RegistrationError(f"{name!r}: no values for the field {{{text}}}; add {root}=[...]")
+            raise RegistrationError(f"{name!r}: no values for the field {{{text}}}. Add {root}=[...]")
 
 
 def _check_subject(subject: Callable[..., object], first: Mapping[str, object]) -> None:
@@ -163,10 +163,10 @@ def _check_subject(subject: Callable[..., object], first: Mapping[str, object]) 
     if inspect.isclass(subject):
         what, offered = subject.__qualname__, {}  # an instance gets the values as attributes
         if not callable(getattr(subject, "run", None)) or "run" in getattr(subject, "__abstractmethods__", ()):
-            raise RegistrationError(f"class {what} has no method run; define it: this method is measured")
+            raise RegistrationError(f"class {what} has no method run. Define it: this method is measured")
         for key in first:
             if hasattr(subject, key) and not inspect.ismemberdescriptor(getattr(subject, key)):
-                raise RegistrationError(f"class {what} has an attribute {key} already; rename the parameter")
+                raise RegistrationError(f"class {what} has an attribute {key} already. Rename the parameter")
     _check_call(subject, offered)
 
 
@@ -180,7 +180,7 @@ def _check_call(subject: Callable[..., object], offered: Mapping[str, object]) -
     except TypeError as error:
         what = getattr(subject, "__qualname__", repr(subject))
         given = ", ".join(offered) or "no arguments"
-        raise RegistrationError(f"{what}{signature} is called with {given}: {error}; they have to agree") from None
+        raise RegistrationError(f"{what}{signature} is called with {given}: {error}. They have to agree") from None
 
 
 def _format_name(name: str, values: Mapping[str, object]) -> str:

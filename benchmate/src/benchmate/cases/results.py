@@ -176,7 +176,7 @@ def _explain_exit(ended: ProcessExit, timeout_s: float) -> tuple[str, str]:
     """Return why a process without a result failed, as the word of protocol.md, 5, and in detail."""
     last_line = next((line for line in reversed(ended.tail.splitlines()) if line.strip()), "").strip()
     if ended.is_late:
-        return "timeout", f"still running after {timeout_s:g} s; -t sets the limit"
+        return "timeout", f"still running after {timeout_s:g} s. -t sets the limit"
     if ended.was_oom:
         return "out-of-memory", "the kernel killed it for memory"
     if ended.code is None:

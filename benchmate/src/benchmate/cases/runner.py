@@ -126,7 +126,7 @@ class CaseRunner:
         try:
             lock_devices(locks, names, shlex.join(sys.argv), wait_s, _print_stderr)
         except OSError as error:
-            raise UsageError(f"{error.filename}: {error.strerror}; --lock none goes without") from None
+            raise UsageError(f"{error.filename}: {error.strerror}. Do without with --lock none") from None
 
     def _isolation(self, kept: Sequence[int]) -> Spawn | Forks:
         options, budget = self._options, self._options.budget
@@ -144,7 +144,7 @@ class CaseRunner:
                 try:
                     stream = Path(output.path).open("w", encoding="utf-8", newline="")  # noqa: SIM115
                 except OSError as error:
-                    raise UsageError(f"{output.path}: {error.strerror}; give a file that can be written") from None
+                    raise UsageError(f"{output.path}: {error.strerror}. Give a file that can be written") from None
                 stack.callback(stream.close)
             aggregates_only = options.aggregates_only or (output.path is None and options.display_aggregates_only)
             style = Style(unit=options.time_unit, tabular=options.tabular, aggregates_only=aggregates_only)
@@ -239,11 +239,11 @@ def _correct_visible_devices() -> None:
         return
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         used = os.environ["CUDA_VISIBLE_DEVICES"]
-        _print_stderr(f"warning: {MISSPELLED_VARIABLE} is not used; CUDA_VISIBLE_DEVICES={used} is")
+        _print_stderr(f"warning: {MISSPELLED_VARIABLE} is not used, but CUDA_VISIBLE_DEVICES={used}")
         return
     value = os.environ["CUDA_VISIBLE_DEVICES"] = os.environ[MISSPELLED_VARIABLE]
     _print_stderr(
-        f"warning: {MISSPELLED_VARIABLE} is taken as CUDA_VISIBLE_DEVICES={value}; that is the variable's name"
+        f"warning: {MISSPELLED_VARIABLE} is taken as CUDA_VISIBLE_DEVICES={value}, which is the variable's name"
     )
 
 

@@ -30,7 +30,7 @@ class DeviceLostError(Exception):
 
 
 class Device:
-    """An accelerator, or a slice of it."""
+    """An accelerator, or a slice of an accelerator."""
 
     index: int
     """Its number among the vendor's devices, in the order of the PCI bus."""

@@ -33,7 +33,7 @@ class NvidiaVendor(SensorBackend):
         try:
             self._nvml = nvml = pynvml_module()
         except ImportError as error:
-            raise NotAvailableError(f"nvidia: pynvml cannot be imported: {error}; install nvidia-ml-py") from error
+            raise NotAvailableError(f"nvidia: pynvml cannot be imported: {error}. Install nvidia-ml-py") from error
         try:
             nvml.nvmlInit()
             count = nvml.nvmlDeviceGetCount()
@@ -83,7 +83,7 @@ class NvidiaVendor(SensorBackend):
 
 
 class NvidiaDevice(Device):
-    """A GPU, or a MIG slice of it."""
+    """A GPU, or a MIG slice."""
 
     def __init__(self, nvml: Any, handle: Any, index: int, *, parent: NvidiaDevice | None = None) -> None:
         self._nvml = nvml

@@ -80,7 +80,7 @@ class SimulatedVendor(SensorBackend):
             )
         except OSError as error:
             raise NotAvailableError(
-                f"{path}: {error.strerror}; {VARIABLE} names a file of scripted readings"
+                f"{path}: {error.strerror}. {VARIABLE} names a file of scripted readings"
             ) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
@@ -113,7 +113,7 @@ class SimulatedDevice(Device):
             unknown = set(reading) - _KNOWN
             if unknown:
                 raise ValueError(
-                    f"device {index}: unknown reading {sorted(unknown)[0]!r}; known: {', '.join(sorted(_KNOWN))}"
+                    f"device {index}: unknown reading {sorted(unknown)[0]!r}. Known: {', '.join(sorted(_KNOWN))}"
                 )
             start_s = float(reading.get("t", 0))
             energy_j += (state.get("power_W") or 0) * (start_s - before_s)
@@ -130,7 +130,7 @@ class SimulatedDevice(Device):
         self.absent |= dict.fromkeys(script.get("not_supported") or (), "Not Supported")
         for name in (*self.absent, *(name for _, state, _ in self._steps for name in state["unanswered"])):
             if name not in _FIELDS:
-                raise ValueError(f"device {index}: no reading {name!r}; known: {', '.join(_FIELDS)}")
+                raise ValueError(f"device {index}: no reading {name!r}. Known: {', '.join(_FIELDS)}")
 
     def sample(self) -> Sample:
         state = self._now()

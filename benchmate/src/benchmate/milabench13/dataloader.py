@@ -26,7 +26,7 @@ def dataloader_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--loader",
         default="pytorch",
-        help="pytorch: images from DATA/train; dali: the same by DALI; pytorch_fakedataset: images in memory; "
+        help="pytorch: images from DATA/train, dali: the same by DALI, pytorch_fakedataset: images in memory, "
         "synthetic_fixed, synthetic_random: batches on the device, all the same or each another (default: pytorch)",
     )
     parser.add_argument("--num-workers", type=int, default=8, help="processes that load (default: 8)")
@@ -56,7 +56,7 @@ def image_folder(data: str | None) -> str:
     candidates = [Path(root, "train"), Path(root, "FakeImageNet", "train")]
     found = next((folder for folder in candidates if folder.is_dir()), None)
     if found is None:
-        raise SystemExit(f"no images: {' and '.join(map(str, candidates))} are no folders; prepare makes them")
+        raise SystemExit(f"no images: {' and '.join(map(str, candidates))} are no folders. prepare makes them")
     return str(found)
 
 

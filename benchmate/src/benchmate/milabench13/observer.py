@@ -53,7 +53,7 @@ class BenchObserver:
         """
         if self.instance is None or (loader is not self.instance and loader is not self.instance.loader):
             if self.instance is not None:
-                current().message(f"{self.task}: several loaders were given to one observer; all count", once=True)
+                current().message(f"{self.task}: several loaders were given to one observer, and all count", once=True)
             kind = ManualTimedIterator if custom_step else TimedIterator
             self.instance = kind(loader, *self.args, **self.kwargs)
             self.instance.task = self.task

@@ -21,7 +21,7 @@ class TreeProcess:
     """A process of a step as it was last seen alive: processor seconds, bytes of memory, bytes read and written.
 
     `reaped_s` are processor seconds of children that it has waited for, as the kernel adds them up, including short ones
-    that were never seen. `vanished_s` are those of children that were seen and have gone, waited for or not. `delays` are the
+    that were never seen. `vanished_s` are seconds of children that were seen and have gone, waited for or not. `delays` are the
     nanoseconds that each thread has waited for a processor, `ended_delay_ns` of ended threads.
     """
 

@@ -17,7 +17,7 @@ SWAPPED = (b"pswpin", b"pswpout")
 
 @dataclass(slots=True)
 class ProcessorUse:
-    """Seconds since the first reading: all work on the processors of a step, the part of it that is ours, and steal."""
+    """Seconds since the first reading: all work on the processors of a step, our part, and steal."""
 
     processors: int = 0
     busy_s: float = 0.0

@@ -93,7 +93,7 @@ def check_arguments(spec: object, where: str, *, is_ranged: bool = False, warn: 
     args = require_list(spec.get("args", []), f"{where}.args")
     kwargs = require_object(spec.get("kwargs", {}), f"{where}.kwargs", "an object")
     if not is_ranged and has_macros(spec):
-        raise OpsError(f'{where}: has a macro; it needs "RangeConfigIterator" as iterator')
+        raise OpsError(f'{where}: has a macro, which needs "RangeConfigIterator" as iterator')
     for number, argument in enumerate(args):
         _check_argument(argument, f"{where}.args[{number}]", warn)
     for name, argument in kwargs.items():
@@ -104,7 +104,7 @@ def _check_argument(spec: object, where: str, warn: Warn) -> None:
     spec = require_object(spec, where, "an object with 'type'")
     kind = spec.get("type")
     if kind not in TYPES:
-        hint = spelling_hint(str(kind), TYPES) or f"; there are {', '.join(TYPES)}"
+        hint = spelling_hint(str(kind), TYPES) or f". Known: {', '.join(TYPES)}"
         raise OpsError(f"{where}.type: unknown type {kind!r}{hint}")
     for macro in META:
         require_list(spec.get(macro) or [], f"{where}.{macro}")
@@ -194,7 +194,7 @@ def _check_copy(rule: object, where: str) -> None:
 
 def _check_dtype(name: object, where: str) -> None:
     if not isinstance(name, str) or name not in DTYPES:
-        hint = spelling_hint(str(name), DTYPES) or f"; there are {', '.join(DTYPES)}"
+        hint = spelling_hint(str(name), DTYPES) or f". Known: {', '.join(DTYPES)}"
         raise OpsError(f"{where}: unknown dtype {name!r}{hint}")
 
 
@@ -303,7 +303,7 @@ class DefaultDataGenerator(DataGenerator):
             tensor.requires_grad_(spec.get("requires_grad", True) and not name.startswith("float8"))
             return tensor
         if spec.get("requires_grad"):
-            raise OperatorFailed(f"requires_grad: a tensor of {name} has no gradient; leave it out")
+            raise OperatorFailed(f"requires_grad: a tensor of {name} has no gradient. Leave it out")
         if name == "bool":
             return torch.rand(shape, device=device, generator=generator) < 0.5
         low, high = spec.get("value_range") or (UNSIGNED_RANGE if name.startswith("uint") else SIGNED_RANGE)

@@ -66,7 +66,7 @@ def write_whole(path: str, text: str) -> None:
             return
         target = target.resolve()
         if target.exists() and all((target.parent / name).is_file() for name in ("manifest.json", "journal.jsonl")):
-            raise OpsError(f"-o {path}: is a record of a run; choose another name")
+            raise OpsError(f"-o {path}: is a record of a run. Choose another name")
         draft = target.with_name(f".{os.urandom(8).hex()}.tmp")
         try:
             with draft.open("x", encoding="utf-8") as file:
@@ -94,7 +94,7 @@ def import_torch() -> None:
     try:
         import torch  # noqa: F401
     except ImportError as error:
-        raise OpsError(f"torch cannot be imported: {error}; operators run in an environment that has it") from error
+        raise OpsError(f"torch cannot be imported: {error}. Operators run in an environment that has it") from error
 
 
 # What a terminal acts on, what turns a line around, and halves of characters, which no file can be written with.

@@ -152,7 +152,7 @@ def check_resume_ids(specs: Sequence[OperatorSpec], options: Options) -> None:
             continue
         inputs = itertools.chain.from_iterable(iterate_inputs(spec, options.device) for spec in specs)
         if not any(operator_input.answers_to(name) for operator_input in inputs):
-            raise OpsError(f"{flag} {name}: no input has this id or hash; --expand prints them all")
+            raise OpsError(f"{flag} {name}: no input has this id or hash. --expand prints them all")
 
 
 def seed_torch(options: Options) -> None:

@@ -62,7 +62,7 @@ def _by_name(name: str) -> OperatorInterface:
             hint = spelling_hint(attribute, dir(parent))
             break
     if not _is_function_of_torch(target):
-        hint = hint or spelling_hint(name, op_map) or "; --list-ops names those that are registered"
+        hint = hint or spelling_hint(name, op_map) or ". --list-ops names those that are registered"
         raise OpsError(f"unknown operator '{name}'{hint}")
     if inspect.isclass(target) and issubclass(target, torch.nn.Module):
         return BuildableOp(target)

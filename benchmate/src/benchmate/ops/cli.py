@@ -66,7 +66,7 @@ def _execute(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Options) -> int:
     check_resume_ids(specs, options)
     if options.is_graphed and not options.device.startswith("cuda"):
-        logger.warning("--cuda-graph: there are none on %s; timed without", options.device)
+        logger.warning("--cuda-graph: there are none on %s. Timed without", options.device)
     import_torch()
     torch_device(options.device)
     resolved(specs)
@@ -86,7 +86,7 @@ def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Opt
     if launched_rank()[0] == 0:
         summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
         unknown = f"; unknown: {', '.join(benchmark.unknown)}" if benchmark.unknown else ""
-        print(f"{summary or 'nothing to run'}{unknown}; records in {path}")
+        print(f"{summary or 'nothing to run'}{unknown}. Records: {path}")
     return 1 if counts["failed"] or benchmark.unknown else 0
 
 
@@ -179,10 +179,10 @@ def _add_own_options(group: argparse._ArgumentGroup) -> None:
     seconds = functools.partial(add, type=float, metavar="S")
     flag("--list-ops", help="print the operators, iterators and generators that are registered")
     flag("--expand", help="print every input that would run, with id and hash, and their number")
-    add("--format", choices=FORMATS, help="format of the records (original; rich in our modes)")
-    number("--threads", help="threads of an operator on the CPU (1; torch's own choice in the format rich)")
+    add("--format", choices=FORMATS, help="format of the records (original, in our modes rich)")
+    number("--threads", help="threads of an operator on the CPU (1, or torch's own choice in the format rich)")
     number("--seed", default=0, help="seed of everything drawn at random (0)")
-    add("--data", choices=FILLS, help="how floating-point inputs are filled (uniform; normal in our modes)")
+    add("--data", choices=FILLS, help="how floating-point inputs are filled (uniform, in our modes normal)")
     precision = "half width of the confidence interval to stop at (0.005)"
     add("--precision", type=float, default=0.005, metavar="SHARE", help=precision)
     seconds("--min-time", default=0.5, help="minimum duration of each measurement in seconds (0.5)")
@@ -198,14 +198,14 @@ def _plug_in(modules: Sequence[str]) -> None:
         sys.path.insert(0, "")
     registry.import_modules(modules)
     for failure in registry.import_entry_points():
-        logger.warning("%s; its operators are left out", failure)
+        logger.warning("%s. Its operators are left out", failure)
 
 
 def _check_names(specs: tuple[OperatorSpec, ...]) -> None:
     """Raise OpsError where no name can be an operator's, before torch is imported."""
     if specs and not any(is_plausible(spec.name) for spec in specs):
         name = specs[0].name
-        hint = registry.spelling_hint(name, registry.op_map) or "; --list-ops names those that are registered"
+        hint = registry.spelling_hint(name, registry.op_map) or ". --list-ops names those that are registered"
         raise OpsError(f"unknown operator '{name}'{hint}")
 
 
@@ -287,7 +287,7 @@ def _trace(args: argparse.Namespace, path: Path, device: str, stream: TextIO) ->
     counters: dict[str, object] = {}
     is_cuda = device.startswith("cuda")
     if args.cupti_profiler and not is_cuda:
-        logger.warning("--cupti-profiler: there is no CUPTI on %s; recorded without", device)
+        logger.warning("--cupti-profiler: there is no CUPTI on %s. Recorded without", device)
     elif args.cupti_profiler:
         from torch._C._profiler import _ExperimentalConfig
 

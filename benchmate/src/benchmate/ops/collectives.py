@@ -29,7 +29,7 @@ class CollectiveOp(BoundOp):
     def __init__(self, name: str) -> None:
         super().__init__()
         if name not in BUS:
-            raise OpsError(f"unknown operator 'torch.distributed.{name}'; there are {', '.join(BUS)}")
+            raise OpsError(f"unknown operator 'torch.distributed.{name}'. Known: {', '.join(BUS)}")
         if "RANK" not in os.environ:
             raise OperatorSkipped(
                 f"torch.distributed.{name} needs ranks: torchrun --nproc-per-node 2 -m benchmate.ops -c FILE"

@@ -92,7 +92,7 @@ def read_operators(path: str) -> tuple[OperatorSpec, ...]:
     try:
         text = read_regular(path, MAX_CONFIGURATION, is_pipe_allowed=True).decode()
     except OSError as error:
-        raise OpsError(f"{path}: {error.strerror}; -c takes a JSON configuration") from error
+        raise OpsError(f"{path}: {error.strerror}. -c takes a JSON configuration") from error
     except UnicodeDecodeError as error:
         raise OpsError(f"{path}: not UTF-8 at byte {error.start}") from error
     return parse_operators_text(text, path)
@@ -108,7 +108,7 @@ def parse_operators_text(text: str, source: str = "configuration") -> tuple[Oper
     except RecursionError:
         raise OpsError(f"{source}: not a configuration: its JSON is nested too deeply") from None
     except _DuplicateKey as error:
-        raise OpsError(f"{source}: key {str(error)!r} is there twice in an object; remove a copy") from None
+        raise OpsError(f"{source}: key {str(error)!r} is there twice in an object. Remove a copy") from None
     except ValueError:  # Python's limit
         raise OpsError(f"{source}: a number in it has more than {sys.get_int_max_str_digits()} digits") from None
     return parse_operators(data, source)
@@ -163,7 +163,7 @@ def _operator(name: str, value: object, source: str) -> OperatorSpec:
         if given is not None and not isinstance(given, str):
             raise OpsError(f"{where}.{key}: expected a name, got {json_kind(given)}")
     if value.get("input_data_generator") is None:
-        raise OpsError(f"{where}: no 'input_data_generator'; the usual one is \"{DEFAULT_GENERATOR}\"")
+        raise OpsError(f"{where}: no 'input_data_generator'. The usual value is \"{DEFAULT_GENERATOR}\"")
     for key in ITERATORS:
         registry.find_config_iterator(names[key], f"{where}.{key}")
     for key in GENERATORS:
@@ -181,7 +181,7 @@ def _check_config(config: object, operator: JsonMapping, where: str) -> None:
     if config.get("build") is not None:
         require_list(config["build"], f"{where}.build")
         if operator.get("build_data_generator") is None:
-            raise OpsError(f"{where}.build: needs a 'build_data_generator'; the usual one is \"{DEFAULT_GENERATOR}\"")
+            raise OpsError(f"{where}.build: needs a 'build_data_generator'. The usual value is \"{DEFAULT_GENERATOR}\"")
     for key in ("build", "input"):
         iterator = operator.get(f"{key}_iterator") or ITERATED[0]
         if iterator not in ITERATED:

@@ -162,7 +162,7 @@ def _copy_attributes(args: Sequence[JsonMapping], index: int, rule: JsonMapping)
         except (KeyError, IndexError, TypeError) as error:
             raise OpsError(
                 f"args[{index}].__copy__: {attribute}[{element}] from args[{source}].{attribute}[{source_element}]: "
-                f"{error}; both arguments need that element"
+                f"{error}. Both arguments need that element"
             ) from None
         changed[attribute] = values
     return changed

@@ -39,7 +39,7 @@ class TorchDevice:
             raise OpsError("-d meta: a device on which nothing is computed cannot be timed")
         module = getattr(torch, self.kind, None)
         if module is None or not module.is_available():
-            raise OpsError(f"-d {name}: torch {torch.__version__} finds no such device here; there is cpu")
+            raise OpsError(f"-d {name}: torch {torch.__version__} finds no such device here. Use cpu")
         if index is not None and index >= module.device_count():
             raise OpsError(f"-d {name}: there are {module.device_count()} devices, from {self.kind}:0")
         self._module = module

@@ -153,7 +153,7 @@ class OpExecutor:
         again = passes.backward_again(output) if passes.backward_again is not None else None
         if again is None:
             result.details["no_backward"] = passes.make_gradient(output) or (
-                "its backward pass runs once after each forward; the modes discrete and continuous_events time that"
+                "its backward pass runs once after each forward. The modes discrete and continuous_events time that"
             )
             return
         for mode in options.modes:

@@ -105,7 +105,7 @@ def _part(name: str, args: tuple[Any, ...], result: Any) -> int | None:
 
 
 def _key(tensor: Tensor) -> int:
-    """Return the identity of a tensor's memory: views of it have the same."""
+    """Return the identity of a tensor's memory, which its views share."""
     return tensor.untyped_storage().data_ptr() if str(tensor.layout) == "torch.strided" else id(tensor)
 
 

@@ -34,7 +34,7 @@ def analyse(path: str | Path) -> JsonObject:
     Raises OpsError for a file that is no nsys export.
     """
     if not Path(path).is_file():
-        raise OpsError(f"{path}: no such file; make it from a report with nsys export --type sqlite")
+        raise OpsError(f"{path}: no such file. Make it from a report with nsys export --type sqlite")
     connection = sqlite3.connect(f"file:{Path(path).resolve()}?mode=ro", uri=True)
     try:
         return _analyse(connection)

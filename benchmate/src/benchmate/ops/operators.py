@@ -153,7 +153,7 @@ class CopyOp(BoundOp):
             moved_bytes *= 2  # read and written
         elif source.device.type == "cpu":
             raise OperatorSkipped(
-                f"copy.{self.direction} needs an accelerator; on a CPU there is copy.device_to_device"
+                f"copy.{self.direction} needs an accelerator. On a CPU there is copy.device_to_device"
             )
         else:
             host: Tensor = torch.empty(source.shape, dtype=source.dtype, pin_memory=pinned)
@@ -180,7 +180,7 @@ PACKAGES = {"fbgemm": "fbgemm_gpu", "torchaudio": "torchaudio", "torchvision": "
 
 
 def find_packet(name: str) -> OpOverloadPacket:
-    """Return the operator of the dispatcher, all overloads of it, of a name `namespace::name`.
+    """Return the operator of the dispatcher, with all its overloads, of a name `namespace::name`.
 
     Raises OperatorSkipped where its package cannot be imported, OpsError where there is none of that name.
     """
@@ -213,7 +213,7 @@ class AtenOp(CallableOp):
         self._schema: FunctionSchema | None = None
         packet = find_packet(self.name)
         if overload and overload not in packet.overloads():
-            raise OpsError(f"unknown overload '{name}'; there are {', '.join(packet.overloads())}")
+            raise OpsError(f"unknown overload '{name}'. Known: {', '.join(packet.overloads())}")
         super().__init__(packet)
         self._packet, self._overload = packet, overload
 
@@ -240,7 +240,7 @@ class AtenOp(CallableOp):
         if wanted:
             if wanted not in self._packet.overloads():
                 raise OperatorFailed(
-                    f"{self.name} has no overload {wanted!r}; there are {', '.join(self._packet.overloads())}"
+                    f"{self.name} has no overload {wanted!r}. Known: {', '.join(self._packet.overloads())}"
                 )
             return getattr(self._packet, wanted)
         reasons = []

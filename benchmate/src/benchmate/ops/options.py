@@ -126,10 +126,10 @@ def parse_modes(text: str) -> tuple[str, ...]:
     modes = tuple(word.strip() for word in text.split(","))
     for mode in modes:
         if mode not in MODES:
-            raise OpsError(f"--exec-mode: unknown mode '{mode}'; there are {', '.join(MODES)}")
+            raise OpsError(f"--exec-mode: unknown mode '{mode}'. Known: {', '.join(MODES)}")
     if len(modes) > 1 and set(modes) & set(exec_modes.NAMES):
         raise OpsError(
-            f"--exec-mode {text}: {', '.join(exec_modes.NAMES)} stand alone; {', '.join(sampling.NAMES)} combine"
+            f"--exec-mode {text}: {', '.join(exec_modes.NAMES)} stand alone, {', '.join(sampling.NAMES)} combine"
         )
     return modes
 

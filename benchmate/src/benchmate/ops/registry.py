@@ -83,7 +83,7 @@ def import_entry_points() -> list[str]:
 def spelling_hint(name: str, known: Iterable[str]) -> str:
     """Return a hint after a wrong name. Empty when no known name is close."""
     close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    return f". Did you mean '{close[0]}'?" if close else ""
 
 
 def _add(table: dict[str, T], kind: str, name: str, value: T) -> None:
@@ -94,6 +94,6 @@ def _add(table: dict[str, T], kind: str, name: str, value: T) -> None:
 
 def _find(table: Mapping[str, T], kind: str, name: str, where: str) -> T:
     if name not in table:
-        hint = spelling_hint(name, table) or f"; there are {', '.join(sorted(table))}"
+        hint = spelling_hint(name, table) or f". Known: {', '.join(sorted(table))}"
         raise OpsError(f"{where}: unknown {kind} '{name}'{hint}")
     return table[name]

@@ -1,4 +1,4 @@
-"""The probes of a voirfile: each places an observer in a program that knows nothing of it, and must fire.
+"""The probes of a voirfile: each places an observer in an unmodified program, and must fire.
 
 Every function takes the overseer first and may be called in any phase before the script runs.
 """

@@ -152,7 +152,7 @@ def argument(ov: InstrumentHost, target: str, name: str, **options: Unpack[LoopO
     def wrap(original: Function) -> Function:
         signature = inspect.signature(original)
         if name not in signature.parameters:
-            probe.failed(ProbeError(f"{target} has no argument {name!r}; it has {', '.join(signature.parameters)}"))
+            probe.failed(ProbeError(f"{target} has no argument {name!r}. It has {', '.join(signature.parameters)}"))
             return original
 
         def replacement(*args: object, **kwargs: object) -> object:

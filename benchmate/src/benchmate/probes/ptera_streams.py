@@ -65,7 +65,7 @@ def _resolve(selector: str, namespace: dict[str, object]) -> tuple[str, list[typ
 
     def examine(function: types.FunctionType, name: str) -> None:
         if wants_return_value and inspect.isgeneratorfunction(function):
-            raise ProbeError(f"probe {name}: a generator function, whose call ptera never reports; use probes.iterable")
+            raise ProbeError(f"probe {name}: a generator function, whose call ptera never reports. Use probes.iterable")
         require_rewritable(function, name)
         functions.append(function)
 
@@ -180,15 +180,15 @@ def find_function(module_name: str, path: list[str]) -> types.FunctionType | Non
 def _not_found(name: str, owner: object, where: str) -> ProbeError:
     if isinstance(owner, types.FunctionType):
         return ProbeError(
-            f"probe: {name} is defined inside {where}, and exists only while that runs; "
-            f"probe {where}, or patch a function that it uses"
+            f"probe: {name} is defined inside {where}, and exists only while that runs. "
+            f"Probe {where}, or patch a function that it uses"
         )
     names = [
         other for other, value in vars(owner).items() if callable(value) or isinstance(value, (property, staticmethod))
     ]
     return ProbeError(
         f"probe: {where} has no function {name!r}{names_hint(name, names)}"
-        + ("; names below the last def or class do not exist yet" if where == "the script" else "")
+        + (". Names below the last def or class do not exist yet" if where == "the script" else "")
     )
 
 
@@ -202,13 +202,13 @@ def _function_in(value: object, name: str, where: str) -> types.FunctionType | N
     except ValueError:
         return None
     if isinstance(value, type):
-        raise ProbeError(f"probe: {where} is a class; probe its __init__, or a function that creates it")
+        raise ProbeError(f"probe: {where} is a class. Probe its __init__, or a function that creates it")
     if not isinstance(value, types.FunctionType):
         if isinstance(value, types.BuiltinFunctionType) or type(value).__name__ in (
             "method_descriptor",
             "wrapper_descriptor",
         ):
-            raise ProbeError(f"probe: {where} is written in C and cannot be rewritten; use probes.patch")
+            raise ProbeError(f"probe: {where} is written in C and cannot be rewritten. Use probes.patch")
         return None
     if name in (value.__name__, value.__code__.co_name):
         return value
@@ -221,5 +221,5 @@ def _function_in(value: object, name: str, where: str) -> types.FunctionType | N
         if isinstance(inner, types.FunctionType) and inner.__name__ == name:
             return inner
     if value.__name__ == "<lambda>":
-        raise ProbeError(f"probe: {where} is a lambda, which cannot be rewritten; use probes.patch")
+        raise ProbeError(f"probe: {where} is a lambda, which cannot be rewritten. Use probes.patch")
     return None

@@ -17,8 +17,8 @@ def require_rewritable(function: types.FunctionType, name: str) -> None:
     hazards = list(find_hazards(function))
     if hazards:
         raise ProbeError(
-            f"probe {name}: rewriting {function.__qualname__} would change the program: {'; '.join(hazards)}; "
-            "probe a function that calls it, or use probes.iterable, probes.argument, probes.calls or probes.patch"
+            f"probe {name}: rewriting {function.__qualname__} would change the program: {'; '.join(hazards)}. "
+            "Probe a function that calls it, or use probes.iterable, probes.argument, probes.calls or probes.patch"
         )
 
 

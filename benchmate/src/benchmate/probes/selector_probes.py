@@ -62,7 +62,7 @@ def _attach(
         names = stream._selectors[0].main
         if names is None or names.capture is None:
             raise ProbeError(
-                f"probe {selector!r}: captures nothing; name a variable ('//f > x') or a result ('//f() as x')"
+                f"probe {selector!r}: captures nothing. Name a variable ('//f > x') or a result ('//f() as x')"
             )
         captured = stream[names.capture]
         (captured.override if overridable else captured.subscribe)(probe.guarded(function, default=None))

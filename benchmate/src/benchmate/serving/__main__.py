@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="python -m benchmate.serving",
-        description="Sweep a server as `serve` of MILABENCH_BENCH_CONFIG says; arguments after --url go to its client.",
+        description="Sweep a server as `serve` of MILABENCH_BENCH_CONFIG says. Arguments after --url go to its client.",
         allow_abbrev=False,
     )
     parser.add_argument("--url", required=True, help="of the server, without a path")

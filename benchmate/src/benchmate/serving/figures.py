@@ -166,14 +166,14 @@ def _chunks(requests: Sequence[RequestResult]) -> str:
     if all(_arrivals(each) == 1 for each in answered):
         return f"chunks: {odd.output_tokens} tokens came at once: no time between tokens is known"
     what = f"{odd.output_tokens} tokens came in {_arrivals(odd)} pieces"
-    return f"chunks: {what}, with an unknown number of tokens each: no ITL; TPOT assumes equal numbers"
+    return f"chunks: {what}, with an unknown number of tokens each: no ITL, and TPOT assumes equal numbers"
 
 
 def _usage(requests: Sequence[RequestResult]) -> str:
     counted = sum(not each.has_usage for each in requests if not each.error)
     if not counted:
         return ""
-    return f"usage: the server did not say how many tokens {counted} of {len(requests)} answers have; the tokenizer counted them"
+    return f"usage: the server did not say how many tokens {counted} of {len(requests)} answers have. The tokenizer counted them"
 
 
 def _differences(own: Mapping[str, float], client: Mapping[str, float]) -> str:

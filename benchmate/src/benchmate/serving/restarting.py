@@ -53,7 +53,7 @@ class _Restarting:
             # Its workers hold devices and ports that the next one needs.
             kill_strays(set())
             if self._ended_by is None:
-                print(f"the server ended with exit code {code}; it is started again", file=sys.stderr, flush=True)
+                print(f"the server ended with exit code {code}. It is started again", file=sys.stderr, flush=True)
                 time.sleep(max(0.0, SHORTEST_S - (time.monotonic() - began)))
         return 128 + self._ended_by
 

@@ -376,7 +376,7 @@ def command_line(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--ttft-ms", type=_number, default=200.0, help="from the start of a request to its first token")
     parser.add_argument("--itl-ms", type=_number, default=20.0, help="between two tokens")
     parser.add_argument("--slow", type=_number, default=1.0, metavar="FACTOR", help="both times multiplied")
-    parser.add_argument("--slots", type=_whole, default=0, help="requests that are answered at once; 0: all")
+    parser.add_argument("--slots", type=_whole, default=0, help="requests that are answered at once (0: all)")
     parser.add_argument("--stall-at", type=_number, default=0.0, metavar="S", help="after the first request")
     parser.add_argument("--stall-s", type=_number, default=0.0, metavar="S", help="nothing is sent for so long")
     parser.add_argument("--error-every", type=_whole, default=0, metavar="N", help="each N-th request fails with 500")

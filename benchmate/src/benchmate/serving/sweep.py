@@ -78,7 +78,7 @@ def plan_sweep(config: Mapping[str, Any], url: str, arguments: Sequence[str]) ->
     serve = config.get("serve")
     if not isinstance(serve, Mapping):
         raise BenchmateError(
-            "the configuration has no `serve`; MILABENCH_BENCH_CONFIG names the file of a benchmark that has"
+            "the configuration has no `serve`. MILABENCH_BENCH_CONFIG names the file of a benchmark that has"
         )
     ready = (config.get("server") or {}).get("ready") or {}
     model, seed = serve.get("model") or "", int(serve.get("seed", 1))
@@ -96,7 +96,7 @@ def plan_sweep(config: Mapping[str, Any], url: str, arguments: Sequence[str]) ->
     options = {"ignore_eos": True, **(serve.get("request_options") or {})}
     points = tuple(_points(serve, seed))
     if not points:
-        raise BenchmateError("serve: no points; give concurrency, rate or scenario")
+        raise BenchmateError("serve: no points. Give concurrency, rate or scenario")
     return SweepPlan(
         client=serve.get("client") or "plain",
         target=Target(

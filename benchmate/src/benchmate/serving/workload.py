@@ -59,12 +59,12 @@ def prompt_text(tokenizer: str, endpoint: Endpoint) -> PromptText:
     file = Path(tokenizer) / "tokenizer.json"
     if not file.is_file():
         raise BenchmateError(
-            f"{file}: no such file; serve.tokenizer names a folder that holds it, or `words` for a server without a tokenizer"
+            f"{file}: no such file. serve.tokenizer names a folder that holds it, or `words` for a server without a tokenizer"
         )
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise BenchmateError(f"{error}; the benchmark's environment needs the package tokenizers") from None
+        raise BenchmateError(f"{error}. The benchmark's environment needs the package tokenizers") from None
     try:
         encoder = Tokenizer.from_file(str(file))
     except Exception as error:  # what the parser raises is Exception itself
@@ -151,7 +151,7 @@ def read_sessions(path: str, prompts: PromptText, output_tokens: int = 128) -> l
         if line.strip()
     ]
     if not sessions:
-        raise BenchmateError(f"{path}: no sessions; expected a JSON object per line")
+        raise BenchmateError(f"{path}: no sessions. Expected a JSON object per line")
     return sessions
 
 

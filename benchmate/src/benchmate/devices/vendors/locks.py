@@ -95,7 +95,7 @@ class DeviceLocks:
             if os.access(folder, os.W_OK | os.X_OK) and _is_safe(folder):
                 return folder
         what = (
-            "cannot be written, or others could remove a lock in it (chmod +t); MILABENCH_LOCK_DIR names another folder"
+            "cannot be written, or others could remove a lock in it (chmod +t). MILABENCH_LOCK_DIR names another folder"
         )
         raise OSError(errno.EACCES, what, " or ".join(self._folders))
 

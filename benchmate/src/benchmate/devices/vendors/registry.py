@@ -35,7 +35,7 @@ def displaced_by(variables: Iterable[str]) -> List[str]:
 
 
 class DeviceIds(NamedTuple):
-    """The names of a device: its UUID, and for each slice (MIG) of it the slice's UUID and older names."""
+    """The names of a device: its UUID, and for each of its slices (MIG) the slice's UUID and older names."""
 
     uuid: str
     slices: Tuple[Tuple[str, ...], ...] = ()

@@ -23,8 +23,8 @@ from benchmate.ops.traces.progress import Progress
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
 
 EPILOG = """\
-exit code: 0 done, also where a replay leaves out what the trace does not describe, and says so; 1 an operator of a replay failed,
-or nothing was recorded; 2 a file or an option is wrong and nothing ran.
+exit code: 0 done, also where a replay leaves out what the trace does not describe, and says so. 1 an operator of a replay failed,
+or nothing was recorded. 2 a file or an option is wrong and nothing ran.
 """
 
 
@@ -44,12 +44,12 @@ def record(args: argparse.Namespace) -> int:
         raise OpsError("no program: trace record [-o FILE] -- python script.py [ARGUMENTS]")
     require_at_least(("--skip", args.skip, 0), ("--timed", args.timed, 0))
     if shutil.which(program[0]) is None:
-        raise OpsError(f"{program[0]}: no such program; a command such as python script.py comes after --")
+        raise OpsError(f"{program[0]}: no such program. A command such as python script.py comes after --")
     path = Path(args.path).absolute()
     if not path.parent.is_dir():
         raise OpsError(f"-o {args.path}: no folder {path.parent}")
     if path.exists() and not path.is_file():
-        raise OpsError(f"-o {args.path}: exists and is no file; name another")
+        raise OpsError(f"-o {args.path}: exists and is no file. Name another")
     with tempfile.TemporaryDirectory(prefix="trace-") as notes:
         options = {option.name: getattr(args, option.name, None) for option in dataclasses.fields(TraceRecording)}
         options |= {"path": str(path), "notes": notes}
@@ -70,7 +70,7 @@ def record(args: argparse.Namespace) -> int:
         steps = max((process["steps"] for process in processes), default=0)
         raise OperatorFailed(
             f"nothing recorded: {steps} steps of an optimizer, {args.skip + args.timed + 1} are needed (--skip {args.skip}, "
-            f"--timed {args.timed}, and the recorded step); lower them, or give --whole to record the whole program"
+            f"--timed {args.timed}, and the recorded step). Lower them, or give --whole to record the whole program"
         )
     return 0
 
@@ -139,7 +139,7 @@ def predict(args: argparse.Namespace) -> int:
         print(f"without {prediction['missing']} calls whose input was not measured")
     if prediction.get("recorded_step_s"):
         recorded = prediction["recorded_step_s"]
-        print(f"recorded: {format_seconds(recorded)}; predicted to recorded {prediction['seconds'] / recorded:.3g}")
+        print(f"recorded: {format_seconds(recorded)}, predicted to recorded {prediction['seconds'] / recorded:.3g}")
     return 0
 
 
@@ -233,11 +233,15 @@ def _parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="as JSON")
     add = command("replay", "Replay a trace and time it, whole and by operator.")
     number = functools.partial(add, type=int, metavar="N")
-    add("file", metavar="FILE", help="a trace; of ranks {rank} in the name, or a folder of rank-N.json")
+    add("file", metavar="FILE", help="a trace, of ranks with {rank} in the name, or a folder of rank-N.json")
     add("-d", "--device", default="cpu", help="cpu, cuda, cuda:1, xpu (cpu)")
     number("-w", "--warmup", default=3, help="steps before (3)")
     number("-i", "--iteration", default=10, help="timed steps, and as many timed by operator (10)")
-    add("--profile", metavar="FILE", help="the profiler's trace of the step (that of `record --profile`, if it exists)")
+    add(
+        "--profile",
+        metavar="FILE",
+        help="the profiler's trace of the step (by default the trace of `record --profile`, if it exists)",
+    )
     number("--threads", help="threads of an operator on the CPU (torch's own choice)")
     number("--seed", default=0, help="seed of made-up data (0)")
     number("--top", default=20, help="rows of operators (20)")

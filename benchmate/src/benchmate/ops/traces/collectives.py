@@ -192,7 +192,7 @@ class ProcessGroups:
             started = int(os.environ.get("WORLD_SIZE", "1"))
             if started != self.ranks:
                 raise OpsError(
-                    f"{trace.path}: recorded with {self.ranks} ranks, replayed with {started}; start as many"
+                    f"{trace.path}: recorded with {self.ranks} ranks, replayed with {started}. Start as many"
                 )
             self._join(recorded_groups(trace))
 

@@ -142,7 +142,7 @@ class Replay:
                 self._obstacles[node] = error
                 if not self.graph.can_be_replaced(node):
                     self._failed[node] = error
-        raise OpsError(f"{self.trace.path}: operators go on failing after {MAX_PLANS} plans; the last: {last}")
+        raise OpsError(f"{self.trace.path}: operators go on failing after {MAX_PLANS} plans. The last failure: {last}")
 
     def _obstacle(self, node: Node) -> str | None:
         if node.id not in self._obstacles:

@@ -1,4 +1,4 @@
-"""The parts of a replay's calls: memory that was there before, views of it, and arguments bound to operators."""
+"""The parts of a replay's calls: memory that was there before, its views, and arguments bound to operators."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class ReplayMemory:
             if free is not None and count > free:
                 raise OpsError(
                     f"the trace's parameters and inputs need {count / 2**30:.1f} GiB, {device} has {free / 2**30:.1f} GiB "
-                    "free; replay it where there is more"
+                    "free. Replay it where there is more"
                 )
 
 

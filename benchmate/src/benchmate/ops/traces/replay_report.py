@@ -91,7 +91,7 @@ def read_profile(path: str) -> list[JsonMapping]:
         data = json.loads(content)
     except OSError as error:
         raise OpsError(
-            f"{path}: {error.strerror or error}; --profile takes the profiler's trace of the same step"
+            f"{path}: {error.strerror or error}. --profile takes the profiler's trace of the same step"
         ) from error
     except (EOFError, ValueError, RecursionError, zlib.error) as error:
         raise OpsError(f"{path}: cut off or not JSON: {error}") from None
@@ -184,7 +184,7 @@ def format_report(report: JsonMapping, top: int) -> str:
             f"{format_seconds(row['median']):>10} {format_seconds(row['p95']):>10}  {row['shapes'][:60]}"
         )
     if len(rows) > top:
-        lines.append(f"... and {len(rows) - top} more; --top {len(rows)} shows them, --json has them all")
+        lines.append(f"... and {len(rows) - top} more. --top {len(rows)} shows them, --json has them all")
     return printable("\n".join(lines))
 
 
@@ -192,7 +192,7 @@ def format_left_out(coverage: JsonMapping) -> str:
     """Return a line about left-out operators, which the time of a step lacks. Empty when all were carried out."""
     missing = coverage["skipped"] + coverage["failed"]
     total = coverage["executed"] + missing
-    return f"not carried out: {missing} of {total}; the time of a step is without them" if missing else ""
+    return f"not carried out: {missing} of {total}. The time of a step is without them" if missing else ""
 
 
 def _format_fidelity(compared: JsonMapping) -> list[str]:

@@ -168,7 +168,7 @@ def read_trace(path: str) -> Trace:
     try:
         content = read_regular(path, is_pipe_allowed=True)
     except OSError as error:
-        raise OpsError(f"{path}: {error.strerror}; expected an execution trace (.json, .json.gz)") from error
+        raise OpsError(f"{path}: {error.strerror}. Expected an execution trace (.json, .json.gz)") from error
     # Millions of small objects, all of which stay: looking for cycles among them takes most of the time.
     with gc_paused():
         return parse_trace(_load_json(_unpack(content, path), path), path)
@@ -177,13 +177,13 @@ def read_trace(path: str) -> Trace:
 def parse_trace(data: object, path: str = "trace") -> Trace:
     """Return the trace that plain data is. Raises OpsError, naming the node, for other data."""
     if isinstance(data, Mapping) and "traceEvents" in data:
-        raise OpsError(f"{path}: a trace of the profiler, not an execution trace; `trace replay` takes it by --profile")
+        raise OpsError(f"{path}: a trace of the profiler, not an execution trace. `trace replay` takes it by --profile")
     if not isinstance(data, Mapping) or not isinstance(data.get("nodes"), list) or "schema" not in data:
-        raise OpsError(f"{path}: not an execution trace: it has no 'schema' and 'nodes'; make it with `trace record`")
+        raise OpsError(f"{path}: not an execution trace: it has no 'schema' and 'nodes'. Make it with `trace record`")
     schema = str(data["schema"])
     version = schema.partition("-")[0]
     if version not in SCHEMAS:
-        raise OpsError(f"{path}: unknown schema '{schema}' of an execution trace; there are {', '.join(SCHEMAS)}")
+        raise OpsError(f"{path}: unknown schema '{schema}' of an execution trace. Known: {', '.join(SCHEMAS)}")
     nodes = []
     for number, entry in enumerate(data["nodes"]):
         try:
@@ -194,7 +194,7 @@ def parse_trace(data: object, path: str = "trace") -> Trace:
             raise OpsError(f"{path}: node {name} does not fit schema {schema}: {problem}") from None
     twice = [number for number, count in Counter(node.id for node in nodes).items() if count > 1]
     if twice:
-        raise OpsError(f"{path}: two nodes have the id {twice[0]}; does the file hold two traces?")
+        raise OpsError(f"{path}: two nodes have the id {twice[0]}. Does the file hold two traces?")
     about = data.get("benchmate")
     return Trace(
         path=path,
@@ -211,7 +211,7 @@ def _unpack(content: bytes, path: str) -> bytes:
         try:
             content = gunzip(content, path)
         except (EOFError, OSError, zlib.error) as error:
-            raise OpsError(f"{path}: cut off or damaged: {str(error).lower()}; copy or record it again") from None
+            raise OpsError(f"{path}: cut off or damaged: {str(error).lower()}. Copy or record it again") from None
     if content[257:262] == b"ustar":
         try:
             with tarfile.open(fileobj=io.BytesIO(content)) as archive:
@@ -221,7 +221,7 @@ def _unpack(content: bytes, path: str) -> bytes:
                     if file is not None:
                         return file.read()
         except (EOFError, tarfile.TarError) as error:
-            raise OpsError(f"{path}: cut off or damaged: {str(error).lower()}; copy it again") from None
+            raise OpsError(f"{path}: cut off or damaged: {str(error).lower()}. Copy it again") from None
         raise OpsError(f"{path}: an archive without a .json in it")
     return content
 
@@ -260,7 +260,7 @@ def _load_json(content: bytes, path: str) -> object:
         if text.lstrip().startswith("{") and is_at_end:
             raise OpsError(
                 f"{where}: cut off in the middle: the program that was recorded ended before "
-                "the trace did, or the copy did; record or copy it again"
+                "the trace did, or the copy did. Record or copy it again"
             ) from None
         raise OpsError(f"{where}: not JSON: {error.msg.lower()}") from None
     except ValueError as error:  # Python's limit of digits

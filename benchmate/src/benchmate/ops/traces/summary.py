@@ -106,7 +106,7 @@ def format_summary(summary: JsonMapping, top: int) -> str:
                 for row in rows[:top]
             ]
             if len(rows) > top:
-                lines.append(f"... and {len(rows) - top} more; --top {len(rows)} shows them")
+                lines.append(f"... and {len(rows) - top} more. --top {len(rows)} shows them")
     return printable("\n".join(lines))
 
 
@@ -203,7 +203,7 @@ def predict_step(path: str) -> JsonObject:
         lines = read_regular(path, is_pipe_allowed=True).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise OpsError(f"{path}: {reason}; expected records of operators") from error
+        raise OpsError(f"{path}: {reason}. Expected records of operators") from error
     total, calls, inputs, missing = 0.0, 0, 0, 0
     for number, line in enumerate(lines, 1):
         try:
@@ -224,7 +224,7 @@ def predict_step(path: str) -> JsonObject:
             calls += count
     if not inputs:
         raise OpsError(
-            f"{path}: no record with a count; run a configuration that `trace to-config` made, and give its records"
+            f"{path}: no record with a count. Run a configuration that `trace to-config` made, and give its records"
         )
     return {"seconds": total, "calls": calls, "inputs": inputs, "missing": missing}
 

@@ -53,7 +53,7 @@ def installed_version(name: str) -> str:
 def load_client(name: str) -> Client:
     """Return a client. Raises ClientFailed for an unknown client."""
     if name not in CLIENTS:
-        raise ClientFailed(f"unknown client {name!r}; known: {', '.join(CLIENTS)}")
+        raise ClientFailed(f"unknown client {name!r}. Known: {', '.join(CLIENTS)}")
     client = importlib.import_module(CLIENTS[name]).CLIENT
     assert isinstance(client, Client)
     return client

@@ -51,10 +51,10 @@ _BOX = "│╭╮╰╯─ "
 def _measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
     """Run aiperf over the workload. Raises ClientFailed."""
     if point.scenario:
-        raise ClientFailed(f"aiperf has no scenario {point.scenario!r}; give it a concurrency or a rate")
+        raise ClientFailed(f"aiperf has no scenario {point.scenario!r}. Give it a concurrency or a rate")
     if workload.has_turns and target.endpoint != "chat":
         raise ClientFailed(
-            "aiperf sends sessions of several turns to the endpoint chat only; set serve.endpoint to chat"
+            "aiperf sends sessions of several turns to the endpoint chat only. Set serve.endpoint to chat"
         )
     folder = folder.resolve()
     inputs = folder / "inputs.jsonl"
@@ -191,7 +191,7 @@ def _with_due_times(
 ) -> list[RequestResult]:
     """Return the requests with when each was due: the first of a session by its arrival, a later request after its delay.
 
-    Aiperf does not record when the schedule began. No request can have been early, and the least delayed counts as on time.
+    Aiperf does not record when the schedule began. No request can have been early, and the earliest counts as on time.
     """
     planned = workload.requests
     arrival = dict(zip(begins, arrival_times(point, len(workload.sessions)), strict=False))

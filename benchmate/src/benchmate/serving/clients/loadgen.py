@@ -78,7 +78,7 @@ def scenario_of(point: LoadPoint) -> str:
     """Return the scenario of a point. Raises ClientFailed where loadgen has none like it."""
     if point.rate is not None:
         if point.arrivals != "poisson":
-            raise ClientFailed("loadgen's arrivals follow a Poisson process; set serve.arrivals to poisson")
+            raise ClientFailed("loadgen's arrivals follow a Poisson process. Set serve.arrivals to poisson")
         return "Server"
     if point.concurrency == 1:
         return "SingleStream"

@@ -58,9 +58,9 @@ def _version() -> str:
 def _measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
     """Send the workload of a point. Raises ClientFailed for sessions of several turns, which it has no way to send."""
     if workload.has_turns:
-        raise ClientFailed("vLLM's client cannot replay sessions of several turns; use aiperf or plain")
+        raise ClientFailed("vLLM's client cannot replay sessions of several turns. Use aiperf or plain")
     if point.scenario:
-        raise ClientFailed(f"vLLM's client has no scenario {point.scenario!r}; use loadgen")
+        raise ClientFailed(f"vLLM's client has no scenario {point.scenario!r}. Use loadgen")
     if target.tokenizer == "words":
         raise ClientFailed("vLLM's client needs a tokenizer: serve.tokenizer names a folder that holds it")
     if not _HAS_RUN.is_set():
@@ -112,8 +112,8 @@ def _load() -> tuple[Any, Any]:
         import pandas  # noqa: F401  (reads the prompts; vLLM itself looks for it only then)
         from vllm.benchmarks.serve import add_cli_args, main
     except ImportError as error:
-        hint = "the benchmark's environment needs vllm and pandas; serve.client may name another client"
-        raise ClientFailed(f"vLLM's client cannot be imported: {error}; {hint}") from error
+        hint = "The benchmark's environment needs vllm and pandas. serve.client may name another client"
+        raise ClientFailed(f"vLLM's client cannot be imported: {error}. {hint}") from error
     return add_cli_args, main
 
 
