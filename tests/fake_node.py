@@ -88,7 +88,7 @@ class FakeNode:
             case ("true",):
                 return self._conclude(order, emit, "passed", None, "", code=0)
             case ("false",):
-                detail = "exited with code 1; stderr is empty"
+                detail = "exited with code 1, with an empty stderr"
                 return self._conclude(order, emit, "failed", "exit", detail, code=1)
             case ("echo", *words):
                 line = {"event": "line", "data": " ".join(words) + "\n", "pipe": "stdout", "t": 0.0}

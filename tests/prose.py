@@ -37,7 +37,7 @@ COUNTED: Mapping[str, re.Pattern[str]] = {
 }
 # Terms -> the field's term.
 RETIRED: Mapping[str, str] = {
-    r"(?<!at )least": "minimum, smallest",
+    r"(?<!at )least(?! squares)": "minimum, smallest",
     r"doubts?": "warning",
     r"mend(?:s|ed|ing)?": "fix",
     r"in hand": "current",

@@ -31,7 +31,7 @@ def main() -> None:
 def make(wanted: Recipe) -> None:
     """Make what is not there yet. An interrupted prepare continues."""
     if wanted.folder.is_dir() and any(wanted.folder.iterdir()) and not wanted.index.is_file():
-        sys.exit(f"error: {wanted.folder}: was not made by milabench, so it stays; move it away")
+        sys.exit(f"error: {wanted.folder}: was not made by milabench, so it stays. Move it away")
     known = wanted.checksums()
     missing = [number for number in range(wanted.files) if number not in known or not wanted.path(number).is_file()]
     bytes_needed = len(missing) * wanted.bytes

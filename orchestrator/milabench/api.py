@@ -265,7 +265,7 @@ def plan_suite(
     def work(session: Session) -> PlanResult:
         requests = expand_requests(options, extent, session, stamp="{time}")
         if len(requests) > 1:
-            raise UsageError(f"the multirun of the system file makes {len(requests)} runs; give a system file without")
+            raise UsageError(f"the multirun of the system file makes {len(requests)} runs. Give a system file without")
         budgeted = apply_budget(plan_request(requests[0]))
         return PlanResult(budgeted.planned.plan, budgeted.estimate)
 
@@ -318,7 +318,7 @@ def run(
         prepared = prepare_runs(options, extent, settings, session)
         if len(prepared.plans) > 1:
             raise UsageError(
-                f"the multirun of the system file makes {len(prepared.plans)} runs; give a system file without"
+                f"the multirun of the system file makes {len(prepared.plans)} runs. Give a system file without"
             )
         ((path, _),) = execute_runs(prepared, session)
         return load(path)

@@ -48,8 +48,15 @@ class Problem:
     def __str__(self) -> str:
         parts = (self.where, self.path.replace("\n", "\\n"), self.what)
         head = ": ".join(_shortened(part) for part in parts if part)
-        text = f"{head}; {_shortened(self.hint)}" if self.hint else head
+        text = with_remedy(head, _shortened(self.hint))
         return f"{text}\n       {self.replaces}" if self.replaces else text
+
+
+def with_remedy(problem: str, remedy: str) -> str:
+    """Return a problem and its remedy as two sentences. Without a remedy, the problem alone."""
+    if remedy.partition(" ")[0].rstrip(":,").isalpha():  # a word, and no name of a file or key
+        remedy = remedy[0].upper() + remedy[1:]
+    return f"{problem}. {remedy}" if remedy else problem
 
 
 def _shortened(text: str) -> str:

@@ -89,7 +89,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def secret_names(env: Mapping[str, object]) -> Tuple[str, ...]:
-    """Return the names of `env` that hold secrets, judging by their words."""
+    """Return the names of `env` that hold secrets, by their words."""
     return tuple(sorted(name for name in env if is_secret_name(name)))
 
 
@@ -298,7 +298,7 @@ class Masker:
         return b"\\" in data or _USERINFO.search(data.decode("utf-8", "surrogatepass")) is not None
 
     def mask_data(self, value: Any, *, is_named: bool = False, name: str = "") -> Any:
-        """Return plain data without known values in any text of it. `is_named`: nor values under secret names.
+        """Return plain data without known values in any of its texts. `is_named`: nor values under secret names.
 
         `name` is the name of this value.
         """

@@ -201,7 +201,7 @@ def test_creating_asks_for_what_is_not_there(packed: Packed, tmp_path: Path) -> 
     target = str(tmp_path / "a")
     other = ("--config", "benchmarks/tiny/suite.yaml", "--base", str(tmp_path / "base"))
     assert (
-        "not prepared: tiny; run `milabench prepare "
+        "not prepared: tiny. Run `milabench prepare "
         in packed.milabench("capsule", "create", *other, "-o", target, expect=4).err
     )
     secret = "tiny.argv.--password=hunter2hunter2"

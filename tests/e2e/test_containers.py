@@ -344,7 +344,7 @@ def test_install_finds_an_image_that_is_there_and_says_which_it_cannot_fetch(pla
     assert line.startswith(f"error: image localhost/milabench-absent:1: {place.engine.name} cannot fetch it: ")
     done = place.milabench("run", "--select", "absent")
     assert done.returncode == 4
-    assert f"not installed: image localhost/milabench-absent:1 ({place.engine.name}); run `" in done.stderr
+    assert f"not installed: image localhost/milabench-absent:1 ({place.engine.name}). Run `" in done.stderr
 
 
 def test_an_engine_that_is_not_there_is_said_once(place: Place) -> None:

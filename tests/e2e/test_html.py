@@ -245,5 +245,5 @@ def test_the_page_of_offers_has_all_of_them_and_draws_their_scores(
     names = [f"{vendor} {vendor}-1000" for vendor in LED_BY_D]
     assert sum(table == names for table in tables) == 3  # scores, costs, verification
     assert browser.run("document.querySelectorAll('figure svg').length") == 1
-    assert "is ported; declared as-is" in browser.run("document.body.textContent")
+    assert "is ported, declared as-is" in browser.run("document.body.textContent")
     assert not browser.errors and all(request.startswith("file:") for request in browser.requests)

@@ -49,7 +49,7 @@ def milabench(tmp_path_factory: pytest.TempPathFactory) -> Milabench:
 
     missing = run(base, "ops", *OPS, "--list-ops")
     assert (missing.returncode, missing.stdout) == (4, "")
-    assert missing.stderr.startswith("error: not installed: venv/torch; run `milabench install")
+    assert missing.stderr.startswith("error: not installed: venv/torch. Run `milabench install")
     done = run(base, "install", *SUITE)
     assert done.returncode == 0, done.stderr
     return run

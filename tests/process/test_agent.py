@@ -48,7 +48,9 @@ def test_an_exit_code_is_a_failure_with_the_last_line_of_stderr(agent: Any) -> N
 
 
 def test_an_exit_code_without_a_word_is_told_as_such(agent: Any) -> None:
-    assert verdict(agent.run("sh", "-c", "exit 4")) == ended("failed", "exit", "exited with code 4; stderr is empty", 4)
+    assert verdict(agent.run("sh", "-c", "exit 4")) == ended(
+        "failed", "exit", "exited with code 4, with an empty stderr", 4
+    )
 
 
 def test_an_error_record_says_more_than_stderr(agent: Any) -> None:

@@ -196,4 +196,4 @@ def test_a_feature_that_does_not_exist_is_one_line() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert ended.stderr.startswith("error: MILABENCH_WITHOUT: no feature 'nothing'; there are ")
+    assert ended.stderr.startswith("error: MILABENCH_WITHOUT: no feature 'nothing'. Known: ")

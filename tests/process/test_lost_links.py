@@ -112,6 +112,6 @@ def test_the_loss_of_an_agent_says_whether_the_kernel_was_killing_for_memory(tmp
     outcome = asyncio.run(work())
     assert outcome.why == "lost-node"
     assert outcome.detail.startswith("the agent was ended by SIGKILL; ")
-    told = {0: "", 1: "meanwhile the kernel killed there 1 time for lack of memory; "}
-    assert told.get(kills, f"meanwhile the kernel killed there {kills} times for lack of memory; ") in outcome.detail
+    told = {0: "", 1: "meanwhile the kernel killed there 1 time for lack of memory, "}
+    assert told.get(kills, f"meanwhile the kernel killed there {kills} times for lack of memory, ") in outcome.detail
     assert ("memory" in outcome.detail) == (kills > 0)

@@ -54,7 +54,7 @@ def test_what_the_monitor_says_at_the_end_is_recorded_before_the_end(agent: Any)
 def test_a_monitor_that_dies_is_a_message_not_a_failure(agent: Any) -> None:
     leader = agent.start("sleep", "600", **watched("die"))["pid"]
     (said,) = agent.read_until(lambda: agent.data("message"))
-    assert said["message"] == ("the monitor ended with exit code 1; devices and host are not read any more: no library")
+    assert said["message"] == ("the monitor ended with exit code 1, so devices and host are no longer read: no library")
     os.kill(leader, signal.SIGKILL)
     assert agent.end_of()["why"] == "signal"
 

@@ -72,4 +72,4 @@ def test_nodes_without_a_job_are_refused_in_one_line(queued: Copy) -> None:
         "-m", "milabench", "run", "--engine", "queue", "--use-current-env", "--config", suite, check=False
     )
     assert ended.returncode == 2
-    assert "error: --engine queue: it gives nodes to jobs alone; add --submit" in ended.stderr
+    assert "error: --engine queue: it gives nodes to jobs alone. Add --submit" in ended.stderr

@@ -371,7 +371,7 @@ def test_resume_goes_on_in_the_allocation_that_is_still_there(
     killed: str, milabench: Milabench, slurm: Cluster, tmp_path: Path
 ) -> None:
     status = milabench("status")
-    assert f"n1, n2, of Slurm's job {killed}; they are still held" in status.out
+    assert f"n1, n2, of Slurm's job {killed}. They are still held" in status.out
     resumed = milabench("resume")
     assert resumed.code == 0, resumed.err
     assert f"job {killed} still holds n1, n2" in resumed.err

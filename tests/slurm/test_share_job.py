@@ -170,6 +170,6 @@ def test_steps_that_were_planned_for_other_devices_fail_with_what_was_stated(
     (path / "manifest.json").write_text(json.dumps(manifest) + "\n")
     said = verb("job", "--run", str(path), "--share", "s1", **variables())
     assert said.code == 4
-    assert "each.D1: planned for local with D0 D1; the job has" in said.err
+    assert "each.D1: planned for local with D0 D1, but the job has" in said.err
     run = open_run(path)
     assert {tried and tried.why for tried in run.shares["s1"].attempts.values()} == {"environment"}

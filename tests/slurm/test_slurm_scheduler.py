@@ -369,7 +369,7 @@ def test_a_job_that_ended_before_sbatch_was_given_up_was_submitted(fake: FakeSlu
 def test_a_job_that_was_never_submitted_is_said_to_be_so(fake: FakeSlurm, unheard: dict[str, object]) -> None:
     scheduler = SlurmScheduler(fake.environ, timeout_s=SHORT_S / 4)
     fake.next("sbatch", **unheard)
-    with pytest.raises(Unreachable, match=r"^job mb-m1-s1: sbatch.*; Slurm knows no job of that name$"):
+    with pytest.raises(Unreachable, match=r"^job mb-m1-s1: sbatch.*. Slurm knows no job of that name$"):
         scheduler.submit([request(fake.folder)])
 
 

@@ -124,7 +124,7 @@ def test_a_run_that_is_not_prepared_on_a_node_is_refused_or_prepared_there(
     system(with_bases(hosts, tmp_path, "base0", "base1"))
     said = milabench("run", "--select", "good", "--no-prepare")
     assert said.code == 4
-    assert "not prepared: good on h0, good on h1; run `milabench prepare" in said.err
+    assert "not prepared: good on h0, good on h1. Run `milabench prepare" in said.err
     said = milabench("run", "--select", "good")
     assert said.code == 0, said.err
     assert "run: preparing good first" in said.err
@@ -212,7 +212,7 @@ def test_only_the_nodes_that_were_named_are_used(hosts: Hosts, system: System, m
     assert {step["node"] for step in json.loads(said.out)["steps"]} == {"h1"}
     unknown = milabench("run", "--select", "good", "-s", "good.plan.nodes=[h7]")
     assert unknown.code == 3
-    assert "unknown node h7; known: h0, h1" in unknown.err
+    assert "unknown node h7. Known: h0, h1" in unknown.err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a disk that is full is made by mounting one, which needs root")

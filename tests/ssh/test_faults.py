@@ -66,7 +66,7 @@ def test_a_node_whose_clock_is_off_is_refused_and_its_records_are_placed_on_ours
     where = "ahead" if ahead_s > 0 else "behind"
     refused = milabench("prepare", "--select", "good")
     assert refused.code == 5
-    assert re.search(rf"^error: h0: clock: its clock is (3600|3599)\.\d s {where}; set both by NTP$", refused.err, re.M)
+    assert re.search(rf"^error: h0: clock: its clock is (3600|3599)\.\d s {where}. Set both by NTP$", refused.err, re.M)
     assert milabench("prepare", "--select", "good", "--ignore-node-checks").code == 0
     ran = milabench("run", "--select", "good", "--ignore-node-checks", "--display", "none")
     assert ran.code == 0, ran.err
@@ -178,10 +178,10 @@ def test_an_old_python_that_comes_first_is_passed_over_and_none_at_all_is_said(
         assert asyncio.run(answer()) == []
         monkeypatch.setattr(agent_bootstrap, "PYTHONS", ("python3",))
         told = asyncio.run(answer())
-        assert str(told).startswith("h0: no Python 3.8 or later: python3 on its PATH gives 'Python 3.7.17'; install it")
+        assert str(told).startswith("h0: no Python 3.8 or later: python3 on its PATH gives 'Python 3.7.17'. Install it")
         profile.write_text("PATH=/nowhere\n")
         told = asyncio.run(answer())
-        assert re.match(r"h0: no Python 3\.8 or later: python3 on its PATH gives '.*not found'; install it", str(told))
+        assert re.match(r"h0: no Python 3\.8 or later: python3 on its PATH gives '.*not found'\. Install it", str(told))
     finally:
         profile.unlink()
 

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of what wa
 
 SAYS = {
     "silent": "let nobody in",
-    "no command": "its shell came to no command; does it wait for input at login?",
-    "garbage": "its shell came to no command; does it wait for input at login?",
+    "no command": "its shell ran no command. Does it wait for input at login?",
+    "garbage": "its shell ran no command. Does it wait for input at login?",
     "no unpacking": "it did not take and unpack the agent's files",
     "no newline": "its shell never stops printing at login",
     "no hello": "the agent did not start",

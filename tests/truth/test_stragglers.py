@@ -56,8 +56,8 @@ def test_the_slow_rank_is_named_and_equal_ones_are_not(
     slow = verdicts["four_ranks_one_slow"]
     assert slow["verdict"] == "warn"
     waited = re.fullmatch(
-        r"rank 2 is slow: last into the collectives in \d+ of \d+ steps, (\d+)% of the waiting; "
-        r"each other rank waits ([\d.]+) ms a step for it",
+        r"rank 2 is slow: last into the collectives in \d+ of \d+ steps, (\d+)% of the waiting. "
+        r"Each other rank waits ([\d.]+) ms a step for it",
         slow["message"],
     )
     assert waited, slow

@@ -120,7 +120,7 @@ def test_a_suite_is_planned_also_while_an_event_loop_runs(tmp_path: Path) -> Non
 
 
 def test_a_run_of_what_is_not_installed_is_refused_with_the_command_to_give(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFailed, match=r"not installed: .*; run `milabench install --config"):
+    with pytest.raises(EnvironmentFailed, match=r"not installed: .*. Run `milabench install --config"):
         milabench.run(SUITE, select="good", base=tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""What the kernel tells in its files, those of /proc and /sys."""
+"""What the kernel tells in its files, below /proc and /sys."""
 
 from __future__ import annotations
 

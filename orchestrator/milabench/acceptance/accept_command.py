@@ -63,7 +63,7 @@ def parsed_share(ctx: click.Context, param: click.Parameter, value: str | None) 
     except ValueError:
         number = math.nan
     if not 0 < number <= 1:
-        raise click.BadParameter(f"'{value}' is no share; give 0.9 or '90 %'", ctx, param)
+        raise click.BadParameter(f"'{value}' is no share. Give 0.9 or '90 %'", ctx, param)
     return number
 
 
@@ -131,7 +131,7 @@ def _with_rechecks(acceptance: Acceptance, every: str, first: datetime | None) -
     """Return the verdict with the dates of the next rechecks."""
     accepted_on = first or _day(acceptance.accepted_on)
     if accepted_on is None:
-        raise UsageError("--every: the accepted run does not say when it began; give its day with --from 2026-11-01")
+        raise UsageError("--every: the accepted run does not say when it began. Give its day with --from 2026-11-01")
     return replace(acceptance, notes=(*acceptance.notes, seams.handler("accept --every")(every, accepted_on.date())))
 
 

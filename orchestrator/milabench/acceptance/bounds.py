@@ -19,7 +19,7 @@ _ALIKE = ", all repeats equal: too few digits to show a spread"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveNumber:
-    """A number of a curve in `units`, with its launches' `values`, or why it is `missing`, with the `measured` result as text.
+    """A number of a curve in `units`, with its repeats' `values`, or why it is `missing`, with the `measured` result as text.
 
     `quantile` is the number with its bounds, where it is a quantile of requests.
     """
@@ -37,8 +37,8 @@ class BoundTarget:
     """A number to reach (`is_minimum`) or to stay below.
 
     `confidence` is the confidence that a PASS needs, None when the measured value decides. `to_fail` is the confidence for a
-    FAIL. `allowance` is the uncertainty in addition to the scatter of launches. `of_launches` is the confidence of Student's t
-    over the launches.
+    FAIL. `allowance` is the uncertainty in addition to the scatter of repeats. `of_launches` is the confidence of Student's t
+    over the repeats.
     """
 
     value: float
@@ -80,7 +80,7 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
         return BoundDecision(verdict="PASS" if wanted.is_kept_by(centre) else "FAIL", value=centre)
     fewest = min(len(values), len(base) or len(values))
     if fewest < LEAST_LAUNCHES:
-        missing = f"replicates: {fewest} of at least {LEAST_LAUNCHES}; run it with --repeat {LEAST_LAUNCHES}"
+        missing = f"replicates: {fewest} of at least {LEAST_LAUNCHES}. Measure with --repeat {LEAST_LAUNCHES}"
         return BoundDecision(verdict="INCONCLUSIVE", value=centre, missing=missing)
     estimate = _estimate(values, base)
     estimate = replace(estimate, error=estimate.error * widening(wanted.of_launches, fewest))

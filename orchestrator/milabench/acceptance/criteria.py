@@ -210,14 +210,14 @@ class BenchCriteria:
 
     name: str
     where: str = ""
-    is_required: bool = key("whether it must be in the run; default true", default=True, name="required")
-    of: Quantity = key("quantity that minimum and maximum limit; default rate", default="rate")
+    is_required: bool = key("whether it must be in the run (default: true)", default=True, name="required")
+    of: Quantity = key("quantity that minimum and maximum limit (default: rate)", default="rate")
     minimum: _Bounded = key("'800 items/s' or '1.2 x reference'", default=None)
     maximum: _Bounded = key("the same, for quantities that should be small", default=None)
     device_spread: _OptionalShare = key("most spread between devices or nodes, relative", default=None)
     failure_rate: _OptionalShare = key("most of its steps that may fail", default=None)
     wrong: Annotated[int, Whole(at_least=0)] = key(
-        "most of its steps that may end with a wrong result; default 0", default=0
+        "most of its steps that may end with a wrong result (default: 0)", default=0
     )
     serving: Annotated[tuple[ServingCriterion, ...], _Curve()] = key(
         "bounds of a curve, by point and metric, and of slo_concurrency, slo_rate and area", default=()
@@ -225,7 +225,7 @@ class BenchCriteria:
     energy: _Bounded = key("most energy for an item: '0.4 J/image' or '0.9 x reference'", default=None)
     allow: _NameList = key("warnings that are accepted", default=())
     confidence: Annotated[float | None, _Confidence()] = key(
-        "one-sided confidence that a bound is kept; none: the measured value decides; default 0.95", default=0.95
+        "one-sided confidence that a bound is kept (default: 0.95). none: the measured value decides", default=0.95
     )
 
     @property

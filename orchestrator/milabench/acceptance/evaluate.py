@@ -31,7 +31,7 @@ from milabench.seams import handler
 OtherWork = Mapping[str, tuple[str, str]]
 """Differences of a benchmark's work from the reference, by its name: for its rate, and for the points of its sweep."""
 Decide = Callable[[Sequence[float], Sequence[float], BoundTarget], BoundDecision]
-"""Decides on the numbers of launches, in their order, and a reference's (else none), as `decide_bound` does."""
+"""Decides on the numbers of repeats, in their order, and a reference's (else none), as `decide_bound` does."""
 
 
 SAME_WORK = ("", "")
@@ -110,7 +110,7 @@ def _furthest_apart(bench: BenchSummary) -> str:
 def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
     """Return a number for each independent replicate, in order: of the instances launched together the geometric mean.
 
-    A launch counts only where all of its instances have a number: fast and slow devices must not weigh differently in it.
+    A repeat counts only where all of its instances have a number: fast and slow devices must not weigh differently in it.
     Nothing follows from processes that measured in different units.
     """
     if bench.perf is None and quantity in ("rate", "system"):
@@ -305,7 +305,7 @@ class BenchEvaluation:
             values, reference_values = list(found.values), list(base.values)
             decide = self._decide_number(found, base, bound)
             if decide is None:
-                missing = "few-requests: enough requests in each repeat; repeats are decided separately"
+                missing = "few-requests: enough requests in each repeat, as each is decided on its own"
                 return self._undecided(asked, f"{found.value:.6g} {found.units}", missing)
             evaluation = replace(self, decide=decide)
             return evaluation._decided(bench, asked, values, reference_values, found.units, self.criteria.confidence)
@@ -319,7 +319,7 @@ class BenchEvaluation:
     def _decide_number(self, found: CurveNumber, base: CurveNumber, bound: Bound) -> Decide | None:
         """Return the decision rule for a number of a curve.
 
-        None for a quantile with too few requests for a test of single launches.
+        None for a quantile with too few requests for a test of single repeats.
         """
         quantile, is_whole = found.quantile, self.decide is decide_bound
         if quantile is None or (is_whole and bound.is_relative and base.quantile is None):
@@ -342,7 +342,7 @@ class BenchEvaluation:
         confidence: float | None,
         allowance: Allowance = NO_ALLOWANCE,
     ) -> CriterionResult:
-        """Check the launches' numbers, or their ratio to the reference's."""
+        """Check the repeats' numbers, or their ratio to the reference's."""
         # Bonferroni's correction, for failing only: see the head of this module.
         to_fail = 1 - (1 - (confidence or 0.0)) / max(1, self.claims)
         wanted = BoundTarget(

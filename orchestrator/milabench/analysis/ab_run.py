@@ -61,7 +61,7 @@ def _pair(name: str, sides: Mapping[str, object], bench_of: Mapping[str, BenchSu
 
 
 def _nodes_of_launches(manifest: Mapping[str, object]) -> Mapping[tuple[str, int], frozenset[str]]:
-    """Return the nodes of each launch, by benchmark and replicate, as the manifest has them."""
+    """Return the nodes of each repeat, by benchmark and replicate, as the manifest has them."""
     nodes: dict[tuple[str, int], frozenset[str]] = {}
     for step in mappings_in(as_mapping(manifest.get("plan")).get("steps")):
         bench, repeat, node = step.get("bench"), step.get("repeat", 0), step.get("node")
@@ -73,7 +73,7 @@ def _nodes_of_launches(manifest: Mapping[str, object]) -> Mapping[tuple[str, int
 def _on_its_nodes(
     pair: Pair, bench_of: Mapping[str, BenchSummary], nodes: Mapping[tuple[str, int], frozenset[str]]
 ) -> Pair:
-    """Return the pair, suspect where the sides of a launch had different nodes."""
+    """Return the pair, suspect where the sides of a repeat had different nodes."""
     a, b = bench_of.get(pair.a), bench_of.get(pair.b)
     both = launches(a).keys() & launches(b).keys() if a is not None and b is not None else ()
     if all(nodes.get((pair.a, repeat)) == nodes.get((pair.b, repeat)) for repeat in both):
@@ -82,7 +82,7 @@ def _on_its_nodes(
 
 
 def launches(bench: BenchSummary) -> dict[int, float]:
-    """Return the total rate of each launch's instances, by replicate. A launch without all of them is left out."""
+    """Return the total rate of each repeat's instances, by replicate. A repeat without all of them is left out."""
     rates: dict[int, list[float]] = {}
     for process in bench.processes:
         rates.setdefault(process.repeat, []).append(process.throughput.value)

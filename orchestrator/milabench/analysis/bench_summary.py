@@ -62,8 +62,8 @@ class RunConditions:
 
     `is_short`: measured with the quick profile, so that its numbers are only indications. `is_mixed`: the run was
     resumed although suite, system or environments had changed. `costs` are the declared costs of the system.
-    `is_of_milabench13`: the records are those of milabench 1.3. `precision` is the requested relative uncertainty, None
-    where none was. `confidence` is passed to `uncertainty_of`. `most_others`: launches of which others may have taken
+    `is_of_milabench13`: milabench 1.3 wrote the records. `precision` is the requested relative uncertainty, None
+    where none was. `confidence` is passed to `uncertainty_of`. `most_others`: repeats of which others may have taken
     more than this share are measured again, and are in no number.
     """
 
@@ -129,7 +129,7 @@ def _swept(
 
 
 def undisturbed(processes: Sequence[ReplicateResult], most_others: float | None) -> tuple[ReplicateResult, ...]:
-    """Return the replicates of launches of which others took no more than this share, if there are three. Else all."""
+    """Return the numbers of the repeats of which others took no more than this share, if there are three. Else all."""
     disturbed = {
         each.repeat for each in processes if each.throughput.effects.get("others", 0.0) > (most_others or math.inf)
     }
@@ -146,7 +146,7 @@ def _disturbed(everything: Sequence[ReplicateResult], processes: Sequence[Replic
 
 
 def _wall_s(results: Iterable[StepResult]) -> float | None:
-    """Return the seconds of all launches, each as long as the longest of its steps. None where no step has a time."""
+    """Return the seconds of all repeats, each as long as the longest of its steps. None where no step has a time."""
     launches: dict[int, float] = {}
     for result in results:
         if result.measured.end is not None and (wall_s := finite_number(result.measured.end.wall_s)) is not None:
@@ -249,7 +249,7 @@ def _uncertainty(processes: Sequence[ReplicateResult], confidence: float) -> Unc
 
 
 def _located(component: Component, processes: Sequence[ReplicateResult]) -> Component:
-    """Return a component with the launch and step that show most of it. Unchanged where it concerns all of them."""
+    """Return a component with the repeat and step that show it most. Unchanged where it concerns all of them."""
     rates = [process.throughput for process in processes]
     mean_rate = geometric_mean([rate.value for rate in rates])
     stalls = [0.0 if rate.stall is None else rate.stall.seconds for rate in rates]
@@ -331,7 +331,7 @@ def _doubts(summary: BenchSummary, results: Sequence[StepResult]) -> set[str]:
 def _launches_of_doubts(
     results: Iterable[StepResult], processes: Sequence[ReplicateResult]
 ) -> Mapping[str, tuple[int, ...]]:
-    """Return the launches that a warning is about, where it is not about all of them."""
+    """Return the repeats that a warning is about, where it is not about all of them."""
     launches: dict[str, set[int]] = {}
     for result in results:
         for doubt in (*result.doubts, *result.check_doubts):
@@ -402,7 +402,7 @@ def _are_on_different_nodes(results: Sequence[StepResult], processes: Sequence[R
 
 
 def job_throughput(members: Sequence[Measurement]) -> Throughput | None:
-    """Return the rate of a job: that of a single step, or for several the items of all ranks over the seconds of the slowest."""
+    """Return the rate of a job: of a single step its rate, of several the items of all ranks over the seconds of the slowest."""
     throughputs = [member.throughput for member in members if member.throughput is not None]
     if len(throughputs) <= 1:
         return throughputs[0] if throughputs else None
@@ -520,7 +520,7 @@ def _metric_json(step: str, metric: Metric) -> dict[str, object]:
 
 
 _NO_RATE = (
-    "no observation after warm-up: no rate; shorten the warm-up with `--profile quick` or a smaller `voir.options.skip`"
+    "no observation after warm-up: no rate. Shorten the warm-up with `--profile quick` or a smaller `voir.options.skip`"
 )
 _READY = "it is ready"
 """State messages of a server, without its numbers."""

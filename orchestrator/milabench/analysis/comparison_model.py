@@ -114,13 +114,13 @@ class System:
 class SystemResult:
     """The result of a system in a benchmark.
 
-    `values` has a number for each launch: the geometric mean of its instances, times the instances where whole systems
+    `values` has a number for each repeat: the geometric mean of its instances, times the instances where whole systems
     are compared, in `units`. `sessions` how many of these, in order, are of each run. `value` is the geometric mean of the
-    sessions' geometric means with its `ci95` (None below three launches), `spread` the standard deviation of the launches'
+    sessions' geometric means with its `ci95` (None below three repeats), `spread` the standard deviation of the repeats'
     logarithms. `weight` is from its own suite. `devices` is how many devices (of a processor: instances) and `nodes` how many
-    machines a launch holds. `by_device` has the rate of each accelerator, where each has an instance.
+    machines a repeat holds. `by_device` has the rate of each accelerator, where each has an instance.
     `joules_per_item` is the energy of an item by board sensors. `log_mean` is the mean of its logarithms, above which
-    more is better. None below three launches. `counts` says whether the
+    more is better. None below three repeats. `counts` says whether the
     number may stand in an index: it passed as planned and is not invalid. `why_not` says in words why it does not.
     """
 
@@ -156,7 +156,7 @@ class SystemResult:
 
     @property
     def replicates(self) -> list[float]:
-        """The independent values: of several runs, the geometric mean of each. Of a single run, its launches."""
+        """The independent values: of several runs, the geometric mean of each. Of a single run, its repeats."""
         return list(map(geometric_mean, self.by_session)) if len(self.sessions) > 1 else list(self.values)
 
 
@@ -166,7 +166,7 @@ def log_level(
     allowance: Allowance = NO_ALLOWANCE,
     confidence: float = CONFIDENCE,
 ) -> LogMean | None:
-    """Return the `log_mean` of the launches of each session. A scatter of nearly zero is treated as luck."""
+    """Return the `log_mean` of the repeats of each session. A scatter of nearly zero is treated as luck."""
     count = sum(map(len, sessions))
     if count < LEAST_LAUNCHES:
         return None
@@ -199,12 +199,12 @@ class Evidence:
 class Contrast:
     """A system over the first in a benchmark. Above 1 it is better.
 
-    `ci95` is of the ratio, after Welch on logarithms with `freedom` after Satterthwaite. None below three launches on a
-    side, and so are the values that follow from `evidence` and `judgement`. `needed` is about how many launches on
+    `ci95` is of the ratio, after Welch on logarithms with `freedom` after Satterthwaite. None below three repeats on a
+    side, and so are the values that follow from `evidence` and `judgement`. `needed` is about how many repeats on
     each side (`needed_unit`: or sessions) would decide, when the verdict is INCONCLUSIVE and that can be said. Else
     `note` says why not. `efficiency` is the scaling efficiency where the sides differ in devices: the ratio of whole
     systems over the ratio of devices. `ci95_devices` is the interval for other devices of these kinds: devices are the
-    sample, and not launches on these (None below three on a side). `is_suspect`: any of the numbers is.
+    sample, and not repeats on these (None below three on a side). `is_suspect`: any of the numbers is.
     """
 
     system: str

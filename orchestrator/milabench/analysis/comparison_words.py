@@ -22,7 +22,7 @@ def excluded_benches(
         if len({(side.units, side.direction) for side in counting_sides}) > 1:
             reasons.append("its units differ: " + ", ".join(f"{side.system} {side.units}" for side in counting_sides))
         if reasons:
-            also = "; its curves are compared point by point" if row.bench in drawn else ""
+            also = " (its curves are compared point by point)" if row.bench in drawn else ""
             yield row.bench, "; ".join(reasons) + also
 
 
@@ -79,7 +79,7 @@ def _other_clocks(systems: Sequence[System]) -> Iterable[str]:
     if old and new:
         yield (
             f"measured differently: milabench 1.3 ({some_names(old)}) measured the rate within steps, with its own clocks, in an"
-            f" unknown window; {some_names(new)} measured all the time of a window after warm-up. A ratio of the two is only an"
+            f" unknown window, and {some_names(new)} all the time of a window after warm-up. A ratio of the two is only an"
             " indication"
         )
 

@@ -1,4 +1,4 @@
-"""The laws that every launch must keep, whatever it measured: no moment and no item counts twice, and none is of a pause."""
+"""The laws that every repeat must keep, whatever it measured: no moment and no item counts twice, and none is of a pause."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TOLERANCE = 0.002
 def broken_laws(
     ranks: Sequence[Series], window: Window | None, pauses: Sequence[Pause], ends_ns: Mapping[int, Sequence[int]]
 ) -> Iterable[str]:
-    """Yield a sentence, with the two figures, for each law that a launch breaks.
+    """Yield a sentence, with the two figures, for each law that a repeat breaks.
 
     `ends_ns` is when the window of a rank ended, in each of the processes that said so (monotonic).
     """
     for series in ranks:
         ends = ends_ns.get(series.rank, ())
         if len(ends) > 1:
-            yield f"rank {series.rank}: steps of {len(ends)} processes; a rank's steps come from 1"
+            yield f"rank {series.rank}: steps of {len(ends)} processes, but a rank's steps come from 1"
         part = part_of(series, window)
         spans = part.spans()
         if spans is not None:

@@ -30,7 +30,7 @@ def contrast_of(first: SystemResult, other: SystemResult, per: Per = "system") -
     )
     fewest = min(len(first.values), len(other.values))
     if fewest < LEAST_LAUNCHES:
-        note = f"{fewest} on a side; an interval needs {LEAST_LAUNCHES} repeats on each"
+        note = f"{fewest} on a side, but an interval needs {LEAST_LAUNCHES} repeats on each"
         return contrast(note=note, needed=LEAST_LAUNCHES)
     # Welch, never Student: with three to five launches nobody can tell that two spreads are equal.
     estimate = estimate_of(first, other)
@@ -60,7 +60,7 @@ def _for_other_devices(first: SystemResult, other: SystemResult, d: float) -> In
 
 
 def estimate_of(first: SystemResult, other: SystemResult) -> Estimate:
-    """Return the logarithm of the ratio of two sides of three launches each or more."""
+    """Return the logarithm of the ratio of two sides of three repeats each or more."""
     assert first.log_mean is not None and other.log_mean is not None
     estimate, step = difference(first.log_mean, other.log_mean), _rounding([*first.values, *other.values])
     # A uniform error of one step (JCGM 100, F.2.2.1) on both sides; launches that were rounded alike do not make it smaller.
@@ -96,13 +96,13 @@ def _judged(contrast: Contrast | None, judgement: Judgement | None) -> Contrast 
     if judgement.verdict in ("FASTER", "SLOWER") and interval is not None and interval[0] <= 1 <= interval[1]:
         # The devices that happened to be measured may be what makes the difference.
         bounds = f"[{interval[0]:.4f}, {interval[1]:.4f}]"
-        note = f"true of these devices; for others of their kinds the 95 % interval is {bounds}"
+        note = f"true of these devices. For others of their kinds the 95 % interval is {bounds}"
         return replace(contrast, judgement=judgement, note=note)
     return replace(contrast, judgement=judgement)
 
 
 def _what_would_decide(contrast: Contrast, judgement: Judgement) -> dict[str, Any]:
-    """Return the number of launches, or sessions, a side that would decide, if difference and spread stayed as they are.
+    """Return the number of repeats, or sessions, a side that would decide, if difference and spread stayed as they are.
 
     For the family's strictest test. Half of such repetitions would still fall short, so it is an estimate.
     """
@@ -121,5 +121,5 @@ def _what_would_decide(contrast: Contrast, judgement: Judgement) -> dict[str, An
     needed = max(needed, min(counts) + 1)
     unit: Literal["launches", "sessions"] = "sessions" if len(sides[0].sessions) > 1 else "launches"
     if needed >= MOST_REPLICATES:
-        return {"note": f"the difference is so near to the margin that no number of {unit} would decide"}
+        return {"note": "the difference is so near to the margin that more measurements would not decide"}
     return {"needed": needed, "needed_unit": unit}

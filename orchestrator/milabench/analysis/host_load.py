@@ -27,7 +27,7 @@ def busy_text(node: Mapping[str, object]) -> str:
 
 
 def clock_text(node: Mapping[str, object]) -> str:
-    """Return by how much the clock of a node was ahead of that of the control plane, or behind it. Empty when they were equal."""
+    """Return by how much the clock of a node was ahead of the control plane's, or behind it. Empty when they were equal."""
     behind_s = finite_number(as_mapping(node.get("details")).get("behind_s")) or 0.0
     if abs(behind_s) < CLOCKS_DIFFER_S:
         return ""

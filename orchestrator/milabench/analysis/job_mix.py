@@ -51,7 +51,7 @@ def costs_of(declared: Mapping[str, object]) -> Costs:
 class JobTask:
     """A benchmark's part of a mix: items to do, the rate (items a second), its logarithm (`level`), J an item.
 
-    `level` is None below three launches.
+    `level` is None below three repeats.
     """
 
     work: float
@@ -64,7 +64,7 @@ class JobTask:
 class JobMix:
     """The needs of the same declared work on a system, over the benchmarks that count on all systems.
 
-    `time_h` with `time_ci95` (delta method; None when a benchmark has fewer than three launches). `energy_kwh` as measured by
+    `time_h` with `time_ci95` (delta method; None when a benchmark has fewer than three repeats). `energy_kwh` as measured by
     board sensors, else from the declared power (`energy_from`). `cost` in `currency`: the share of the price by time, and
     the energy with PUE. `per_watt` and `per_money` are the index over the first system, per watt and per money. None where
     their needs are not known, and `missing` names it.

@@ -78,7 +78,7 @@ class LogSeries:
         if self.failure:
             return f"metric {name}: {pattern!r} {self.failure}"
         if not self.values and self.unread:
-            return f"metric {name}: {pattern!r} matched, but around no single number; put a group around the number"
+            return f"metric {name}: {pattern!r} matched, but around no single number. Put a group around the number"
         if self.value is None and not self.values:
             return f"metric {name}: no line of the output matched {pattern!r}"
         if self.value is None:
@@ -206,7 +206,7 @@ class LogFold:
         """Search no more for the metric that was looked for."""
         self._sought = tuple(sought for sought in self._sought if sought[0] != self._at)
         where = f"line {self._ended[pipe] + 1}" + (f" of {pipe}" if pipe else "")
-        self._failures[self._at] = f"took {limit} {where}; write it without a repetition within or next to another"
+        self._failures[self._at] = f"took {limit} {where}. Write it without a repetition within or next to another"
 
     def on_tick(self, used_s: float) -> None:
         """Take the CPU time of the search into account. Raises SearchTooLong."""

@@ -69,7 +69,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweptStep:
-    """The result of a client's step that swept a server: its curve, the number of the launch, the points' numbers as metrics.
+    """The result of a client's step that swept a server: its curve, the number of the repeat, the points' numbers as metrics.
 
     `unusable` counts the records of requests and points that could not be used.
     """
@@ -125,7 +125,7 @@ class Measurement:
 
     `unusable` counts the observations of all its tasks, and the requests of a sweep, that were not numbers.
     `is_stopped`: it had all requested observations and was ended early. `serving` is the curve of a step that swept a
-    server. `readings` are those of the devices of a server or a client, None of any other step: they may be many.
+    server. `readings` are the readings of the devices of a server or a client, None of any other step: they may be many.
     `train_rates` are all rates of the task train, where milabench 1.3 recorded nothing else of its steps.
     `inconsistencies` are sentences that make the number invalid. `energy_by_device` are joules by the id
     of a device, in the `counted_spans` (unix s), else in the window. Other steps may have used the device, too.
@@ -227,7 +227,7 @@ def step_throughput(
     pauses: Sequence[Pause] = (),
     measure: Mapping[str, object] | None = None,
 ) -> Throughput | None:
-    """Return the throughput of a launch from its ranks' observations. None when there is nothing to make it of."""
+    """Return the throughput of a repeat from its ranks' observations. None when there is nothing to make it of."""
     if all(series.has_totals for series in ranks):
         return launch_throughput(ranks, window, pauses, measure)
     return _compat_rate(ranks)
@@ -328,7 +328,7 @@ def _doubts_of_program(data: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _wall_time(config: Mapping[str, object], end: End | None) -> Throughput | None:
-    """Return the seconds of the launch of a command that is timed. None for another program."""
+    """Return the seconds of the repeat of a command that is timed. None for another program."""
     if config.get("timed") is not True or end is None:
         return None
     wall_s = finite_number(end.wall_s)

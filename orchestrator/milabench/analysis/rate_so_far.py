@@ -1,4 +1,4 @@
-"""The rate of a launch while it runs, of sums over its observations: nothing is kept of the single ones."""
+"""The rate of a repeat while it runs, of sums over its observations: nothing is kept of the single ones."""
 
 from __future__ import annotations
 

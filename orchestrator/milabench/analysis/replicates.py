@@ -57,9 +57,9 @@ def _least(log_spread: float, precision: float, level: float, means: Literal[1, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrecisionTarget:
-    """The uncertainty that each number should have, relative, and the seconds for all launches.
+    """The uncertainty that each number should have, relative, and the seconds for all repeats.
 
-    Benchmarks are measured on until they are precise: up to `budget_s`, else up to ten launches and `most_s`, the time that the
+    Benchmarks are measured on until they are precise: up to `budget_s`, else up to ten repeats and `most_s`, the time that the
     estimate gave beforehand. Without a precision the budget only trims the planned replicates.
     """
 
@@ -74,7 +74,7 @@ class PrecisionTarget:
 
     @property
     def limit_s(self) -> float | None:
-        """The seconds that all launches may take together. None without a limit."""
+        """The seconds that all repeats may take together. None without a limit."""
         return self.most_s if self.budget_s is None else self.budget_s
 
     def to_json(self) -> dict[str, float | None]:
@@ -106,10 +106,10 @@ def next_block(
     spent_s: float,
     target: PrecisionTarget,
 ) -> dict[str, int]:
-    """Return the launches of each benchmark after another block, unchanged where nothing more is to be measured.
+    """Return the repeats of each benchmark after another block, unchanged where nothing more is to be measured.
 
     `imprecise` has the uncertainty of each benchmark that is not as precise as asked, infinite where it is not known. `seconds`
-    the seconds of a launch, `spent_s` of all so far. Where not all fit into the time, the most imprecise come first.
+    the seconds of a repeat, `spent_s` of all so far. Where not all fit into the time, the most imprecise come first.
     """
     left = math.inf if target.limit_s is None else target.limit_s - spent_s
     planned = dict(launches)

@@ -1,4 +1,4 @@
-"""The results of a sweep over a server as frozen values: a curve of points, in a launch and over launches.
+"""The results of a sweep over a server as frozen values: a curve of points, in a repeat and over repeats.
 
 Words: TTFT is the time from sending a request to its first token, ITL the time between two tokens (that between two arrivals
 over the tokens of the second), TPOT the time from the first token to the last over the tokens after the first, of a request.
@@ -49,7 +49,7 @@ POINT_METRICS: Mapping[str, ServingMetric] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
-    """A point and how it ended, in a launch or over launches.
+    """A point and how it ended, in a repeat or over repeats.
 
     Either `concurrency` (closed loop: requests in flight) or `rate` (open loop: arrivals in a second) is
     given. Neither for a scenario of its own. `why` says why a point failed or was skipped, `notes` the remarks on
@@ -69,13 +69,13 @@ class SweepPoint:
 
     @property
     def is_of_client(self) -> bool:
-        """Whether its client did not keep the load, in a launch at least: it says something about the client, not the server."""
+        """Whether its client did not keep the load, in a repeat at least: it says something about the client, not the server."""
         return any(note.startswith("client-bound") for note in self.notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPoint(SweepPoint):
-    """A point of a sweep in a launch.
+    """A point of a sweep in a repeat.
 
     `start` and `stop` are unix seconds. `values` are by the names of POINT_METRICS, as far as they are known. `samples` are
     the times of its requests in order, ms, by `ttft`, `tpot`, `itl` and `e2e`. Of ITL an even sample of all gaps.
@@ -91,7 +91,7 @@ class LaunchPoint(SweepPoint):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCurve:
-    """A sweep in a launch, its points in the order of the suite. `slo` are the limits by names of POINT_METRICS."""
+    """A sweep in a repeat, its points in the order of the suite. `slo` are the limits by names of POINT_METRICS."""
 
     client: str = ""
     version: str = ""
@@ -107,10 +107,10 @@ class LaunchCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointValue:
-    """A number of a point over launches: a number for each that measured it, their mean and its interval.
+    """A number of a point over repeats: a number for each that measured it, their mean and its interval.
 
-    The mean is geometric, but arithmetic where any number is zero. No interval below three launches. A quantile is
-    over the requests of all launches. `lower` and `upper` are its one-sided bounds by confidence (`0.95`).
+    The mean is geometric, but arithmetic where any number is zero. No interval below three repeats. A quantile is
+    over the requests of all repeats. `lower` and `upper` are its one-sided bounds by confidence (`0.95`).
     """
 
     value: Number
@@ -128,10 +128,10 @@ class PointValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint(SweepPoint):
-    """A point of a sweep over launches. It is measured if any launch measured it.
+    """A point of a sweep over repeats. It is measured if any repeat measured it.
 
     `meets_slo` is whether it is shown at 95 % confidence to keep every limit, or to miss any. None where neither is shown, and
-    where its client did not keep its load in some launch. `few` are the quantiles for which it has too few requests.
+    where its client did not keep its load in some repeat. `few` are the quantiles for which it has too few requests.
     """
 
     values: Mapping[str, PointValue] = field(default_factory=dict)
@@ -148,9 +148,9 @@ class ServingCurve:
     """The throughput of a server against the tokens/s of a user, and the best point within the SLO.
 
     `area` is the area under the step function of `output_tps` over `user_tps` (its points without interpolation), in
-    (tokens/s)^2: the area below the curve, of the launches that measured every point that any did. Points whose client did not
+    (tokens/s)^2: the area below the curve, of the repeats that measured every point that any did. Points whose client did not
     keep the load count in none of what follows, nor in the area. `best` is the name of the
-    point with the most output tokens/s of those that every launch measured and that meet the SLO, of all those where there is
+    point with the most output tokens/s of those that every repeat measured and that meet the SLO, of all those where there is
     none. Empty where there is no such point. `slo_concurrency` and `slo_rate` are the largest load of such points, None without
     an SLO and where no point meets it. `currency` is for `cost_per_mtok`, where costs are declared.
     """

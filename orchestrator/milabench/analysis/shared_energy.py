@@ -1,4 +1,4 @@
-"""The joules of the steps of a benchmark, each device's counted once in a launch, however many steps used it."""
+"""The joules of the steps of a benchmark, each device's counted once in a repeat, however many steps used it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Joules = Mapping[tuple[str, str], float]
 
 
 def with_shared_energy(results: Sequence[StepResult], clocks: SharedClocks) -> Sequence[StepResult]:
-    """Return the results with the joules of each device counted once in a launch.
+    """Return the results with the joules of each device counted once in a repeat.
 
     A server counts no items: its devices' energy belongs to its client, in the seconds that the client counts. Steps that count
     on a device at once, as instances do, have equal parts of its joules.

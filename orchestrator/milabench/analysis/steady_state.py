@@ -29,7 +29,7 @@ def settled_at(durations: Sequence[float], order: OrderStatistics | None = None)
     """Return how many of the first durations of a window are warm-up that is left over.
 
     These are the stretches at its begin that are slower than all later ones, to the last slow step. Any other change is none: a
-    device that slows down as it gets hot begins fast, and one that swings is slow again later. `order` is that of the durations,
+    device that slows down as it gets hot begins fast, and one that swings is slow again later. `order` is the durations' order,
     where it is known.
     """
     blocks, starts = _units(durations, order)

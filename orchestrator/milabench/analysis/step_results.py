@@ -120,7 +120,7 @@ class EventObserver(Protocol):
 class StepCheck(EventObserver, Protocol):
     """The part of a check that is needed here: observes every event of a step, then has a verdict.
 
-    `component` is that of the uncertainty whose size is the verdict's number `slowed`; empty where it has none.
+    `component` is the component of the uncertainty whose size is the verdict's number `slowed`; empty where it has none.
     """
 
     component: ClassVar[str]
@@ -283,7 +283,7 @@ def _not_ended(measured: Measurement) -> str:
 
 
 def _is_of_1_3(run: Run, measured: Measurement) -> bool:
-    """Return whether the records are those of milabench 1.3. Our own, whose manifest may be lost, have the time of a step."""
+    """Return whether milabench 1.3 wrote the records. Our own, whose manifest may be lost, have the time of a step."""
     return run.is_of_milabench13 and (measured.end is None or measured.end.wall_s is None)
 
 

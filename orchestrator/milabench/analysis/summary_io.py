@@ -31,7 +31,7 @@ class StoredCounts(Struct):
 
 
 class StoredMetric(Struct):
-    """A number of a step. A launch's throughput, which has more keys, is the metric `rate` with a `repeat`."""
+    """A number of a step. A repeat's throughput, which has more keys, is the metric `rate` with a `repeat`."""
 
     metric: str
     value: Number

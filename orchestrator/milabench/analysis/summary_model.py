@@ -163,13 +163,13 @@ class BenchSummary(Struct, frozen=True, kw_only=True):
     `njobs`, the whole job for `multigpu` and `multinode`. `score` is perf times the `instances` that ran concurrently:
     the rate of the system. None unless everything planned passed. `counts` are steps. Spreads are relative: `within` a
     process (between its observations), between `devices` (the means of the slots), between `processes` on the same
-    slot. `spread` between all processes. `ci95` stands on `replicates` launches, the instances of each averaged.
+    slot. `spread` between all processes. `ci95` stands on `replicates` repeats, the instances of each averaged.
     `overlap` is the share of the time in which all instances of a group measured, of that in which any did, 0 to 1.
     `validations` are the verdicts of checks, step by step. `ratio` is to a reference run, if there is one: > 1 means
     better. `reference_validity` is the validity of the reference's number, with its reasons, and `no_ratio` says why a
     number has none. `compute` is the use of the devices, where the operations of an item are known. `serving` the curve
-    of a server. `wall_s` is the time of its launches together, in seconds. `size` names its size, empty where it has none.
-    `tags` are from the suite. `doubt_repeats` are the launches that a warning is about, where it is not about all.
+    of a server. `wall_s` is the time of its repeats together, in seconds. `size` names its size, empty where it has none.
+    `tags` are from the suite. `doubt_repeats` are the repeats that a warning is about, where it is not about all.
     `about` is the workload that the benchmark represents, in a sentence. `milabench13` are the figures of milabench
     1.3, where the records are its own.
     """
@@ -225,7 +225,7 @@ class BenchSummary(Struct, frozen=True, kw_only=True):
 
     @property
     def interval(self) -> Interval | None:
-        """The interval that holds its number at 95 %. Of a summary by an earlier version the interval of the launches alone."""
+        """The interval that holds its number at 95 %. Of a summary by an earlier version the interval of the repeats alone."""
         known = self.uncertainty
         if known is None:
             return self.ci95
@@ -238,13 +238,13 @@ class BenchSummary(Struct, frozen=True, kw_only=True):
 
     @property
     def allowance(self) -> Allowance:
-        """The uncertainty of its number in addition to the scatter of launches."""
+        """The uncertainty of its number in addition to the scatter of repeats."""
         known, value = self.uncertainty, self.perf
         return NO_ALLOWANCE if known is None or value is None else known.beyond_launches(value)
 
     @property
     def confidence(self) -> float:
-        """Confidence of Student's t of its launches. See `Uncertainty`."""
+        """Confidence of Student's t of its repeats. See `Uncertainty`."""
         return CONFIDENCE if self.uncertainty is None else self.uncertainty.confidence
 
     def to_json(self) -> dict[str, Any]:
@@ -272,7 +272,7 @@ def some_names(names: Sequence[str]) -> str:
 class Expense:
     """Expenses of a benchmark's work: `quantity` for each `per`: an item (`token`), `1M tokens`, `run`, `node year`, `year`.
 
-    `run` is for a launch on its nodes. `year` is of all `nodes` of the system: the nodes of an offer, else
+    `run` is for a repeat on its nodes. `year` is of all `nodes` of the system: the nodes of an offer, else
     those that ran. `value` has the 95 % interval `ci95`, None where that is not known, and is made of `parts`.
     `power` says how the power is known, `level` the level of power measurement, `source` the origin of the figures.
     """

@@ -1,4 +1,4 @@
-"""The rate of a launch: the items of all its ranks over the seconds of its window, on the host's clock.
+"""The rate of a repeat: the items of all its ranks over the seconds of its window, on the host's clock.
 
 Time between steps and between epochs counts, because the user waited for it. Only declared pauses are left out. The rate
 within steps is a detail. Where the two are far apart the number says so.
@@ -65,7 +65,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongestStall:
-    """The longest stall of a window: the number of its step in the launch, from 1 on, and its seconds beyond other steps."""
+    """The longest stall of a window: the number of its step in the repeat, from 1 on, and its seconds beyond other steps."""
 
     step: Whole
     seconds: NotNegative
@@ -73,7 +73,7 @@ class LongestStall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """The number of a launch, and its basis.
+    """The number of a repeat, and its basis.
 
     `value` is items a second of the window. `steps_rate` is the same within the steps alone, `between_steps` the share
     of the window between them, `pauses` the share of each declared pause in the window with it. `spread_within` is the
@@ -123,9 +123,9 @@ def launch_throughput(
     pauses: Sequence[Pause] = (),
     measure: Mapping[str, object] | None = None,
 ) -> Throughput | None:
-    """Return the throughput of a launch from its ranks' observations. None without an item.
+    """Return the throughput of a repeat from its ranks' observations. None without an item.
 
-    `measure` is its configuration's request for the window: `window_steps` and `window_s`. A launch that never left its warm-up
+    `measure` is its configuration's request for the window: `window_steps` and `window_s`. A repeat that never left its warm-up
     has the rate of its later half, as a number that is not steady.
     """
     parts = [part for series in ranks if len(part := part_of(series, window))]

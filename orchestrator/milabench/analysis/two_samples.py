@@ -69,8 +69,8 @@ class Estimate:
 class LogMean:
     """The mean of the logarithms of a side, the variance of that mean, and the degrees of freedom that it stands on.
 
-    `by_session` are the means of its sessions, None for a session without a launch. `within` is the variance by the
-    launches alone, with its degrees of freedom. `allowance` is by how much disturbances may have moved the mean
+    `by_session` are the means of its sessions, None for a session without a repeat. `within` is the variance by the
+    repeats alone, with its degrees of freedom. `allowance` is by how much disturbances may have moved the mean
     besides.
     """
 
@@ -88,11 +88,11 @@ class LogMean:
 
 
 def log_mean_of(sessions: Sequence[Sequence[float]]) -> LogMean:
-    """Return the mean of the sessions' means, of the logarithms of launches. Raises ValueError below two launches.
+    """Return the mean of the sessions' means, of the logarithms of repeats. Raises ValueError below two repeats.
 
-    Of several sessions their means are the sample: the launches of a session do not show the spread between sessions.
-    Three sessions may lie closer together by chance than their launches allow. Then the launches are the sample, around
-    the means of the sessions. A session without a launch is none.
+    Of several sessions their means are the sample: the repeats of a session do not show the spread between sessions.
+    Three sessions may lie closer together by chance than their repeats allow. Then the repeats are the sample, around
+    the means of the sessions. A session without a repeat is none.
     """
     known = [session for session in sessions if session]
     by_session = tuple(mean(session) if session else None for session in sessions)
@@ -111,7 +111,7 @@ def log_mean_of(sessions: Sequence[Sequence[float]]) -> LogMean:
 def weighted_variances(levels: Sequence[LogMean], shares: Sequence[float]) -> list[tuple[float, float]]:
     """Return the variance of the weighted mean over a system's benchmarks, as independent parts with their degrees of freedom.
 
-    Launches of two benchmarks are independent. Sessions are not: a session may affect all benchmarks equally, so that
+    Repeats of two benchmarks are independent. Sessions are not: a session may affect all benchmarks equally, so that
     the means of the sessions over the benchmarks are the sample. Where a session lacks a benchmark, the errors of the benchmarks
     add up as they are, which is the most that they can.
     """
@@ -130,7 +130,7 @@ def weighted_variances(levels: Sequence[LogMean], shares: Sequence[float]) -> li
 
 
 def _variance_of_sessions(means: Sequence[float], within: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the variance of the mean of sessions, not below that by the launches alone, and its degrees of freedom."""
+    """Return the variance of the mean of sessions, not below that by the repeats alone, and its degrees of freedom."""
     between, least = stdev(means) ** 2 / len(means), [(variance, freedom) for variance, freedom in within if freedom]
     by_launches = Estimate.of_variances(0.0, least)
     if between >= by_launches.error**2:
@@ -161,8 +161,8 @@ def paired_difference(a: Sequence[float], b: Sequence[float]) -> Estimate:
 class Judgement:
     """The result of a claim in a family.
 
-    `p_holm` is that of the difference being within the margin, `p_equal_holm` of its being beyond it, both corrected for the
-    family. `family` is how many claims are judged together.
+    `p_holm` is the p of the difference being within the margin, `p_equal_holm` of its being beyond it, both corrected for the
+    family. `family` is how many claims are tested together.
     """
 
     verdict: Verdict

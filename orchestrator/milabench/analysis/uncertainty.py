@@ -1,7 +1,7 @@
 """How far a number may be off: the components of its uncertainty, and the interval that holds the undisturbed rate.
 
 After the Guide to the Expression of Uncertainty in Measurement (JCGM 100:2008): each cause of an error has a size, and together
-the sizes make a single interval at 95 %. Launches scatter to both sides. Disturbances only slow a program down: the possible
+the sizes make a single interval at 95 %. Repeats scatter to both sides. Disturbances only slow a program down: the possible
 cost reaches upwards alone, and is added as it is, because its sign is known. The rules, with the reason of each constant:
 docs/explanation/methodology.md, 1.1. Coverage of the interval: `python tests/perf/verdicts.py`.
 
@@ -25,7 +25,7 @@ from milabench.shown import counted
 
 CONFIDENCE = 0.95
 CONFIDENCE_OF_STOPPED = 0.975
-"""Of Student's t where launches are added until they are precise enough: they stop sooner where they agree by chance."""
+"""Of Student's t where repeats are added until the number is precise enough: they end too early where they agree by chance."""
 _STRETCHES = 20  # of a window: a disturbance that lasts for less of it than half a stretch hardly moves its mean
 _LEAST_STEPS = 12  # in a window: stretches of two steps, of which the fastest third are two
 _QUIET = 0.35  # of the stretches, the fastest, whose spread is the noise: disturbances of 60 % of a window leave so many alone
@@ -120,7 +120,7 @@ def _above_fastest(stretches: Sequence[float], noise: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredLaunch:
-    """A launch: the logarithm of its rate, and the profiles of the windows of its instances, none where there are no steps."""
+    """A repeat: the logarithm of its rate, and the profiles of the windows of its instances, none where there are no steps."""
 
     rate: float
     profiles: tuple[WindowProfile, ...] = ()
@@ -140,8 +140,8 @@ class MeasuredLaunch:
 class Component:
     """A cause of uncertainty: its name, its size as a share of the number (None: not known), and how it was obtained.
 
-    `repeat` is the launch that shows most of it, where it is about a single launch. Of a single long step, `step` is
-    its number in the launch, from 1 on, and `seconds` by how much it was longer than the others.
+    `repeat` is the repeat that shows it most, where it is about a single repeat. Of a single long step, `step` is
+    its number in the repeat, from 1 on, and `seconds` by how much it was longer than the others.
     """
 
     name: str
@@ -153,7 +153,7 @@ class Component:
 
     @property
     def where(self) -> str:
-        """`3 s at step 512 of repeat 2`, `most in repeat 2`. Empty where it is about no single launch."""
+        """`3 s at step 512 of repeat 2`, `most in repeat 2`. Empty where it is about no single repeat."""
         if self.step is not None and self.seconds is not None:
             return f"{self.seconds:.2g} s at step {self.step} of repeat {self.repeat}"
         if self.repeat is None:
@@ -162,7 +162,7 @@ class Component:
 
 
 class Allowance(NamedTuple):
-    """By how much an interval reaches further down and up than the scatter of launches makes it, as logarithms."""
+    """By how much an interval reaches further down and up than the scatter of repeats makes it, as logarithms."""
 
     below: float = 0.0
     above: float = 0.0
@@ -184,7 +184,7 @@ NO_ALLOWANCE = Allowance()
 
 
 def launches_for(distance: float) -> int:
-    """Return the number of launches from which on modes that they did not meet are no further off than a distance above 0."""
+    """Return the number of repeats from which on modes that they did not meet are no further off than a distance above 0."""
     return math.ceil(min(1e9, _UNSEEN / distance))
 
 
@@ -194,18 +194,18 @@ def least_error(launches: int) -> float:
 
 
 def widening(confidence: float, launches: int) -> float:
-    """Return how many times as wide as at 95 % Student's interval is: of launches that stopped when they were precise."""
+    """Return how many times as wide as at 95 % Student's interval is: of repeats that stopped when they were precise."""
     ends = [t_quantile((1 + level) / 2, max(1, launches - 1)) for level in (confidence, CONFIDENCE)]
     return ends[0] / ends[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncertainty:
-    """The uncertainty of a number: half the length of its interval as a share of it, at a confidence, and its components.
+    """The uncertainty of a number: half the length of its interval as a share of the number, at a confidence, and its components.
 
-    The confidence is of Student's t: 97.5 % where launches were added until they were precise, for 95 % then.
-    `low` and `high` are the ends of the interval in the number's units. All are None where fewer than three launches tell
-    nothing of how much launches differ. `asked` is the requested maximum, None without a request. The components are in
+    The confidence is of Student's t: 97.5 % where repeats were added until they were precise, for 95 % then.
+    `low` and `high` are the ends of the interval in the number's units. All are None where fewer than three repeats tell
+    nothing of how much repeats differ. `asked` is the requested maximum, None without a request. The components are in
     order of their size.
     """
 
@@ -222,7 +222,7 @@ class Uncertainty:
         return self.asked is None or (self.expanded is not None and self.expanded <= self.asked)
 
     def beyond_launches(self, value: float) -> Allowance:
-        """Return by how much, as logarithms, its interval reaches further than the scatter of the launches of the number."""
+        """Return by how much, as logarithms, its interval reaches further than the scatter of the repeats of the number."""
         if self.low is None or self.high is None:
             return NO_ALLOWANCE
         sizes = [each.size for each in self.components if each.name == "launches"]
@@ -259,10 +259,10 @@ def uncertainty_of(
     is_lower_better: bool = False,
     confidence: float = CONFIDENCE,
 ) -> Uncertainty:
-    """Return the uncertainty of the geometric mean of launches, `value`.
+    """Return the uncertainty of the geometric mean of repeats, `value`.
 
-    `effects` are sizes that are measured beside the windows: the shares of the rate that `others`, `throttling` and `power limit`
-    took at most, `observing`, `gaps` and `clocks`. `confidence` is that of Student's t.
+    `effects` are sizes measured outside the windows: the shares of the rate that `others`, `throttling` and `power limit`
+    took at most, `observing`, `gaps` and `clocks`. `confidence` is the confidence of Student's t.
     """
     n, effects = len(launches), effects or {}
     if n < LEAST_LAUNCHES:
@@ -332,7 +332,7 @@ def _common(launches: Sequence[MeasuredLaunch]) -> tuple[float, float, float]:
 
 
 def _order(rates: Sequence[float]) -> float:
-    """Return half the rise of a line through the launches in order, where Mann and Kendall's test finds a trend."""
+    """Return half the rise of a line through the repeats in order, where Mann and Kendall's test finds a trend."""
     n = len(rates)
     pairs = [(j - i, rates[j] - rates[i]) for j in range(n) for i in range(j)]
     concordance = sum((rise > 0) - (rise < 0) for _, rise in pairs)

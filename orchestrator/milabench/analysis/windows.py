@@ -156,7 +156,7 @@ class Part:
         return int(_sum(self.series.steps, self._ranges[0].start)) if self._ranges else 0
 
     def step_at(self, begin_ns: int) -> int:
-        """Return the number in the launch, from 1 on, of the first step that begins at a time or later."""
+        """Return the number in the repeat, from 1 on, of the first step that begins at a time or later."""
         index = next(index for indices in self._ranges for index in indices if self.series.t0_ns[index] >= begin_ns)
         return int(_sum(self.series.steps, index)) + 1
 

@@ -134,7 +134,7 @@ class BitComparison:
                 continue
             for voice, step in unlike.items():
                 wrong[voice.step] = (
-                    f"{voice.name} did not repeat its {what} from step {step} on; {len(members) - 1} others did"
+                    f"{voice.name} did not repeat its {what} from step {step} on, {len(members) - 1} others did"
                 )
             wrong = {**self.outvoted(members, what, "processes"), **self._one_of_two(members), **wrong}
             unknown += self._undecided(members, what)

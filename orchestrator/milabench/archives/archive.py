@@ -57,7 +57,7 @@ def create_whole(path: Path, what: str) -> Iterator[BinaryIO]:
     A link stays a link. Other paths than files (/dev/null) are refused: they would be replaced for good.
     """
     if path.exists() and not path.is_file():
-        raise RecordError(f"{path}: not a regular file, as {what} must be; choose another name")
+        raise RecordError(f"{path}: not a regular file, as {what} must be. Choose another name")
     try:
         require_no_record(path)
     except OSError as error:

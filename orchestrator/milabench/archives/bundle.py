@@ -61,7 +61,7 @@ def create_bundle(
     names = [part.run.name for part in parts]
     if len(set(names)) < len(names):
         again = next(name for name in names if names.count(name) > 1)
-        raise RecordError(f"{again}: two runs have this name; rename a directory")
+        raise RecordError(f"{again}: two runs have this name. Rename a directory")
     # Sorted: the order in which a file system lists files must not show in the bytes.
     entries = (item for part in parts for item in _entries(part))
     contents: dict[str, bytes | Path] = dict(sorted([*entries, *(declared or {}).items()]))
@@ -82,7 +82,7 @@ def _entries(part: RunParts) -> Iterable[tuple[str, bytes | Path]]:
         if path.relative_to(part.run.path).parts[0] in part.left_out:
             continue
         if path.is_symlink():
-            raise RecordError(f"{path}: is a link; a bundle contains the records themselves")
+            raise RecordError(f"{path}: is a link, but a bundle contains the records themselves")
         if path.is_file() and path.suffix not in _LEFT_OUT and path.name != SUMMARY:
             yield f"{RECORDS}/{name}/{path.relative_to(part.run.path).as_posix()}", path
     for file, text in part.computed.items():
@@ -138,7 +138,7 @@ def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
         raise RecordError(f"{where}: {NAME}: cannot be read as a bundle manifest: {error}") from None
     if value.get("schema") != SCHEMA:
         raise RecordError(
-            f"{where}: has schema {value.get('schema')!r}, but this version reads {SCHEMA}; use the version that wrote it"
+            f"{where}: has schema {value.get('schema')!r}, but this version reads {SCHEMA}. Use the version that wrote it"
         )
     wrong = [
         f"{NAME}: the chain breaks at {file.path}"

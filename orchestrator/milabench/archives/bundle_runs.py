@@ -25,7 +25,7 @@ LOCKS = ".locks"
 def bundle_runs(
     output: Path, base: Path | None, names: Sequence[str], *, key: Path | None = None, with_step_dirs: bool = False
 ) -> Manifest:
-    """Write an archive of runs, signed with the SSH key `key`. `with_step_dirs`: with the folders of launches.
+    """Write an archive of runs, signed with the SSH key `key`. `with_step_dirs`: with the folders of repeats.
 
     Raises NothingSelected and RecordError.
     """
@@ -61,7 +61,7 @@ def locks_of(run: Run) -> tuple[dict[str, bytes], tuple[str, ...]]:
             for file, shown in LOCK_FILES.items():
                 locks[f"{group}/{shown}"] = read_regular(folder / file)
         except OSError:
-            notes.append(f"{run.name}: the environment {name} is gone: no lock file of it")
+            notes.append(f"{run.name}: the environment {name} is gone, and its lock file with it")
     return locks, tuple(notes)
 
 

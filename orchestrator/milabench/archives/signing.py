@@ -22,7 +22,7 @@ def sign(content: bytes, key: Path) -> bytes:
     """
     program = _program()
     if not key.is_file():
-        raise UsageError(f"--sign: {key}: no such key; create it with `ssh-keygen -t ed25519 -f FILE`")
+        raise UsageError(f"--sign: {key}: no such key. Create it with `ssh-keygen -t ed25519 -f FILE`")
     process = _run([program, "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
     if process.returncode or not process.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
         raise UsageError(f"--sign: {key}: {_last_output_line(process)}")
@@ -60,7 +60,7 @@ def signer_of(content: bytes, signature: bytes, allowed: Path | None) -> tuple[b
 def _program() -> str:
     path = shutil.which(_PROGRAM)
     if path is None:
-        raise EnvironmentFailed(f"{_PROGRAM} is not installed; signatures need OpenSSH 8.2 or newer")
+        raise EnvironmentFailed(f"{_PROGRAM} is not installed. Signatures need OpenSSH 8.2 or newer")
     return path
 
 

@@ -93,7 +93,7 @@ def bundled_run(path: Path) -> tuple[str, Mapping[str, object], Mapping[str, obj
         require_unaltered(path, wrong)
         if len(manifest.runs) != 1:
             raise RecordError(
-                f"{path}: holds {len(manifest.runs)} runs, expected a single run; make a bundle of that run alone"
+                f"{path}: holds {len(manifest.runs)} runs, expected a single run. Make a bundle of that run alone"
             )
         run = manifest.runs[0]
         members = (f"{bundle.COMPUTED}/{run}/{bundle.SUMMARY}", f"{bundle.RECORDS}/{run}/{MANIFEST}")
@@ -110,13 +110,13 @@ def require_unaltered(path: Path, wrong: Sequence[str], verb: str = "verify") ->
     """Raise RecordError, with the command that shows everything, where something is wrong with an archive."""
     if wrong:
         show = f"milabench {verb} {shlex.quote(str(path))}"
-        raise RecordError(f"{path}: was modified: {wrong[0]}; `{show}` shows everything")
+        raise RecordError(f"{path}: was modified: {wrong[0]}. `{show}` shows everything")
 
 
 def _compared(file: zipfile.ZipFile, names: list[str], path: Path) -> tuple[bytes, bundle.Manifest, list[str]]:
     """Return the manifest of a bundle, as it is written and as a value, and where its files are not as it lists them."""
     if bundle.NAME not in names:
-        raise RecordError(f"{path}: not a bundle: it has no {bundle.NAME}; create it with `milabench bundle`")
+        raise RecordError(f"{path}: not a bundle: it has no {bundle.NAME}. Create it with `milabench bundle`")
     listed = archive.read_member(file, bundle.NAME)
     manifest, wrong = bundle.from_bytes(listed, str(path))
     wrong += bundle.compare_files(manifest, dict(_present(file, names, wrong)))

@@ -51,7 +51,7 @@ def _verify_offer(
     if tender is None:
         raise UsageError(f"--offer: name the tender that it answers too: milabench verify --offer {bundle} TENDER")
     if not is_offer:
-        raise UsageError(f"{tender}: a tender is compared with an offer; add --offer, or leave out the tender")
+        raise UsageError(f"{tender}: a tender is compared with an offer. Add --offer, or leave out the tender")
     destination = Destination(form=None, as_json=as_json, output=None)
     code: int = seams.handler("verify --offer")(bundle, tender, allowed_signers, destination)
     return code
@@ -68,7 +68,7 @@ def verification_text(bundle: Path, verified: Verification) -> str:
         )
     lines.append(f"  chain {manifest.chain}")
     if verified.signer:
-        trust = "" if verified.is_trusted else "; --allowed-signers says whether that is someone you know"
+        trust = "" if verified.is_trusted else ". Check with --allowed-signers whether that is someone you know"
         lines.append(f"  signed: {verified.signer}{trust}")
     elif not verified.is_signed:
         lines.append("  not signed: the chain proves integrity only if you got it from a place that you trust")

@@ -99,7 +99,7 @@ def find_batch_size(options: SuiteOptions, request: SizeRequest, session: Sessio
     plan = plan_single_suite(context)
     sizes = {step.config["batch_size"] for step in plan.steps if "batch_size" in step.config}
     if len(sizes) != 1:
-        raise UsageError(f"{bench}: has no batch size to choose; write it as auto_batch(N) in its argv")
+        raise UsageError(f"{bench}: has no batch size to choose. Write it as auto_batch(N) in its argv")
     require_ready(context, plan)
     name = context.benches[0].config.name
     multiple = context.plan_context.sizer.options.multiple or 1
@@ -141,7 +141,7 @@ def try_size(context: CommandContext, size: int, *, wait: bool) -> Observation |
         return None
     for step, outcome in outcomes.items():
         if outcome.name != "passed":
-            reason = f"{outcome.failure}; records in {executed.path}"
+            reason = f"{outcome.failure}. Records: {executed.path}"
             session.error(f"{step}: failed with batch size {size}: {reason}")
             raise _SearchFailed(STEPS_FAILED)
     observations = [own for benches in observed_batch_sizes(executed.path, plan).values() for own in benches]

@@ -83,15 +83,15 @@ class Benchmark:
     Exactly one of `script` and `module` is given. `script` is a path inside the unpacked source, or inside the benchmark's own
     folder when there is no source; `module` is started as `python -m` does, with the source first on the path. `python_path` are
     folders inside the source, added to PYTHONPATH. `cwd` is where the program is started: `step_dir` (the default: a folder of
-    its own in each launch, empty), `data` (base/data/<benchmark>, shared by all launches, where prepare.py is started too),
+    its own in each repeat, empty), `data` (base/data/<benchmark>, shared by all repeats, where prepare.py is started too),
     `source` or `definition`. `env` is set for prepare and run. `options` names the extra keys that the suite may give this
     benchmark, with their defaults; they reach the voirfile and prepare.py as they are, and may stand in braces in `script`,
     `module` and `voirfile`, so that a definition serves several programs of a package (`trl.scripts.{trainer}`).
-    `requirements` is the folder of requirements.in and its locks: the benchmark's own, or a sibling of it
+    `requirements` is the folder of requirements.in and its locks: the benchmark's own, or a sibling folder
     (`../_environments/torch`) whose locks several benchmarks share, and whose Python modules prepare.py can import;
     `packages` are the shared requirements that this benchmark imports (all of them, where none is named): with
     --use-current-env no others are asked for. `flags` are the program's options that have a `--no-` form, which `false` in the
-    suite then stands for. `voirfile=None` starts the program without our runner (a program that measures itself and writes to
+    suite then sets. `voirfile=None` starts the program without our runner (a program that measures itself and writes to
     the sink).
     """
 
@@ -114,7 +114,7 @@ class StartedProcess:
     """The start of a process of a benchmark whose benchfile states it, word by word.
 
     `words` and the values of `env` are templates of the suite language, including the arguments of the suite. Values in
-    `env` without templates, and `literal_env`, are set as they are. RUNNER stands for our runner, with the benchmark's
+    `env` without templates, and `literal_env`, are set as they are. RUNNER represents our runner, with the benchmark's
     voirfile, and the interpreter. `cwd` is an absolute path. `tag` tells it from the other processes of the benchmark.
     """
 

@@ -35,7 +35,7 @@ def load_benchfile(folder: Path) -> Benchmark:
         hint = "check the benchmark's `definition`, or create it with `milabench new NAME`"
         raise _wrong(folder, "no such folder", hint)
     if not benchfile.is_file():
-        hint = f"a benchmark's folder holds a {BENCHFILE}; `milabench new NAME` creates an example"
+        hint = f"a benchmark's folder holds a {BENCHFILE}. `milabench new NAME` creates an example"
         raise _wrong(benchfile, "no such file", hint)
     if (foreign := foreign_format(benchfile)) is not None:
         loaded: Benchmark = foreign.declared_in(folder)
@@ -177,7 +177,7 @@ def _contradictions(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
 
 def _missing_requirements(benchmark: Benchmark, folder: Path) -> Iterator[tuple[str, str]]:
     if not requirements_folder(benchmark, folder).is_dir():
-        what = f"no such folder: {benchmark.requirements}; make it, with a requirements.in, or name one that is there"
+        what = f"no such folder: {benchmark.requirements}. Make it, with a requirements.in, or name one that is there"
         yield "benchmark.requirements", what
 
 
@@ -188,9 +188,9 @@ def _unknown_options(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
         text = getattr(benchmark, attribute) or ""
         for name in _NAME.findall(text):
             if name not in benchmark.options:
-                yield f"benchmark.{attribute}", f"{{{name}}} is none of its options; known: {known}"
+                yield f"benchmark.{attribute}", f"{{{name}}} is none of its options. Known: {known}"
         if brace := re.search("[{}]", _NAME.sub("", text)):
-            what = f"a {brace[0]} without its partner in {text!r}; an option stands in it as {{NAME}}; known: {known}"
+            what = f"a {brace[0]} without its partner in {text!r}. An option stands in it as {{NAME}}. Known: {known}"
             yield f"benchmark.{attribute}", what
 
 

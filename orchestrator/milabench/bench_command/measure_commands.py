@@ -92,7 +92,7 @@ def measure_commands(
 
 
 def _warm_up(options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session) -> int:
-    """Run launches that do not count. Their records stay only after a failure."""
+    """Run repeats that do not count. Their records stay only after a failure."""
     from milabench.workflow.new_run import execute_plan
     from milabench.workflow.planning import describe_run
 
@@ -149,14 +149,14 @@ def command_entry(
 
 def _words(options: CommandOptions) -> Iterator[tuple[str, ...]]:
     if options.commands and options.argv:
-        raise UsageError("give a single command after --, or several before it, each quoted; not both")
+        raise UsageError("give a single command after --, or several before it, each quoted, but not both")
     if options.argv:
         if options.shell and len(options.argv) > 1:
-            raise UsageError("--shell takes a command as a single line; quote it")
+            raise UsageError("--shell takes a command as a single line. Quote it")
         yield options.argv
         return
     if not options.commands:
-        raise UsageError("no command; give a command after --, or one or several, each quoted")
+        raise UsageError("no command. Give a command after --, or one or several, each quoted")
     for line in options.commands:
         if options.shell:
             words: tuple[str, ...] = (line,) if line.strip() else ()
@@ -164,9 +164,9 @@ def _words(options: CommandOptions) -> Iterator[tuple[str, ...]]:
             try:
                 words = tuple(shlex.split(line))
             except ValueError as error:
-                raise UsageError(f"{line}: {str(error).lower()}; --shell gives the line to a shell") from None
+                raise UsageError(f"{line}: {str(error).lower()}. Give the line to a shell with --shell") from None
             if of_shell := _shell_sign(line):
-                raise UsageError(f"{line}: {of_shell!r} needs a shell; add --shell, quote it, or give words after --")
+                raise UsageError(f"{line}: {of_shell!r} needs a shell. Add --shell, quote it, or give words after --")
         if not words:
             raise UsageError("a command is empty")
         yield words
@@ -181,17 +181,17 @@ def _refuse_secrets(options: CommandOptions, commands: Sequence[Sequence[str]]) 
             what = "--prepare" if words == (options.prerun,) else "--name" if words is options.names else words[0]
             what = what.split()[0] if len(what) > _NAME_CHARACTERS or " " in what else what
             raise UsageError(
-                f"{mask(what)}: a secret is among the words; give it by --env NAME, where no file holds it (in words: "
+                f"{mask(what)}: a secret is among the words. Give it by --env NAME, where no file holds it (in words: "
                 '--shell and "$NAME")'
             )
 
 
 def _refuse_placeholders(words: Iterable[str]) -> None:
-    """Raise UsageError for a word that a launch would replace: the typed command is measured."""
+    """Raise UsageError for a word that a repeat would replace: the typed command is measured."""
     for word in words:
         if found := _PLACEHOLDER.search(word):
             raise UsageError(
-                f"{word}: each repeat replaces {found[1] or found[2]} by a value; write it differently, or hide it in "
+                f"{word}: each repeat replaces {found[1] or found[2]} by a value. Write it differently, or hide it in "
                 "a script"
             )
 
@@ -212,7 +212,7 @@ def require_program(program: str, cwd: Path, environ: Mapping[str, str]) -> None
         if not os.access(path, os.X_OK):
             raise UsageError(f"{program}: is not executable")
     elif shutil.which(program, path=environ.get("PATH", os.defpath)) is None:
-        hint = "; quote a command with its arguments, or put -- before it" if re.match(r"[-\d.]", program) else ""
+        hint = ". Quote a command with its arguments, or put -- before it" if re.match(r"[-\d.]", program) else ""
         raise UsageError(f"{program}: no such command on the PATH{hint}")
 
 
@@ -240,7 +240,7 @@ def metrics_in_suite(options: CommandOptions) -> dict[str, dict[str, str]]:
     for text in options.metrics:
         name, pattern = named_pattern(text)
         if name in metrics:
-            raise UsageError(f"--metric {text}: there is a metric '{name}' already; name it NAME=REGEX")
+            raise UsageError(f"--metric {text}: there is a metric '{name}' already. Name it NAME=REGEX")
         metrics[name] = {"pattern": escaped(pattern), "direction": "higher"}
     given = (
         ("units", options.units, ()),
@@ -251,9 +251,9 @@ def metrics_in_suite(options: CommandOptions) -> dict[str, dict[str, str]]:
         for text in texts:
             owner, equals, value = text.rpartition("=")
             if not metrics:
-                raise UsageError(f"--{key} {text}: it needs --metric; the seconds of a command need no option")
+                raise UsageError(f"--{key} {text}: it needs --metric. The seconds of a command need no option")
             if equals and owner not in metrics:
-                raise UsageError(f"--{key} {text}: no metric is named '{owner}'; there are {', '.join(metrics)}")
+                raise UsageError(f"--{key} {text}: no metric is named '{owner}'. Known: {', '.join(metrics)}")
             if known and value not in known:
                 raise UsageError(f"--{key} {text}: is none of {', '.join(known)}")
             for metric in (metrics[owner],) if equals else metrics.values():
@@ -274,7 +274,7 @@ def named_pattern(text: str) -> tuple[str, str]:
         name, pattern, groups = "value", text, whole.groups if whole is not None else 0
     if groups > 1:
         raise UsageError(
-            f"--metric {text}: has {groups} groups; keep a single group, around the number, and write the others (?:...)"
+            f"--metric {text}: has {groups} groups. Keep a single group, around the number, and write the others (?:...)"
         )
     if not pattern:
         raise UsageError(f"--metric {text}: has no regular expression")
@@ -313,7 +313,7 @@ def _given_variables(given: Sequence[str]) -> dict[str, str]:
         if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
             raise UsageError(f"--env {name}: is no NAME=VALUE, and no NAME of a variable")
         if not equals and name not in os.environ:
-            raise UsageError(f"--env {name}: there is no such variable here; give NAME=VALUE")
+            raise UsageError(f"--env {name}: there is no such variable here. Give NAME=VALUE")
         variables[name] = value if equals else os.environ[name]
     return variables
 

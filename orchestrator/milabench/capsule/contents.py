@@ -171,7 +171,7 @@ def write_capsule(target: Path, manifest: CapsuleManifest, contents: Iterable[Co
             if entry.link:
                 continue
             if copied(pieces(content.content), file) != (entry.size, entry.sha256):
-                raise RecordError(f"{content.content!s}: was changed while it was packed; try again")
+                raise RecordError(f"{content.content!s}: was changed while it was packed. Try again")
             file.write(entry.padding)
         file.write(_END)
 
@@ -221,7 +221,7 @@ class Capsule:
             yield piece
 
     def _altered(self, what: str) -> RecordError:
-        return RecordError(f"{self.path}: was altered: {what} differs from the manifest; nothing was used")
+        return RecordError(f"{self.path}: was altered: {what} differs from the manifest. Nothing was used")
 
 
 @contextmanager
@@ -245,7 +245,7 @@ def _require_size(size: int, manifest: CapsuleManifest, path: Path) -> None:
     # What is unpacked is never more than what is there: neither a bomb nor half a file goes further than this.
     if size != manifest.size:
         what = "is truncated" if size < manifest.size else "has more than its manifest says"
-        raise RecordError(f"{path}: {what}: {size} of {manifest.size} bytes; copy it again")
+        raise RecordError(f"{path}: {what}: {size} of {manifest.size} bytes. Copy it again")
 
 
 def _read_manifest(file: IO[bytes], size: int, path: Path) -> CapsuleManifest:
@@ -255,7 +255,7 @@ def _read_manifest(file: IO[bytes], size: int, path: Path) -> CapsuleManifest:
     except (tarfile.HeaderError, ValueError):
         info = tarfile.TarInfo()
     if info.name != NAME or not 0 < info.size <= MAX_MANIFEST:
-        raise RecordError(f"{path}: is not a capsule; create it with `milabench capsule create`")
+        raise RecordError(f"{path}: is not a capsule. Create it with `milabench capsule create`")
     # Python makes room for as many bytes as it is asked for, and a file with holes is as large as it likes.
     content = bytearray()
     while len(content) < min(info.size, size) and (piece := file.read(min(_CHUNK, info.size - len(content)))):
@@ -263,7 +263,7 @@ def _read_manifest(file: IO[bytes], size: int, path: Path) -> CapsuleManifest:
             raise RecordError(f"{path}: was altered: its manifest is not as milabench writes it")
         content += piece
     if len(content) < info.size:
-        raise RecordError(f"{path}: is truncated: its manifest is not whole; copy it again")
+        raise RecordError(f"{path}: is truncated: its manifest is not whole. Copy it again")
     manifest = manifest_of(bytes(content), str(path))
     own = manifest.own
     if header != own.header or manifest.content != content or file.read(len(own.padding)) != own.padding:
@@ -279,7 +279,7 @@ def manifest_of(content: bytes, where: str) -> CapsuleManifest:
         if isinstance(schema, int) and schema > SCHEMA:
             raise RecordError(
                 f"{where}: was made by milabench {value.get('version')!s:.40}, with schema {schema}, but this version reads "
-                f"{SCHEMA}; install the milabench that lies in it: `tar -xf {where} install.sh && sh install.sh {where}`"
+                f"{SCHEMA}. Install the milabench that lies in it: `tar -xf {where} install.sh && sh install.sh {where}`"
             )
         if schema != SCHEMA or value.get("kind") != KIND:
             raise ValueError("it is of another kind")  # noqa: TRY301
@@ -362,7 +362,7 @@ def unpacked_digest(home: Path, folder: str) -> str:
             path = home / entry.path
             if not entry.link and copied(pieces(path)) != (entry.size, entry.sha256):
                 raise RecordError(
-                    f"{path}: was changed since it was unpacked from a capsule; copy its suite elsewhere to change it, or "
+                    f"{path}: was changed since it was unpacked from a capsule. Copy its suite elsewhere to change it, or "
                     f"remove {home} and install again"
                 )
     except OSError as error:

@@ -58,7 +58,7 @@ def create_capsule(
     context = read_context(options, session)
     uv = find_uv(os.environ)
     if uv is None:
-        raise EnvironmentFailed("uv is not installed, which a capsule is installed with; install it")
+        raise EnvironmentFailed("uv is not installed, which a capsule is installed with. Install it")
     require_current_locks(context)
     with hold_base(Path(context.dirs.base), "capsule create", say=session.note):
         _require_present(context, has_data=has_data)
@@ -75,12 +75,12 @@ def _require_present(context: CommandContext, *, has_data: bool) -> None:
     missing += [skip.bench for skip in environments.left_out_benches(context)]
     if missing:
         raise EnvironmentFailed(
-            f"not installed: {', '.join(missing)}; run `{command_line('install', context.options)}`"
+            f"not installed: {', '.join(missing)}. Run `{command_line('install', context.options)}`"
         )
     if has_data and (steps := pending_preparations(context).steps):
         names = ", ".join(dict.fromkeys(step.bench for step in steps))
         command = command_line("prepare", context.options)
-        raise EnvironmentFailed(f"not prepared: {names}; run `{command}`, or leave their data out with --no-data")
+        raise EnvironmentFailed(f"not prepared: {names}. Run `{command}`, or leave their data out with --no-data")
 
 
 class _Packing:
@@ -157,7 +157,7 @@ class _Packing:
                 has_paths.add(owner)
         for owner in sorted(has_paths):
             self.notes.append(
-                f"{owner or 'shared data'}: holds paths of the machine it was prepared on; `prepare` runs again"
+                f"{owner or 'shared data'}: holds paths of the machine it was prepared on, so `prepare` runs again"
             )
         return entries, has_paths
 
@@ -177,18 +177,18 @@ class _Packing:
             if isinstance(config.definition, Path):
                 moved = replace(moved, definition=Path(paths[config.definition.resolve()]))
             if config.command:
-                self.notes.append(f"{name}: its command runs as installed on the machine; no program is packed")
+                self.notes.append(f"{name}: its command runs as installed on the machine. No program is packed")
             hidden = secret_names(config.env)
             moved = replace(moved, env={key: value for key, value in config.env.items() if key not in hidden})
             self.notes += [
-                f"{name}: env.{key} is a secret and not packed; give it there with --override" for key in hidden
+                f"{name}: env.{key} is a secret and not packed. Give it there with --override" for key in hidden
             ]
             _require_public(config, plain_benchmark(moved))
             benchmarks[name] = moved
         system = self.context.suite.system
         raw = {key: value for key, value in system.raw.items() if key not in _OF_THE_MACHINE}
         if mask_settings(raw) != raw:
-            raise ConfigError("system: holds a secret, and a capsule holds none; give it by ${oc.env:VARIABLE}")
+            raise ConfigError("system: holds a secret, and a capsule holds none. Give it by ${oc.env:VARIABLE}")
         suite = replace(self.context.suite, benchmarks=benchmarks, system=replace(system, raw=raw, arch=None))
         file = f"suite/{self.context.suite_file.stem}.yaml"
         self._add(Content(path=file, content=_suite_text(suite).encode()))
@@ -223,7 +223,7 @@ class _Packing:
             if folder is None:
                 pythons.append(PackedPython(version=version))
                 hint = f"`uv python install {version}` installs a Python that can be packed"
-                self.notes.append(f"python {version} is not in it, and must be on the machine; {hint}")
+                self.notes.append(f"python {version} is not in it, and must be on the machine. {hint}")
                 continue
             pythons.append(PackedPython(version=version, folder=f"python/{folder.name}"))
             self._add(*tree(folder, f"python/{folder.name}", lambda name: name in ("__pycache__", ".lock")))
@@ -244,7 +244,7 @@ class _Packing:
     def _add_images(self, images: tuple[Image, ...]) -> tuple[PackedImage, ...]:
         packed = []
         if missing := engines.missing_images(images):
-            raise EnvironmentFailed(f"not installed: {', '.join(missing)}; fetch it with `milabench install`")
+            raise EnvironmentFailed(f"not installed: {', '.join(missing)}. Fetch it with `milabench install`")
         for number, image in enumerate(images):
             if not image.source:
                 self.notes.append(f"image {image.name} is a file of yours, and must be on the machine")
@@ -306,7 +306,7 @@ def _require_public(config: BenchmarkConfig, values: Mapping[str, object]) -> No
     masked = mask_settings(values)
     for key, value in values.items():
         if masked[key] != value:
-            hint = f"a capsule holds none; give it as a variable of {config.name}.env"
+            hint = f"a capsule holds none. Give it as a variable of {config.name}.env"
             raise config.error(key, "holds a secret", hint)
 
 
@@ -314,7 +314,9 @@ def _require_no_secret(content: Content) -> None:
     if isinstance(content.content, Path) and content.content.stat().st_size < 2**20:
         text = content.content.read_bytes().decode("utf-8", "replace")
         if mask(text) != text:
-            raise ConfigError(Problem(str(content.content), "", "holds a secret", "a capsule holds none; take it out"))
+            raise ConfigError(
+                Problem(str(content.content), "", "holds a secret", "take it out, as a capsule holds none")
+            )
 
 
 def _searched(source: Iterator[bytes], needle: bytes, seen: list[bool]) -> Iterator[bytes]:

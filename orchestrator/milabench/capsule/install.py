@@ -47,7 +47,7 @@ def install_from(file: Path, options: SuiteOptions, session: Session, settings: 
     is truncated, EnvironmentFailed for a capsule of another platform, or a full disk.
     """
     if options.use_current_env:
-        raise UsageError("--from installs environments; leave out --use-current-env")
+        raise UsageError("--from installs environments. Leave out --use-current-env")
     base = base_folder(options.base)
     with open_capsule(file) as capsule:
         manifest = capsule.manifest
@@ -123,7 +123,7 @@ def _require_fitting(manifest: CapsuleManifest, file: Path) -> None:
         raise EnvironmentFailed(f"{file}: needs glibc {manifest.glibc} or newer, and this machine has {has}")
     if manifest.benchmate != benchmate_digest(environments.BENCHMATE):
         raise EnvironmentFailed(
-            f"{file}: is of milabench {manifest.version}, with other instruments than this milabench {__version__}; use the "
+            f"{file}: is of milabench {manifest.version}, with other instruments than this milabench {__version__}. Use the "
             f"milabench that lies in it: `tar -xf {file} install.sh && sh install.sh {file}`"
         )
 
@@ -136,7 +136,7 @@ def _require_one_machine(options: SuiteOptions) -> None:
     system = read_suite_only(replace(options, config_file=None, overrides=own)).system
     machine = this_machine().answer() if system.nodes else None
     if machine is not None and not all(is_local(node, machine, system) for node in system.nodes):
-        raise UsageError("--from installs on this machine only; copy the capsule to each node, and install it there")
+        raise UsageError("--from installs on this machine only. Copy the capsule to each node, and install it there")
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -223,7 +223,7 @@ def _mark_prepared(context: CommandContext, manifest: CapsuleManifest) -> None:
             Path(preparation.marker).touch()
         elif not Path(preparation.marker).exists():
             context.session.note(
-                f"{preparation.step.bench}: its data is not in the capsule, or is of other options; `prepare` makes it"
+                f"{preparation.step.bench}: its data is not in the capsule, or is of other options. `prepare` makes it"
             )
 
 
@@ -244,7 +244,7 @@ def capsule_text(path: Path, manifest: CapsuleManifest) -> str:
         lines.append(f"  {part:<11} {size_text(sum(entry.size for entry in entries))}, {len(entries)} files")
     lines += [f"  note: {note}" for note in manifest.notes]
     lines.append(
-        "  It is code that will run: install only capsules that you trust; `capsule verify` finds alterations, not intentions."
+        "  It is code that will run: install only capsules that you trust. `capsule verify` finds alterations, not intentions."
     )
     return "\n".join(lines)
 

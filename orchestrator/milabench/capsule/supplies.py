@@ -79,8 +79,8 @@ def locked_releases(spec: VenvSpec, settings: Mapping[str, str], environ: Mappin
     if not spec.is_hashed:
         names = ", ".join(file.name for file in spec.requirements)
         raise EnvironmentFailed(
-            f"{spec.group}: {names}: has no hashes of its packages, so they cannot be checked and packed; "
-            "write a lock with `milabench pin`"
+            f"{spec.group}: {names}: has no hashes of its packages, so they cannot be checked and packed. "
+            "Write a lock with `milabench pin`"
         )
     where = indexes({**settings, **spec.pip}, environ)
     return _releases(spec.lock, spec.python, where, torch_index(spec.torch_backend) if spec.torch_backend else "")
@@ -91,7 +91,7 @@ def _releases(lock: Lock, python: str, where: Indexes, else_from: str = "") -> l
     releases = []
     for pin in lock.pins:
         if not pin.name or pin.version is None:
-            raise EnvironmentFailed(f"{mask(pin.line)}: is no exact version of a project; a capsule cannot pack it")
+            raise EnvironmentFailed(f"{mask(pin.line)}: is no exact version of a project. A capsule cannot pack it")
         if applies(pin.line, environment):
             hashes = frozenset(each.removeprefix("sha256:") for each in pin.hashes)
             releases.append(
@@ -125,7 +125,7 @@ def own_releases(where: Indexes) -> list[Release]:
             package = distribution(name)
         except PackageNotFoundError:
             raise EnvironmentFailed(
-                f"{name}: milabench needs it, and it is not installed; install milabench again"
+                f"{name}: milabench needs it, and it is not installed. Install milabench again"
             ) from None
         if name != "milabench":
             found[name] = Release(project=name, version=package.version, python=python, where=where)
@@ -315,7 +315,7 @@ def installed_wheel(name: str, into: Path) -> Path:
             continue
         content = Path(str(package.locate_file(file))).read_bytes()
         if file.hash is not None and file.hash.value != _urlsafe(hashlib.sha256(content).digest()):
-            raise EnvironmentFailed(f"{path}: is not as it was installed; install milabench again")
+            raise EnvironmentFailed(f"{path}: is not as it was installed. Install milabench again")
         members.append((path, content))
     members.sort()
     rows = [f"{path},sha256={_urlsafe(hashlib.sha256(content).digest())},{len(content)}" for path, content in members]

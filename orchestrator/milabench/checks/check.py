@@ -35,7 +35,7 @@ class Check(ABC):
 
     `name` is its name in `--validations`, `doc` its subject (a line of docs/reference/checks.md), `severities` the
     values that its verdict may be besides `pass`. `doubt` is the reason with which it marks a number as suspect
-    and `remedy` what to do then. `unmarked` says why a warning of it does not; empty: it does. `component` is that of the
+    and `remedy` what to do then. `unmarked` says why its warning does not. Empty: it does. `component` is the component of the
     number's uncertainty whose size is the verdict's number `slowed`, a share of the rate: with a size it marks nothing.
     """
 

@@ -20,7 +20,7 @@ class UsageCheck(Check):
 
     name = "usage"
     doc = (
-        "mean load and peak memory in the window against `validation.usage.gpu_load_threshold`, `.gpu_mem_threshold`; "
+        "mean load and peak memory in the window against `validation.usage.gpu_load_threshold`, `.gpu_mem_threshold`, "
         "only where given"
     )
     severities = ("fail", "warn")
@@ -89,8 +89,8 @@ class ThrottleCheck(Check):
 
     name = "throttle"
     doc = (
-        "`hw_slowdown sw_thermal hw_thermal power_brake` in more than 1 % of the window's samples, and in two at least; "
-        "where clocks bound its effect, it is the component `throttling`"
+        "`hw_slowdown sw_thermal hw_thermal power_brake` in more than 1 % of the window's samples, and in at least two. "
+        "Where clocks bound its effect, it is the component `throttling`"
     )
     severities = ("fail", "warn")
     doubt = "throttled"
@@ -129,7 +129,7 @@ class PowerCheck(Check):
 
     name = "power"
     doc = (
-        "a power limit below the default, which is the component `power limit` where clocks bound its effect; the share of "
+        "a power limit below the default, which is the component `power limit` where clocks bound its effect. Also the share of "
         "samples at the limit, which is normal"
     )
     severities = ("warn",)
@@ -167,7 +167,7 @@ class ForeignCheck(Check):
     doc = "processes of others on the step's devices in the window"
     severities = ("fail",)
     doubt = "foreign-process"
-    remedy = "end the other process (for example the server of NVIDIA MPS); measure again"
+    remedy = "end the other process (for example the server of NVIDIA MPS), then measure again"
 
     def verdict(self) -> Verdict:
         """Fail or pass, with the foreign processes and their memory in MiB by device."""
@@ -205,10 +205,10 @@ class SensorCheck(Check):
     """
 
     name = "sensor"
-    doc = "devices that stopped answering; Xid; new uncorrected ECC errors"
+    doc = "devices that stopped answering, Xid errors, new uncorrected ECC errors"
     severities = ("warn",)
     doubt = "sensor-lost"
-    remedy = "check the device and its driver; leave the monitor on"
+    remedy = "check the device and its driver, and leave the monitor on"
 
     def verdict(self) -> Verdict:
         """Warn or pass, with the lost readings and the errors by device."""
@@ -252,7 +252,7 @@ class EnergyCheck(Check):
     doc = "counter against power integrated over the window, further apart than 5 % and the energy of half a second"
     severities = ("warn",)
     doubt = "energy"
-    remedy = "do not use the energy; `perf` is not concerned"
+    remedy = "do not use the energy (`perf` is not concerned)"
 
     def verdict(self) -> Verdict:
         """Warn or pass, with both in joules by device."""

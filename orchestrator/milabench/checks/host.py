@@ -16,7 +16,7 @@ MOST_FOREIGN = MOST_WAITED = MOST_LACKED = 0.02
 # Of two readings and what is interpolated from them, chance decides.
 LEAST_READINGS = 3
 LONGEST_UNREAD_S = 5.0
-"""A longer window, or launch without one, without a reading had no monitor: nothing is known of the host."""
+"""A longer window or repeat without a reading had no monitor: the state of the host is unknown."""
 # Counters of a `process` record and of `host` in it, in seconds but for the last.
 _OF_PROCESS = ("cpu_s", "run_delay_s")
 _OF_HOST = ("busy_s", "ours_s", "steal_s", "swap_bytes")
@@ -33,16 +33,16 @@ class ContendedCheck(Check):
 
     name = "contended"
     doc = (
-        "foreign work on our processors and steal, together above 2 % of their time; our wait for a processor because of them "
-        "above 2 % of our use; time lost for lack of memory above 2 %. Less than three readings in the window: passes, not "
-        "judged. A launch without a window, and one without a reading, by those of the agent before and after it, as far as the "
-        "kernel's ticks tell: `resolution`. Without these, none in a window or launch of more than 5 s, less than three in the "
-        "launch of a command, or none in the last part of the window: `sensor-lost`"
+        "foreign work on our processors and steal, together above 2 % of their time. Our wait for a processor because of them "
+        "above 2 % of our use. Time lost for lack of memory above 2 %. Less than three readings in the window: passes, "
+        "not checked. A repeat without a window or a reading: by the agent's readings before and after it, as far as the "
+        "kernel's ticks tell: `resolution`. Without these, none in a window or repeat of more than 5 s, less than three in the "
+        "repeat of a command, or none in the last part of the window: `sensor-lost`"
     )
     severities = ("warn",)
     doubt = "sensor-lost"
     component = "others"
-    remedy = "leave the monitor on; give a short command more work"
+    remedy = "leave the monitor on, and give a short command more work"
     _is_command = False  # its number is the time of its launch, or in its lines: nothing else judges it
 
     def __init__(self, context: StepContext, settings: Mapping[str, object] | None = None) -> None:
@@ -116,7 +116,7 @@ class ContendedCheck(Check):
         return self.passed(numbers)
 
     def _unjudged(self, count: int) -> Verdict:
-        """Pass with too few readings, but for a long window or launch without any, and a launch that nothing else checks."""
+        """Pass with too few readings, but for a long window or repeat without any, and a repeat that nothing else checks."""
         window = self.context.readings.window
         is_whole_launch = self._is_command and window is None
         seconds = self._launch_s if window is None else window[1] - window[0]
@@ -130,7 +130,7 @@ class ContendedCheck(Check):
         return self.passed({"readings": count})
 
     def _by_agent(self) -> Verdict | None:
-        """Warn or pass by the agent's readings before and after the launch, where it has them and nothing else ran with it."""
+        """Warn or pass by the agent's readings before and after the repeat, where it has them and nothing else ran with it."""
         names = ("processors", "seconds", "busy_s", "ours_s", "steal_s", "resolution_s")
         known = [number for name in names if (number := finite_number(self._of_agent.get(name))) is not None]
         if len(known) < len(names) or min(known[:2]) <= 0:

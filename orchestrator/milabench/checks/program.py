@@ -91,7 +91,7 @@ class PlacementCheck(Check):
     """
 
     name = "placement"
-    doc = "devices and ranks as planned; own processes on each device; no device of the machine lost"
+    doc = "devices and ranks as planned, own processes on each device, no device of the machine lost"
     severities = ("fail", "warn")
 
     def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:

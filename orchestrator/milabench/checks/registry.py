@@ -38,7 +38,7 @@ def parse_checks(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in NAMES:
-            raise UsageError(f"--validations: unknown check '{name}'; known: all, none, {', '.join(NAMES)}")
+            raise UsageError(f"--validations: unknown check '{name}'. Known: all, none, {', '.join(NAMES)}")
     return tuple(name for name in NAMES if name in names)
 
 

@@ -44,6 +44,6 @@ def command(options: SuiteOptions, extent: Extent, settings: RunSettings, gates:
     from milabench.ci.job import run_job
 
     if extent.ab is not None and (gates.reference is not None or gates.criteria is not None):
-        raise click.UsageError("--ab compares two suites; leave out --baseline and --criteria")
+        raise click.UsageError("--ab compares two suites. Leave out --baseline and --criteria")
     width = shared.table_width(wide=False)
     return run_job(options, extent, settings, gates, shared.terminal_session(display), click.echo, width)

@@ -48,7 +48,7 @@ def checked_gates(gates: Gates, base: Path | None) -> Gates:
         resolved = gates if run is None else replace(gates, reference=str(run.path))
         if Path(gates.reference).resolve() in {(gates.reports / name).resolve() for name in _FILES}:
             raise UsageError(
-                f"--baseline {gates.reference}: is among the reports that this job writes; copy it out of {gates.reports}, "
+                f"--baseline {gates.reference}: is among the reports that this job writes. Copy it out of {gates.reports}, "
                 "or choose another folder with --reports"
             )
     if gates.criteria is not None:
@@ -69,7 +69,7 @@ def require_one_run(options: SuiteOptions, extent: Extent, session: Session) -> 
 
     count = len(expand_requests(options, extent, session, stamp="{time}"))
     if count > 1:
-        raise UsageError(f"ci decides on a single run; the multirun of the system file makes {count}: give each a job")
+        raise UsageError(f"ci decides on a single run. The multirun of the system file makes {count}: give each a job")
 
 
 def write_reports(request: ReportRequest, gates: Gates, code: int, session: Session) -> int:

@@ -208,7 +208,7 @@ def _exit_code_of_verb() -> int:
         text = error.format_message()
         words = error.ctx.command.params if isinstance(error, click.UsageError) and error.ctx else ()
         if text.startswith("Got unexpected extra argument") and any(param.name == "select" for param in words):
-            text += "; choose benchmarks with --select NAME"
+            text += ". Choose benchmarks with --select NAME"
         # A group of verbs without a verb: click's message is then the help.
         click.echo(text if text.startswith("Usage:") else _error_text(text), err=True)
         return error.exit_code

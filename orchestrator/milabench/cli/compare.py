@@ -31,7 +31,7 @@ class _Metric(click.Choice[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value in {"specspeed", "specrate"}:
-            raise UsageError(f"--metric {value} was removed; --metric index is the same mean of ratios")
+            raise UsageError(f"--metric {value} was removed. --metric index is the same mean of ratios")
         return super().convert(value, param, ctx)
 
 
@@ -62,9 +62,9 @@ margin_option = click.option(
 
 @click.command(
     "compare",
-    epilog="Exit codes: 0 compared; 1 a benchmark, the index, a point of a curve or an offer is SLOWER, a benchmark failed that "
-    "passed on the first system, or an offer is not admissible; 2 usage, or mistakes in a tender or an offer; 3 nothing in "
-    "common; 6 records unreadable.",
+    epilog="Exit codes: 0 compared. 1 a benchmark, the index, a point of a curve or an offer is SLOWER, a benchmark failed that "
+    "passed on the first system, or an offer is not admissible. 2 usage, or mistakes in a tender or an offer. 3 nothing in "
+    "common. 6 records unreadable.",
 )
 @runs_argument(required=True)
 @base_option
@@ -95,7 +95,7 @@ margin_option = click.option(
 @file_option(
     "--tender",
     metavar="FILE",
-    help="Score runs and offers (offer.yaml) by the rules of this tender (procurement.yaml); see docs/procurement.md.",
+    help="Score runs and offers (offer.yaml) by the rules of this tender (procurement.yaml). See docs/procurement.md.",
 )
 @metric_option
 @validations_option

@@ -53,7 +53,7 @@ class Destination:
     def format(self) -> str:
         """The requested format, else the format of the file's ending, else text. Raises UsageError for two formats or none."""
         if self.as_json and self.form not in (None, "json"):
-            raise UsageError(f"--json and --format {self.form} are two formats; give only the first or only the second")
+            raise UsageError(f"--json and --format {self.form} are two formats. Give only the first or only the second")
         if self.as_json or self.form is not None:
             return "json" if self.as_json else str(self.form)
         if self.output is None:
@@ -63,7 +63,7 @@ class Destination:
         by_ending = format_of_file(self.output.suffix)
         if by_ending is None:
             raise UsageError(
-                f"-o {self.output}: no format ends in '{self.output.suffix}'; choose with --format {'|'.join(self.choices)}"
+                f"-o {self.output}: no format ends in '{self.output.suffix}'. Choose with --format {'|'.join(self.choices)}"
             )
         return by_ending.name
 
@@ -105,7 +105,7 @@ class _FormatName(click.Choice[str]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value == "latex":
             raise UsageError(
-                "--format latex was removed; write Markdown (--format markdown), of which pandoc makes LaTeX"
+                "--format latex was removed. Write Markdown (--format markdown), of which pandoc makes LaTeX"
             )
         return super().convert(value, param, ctx)
 

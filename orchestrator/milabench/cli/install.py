@@ -43,7 +43,7 @@ def command(
 
         for name, given in (("--config", is_on_command_line("config_file")), ("--update", settings.update)):
             if given:
-                raise click.UsageError(f"--from already names the suite and its contents; leave out {name}")
+                raise click.UsageError(f"--from already names the suite and its contents. Leave out {name}")
         session = terminal_session(display)
         seams.handler("install --from")(capsule, options, session, settings)
         # The suite that was installed last is the default of its base.

@@ -20,7 +20,7 @@ import click
 from milabench import seams
 from milabench.cli.help import TYPED, RareOption
 from milabench.cli.progress_line import ProgressLine
-from milabench.errors import UsageError
+from milabench.errors import UsageError, with_remedy
 from milabench.shown import is_lock
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def fraction_of(ctx: click.Context, param: click.Parameter, value: str | None) -
     fraction = number / 100 if text.endswith("%") else number
     if not LEAST_PRECISION <= fraction < 1:
         raise click.BadParameter(
-            f"'{value}' is not a precision; give a percentage such as 1%, at least 0.01%", ctx, param
+            f"'{value}' is not a precision. Give a percentage such as 1%, at least 0.01%", ctx, param
         )
     return fraction
 
@@ -64,7 +64,7 @@ def seconds_of(ctx: click.Context, param: click.Parameter, value: str | None) ->
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_DURATION_PART, text))
     # Every character must belong to a part, or `1h30` would be an hour.
     if re.sub(_DURATION_PART, "", text).strip() or seconds <= 0:
-        raise click.BadParameter(f"'{value}' is not a duration; give 90s, 30m, 4h, 90d or 1h30m", ctx, param)
+        raise click.BadParameter(f"'{value}' is not a duration. Give 90s, 30m, 4h, 90d or 1h30m", ctx, param)
     return seconds
 
 
@@ -186,7 +186,7 @@ def removed_option(name: str, answer: str, *, is_flag: bool = False) -> Decorato
 
     def refuse(_ctx: click.Context, _param: click.Parameter, value: str | bool | None) -> None:
         if value:
-            raise UsageError(f"{name} was removed; {answer}")
+            raise UsageError(with_remedy(f"{name} was removed", answer))
 
     return click.option(name, is_flag=is_flag, hidden=True, expose_value=False, callback=refuse, envvar=())
 
@@ -387,7 +387,7 @@ def _last_chosen(function: Verb) -> Verb:
     def with_default(*, options: SuiteOptions, **values: Any) -> int | None:
         if options.lock is not None and options.use_current_env:
             raise UsageError(
-                "--use-current-env uses the active environment, which has no lock; leave out --lock or --use-current-env"
+                "--use-current-env uses the active environment, which has no lock. Leave out --lock or --use-current-env"
             )
         # The suites of an A/B run, that of a capsule, and files to check, are named otherwise.
         ab = values.get("ab")
@@ -430,7 +430,7 @@ def plan_options(function: Verb) -> Verb:
     @functools.wraps(function)
     def checked(*, extent: Extent, **values: Any) -> int | None:
         if extent.ab is not None and is_on_command_line("config_file") and not is_lock(extent.ab[0]):
-            raise UsageError("--ab names both suites; leave out --config")
+            raise UsageError("--ab names both suites. Leave out --config")
         return function(extent=extent, **values)
 
     options = (
@@ -498,7 +498,7 @@ def job_options(function: Verb) -> Verb:
         is_by_jobs = submit or options.distribute
         for name, parts_pairs in (("array", array), ("distribute", options.distribute)):
             if parts_pairs and extent.ab is not None:
-                raise UsageError(f"--ab measures both sides of a pair in the same place; leave out --{name}")
+                raise UsageError(f"--ab measures both sides of a pair in the same place. Leave out --{name}")
         for name, given in (("max_jobs", max_jobs), ("array", array)):
             if given and not is_by_jobs and is_on_command_line(name):
                 raise UsageError(f"--{name.replace('_', '-')} goes with --submit")

@@ -21,7 +21,7 @@ from milabench.cli.options import (
     suite_options,
     terminal_session,
 )
-from milabench.errors import ConfigError, UsageError
+from milabench.errors import ConfigError, UsageError, with_remedy
 from milabench.shown import wrapped
 from milabench.workflow.files import read_file
 from milabench.workflow.options import Extent, Session, Submission, SuiteOptions
@@ -68,9 +68,9 @@ def command(
         print_requests(options, extent, session, submit=submit, as_json=as_json, other=other, is_full=full)
         return
     if submit is not None:
-        raise click.UsageError(f"--submit and --distribute go with `plan run`; leave them out of `plan {phase}`")
+        raise click.UsageError(f"--submit and --distribute go with `plan run`. Leave them out of `plan {phase}`")
     if extent.ab is not None:
-        raise click.UsageError(f"--ab goes with `plan run`; give each suite to `plan {phase}` with --config")
+        raise click.UsageError(f"--ab goes with `plan run`. Give each suite to `plan {phase}` with --config")
     context = read_context(options, session, extent)
     if phase == "prepare":
         from milabench.workflow.preflight import pending_preparations
@@ -95,7 +95,7 @@ def command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOutput:
-    """Makes the value and the text of a plan. `name` and `options` are those of its run if there are several."""
+    """Makes the value and the text of a plan. `name` and `options` belong to its run if there are several."""
 
     value: Callable[[], Mapping[str, Any]]
     text: Callable[[], str]
@@ -132,7 +132,7 @@ def print_requests(
     print_plans(outputs, as_json=as_json, other=other)
     if not (as_json or is_full) and other is None:
         run = other_command("run", "--dry-run" if is_on_command_line("dry_run") else "run")
-        click.echo(f"\nnext: `{run}`: runs it; `--full` shows the folder and the variables of each step")
+        click.echo(f"\nnext: `{run}`: runs it. `--full` shows the folder and the variables of each step")
 
 
 def _plan_output(request: Request, budgeted: BudgetedPlan, jobs: Sequence[JobScript], *, is_full: bool) -> PlanOutput:
@@ -165,7 +165,7 @@ def print_plans(plans: Sequence[PlanOutput], *, as_json: bool, other: Path | Non
         from milabench.plan.diff import diff_text, plan_diff
 
         if is_multirun:
-            raise UsageError(f"--diff compares a single plan; the multirun of the system file makes {len(plans)}")
+            raise UsageError(f"--diff compares a single plan. The multirun of the system file makes {len(plans)}")
         # Through JSON, as the other plan came: tuples become lists.
         diff = plan_diff(read_plan(other), json.loads(json.dumps(plans[0].value())))
         click.echo(json.dumps(diff.to_json(), indent=1) + "\n" if as_json else diff_text(diff), nl=False)
@@ -188,10 +188,10 @@ def read_plan(path: Path) -> Mapping[str, object]:
     try:
         value = json.loads(read_file(path, hint=hint))
     except (ValueError, RecursionError):
-        raise ConfigError(f"{path}: is not JSON; {hint}") from None
+        raise ConfigError(with_remedy(f"{path}: is not JSON", hint)) from None
     if isinstance(value, dict) and isinstance(value.get("plan"), dict):
         value = value["plan"]
     if not is_plan(value):
-        raise ConfigError(f"{path}: is not a plan; {hint}")
+        raise ConfigError(with_remedy(f"{path}: is not a plan", hint))
     plan: Mapping[str, Any] = value
     return plan

@@ -77,14 +77,14 @@ def command(
             save_reference,
         )
         if not destination.is_default or any(others):
-            raise UsageError("--site writes pages of its own; give it only runs, --base, --reference and --validations")
+            raise UsageError("--site writes pages of its own. Give it only runs, --base, --reference and --validations")
         seams.handler("report --site")(request, site, options.terminal_session())
         return
     if save_reference is not None:
         from milabench.workflow.references import save_reference as save
 
         if not destination.is_default or destination.full:
-            raise UsageError("--save-reference writes a file of its own; give it only a run and --base")
+            raise UsageError("--save-reference writes a file of its own. Give it only a run and --base")
 
         save(request.base, request.runs, save_reference, options.terminal_session())
         return

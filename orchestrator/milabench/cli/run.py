@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command("run")
 @shared.suite_options(environment=True, nodes="executes")
 @shared.plan_options
-@click.option("--run-name", default="run", help="Name of the run; the time is appended.")
+@click.option("--run-name", default="run", help="Name of the run. The time is appended.")
 @shared.rare_option("--seed", type=int, help="Seed of the order in which benchmarks run. Default: the time.")
 @click.option(
     "--failed",
@@ -63,7 +63,7 @@ def command(
 ) -> int:
     """Run and measure the selected benchmarks."""
     if not extent.run_name:
-        raise click.UsageError("--run-name is empty; give a name, or leave it out")
+        raise click.UsageError("--run-name is empty. Give a name, or leave it out")
     session = shared.terminal_session(display)
     if not (dry_run or detach or settings.submit):
         session.start_agent(extent.run_name)  # it starts while all that reads the suite is imported
@@ -80,9 +80,9 @@ def command(
         print_requests(options, extent, session, submit=settings.submit, as_json=as_json)
         return DONE
     if as_json:
-        raise click.UsageError("--json goes with --dry-run; `milabench report --json` shows the results of a run")
+        raise click.UsageError("--json goes with --dry-run. `milabench report --json` shows the results of a run")
     if settings.save_sizes is not None and extent.ab is not None:
-        raise click.UsageError("--sizer-save saves the observations of a single suite; leave out --ab")
+        raise click.UsageError("--sizer-save saves the observations of a single suite. Leave out --ab")
     if settings.submit is not None:
         prepared = prepare_runs(replace(options, ask_nodes=False), extent, settings, session)
         ended: Iterable[tuple[Path, int]] = seams.handler("jobs of a run").submit_runs(prepared, session, detach=detach)

@@ -10,6 +10,7 @@ import click
 from milabench import seams
 from milabench.cli.front_page import ABOUT, COMMANDS, HIDDEN, OPTIONS, REMOVED, front_page
 from milabench.cli.help import TYPED, with_help, with_variables
+from milabench.errors import with_remedy
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -57,7 +58,7 @@ class VerbGroup(click.Group):
                 ctx.exit()
             return self.resolve_command(ctx, [*args[1:], "--help"])
         if name in REMOVED:
-            raise click.UsageError(f"'{name}' was removed; {REMOVED[name]}", ctx)
+            raise click.UsageError(with_remedy(f"'{name}' was removed", REMOVED[name]), ctx)
         if name and name not in COMMANDS and name not in HIDDEN and not name.startswith("-"):
             import difflib
 
@@ -66,9 +67,9 @@ class VerbGroup(click.Group):
                     f"'{name}' belongs to the feature {seams.VERBS[name][0]}, which MILABENCH_WITHOUT leaves out", ctx
                 )
             near = difflib.get_close_matches(name, COMMANDS, n=2)
-            hint = f"; did you mean {' or '.join(near)}?" if near else "; `milabench --help-all` lists them"
+            hint = f". Did you mean {' or '.join(near)}?" if near else ". `milabench --help-all` lists them"
             for known in seams.spellings():
-                hint = f"; {former}" if (former := known.typed_here(args)) else hint
+                hint = f". {former}" if (former := known.typed_here(args)) else hint
             raise click.UsageError(f"no command '{name}'{hint}", ctx)
         verb, command, rest = super().resolve_command(ctx, args)
         for known in seams.spellings():
@@ -103,7 +104,7 @@ def verbs(traceback: bool) -> None:
     """Carry out a verb."""
     if unknown := seams.features_left_out() - seams.FEATURES:
         raise click.UsageError(
-            f"MILABENCH_WITHOUT: no feature '{min(unknown)}'; there are {', '.join(sorted(seams.FEATURES))}"
+            f"MILABENCH_WITHOUT: no feature '{min(unknown)}'. Known: {', '.join(sorted(seams.FEATURES))}"
         )
 
 

@@ -144,7 +144,7 @@ def load_pack(code: Path, report: Report) -> Any:
     with Call(code, report)(""):
         names = runpy.run_path(str(code / BENCHFILE), run_name="<run_path>")
     if not isinstance(names.get("__pack__"), type):
-        raise ForeignError(BENCHFILE, "`__pack__` is no class; write `__pack__ = NAME_OF_THE_CLASS` at module level")
+        raise ForeignError(BENCHFILE, "`__pack__` is no class. Write `__pack__ = NAME_OF_THE_CLASS` at module level")
     return names["__pack__"]
 
 
@@ -271,7 +271,7 @@ def preparation(pack: Any, is_own: bool, call: Call, before: Mapping[str, str]) 
     commands = command_values("build_prepare_plan", pack, call, before)
     if len(commands) != 1:
         raise ForeignError(
-            BENCHFILE, f"build_prepare_plan: gives {len(commands)} processes; a single process is possible"
+            BENCHFILE, f"build_prepare_plan: gives {len(commands)} processes, but only a single process is possible"
         )
     command = {name: commands[0][name] for name in ("words", "env", "cwd")}
     planned = [] if command["words"] == ["true"] else command["words"]
@@ -293,7 +293,7 @@ def file_names(value: Any) -> list[str]:
 
 
 def is_overridden(pack_class: type, method: str) -> bool:
-    """Return whether the class, or a foreign base of it, does more in a coroutine than call its base's."""
+    """Return whether the class, or one of its foreign bases, does more in a coroutine than call its base's."""
     owners = itertools.takewhile(lambda owner: not owner.__module__.startswith("milabench."), pack_class.__mro__)
     return any(does_more(vars(owner)[method], method) for owner in owners if method in vars(owner))
 

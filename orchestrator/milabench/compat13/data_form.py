@@ -125,7 +125,7 @@ def _clones(folder: Path) -> Iterable[str]:
             case ast.Call(func=ast.Attribute(attr="clone_subtree"), args=[url, rev, *_]):
                 address, commit = text(url), text(rev)
                 written = commit if len(commit) == COMMIT_DIGITS else f"the full commit that {commit} is now"
-                yield f'its class clones {address} at {commit}; as data: source=Git("{address}", "{written}")'
+                yield f'its class clones {address} at {commit}. As data: source=Git("{address}", "{written}")'
             case _:
                 pass
 

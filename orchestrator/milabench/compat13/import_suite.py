@@ -77,7 +77,7 @@ def import_folder(
         raise UsageError(f"'{name}' cannot be a benchmark's name: a letter, then letters, digits, '_', '.', '+' or '-'")
     if foreign_format(source / BENCHFILE) is None:
         raise UsageError(
-            f"--from {source}: has no {BENCHFILE} of milabench 1.3; import-suite takes a folder of several"
+            f"--from {source}: has no {BENCHFILE} of milabench 1.3. `milabench import-suite` takes a folder of several"
         )
     return _import(source, into / name, environ, place=lambda _: ".")
 
@@ -86,14 +86,14 @@ def _import(
     source: Path, into: Path, environ: Mapping[str, str], *, place: Callable[[str], str]
 ) -> tuple[ImportedBenchmark, ...]:
     if into.exists() or into.is_symlink():
-        raise UsageError(f"{into} exists; choose another folder, or remove it first")
+        raise UsageError(f"{into} exists. Choose another folder, or remove it first")
     unread: dict[str, str] = {}
     suite = _read(source, environ, unread)
     folders = _folders(suite, place)
     if not folders:
         raise UsageError(f"{source}: holds no benchmark of milabench 1.3")
     if inside := next((path for path in folders if into.resolve().is_relative_to(path.resolve())), None):
-        raise UsageError(f"{into} is inside {inside}, which is to be copied there; choose another folder")
+        raise UsageError(f"{into} is inside {inside}, which is to be copied there. Choose another folder")
     systems = _systems(suite)
     before = _foreign_steps(folders, systems)
     _recognise(folders, before)
@@ -326,7 +326,7 @@ def _compared(
 
 
 def _differences(foreign: _Planned, ours: _Planned, form: DataForm) -> Iterator[str]:
-    """Yield the differences of two plans of a benchmark, except those of `_notes`."""
+    """Yield the differences of two plans of a benchmark, except the differences of `_notes`."""
     if len(foreign.steps) != len(ours.steps):
         yield f"{len(foreign.steps)} processes that run and prepare it became {len(ours.steps)}"
         return

@@ -32,7 +32,7 @@ def command(source: Path, into: Path) -> None:
     echo_outcomes(outcomes, into / "suite.yaml")
     suite = shlex.quote(str(into / "suite.yaml"))
     pin = first_verbs(outcomes)
-    click.echo(f"created {into}; {'write its locks with our versions, and ' if pin else ''}show its command:")
+    click.echo(f"created {into}. {'Write its locks with our versions, and show' if pin else 'Show'} its command:")
     for verb in (*pin, "plan run"):
         click.echo(f"  milabench {verb} --config {suite}")
 
@@ -58,10 +58,10 @@ def echo_outcomes(outcomes: Sequence[ImportedBenchmark], suite: Path) -> None:
         click.echo(f"{outcome.name:<{width}}  {outcome}")
     if left_out := sorted({lock for outcome in outcomes for lock in outcome.left_out}):
         names = ", ".join(left_out)
-        click.echo(f"note: not copied: {names}: their versions are not ours; `milabench pin` writes locks", err=True)
+        click.echo(f"note: not copied: {names}: their versions are not ours. `milabench pin` writes locks", err=True)
     if unpinned := [outcome.name for outcome in outcomes if outcome.is_unpinned]:
         click.echo(
-            f"note: {', '.join(unpinned)}: installed without a lock, from requirements.in; to use those that `milabench pin` "
+            f"note: {', '.join(unpinned)}: installed without a lock, from requirements.in. To use those that `milabench pin` "
             f"writes, remove `install_variant: unpinned` from {suite}",
             err=True,
         )

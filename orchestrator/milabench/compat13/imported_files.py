@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from milabench.compat13.data_form import DataForm
 
 SHARED: Final = "_milabench13"
-_EMPTY_VOIRFILE: Final = '"""The program reports by itself; with this file it is started by the runner."""\n'
+_EMPTY_VOIRFILE: Final = '"""The program reports by itself. With this file it is started by the runner."""\n'
 _SUITE_HEAD: Final = """\
 # Made by `milabench import-suite` from benchmarks of milabench 1.3. Folders are relative to this file.
 """

@@ -39,7 +39,7 @@ _RUN: Final = {
     "--noterm": Spelling(("--display", "none")),
     "--fulltrace": _IGNORED,
     "--report": _IGNORED,
-    "--plugin": Spelling(instead="all of a run is recorded; --display chooses what is shown"),
+    "--plugin": Spelling(instead="all of a run is recorded, --display chooses what is shown"),
 }
 OPTIONS: Final[Mapping[str, Mapping[str, Spelling]]] = {
     "install": _INSTALL,
@@ -109,11 +109,11 @@ def typed_here(words: Sequence[str]) -> str:
     known = _GROUPS[name]
     if not rest or rest[0].startswith("-"):
         return (
-            "it is a group of milabench 1.3, whose commands stand by themselves here: `milabench --help-all` lists them"
+            "It is a group of milabench 1.3, whose commands stand by themselves here: `milabench --help-all` lists them"
         )
     here = known.get(rest[0]) or VERBS.get(rest[0])
     if here is None:
-        return f"nothing here does what `{name} {rest[0]}` does in milabench 1.3; `milabench --help-all` lists all commands"
+        return f"Nothing here does what `{name} {rest[0]}` does in milabench 1.3. `milabench --help-all` lists all commands"
     return f"`milabench {here}` does here what `{name} {rest[0]}` does in milabench 1.3"
 
 
@@ -138,7 +138,7 @@ def as_typed_here(verb: str, words: Sequence[str]) -> list[str]:
             typed.append(word)
             continue
         if spelling.instead:
-            raise UsageError(f"{name} is an option of milabench 1.3; here {spelling.instead}")
+            raise UsageError(f"{name} is an option of milabench 1.3. Here {spelling.instead}")
         if spelling.has_value and not equals:
             if not rest:
                 raise UsageError(f"{name} needs a value")

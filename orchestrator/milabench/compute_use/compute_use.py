@@ -58,7 +58,7 @@ def _doubted(bench: BenchSummary) -> BenchSummary:
 
 
 def measured_peaks(benches: Sequence[BenchSummary]) -> dict[str, tuple[float, str]]:
-    """Return the rates of a run's matrix products by number format, and their benchmark: medians over devices and launches.
+    """Return the rates of a run's matrix products by number format, and their benchmark: medians over devices and repeats.
 
     Their trials are short. The products that go on afterwards, which are the rate of such a benchmark, may reach more.
     """
@@ -115,7 +115,7 @@ def _use_of(
 
 
 def _instances_per_device(bench: BenchSummary, results: Sequence[StepResult]) -> float:
-    """Return how many instances of a launch share a device: below 1 for a job over several, above 1 for several on a device."""
+    """Return how many instances of a repeat share a device: below 1 for a job over several, above 1 for several on a device."""
     launch = [process for process in bench.processes if process.repeat == bench.processes[0].repeat]
     measured = {step for process in launch for step in process.steps}
     devices = {

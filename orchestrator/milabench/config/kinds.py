@@ -36,7 +36,7 @@ _CAPACITY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTP]?)(i?)([Bbo]?)\s*\
 _PERCENT: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*%")
 _MIB: Final = 2**20
 _MAX_MIB: Final = 2**40
-"""More than this no machine has, and sums of it would be read by nobody."""
+"""No machine has more than this, and nobody would read sums of such numbers."""
 
 
 class ValueParser:
@@ -437,7 +437,7 @@ def key(
     """Declare a config key: a dataclass field that suites may give. A key without a default has to be given.
 
     `name` is how suites write it where that is not the field's name, `alias` another way to write it. The value of
-    the key `same_as` stands where it is not given. Where text may stand for the whole mapping, it is the value of the
+    the key `same_as` stands where it is not given. Where text may replace the whole mapping, it is the value of the
     class's SHORTHAND.
     """
     metadata = {_METADATA: {"doc": doc, "name": name, "alias": alias, "same_as": same_as}}
@@ -465,7 +465,7 @@ class Key(NamedTuple):
 class Record(Kind):
     """A mapping with known keys, parsed into a `cls`, or kept as a mapping where there is no class.
 
-    `extra` is the field for all other keys, empty where these are problems. With `shorthand`, text stands for a mapping
+    `extra` is the field for all other keys, empty where these are problems. With `shorthand`, text represents a mapping
     with nothing but that key.
     """
 

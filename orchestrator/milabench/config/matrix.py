@@ -28,7 +28,7 @@ def is_matrix(node: Located) -> bool:
 def expand(name: str, node: Located, max_benchmarks: int = MAX_BENCHMARKS) -> Iterator[tuple[str, Located]]:
     """Yield the jobs of a matrix: the name and description of each, the last key of the matrix varying fastest.
 
-    The strings below `job` have the values put in for their fields. Other fields are left for planning. Keys beside
+    The strings below `job` have the values put in for their fields. Other fields are left for planning. Keys next to
     `matrix` and `job` hold for every job that does not say otherwise. Raises ConfigError.
     """
     own = settled(node).value

@@ -80,7 +80,7 @@ def parse_suite(
     # Without what is inherited nobody knows whose benchfiles they are.
     if repeated and folded.is_whole and not any(map(benchmark_parser.is_foreign, described)):
         problems.extend(repeated)
-    last_holds = [replace(problem, hint="the last value is used; remove the others") for problem in repeated]
+    last_holds = [replace(problem, hint="the last value is used. Remove the others") for problem in repeated]
     profile: schema.Profile = (
         parser.parse(schema.PROFILE, folded.profile, "profile") if folded.profile is not None else "default"
     )
@@ -189,7 +189,7 @@ class _BenchmarkParser:
         """Return whether no unexpanded matrix is left. Notes a problem for each that is."""
         job = node.value.get("job")
         if job is not None and job.value is not None:
-            what = "matrix and job are used only in the benchmark that has them; they are not inherited"
+            what = "matrix and job are used only in the benchmark that has them, and are not inherited"
             self.parser.reject(job, f"{name}.job", what, "write them in this benchmark")
             return False
         if job is None and any(isinstance(value, list) for value in values.get("matrix", {}).values()):
@@ -314,7 +314,7 @@ class _BenchmarkParser:
                 self._note_foreign_key(name, node, key, child.key or child.mark)
             return True
         if declared is None and not is_slip(key, schema.BENCHMARK.keys, node.value):
-            what = f"unknown key {key!r}; its definition, which could declare the key, is not available"
+            what = f"unknown key {key!r}: its definition, which could declare the key, is not available"
             self.warnings.note(str(child.key or child.mark), name, what)
             return True
         known = [*schema.BENCHMARK.keys, *(declared or ())]
@@ -342,9 +342,7 @@ class _BenchmarkParser:
             self.warnings.note(str(mark), name, f"{key!r} is ignored, as by milabench 1.3", _IGNORED_WITH[key])
             return
         hint = did_you_mean(key, schema.BENCHMARK.keys) if is_slip(key, schema.BENCHMARK.keys, node.value) else ""
-        self.warnings.note(
-            str(mark), name, f"unknown key {key!r}; it is kept for its benchfile, which may read it", hint
-        )
+        self.warnings.note(str(mark), name, f"unknown key {key!r}, kept for its benchfile, which may read it", hint)
 
     def is_foreign(self, node: Located) -> bool:
         """Return whether the benchfile of a benchmark is of another system."""
@@ -412,7 +410,7 @@ def _check_nodes(
             items[mains[1]], f"system.nodes.{mains[1]}.main", f"{len(mains)} nodes are main", "keep only the first"
         )
     if not mains and len(nodes) > 1 and any("main" in item.value for item in items):
-        hint = "set `main: true` on a single node; without `main` the first node is used"
+        hint = "set `main: true` on a single node. Without `main` the first node is used"
         parser.reject(located, "system.nodes", f"none of {', '.join(node.name for node in nodes)} is main", hint)
     devices = sum((node.gpu or default_gpu).count or 1 for node in nodes)
     if devices > MAX_DEVICES:

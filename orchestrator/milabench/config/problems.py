@@ -77,8 +77,8 @@ class Problems:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `did you mean 'x'?` with the known name nearest to this name, or nothing where none is near."""
+    """Return `Did you mean 'x'?` with the known name nearest to this name, or nothing where none is near."""
     import difflib  # for the rare mistake, not at every start
 
     nearest = difflib.get_close_matches(name, list(known), 1)
-    return f"did you mean {nearest[0]!r}?" if nearest else ""
+    return f"Did you mean {nearest[0]!r}?" if nearest else ""

@@ -102,7 +102,7 @@ def _system_layers(loader: _Loader, system: Path, problems: Problems) -> list[Lo
     for layer in layers:
         for key, node in layer.value.items():
             if key not in SYSTEM_KEYS:
-                hint = "it has 'system' and 'multirun'; benchmarks belong in a suite file"
+                hint = "it has 'system' and 'multirun'. Benchmarks belong in a suite file"
                 problems.note(str(node.key or node.mark), key, f"unknown key {key!r} in a system file", hint)
     return layers
 
@@ -198,7 +198,7 @@ class _Loader:
             what = f"expected a mapping from name to benchmark, got {display_value(root)}"
             raise ConfigError(Problem(str(root.mark), "", what))
         if _is_system_without_root(root):
-            what = "the keys of a system; they are read as if they were below `system:`"
+            what = "the keys of a system, which are read as if they were below `system:`"
             note = Problem(
                 str(root.mark), "", what, "write that line above them: milabench 1.3 ignores them without it"
             )

@@ -93,15 +93,15 @@ class PlanConfig:
     """How a benchmark is placed. `extra` holds the options of its launcher."""
 
     method: Method = key(
-        "Placement. `per_gpu`: a process per device; `njobs`: `n` processes that see all devices of a node; `multigpu`: a"
-        " program over all devices of a node; `multinode`: the same over num_machines nodes.",
+        "Placement. `per_gpu`: a process per device, `njobs`: `n` processes that see all devices of a node, `multigpu`: a"
+        " program over all devices of a node, `multinode`: the same over num_machines nodes.",
         default="per_gpu",
     )
     n: Annotated[int, Whole(at_least=1, at_most=10_000)] = key(
         "Number of processes, for the method `njobs`.", default=1
     )
     devices: Annotated[int, Whole(at_least=1, at_most=10_000)] | None = key(
-        "Number of devices of a node that the processes of `njobs` see; all by default.", default=None
+        "Number of devices of a node that the processes of `njobs` see. Default: all.", default=None
     )
     launcher: str | None = key(
         "Launcher of a process per device: `none`, `torchrun`, `accelerate`, `ranks`, `mpirun` or `srun`; `torchrun` by default"
@@ -109,7 +109,7 @@ class PlanConfig:
         default=None,
     )
     nodes: tuple[str, ...] = key(
-        "Names of the nodes that run it, or `all`; num_machines where it is absent.", default=()
+        "Names of the nodes that run it, or `all`. Default: the first num_machines.", default=()
     )
     extra: Mapping[str, Any] = extra_keys()
 
@@ -123,12 +123,12 @@ class ReadyConfig:
 
     SHORTHAND: ClassVar = "pattern"
 
-    pattern: str = key("Regular expression that a line of its output matches; a number is a port.", default="")
-    port: str = key("Port that accepts connections; `@port` is a port that was free at the start.", default="")
+    pattern: str = key("Regular expression that a line of its output matches. A number is a port.", default="")
+    port: str = key("Port that accepts connections. `@port` is a port that was free at the start.", default="")
     path: Annotated[str, Matching(pattern=r"/[!-~]*", expected="a path that begins with /")] = key(
         "Path of that port, such as `/health`, that answers 200 to HTTP.", default=""
     )
-    timeout: Seconds | None = key("Seconds after which the server has failed; max_duration by default.", default=None)
+    timeout: Seconds | None = key("Seconds after which the server has failed. Default: max_duration.", default=None)
 
     @property
     def condition(self) -> str:
@@ -147,7 +147,7 @@ class ServerConfig:
         ),
     ] = key("Where a server that runs already answers: nothing is started, a sweep goes there.", default="")
     command: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, expected="a command")] = key(
-        "Any program; by default the program of the benchfile.", default=()
+        "Any program. Default: the program of the benchfile.", default=()
     )
     argv: ArgumentList = key("Arguments of the server.", default=())
     ready: ReadyConfig = key("When it can take requests: a pattern in its output, or a port.", default=ReadyConfig())
@@ -165,9 +165,9 @@ class ContainerConfig:
     """A container as a suite or a system file describes it. None where it does not."""
 
     engine: Engine | None = key(
-        "Container engine, docker by default; `pyxis` is srun with a container; `none`: no container.", default=None
+        "Container engine. Default: docker. `pyxis` is srun with a container, `none` means no container.", default=None
     )
-    image: str | None = key("Image; wins over docker_image.", default=None)
+    image: str | None = key("Image. Wins over docker_image.", default=None)
     args: tuple[str, ...] | None = key("More options of the engine, such as `--privileged`.", default=None)
     mounts: tuple[str, ...] | None = key("More folders to mount: `path` or `path:inside[:ro]`.", default=None)
 
@@ -177,7 +177,7 @@ class MetricConfig:
     """A number to find in log lines. Its pattern may come from the task of a driver, so parsing does not require it."""
 
     pattern: Annotated[str, Pattern()] = key(
-        "Regular expression; its first group, else its whole match, is the number.", default=""
+        "Regular expression. Its first group, else its whole match, is the number.", default=""
     )
     reduce: Annotated[str, Choice(words=REDUCTIONS)] = key(
         "How several matches become a single number.", default="last"
@@ -256,7 +256,7 @@ class ResourcesConfig:
 class DescribeConfig:
     """Texts about a benchmark on the page of the suite, from no other source. Read by people only."""
 
-    what: str = key("Purpose, in a few words; the first sentence of its README by default.", default="")
+    what: str = key("Purpose, in a few words. Default: the first sentence of its README.", default="")
     model: str = key("Model that is trained or run, such as `Llama-3.2 shape` or `ResNet-50`.", default="")
     parameters: str = key("Number of parameters of the model, such as `1.2 B`.", default="")
     data: str = key("Data that it learns from and their source, such as `texts by seed`.", default="")
@@ -272,8 +272,8 @@ class AnswersConfig:
     steps: Annotated[int, Whole(at_least=1, at_most=64)] = key("How many steps.", default=20)
     seed: int = key("Seed of random numbers, unless the program sets its own.", default=1)
     gradients: bool = key("Whether the norms of gradients are compared as well.", default=False)
-    tolerance: NotNegative = key("Relative difference that counts as equal; 0: none, to the bit.", default=0.0)
-    profiles: tuple[Profile, ...] = key("Only with these profiles; by default with each.", default=())
+    tolerance: NotNegative = key("Relative difference that counts as equal. 0: no difference, to the bit.", default=0.0)
+    profiles: tuple[Profile, ...] = key("Only with these profiles. Default: with each.", default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +282,7 @@ class GatedConfig:
 
     repository: Repository = key("Repository of the hub, `owner/name`.")
     revision: Commit = key("Commit that is fetched: a name may move, a commit cannot.")
-    accept: Page = key("Page where the terms are accepted; by default the page of the repository.", default="")
+    accept: Page = key("Page where the terms are accepted. Default: the page of the repository.", default="")
 
     @property
     def page(self) -> str:
@@ -300,31 +300,31 @@ class BenchmarkConfig:
 
     name: str
     definition: Annotated[Definition, DefinitionKind()] | None = key(
-        "Folder with benchfile.py, or where to fetch it from; until it is fetched, plans skip the benchmark.",
+        "Folder with benchfile.py, or where to fetch it from. Until it is fetched, plans skip the benchmark.",
         default=None,
     )
-    group: str = key("Name shared by related benchmarks; by default the benchmark's own name.", default="")
-    install_group: str = key("Name of the virtual environment; the group by default.", default="")
+    group: str = key("Name shared by related benchmarks. Default: the benchmark's own name.", default="")
+    install_group: str = key("Name of the virtual environment. Default: the group.", default="")
     install_variant: str = key(
         "Suffix of the requirements file, `${system.arch}` by default; `unpinned` uses requirements.in.", default=""
     )
     inherits: str | None = key(
-        "Benchmark or template whose keys are inherited; the benchmark's own keys win.", default=None, compare=False
+        "Benchmark or template whose keys are inherited. The benchmark's own keys win.", default=None, compare=False
     )
     enabled: bool = key("Whether it runs without being selected by its name.", default=True)
-    weight: NotNegative = key("Weight in the score; where all weights are zero the score is unweighted.", default=0.0)
+    weight: NotNegative = key("Weight in the score. Where all weights are zero the score is unweighted.", default=0.0)
     tags: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, unique=True)] = key(
-        "Words for `--select`; the parent's words are added.", default=()
+        "Words for `--select`. The parent's words are added.", default=()
     )
     url: Annotated[str | tuple[str, ...], Texts()] = key(
         "Where the program, its model or its data come from: an address, or a list.", default=""
     )
     describe: DescribeConfig = key("Texts about it for the page of the suite.", default=DescribeConfig(), compare=False)
     gated: GatedConfig | None = key(
-        "Weights or data whose terms must have been accepted; `milabench list --gated` lists them.", default=None
+        "Weights or data whose terms must have been accepted. `milabench list --gated` lists them.", default=None
     )
     answers: AnswersConfig | None = key("Steps that are computed twice, to check results.", default=None)
-    max_duration: Seconds = key("Time limit of a step in seconds; of a sweep, for each of its points.", default=600)
+    max_duration: Seconds = key("Time limit of a step in seconds. In a sweep, of each point.", default=600)
     max_silence: Seconds | None = key(
         "Seconds without an observation after which a step fails. Before the first observation, records and output count.",
         default=None,
@@ -335,7 +335,7 @@ class BenchmarkConfig:
     )
     voir: Annotated[Mapping[str, Any], keys_of(VoirKeys)] = key("Options of the instruments.", default={})
     validation: Annotated[Mapping[str, Any], keys_of(ValidationKeys)] = key(
-        "Checks of the results; off unless given.", default={}
+        "Checks of the results. Off unless given.", default={}
     )
     plan: PlanConfig = key("Placement and launcher.", default=PlanConfig())
     argv: ArgumentList = key("Arguments of the program.", default=())
@@ -345,11 +345,11 @@ class BenchmarkConfig:
         "Sweep over the server: the load of each point, and the requests that it consists of.", default=None
     )
     command: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, expected="a command")] = key(
-        "Any program; it is measured by its log lines, or its time (`timed`).", default=()
+        "Any program. It is measured by its log lines, or its time (`timed`).", default=()
     )
     shell: bool = key("Whether the command is a line for /bin/sh. `argv` are its parameters.", default=False)
     cwd: Path | None = key(
-        "Where a command is started, relative to this file; the folder of the driver's file, else `{step_dir}`.",
+        "Where a command is started, relative to this file. Default: the folder of the driver's file, else `{step_dir}`.",
         default=None,
     )
     keep_step_dir: KeepStepDir = key(
@@ -364,7 +364,7 @@ class BenchmarkConfig:
     metrics: Mapping[str, MetricConfig] = key("Numbers to find in the log lines.", default={})
     env: Mapping[str, str] = key("Environment variables of the process.", default={})
     matrix: Mapping[str, Any] = key(
-        "Lists of values; with `job`, a benchmark per combination. Other values count as a list of length 1.",
+        "Lists of values. With `job`, a benchmark per combination. Other values count as a list of length 1.",
         default={},
     )
     requires_capabilities: tuple[Annotated[str, Expression()], ...] = key(
@@ -385,7 +385,7 @@ class BenchmarkConfig:
         default=None,
     )
     precision: Precision | None = key("Number format of most of these operations.", default=None)
-    docker_image: str | None = key("Container image; wins over the system's.", default=None)
+    docker_image: str | None = key("Container image. Wins over the system's.", default=None)
     container: ContainerConfig = key("Container, where it differs from the system's.", default=ContainerConfig())
     pip: Mapping[str, Any] = key("Overrides for the installation.", default={})
     venv: Mapping[str, Any] = key("Overrides for the virtual environment.", default={})
@@ -400,12 +400,12 @@ class BenchmarkConfig:
 
 
 class DriverKeys:
-    """Keys of a benchmark that are replaced by those of a task file before it is parsed."""
+    """Keys of a benchmark that a task file's keys replace before it is parsed."""
 
     driver: str = key(
         "Task file (.cfg) whose task gives the metrics, and the command unless it is given here.", default=""
     )
-    task: str = key("Section of the driver's file; the benchmark's name by default.", default="")
+    task: str = key("Section of the driver's file. Default: the benchmark's name.", default="")
 
 
 class SizeKeys:
@@ -434,17 +434,17 @@ class GpuConfig:
 class NodeConfig:
     """A machine of the system file."""
 
-    name: str = key("Name of the node; its address by default.", default="", same_as="ip")
+    name: str = key("Name of the node. Default: its address.", default="", same_as="ip")
     ip: str = key("Address or host name.")
-    hostname: str = key("Name that launchers use; the address by default.", default="", same_as="ip")
+    hostname: str = key("Name that launchers use. Default: the address.", default="", same_as="ip")
     port: Port = key("SSH port. A tunnel to another machine needs a port other than 22.", default=22, alias="sshport")
     user: str = key("User to log in as.", default="")
-    main: bool = key("Whether it has rank 0 and everything that runs once; the first node by default.", default=False)
+    main: bool = key("Whether it has rank 0 and everything that runs once. Default: the first node.", default=False)
     gpu: GpuConfig | None = key("Its devices, where they differ from the system's.", default=None)
     cpu_count: PositiveWhole | None = key("Its processors.", default=None)
     memory_mib: MemoryMiB | None = key("Its memory.", name="memory", default=None)
-    base: str = key("Folder for environments and data there; the same as here by default.", default="")
-    python: str = key("Python 3.8 or later that runs the agent there; python3 by default.", default="")
+    base: str = key("Folder for environments and data there. Default: the same as here.", default="")
+    python: str = key("Python 3.8 or later that runs the agent there. Default: python3.", default="")
     proxy_jump: str = key("`user@host:port` through which it is reached.", default="")
     extra: Mapping[str, Any] = extra_keys()
 
@@ -476,7 +476,7 @@ class SlurmConfig:
     nodelist: str = key("Nodes that must be in it, such as `n[1-4]`.", default="")
     exclude: str = key("Nodes that must not.", default="")
     install_partition: str = key(
-        "Partition with a network, where install and prepare run; where they are typed by default.", default=""
+        "Partition with a network, where install and prepare run. Default: where they are typed.", default=""
     )
     extra: tuple[str, ...] = key("More options of sbatch, such as `--switches=1`.", default=())
 
@@ -485,14 +485,14 @@ class SlurmConfig:
 class SystemConfig:
     """The content of the system file. The main node comes first in `nodes`. `raw` is the whole mapping, for placeholders."""
 
-    arch: Arch | None = key("Kind of accelerator; detected when absent.", default=None)
+    arch: Arch | None = key("Kind of accelerator. Default: as detected.", default=None)
     engine: Annotated[str, Choice(words=("local", *SCHEDULERS))] | None = key(
         "Source of the nodes: `slurm` asks Slurm for them. By default the nodes of an allocation that milabench is started"
         " in, else those that are listed here, else this machine.",
         default=None,
     )
     slurm: SlurmConfig = key("Options of Slurm.", default=SlurmConfig())
-    gpu: GpuConfig = key("Devices; wins over the detected devices, for plans made elsewhere.", default=GpuConfig())
+    gpu: GpuConfig = key("Devices. Wins over the detected devices, for plans made elsewhere.", default=GpuConfig())
     cpu_count: PositiveWhole | None = key("Processors of each node, for plans made elsewhere.", default=None)
     nodes: tuple[NodeConfig, ...] = key("The machines.", default=())
     sshkey: str = key("Private key for SSH.", default="")
@@ -519,7 +519,7 @@ class Multirun:
     """A set of runs: a name with fields, and options with their values."""
 
     name: str = key("Name of the run, with fields such as `{sizer.mult}` and `{time}`.")
-    matrix: Mapping[str, Any] = key("Options and their values; a run for each combination.")
+    matrix: Mapping[str, Any] = key("Options and their values. A run for each combination.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

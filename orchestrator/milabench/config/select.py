@@ -14,7 +14,7 @@ from typing import Final
 from milabench.config.definition import definition_name
 from milabench.config.problems import Problems
 from milabench.config.schema import BenchmarkConfig, Suite
-from milabench.errors import ConfigError, NothingSelected, Problem, UsageError
+from milabench.errors import ConfigError, NothingSelected, Problem, UsageError, with_remedy
 
 MAX_LENGTH: Final = 10_000
 MAX_DEPTH: Final = 50
@@ -68,7 +68,7 @@ def lacking_problems(suite: Suite, benches: Iterable[BenchmarkConfig] | None = N
     words = (name if _TOKEN.fullmatch(name) else f'"{name}"' for name in names)
     hint = f"add it, as `{{}}` where nothing changes, or leave them out with --exclude {shlex.quote(','.join(words))}"
     if len(names) == 1:
-        hint = f"{problems[0].hint}; {hint.replace(' them ', ' the benchmark ')}"
+        hint = with_remedy(problems[0].hint, hint.replace(" them ", " the benchmark "))
         return [replace(problems[0], hint=hint)]
     what = f"{problems[0].what} in {len(names)} benchmarks"
     return [*problems, Problem("", "", what, hint)]
@@ -99,11 +99,11 @@ def _nothing(
         return "nothing to select: the suite has no benchmark"
     if disabled:
         names = ", ".join(disabled[:5])
-        return f"everything that --select {select!r} matches is disabled ({names}); give a name to run it all the same"
+        return f"everything that --select {select!r} matches is disabled ({names}). Give a name to run it all the same"
     if select is None and exclude is None:
-        return "nothing selected: every benchmark of the suite is disabled; give a name with --select"
+        return "nothing selected: every benchmark of the suite is disabled. Give a name with --select"
     asked = " ".join(f"{option} {text!r}" for option, text in (("--select", select), ("--exclude", exclude)) if text)
-    return f"nothing selected by {asked}; `milabench list` shows all benchmarks"
+    return f"nothing selected by {asked}. `milabench list` shows all benchmarks"
 
 
 def _check_words(asked: Iterable[str], known: set[str]) -> None:
@@ -116,7 +116,7 @@ def _check_words(asked: Iterable[str], known: set[str]) -> None:
         near = difflib.get_close_matches(word, sorted(known), 3)
         hint = "did you mean " + " or ".join(repr(name) for name in near) + "?" if near else _some(known)
         what = f"{word!r} matches no benchmark" if _is_glob(word) else f"unknown benchmark, group or tag {word!r}"
-        lines.append(f"{what}; {hint}")
+        lines.append(with_remedy(what, hint))
     if lines:
         raise NothingSelected("\nerror: ".join(lines))
 
@@ -168,7 +168,7 @@ class _Parser:
         self.positive: list[str] = []
 
     def error(self, what: str) -> UsageError:
-        return UsageError(f"{self.option} {self.text!r}: {what}; join words with commas, and, or, not and parentheses")
+        return UsageError(f"{self.option} {self.text!r}: {what}. Join words with commas, and, or, not and parentheses")
 
     def _next(self, *wanted: str) -> bool:
         if self.position < len(self.tokens) and self.tokens[self.position] in wanted:

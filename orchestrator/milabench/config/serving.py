@@ -70,7 +70,7 @@ class Lengths(Kind):
         if any(value is INVALID for value in given.values()):
             return INVALID
         if "least" in given and given["least"] > given["most"]:
-            return parser.reject(node, path, f"least, {given['least']}, is above most, {given['most']}")
+            return parser.reject(node, path, f"`least` ({given['least']}) is above `most` ({given['most']})")
         return given
 
     def json_schema(self) -> dict[str, object]:
@@ -133,7 +133,7 @@ class ServeConfig:
     model: str = key("Model that requests name, such as a folder. A sweep needs it.", default="")
     served_model: str = key("The server's name for the model, where it differs.", default="")
     tokenizer: str = key(
-        "Folder of the tokenizer.json for the prompts, or `words`, each of which is a token; the model by default.",
+        "Folder of the tokenizer.json for the prompts, or `words`, each of which is a token. Default: the model.",
         default="",
     )
     endpoint: Literal["completions", "chat"] = key(
@@ -146,11 +146,11 @@ class ServeConfig:
         "Arrivals a second, a point each (open loop).", default=()
     )
     scenario: tuple[Literal["offline", "single_stream"], ...] = key(
-        "Points that are a scenario of LoadGen; its scenario Server is `rate`.", default=()
+        "Points that are a scenario of LoadGen. Its scenario Server is `rate`.", default=()
     )
     arrivals: Literal["poisson", "constant"] = key("Distribution of the arrivals of a `rate`.", default="poisson")
     requests: Annotated[int, _AT_LEAST_ONE] = key(
-        "Requests of a point; more where `rounds` or `seconds` ask for more, or a concurrency's last round is not full.",
+        "Requests of a point. More where `rounds` or `seconds` ask for more, or a concurrency's last round is not full.",
         default=32,
     )
     rounds: Annotated[int, _COUNT] = key(
@@ -160,7 +160,7 @@ class ServeConfig:
         "Minimum duration of a rate's point: it has at least the requests that arrive in this time.", default=10.0
     )
     warmup: Annotated[int, _COUNT] = key(
-        "Requests before each point that do not count; at least its concurrency, unless 0.", default=2
+        "Requests before each point that do not count. At least its concurrency, unless 0.", default=2
     )
     input_tokens: Annotated[Any, Lengths()] = key("Length of the prompts.", default=128)
     output_tokens: Annotated[Any, Lengths()] = key("Tokens that each request asks for.", default=128)
@@ -168,23 +168,23 @@ class ServeConfig:
         "Of the prompt, the tokens at its beginning that all requests share.", default=0
     )
     trace: Annotated[str, TraceFile()] = key(
-        "File of conversations that are replayed, instead of prompts of some length; relative to this file.", default=""
+        "File of conversations that are replayed, instead of prompts of some length. Relative to this file.", default=""
     )
-    slo: Limits = key("Limits of what a user sees; a point that breaks one does not count.", default={})
+    slo: Limits = key("Limits of what a user sees. A point that breaks one does not count.", default={})
     on_server_exit: Literal["stop", "restart"] = key(
         "Action when the server ends in the middle: skip the other points, or start it again.", default="stop"
     )
     expert_routing: str = key(
-        "How the server of a mixture of experts routes tokens, such as uniform_random; part of the compared work.",
+        "How the server of a mixture of experts routes tokens, such as uniform_random. Part of the compared work.",
         default="",
     )
     acceptance_length: Annotated[float, Number(at_least=0)] = key(
-        "Tokens a step that speculative decoding is set to accept; part of the compared work. 0: none is declared.",
+        "Tokens a step that speculative decoding is set to accept. Part of the compared work. 0: none is declared.",
         default=0.0,
     )
     seed: Annotated[int, Whole(at_least=0)] = key("Decides prompts, lengths and arrivals.", default=1)
     request_options: Annotated[Mapping[str, Any], RequestOptions(item=Kind())] = key(
-        "More keys of the body of each request; null removes a key that is there by default.", default={}
+        "More keys of the body of each request. null removes a key that is there by default.", default={}
     )
 
     @property

@@ -17,7 +17,7 @@ from milabench.config.schema import BENCHMARK, BenchmarkConfig, ServerConfig, Su
 from milabench.config.select import lacking_problems
 from milabench.config.sizes import SIZES_KEY, layers_of
 from milabench.config.source_map import BUILT_IN, Origin, shown_scalar
-from milabench.errors import ConfigError
+from milabench.errors import ConfigError, with_remedy
 from milabench.redaction import MASK, is_secret_name, mask_settings
 
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./+-]*(?: [A-Za-z0-9_./+-]+)*\Z")
@@ -248,7 +248,7 @@ def _size_lines(suite: Suite, bench: BenchmarkConfig, sizes: Mapping[str, Any]) 
     yield f"  the size {bench.origin.data('size')} is {by}"
     yield from (f"  replaces {_flow(value)}, set at {where}" for where, value in asked.replaced)
     if lacks := suite.lacking.get(bench.name):
-        yield f"  {lacks.what}; {lacks.hint}"
+        yield f"  {with_remedy(lacks.what, lacks.hint)}"
     for size in layers_of(bench.size):
         if size in sizes:
             keys = ", ".join(sizes[size] or ()) or "nothing"
@@ -263,7 +263,7 @@ def _split_key(suite: Suite, key: str) -> tuple[str, str]:
             did_you_mean(key.partition(".")[0], known)
             or "write BENCH.KEY, with a name from `milabench list`, or system.KEY"
         )
-        raise ConfigError(f"unknown benchmark in {key!r}; {hint}")
+        raise ConfigError(with_remedy(f"unknown benchmark in {key!r}", hint))
     name = max(names, key=len)
     return name, key[len(name) + 1 :]
 
@@ -280,7 +280,7 @@ def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mappi
         if rest in values:
             return (f"{key} = {_flow(values[rest])}", "  built-in default")
         hint = did_you_mean(rest, [*origins, *values])
-        raise ConfigError(f"{key!r} is not set" + (f"; {hint}" if hint else ""))
+        raise ConfigError(with_remedy(f"{key!r} is not set", hint))
     lines = [f"{key} = {_at(values, rest)}", f"  set at {origin.where}"]
     if origin.interpolated is not None:
         references = ", ".join(dict.fromkeys(_REFERENCE.findall(origin.interpolated)))
@@ -317,5 +317,5 @@ def _at(values: Mapping[str, object], dotted: str) -> str:
 def _benchmark(suite: Suite, name: str) -> BenchmarkConfig:
     if name not in suite.benchmarks:
         hint = did_you_mean(name, suite.benchmarks)
-        raise ConfigError(f"unknown benchmark {name!r}" + (f"; {hint}" if hint else ""))
+        raise ConfigError(with_remedy(f"unknown benchmark {name!r}", hint))
     return suite.benchmarks[name]

@@ -220,7 +220,7 @@ class _Builder:
                     Problem(
                         str(mark),
                         self.path(),
-                        f"{text} is {disagreement}; here it is read as {read}",
+                        f"{text} is {disagreement}, and here it is read as {read}",
                         "quote it, or write true, false or a plain decimal number",
                     )
                 )
@@ -246,7 +246,7 @@ class _Builder:
 
     def _unknown_tag(self, mark: Mark, tag: str) -> None:
         shown = "!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag
-        self._problem(mark, f"unknown tag {shown}", "a suite holds plain values; the only tag of ours is !delete")
+        self._problem(mark, f"unknown tag {shown}", "a suite holds plain values, and the only tag of ours is !delete")
 
     def _key(self, frame: _Frame, text: str, mark: Mark, event: Any) -> None:
         # A key is what is written, never a boolean or a number: `on: 1` and `8: x` are the keys "on" and "8".
@@ -381,5 +381,5 @@ def _syntax_problem(error: yaml.MarkedYAMLError, builder: _Builder) -> Problem:
     context = f" ({error.context})" if error.context and error.problem else ""
     hint = "check the lines just above"
     if "cannot start any token" in what:
-        hint = "indent with spaces, not with a tab; quote texts that begin with @, % or a backquote"
+        hint = "indent with spaces, not with a tab, and quote texts that begin with @, % or a backquote"
     return Problem(where, "", f"not YAML: {what}{context}", hint)

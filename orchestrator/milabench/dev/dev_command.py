@@ -32,5 +32,5 @@ def command(options: SuiteOptions, audit: bool, is_run: bool, wait: bool, bench:
             raise click.UsageError("--select needs a value")
     if argv and (audit or is_run):
         option = "--audit" if audit else "--run"
-        raise click.UsageError(f"{option} runs the benchmark's own command; leave out the other")
+        raise click.UsageError(f"{option} runs the benchmark's own command. Leave out the other")
     return open_shell(options, bench, argv, terminal_session(), audit=audit, is_run=is_run, wait=wait)

@@ -103,11 +103,11 @@ def enter(step: Step, argv: tuple[str, ...], session: Session, *, cwd: Path | No
         argv, shown = (tuple(_filled(word, step, folder) for word in words) for words in (argv, step.argv))
         (folder / "step").mkdir()
         Path(step.cwd).mkdir(parents=True, exist_ok=True)
-        where = " (the folder of a repeat; here it is removed at the end)" if step.cwd == str(folder / "step") else ""
+        where = " (the folder of a repeat, here removed at the end)" if step.cwd == str(folder / "step") else ""
         session.info(f"# {step.id}: run would execute, in {step.cwd}{where}:\n{shlex.join(shown)}")
         if not argv:
             argv = (os.environ.get("SHELL") or "/bin/sh",)
-            session.info(f"# {argv[0]}; leave it with exit")
+            session.info(f"# {argv[0]}. Leave it with exit")
         # As a shell does, it waits for the command: Ctrl-C is the command's, and this process ends after it.
         with interrupts().deferred(), hold_in_use({f"{Path(step.venv).resolve()}.lock": step.venv}):
             try:

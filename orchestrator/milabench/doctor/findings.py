@@ -70,7 +70,7 @@ def check_machine(node: Node) -> Iterator[NodeFinding]:
         why = f" ({reason})" if reason else ""
         yield NodeFinding(what="accelerator", state="note", says=f"none found, benchmarks run on the processor{why}")
     for device in node.details.get("lost") or ():
-        says = f"does not answer: {device['lost']}; reset it or reboot, or hide it with the visible-devices variable"
+        says = f"does not answer: {device['lost']}. Reset it or reboot, or hide it with the visible-devices variable"
         yield NodeFinding(what=f"{device['arch']} {device['index']}", state="bad", says=says)
     for variable, value in (node.details.get("hidden_by") or {}).items():
         yield NodeFinding(what=variable, state="note", says=f"{value!r} selects among the accelerators of this machine")
@@ -91,15 +91,15 @@ def check_machine(node: Node) -> Iterator[NodeFinding]:
 def check_accelerated(node: Node, include: str = sysconfig.get_path("include")) -> Iterator[NodeFinding]:
     """Check further needs of programs on the accelerators of this machine: Python's headers, and a driver that torch accepts."""
     if not Path(include, "Python.h").exists():
-        says = f"no Python.h in {include}: torch.compile, Triton and vLLM compile with it; install python3-dev"
+        says = f"no Python.h in {include}: torch.compile, Triton and vLLM compile with it. Install python3-dev"
         yield NodeFinding(what="headers", state="note", says=says)
     if off := [str(device.index) for device in node.devices if device.details.get("persistence") is False]:
-        says = f"off for {', '.join(off)}: the driver starts again for each command, in seconds; `nvidia-smi -pm 1` keeps it"
+        says = f"off for {', '.join(off)}: the driver starts again for each command, in seconds. `nvidia-smi -pm 1` keeps it"
         yield NodeFinding(what="persistence", state="note", says=says)
     if driver_cuda(node) < TORCH_CUDA:
         says = (
-            f"{node.details.get('driver')} is made for CUDA {node.details['cuda']}; torch of constraints/cuda.txt needs"
-            f" CUDA {TORCH_CUDA} and would use the processor: install a driver of 580 or later, or an older torch"
+            f"{node.details.get('driver')} is made for CUDA {node.details['cuda']}, but torch of constraints/cuda.txt needs"
+            f" CUDA {TORCH_CUDA} and would use the processor. Install a driver of 580 or later, or an older torch"
         )
         yield NodeFinding(what="driver", state="bad", says=says)
 
@@ -112,7 +112,7 @@ def check_base(folder: Path) -> Iterator[NodeFinding]:
     yield NodeFinding(what="base", state="ok" if writable else "bad", says=f"{folder}{problem}")
     free = shutil.disk_usage(existing).free / 2**30
     is_enough = free > LOW_DISK_GIB
-    hint = "" if is_enough else "; `milabench gc` shows what is unused"
+    hint = "" if is_enough else ". `milabench gc` shows what is unused"
     yield NodeFinding(what="disk", state="ok" if is_enough else "bad", says=f"{free:.0f} GiB free{hint}")
 
 
@@ -124,18 +124,18 @@ def check_suite(context: CommandContext) -> Iterator[NodeFinding]:
     for skip in plan.skipped:
         yield NodeFinding(what=skip.bench, state="note", says=f"skipped: {skip.why}")
     environments = missing_environments(context)
-    yield _completeness("environments", environments, "milabench install makes them")
+    yield _completeness("environments", environments, "`milabench install` makes them")
     for group, folder in environment_folders(context).items():
         for shim in shims_of(str(Path(context.dirs.venv, folder))):
             yield NodeFinding(what=f"environment {group}", state="note", says=note_of(shim))
     if not environments:
-        yield _completeness("data", missing_preparations(context, plan), "milabench prepare makes it")
+        yield _completeness("data", missing_preparations(context, plan), "`milabench prepare` makes it")
 
 
 def _completeness(what: str, missing: tuple[str, ...], hint: str) -> NodeFinding:
     if not missing:
         return NodeFinding(what=what, state="ok", says="complete")
-    return NodeFinding(what=what, state="bad", says=f"missing: {', '.join(missing)}; {hint}")
+    return NodeFinding(what=what, state="bad", says=f"missing: {', '.join(missing)}. {hint}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ def command(
     """Run a task of a .cfg file and write the metrics found in its log to a JSON file."""
     session = terminal_session(display)
     if data_set is not None:
-        session.warn(f"--data-set {data_set}: nothing is downloaded; the command finds its data itself")
+        session.warn(f"--data-set {data_set}: nothing is downloaded. The command finds its data itself")
     finished = run_task(options, result, base, session, wait=wait)
     if finished.exit_code != DONE:
         return finished.exit_code

@@ -87,7 +87,7 @@ def run_task(options: TaskOptions, result: Path, base: Path | None, session: Ses
     if section is None:
         raise UsageError("no task: give --task-name T, or --metrics-policy SECTION with --command-to-execute CMD")
     if (options.metrics_policy is None) != (options.command_line is None):
-        raise UsageError("--metrics-policy and --command-to-execute go together; give both, or only --task-name")
+        raise UsageError("--metrics-policy and --command-to-execute go together. Give both, or only --task-name")
     file = (options.config_file or CONFIG).absolute()
     task = task_with_command(file, section, options)
     clear_result(result)
@@ -116,7 +116,7 @@ def clear_result(file: Path) -> None:
     except (OSError, ValueError):
         is_result = False
     if not is_result:
-        raise UsageError(f"--result {file}: exists, and is no result of `milabench driver`; choose another name")
+        raise UsageError(f"--result {file}: exists, and is no result of `milabench driver`. Choose another name")
     remove(file.resolve())
 
 
@@ -203,11 +203,9 @@ def metrics_of_run(path: Path, task: ConfiguredTask, options: TaskOptions, sessi
         devices = memory.devices(task.num_gpus)
         metrics |= memory_metrics("gpu_memory_usage", devices, 1.0)
         if devices is None:
-            session.warn(f"gpu_memory_usage: no device reported its memory; {task.num_gpus} GPUs were requested")
+            session.warn(f"gpu_memory_usage: no device reported its memory, and {task.num_gpus} GPUs were requested")
         elif not memory.is_of_tree:
-            session.warn(
-                "gpu_memory_usage: devices do not report it by process here; the number is that of the whole device"
-            )
+            session.warn("gpu_memory_usage: devices do not report it by process here. The number is the whole device's")
     metrics["uptime_in_seconds"] = float(Path("/proc/uptime").read_text().split()[0])
     return {options.full_name(metric): value for metric, value in metrics.items()}
 

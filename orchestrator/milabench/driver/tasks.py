@@ -253,7 +253,7 @@ class _Reader:
                 here._replace(text=text[option.end() :], column=indent + option.end() + 1),
             )
             if key in section.values:
-                section.warn(f"{self._name}:{number}:1", f"{key} is there twice; the later value is used")
+                section.warn(f"{self._name}:{number}:1", f"{key} is there twice. The later value is used")
             self._value = section.values[key] = [value]
         elif self._value is not None and indent > self._indent:
             self._value.append(here)
@@ -337,7 +337,7 @@ def _doubts(section: str, metrics: Sequence[TaskMetric]) -> Iterable[Problem]:
     """Yield patterns that also match another metric's text, and names that two metrics have."""
     for at, metric in enumerate(metrics):
         if any(other.name == metric.name for other in metrics[:at]):
-            yield Problem(metric.where, section, f"two metrics are named {metric.name!r}; the later metric is used")
+            yield Problem(metric.where, section, f"two metrics are named {metric.name!r}. The later metric is used")
         for other in metrics:
             if metric.pattern != other.pattern and other.pattern.endswith(metric.pattern):
                 what = f"{metric.pattern!r} of {metric.name} also matches what {other.pattern!r} of {other.name} does"
@@ -355,7 +355,7 @@ def _wrong_pattern(pattern: str) -> str:
     return (
         ""
         if groups <= 1
-        else f"it has {groups} groups; keep a single group, around the number, and write the others (?:...)"
+        else f"it has {groups} groups. Keep a single group, around the number, and write the others (?:...)"
     )
 
 

@@ -35,7 +35,7 @@ def draft_of(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         status = os.lstat(path)
         mode = stat.S_IMODE(status.st_mode)
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
-            raise OSError(errno.EPERM, "is no regular file; choose another name", str(path))
+            raise OSError(errno.EPERM, "is no regular file. Choose another name", str(path))
     # A name that nobody can know before, and O_EXCL: in a folder of others no link of theirs is written through.
     draft = path.with_name(f".{os.urandom(8).hex()}.tmp")
     try:
@@ -70,7 +70,7 @@ def require_no_record(path: Path) -> None:
     folder, name = place.parent, place.name
     is_record = name == SUMMARY or name.endswith(_RECORDS) or is_journal_or_manifest(name)
     if is_record and (folder / MANIFEST).is_file():
-        raise PermissionError(errno.EPERM, "is a record of a run; choose another name", str(path))
+        raise PermissionError(errno.EPERM, "is a record of a run. Choose another name", str(path))
 
 
 def write_output(path: Path, content: bytes) -> None:

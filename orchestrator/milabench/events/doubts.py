@@ -28,12 +28,12 @@ class Doubt(StrEnum):
     ABORT_AT_EXIT = (
         "abort-at-exit",
         "all ranks sent their final record and then aborted while exiting",
-        "check the disk and the step's log; measure again",
+        "check the disk and the step's log, then measure again",
     )
     ABOVE_PEAK = (
         "above-peak",
         "more operations a second than the device can do: `flops_per_item`, `precision`, its name or the rate is wrong",
-        "correct `flops_per_item` or `precision`; check that the loop is not timed before its work is done",
+        "correct `flops_per_item` or `precision`, and check that the loop is not timed before its work is done",
     )
     CASES_DIFFER = (
         "cases-differ",
@@ -43,37 +43,37 @@ class Doubt(StrEnum):
     CLIENT_BOUND = (
         "client-bound",
         "the client of a server did not keep the load of a point: it sent late, or had too little in flight",
-        "give it processors or a node of its own; use fewer or lower points",
+        "give it processors or a node of its own, or use fewer or lower points",
     )
     CLIENT_DIFFERS = (
         "client-differs",
         "the client's own summary of a point differs by more than 1 % from the figures of its requests",
-        "check whether it counts tokens or pieces of the stream; use another client",
+        "check whether it counts tokens or pieces of the stream, or use another client",
     )
     CLOCKS_DISAGREE = (
         "clocks-disagree",
         "the device's clock and the host's differ by more than 0.5 % over the same steps",
-        "see docs/explanation/timing-audit.md; fix the probe",
+        "see docs/explanation/timing-audit.md, and fix the probe",
     )
     COMPAT = (
         "compat",
         "the harmonic mean of rates that milabench 1.3 recorded without items and seconds, of a window nobody knows",
-        "measure again; compare such numbers only with each other",
+        "measure again, or compare such numbers only with each other",
     )
     CONTENDED = (
         "contended",
         "other programs used a device that is measured alone",
-        "end them; measure again",
+        "end them, and measure again",
     )
     CUT_OFF = (
         "cut-off",
         "the records end before the step did",
-        "check the disk and the step's log; measure again",
+        "check the disk and the step's log, then measure again",
     )
     DROPPED = (
         "dropped",
         "records were lost",
-        "check the disk and the step's log; measure again",
+        "check the disk and the step's log, then measure again",
     )
     FEW_REQUESTS = (
         "few-requests",
@@ -103,7 +103,7 @@ class Doubt(StrEnum):
     OUTPUT_DIFFERS = (
         "output-differs",
         "the server's answers differ in length from the request: it did different work",
-        "make the server heed `ignore_eos` and `max_tokens`; the note of the point has an example",
+        "make the server heed `ignore_eos` and `max_tokens` (the note of the point has an example)",
     )
     OVERLAP = (
         "overlap",
@@ -113,7 +113,7 @@ class Doubt(StrEnum):
     POINTS_MISSING = (
         "points-missing",
         "points of a sweep failed or were skipped, so that the best of the others may not be the best",
-        "read the cause under the table; use a larger `max_duration`, `on_server_exit: restart`, or a longer context",
+        "read the cause under the table, then use a larger `max_duration`, `on_server_exit: restart`, or a longer context",
     )
     PROGRAM_CLOCK = (
         "program-clock",
@@ -123,12 +123,12 @@ class Doubt(StrEnum):
     REQUEST_ERRORS = (
         "request-errors",
         "requests to a server failed, and its SLO has no limit for errors: only the other requests count",
-        "read the note of the point; set `error_rate` in `slo` if some may fail",
+        "read the note of the point, and set `error_rate` in `slo` if some may fail",
     )
     SHORT = (
         "short",
         "the window has fewer steps or seconds than the profile asks for, or the profile is quick",
-        "use `--profile default`; give the program more work if it ends too soon",
+        "use `--profile default`, and give the program more work if it ends too soon",
     )
     TAIL = (
         "tail",
@@ -148,7 +148,7 @@ class Doubt(StrEnum):
     WRONG = (
         "wrong",
         "a result of the device differs from what it must be, in a bit or by more than its tolerance: it is invalid",
-        "repeat it on another device; for an operator, state the tolerance that its number format needs",
+        "repeat it on another device. For an operator, state the tolerance that its number format needs",
     )
     ZEROS = (
         "zeros",

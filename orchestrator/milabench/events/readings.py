@@ -25,7 +25,7 @@ class DeviceReadings:
     """A device of a step, sample by sample. nan where a sample lacks a reading.
 
     `time` unix seconds, `load` 0 to 1, `used` and `total` MiB, `power` W, `energy` J since some point in the past,
-    `clock` that of the compute units in MHz, `memory_clock` that of the memory, `temperature` in degrees Celsius,
+    `clock` the clock of the compute units in MHz, `memory_clock` the memory's, `temperature` in degrees Celsius,
     `throttle` the reasons of each sample, None where they were not reported. `foreign` are processes that are not the group's,
     with the largest memory in MiB that each was seen to hold. `own` whether a process of the group was seen on the device.
     `ecc` are the first and the last count of memory errors, `corrected` and `uncorrected`.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 MARK = ".made-by-milabench"
 """The file in a folder that milabench works in for a while: without it, a folder of that name is somebody's own."""
-NOT_OURS = "exists, and milabench did not make it; move it away"
+NOT_OURS = "exists, and milabench did not make it. Move it away"
 
 
 def wrong_name(name: str) -> str:

@@ -41,12 +41,12 @@ def create_run(base: Path, name: str, now: datetime, clock: Callable[[], float] 
             path.mkdir()
         except FileExistsError:
             if not runs.is_dir():
-                raise RecordError(f"{runs}: is no folder; move it away or choose another --base") from None
+                raise RecordError(f"{runs}: is no folder. Move it away or choose another --base") from None
             again += 1
             continue
         except OSError as error:
             raise RecordError(
-                f"{path}: cannot be created: {os_reason(error)}; choose a --base that is writable"
+                f"{path}: cannot be created: {os_reason(error)}. Choose a --base that is writable"
             ) from None
         return RunWriter(path, clock)
 

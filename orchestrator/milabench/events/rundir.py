@@ -293,11 +293,11 @@ def _read_manifest(
     schema = manifest.get("schema")
     if schema != SCHEMA:
         raise RecordError(
-            f"{path}: has schema {schema!r}, and this version reads {SCHEMA}; use the version that wrote it"
+            f"{path}: has schema {schema!r}, and this version reads {SCHEMA}. Use the version that wrote it"
         )
     try:
         if known is None:
             from_json_value(kind, manifest)
     except ValueError as error:
-        raise RecordError(f"{path}: was altered: {error}; get a copy as `milabench run` wrote it") from None
+        raise RecordError(f"{path}: was altered: {error}. Get a copy as `milabench run` wrote it") from None
     return manifest

@@ -23,7 +23,7 @@ def latest_run(base: Path, phase: str = "run") -> Run:
     for run in recent_runs(base, phase):
         return run
     raise NothingSelected(
-        f"{base / 'runs'}: no {phase} recorded here; start it with `milabench {phase}`, or choose another base with --base"
+        f"{base / 'runs'}: no {phase} recorded here. Start it with `milabench {phase}`, or choose another base with --base"
     )
 
 
@@ -65,14 +65,14 @@ def find_run(base: Path, name: str | Path, read_manifest: ReadManifest = read_al
     if path.is_dir():  # a bare word is tried as a run's name first: the checkout has folders called run, docs, config
         return open_run(path, read_manifest)
     if path.suffix == ".zip" and path.is_file():
-        raise RecordError(f"{path}: is no run directory; unpack the bundle to a folder, and name that as the --base")
+        raise RecordError(f"{path}: is no run directory. Unpack the bundle to a folder, and name that as the --base")
     if is_path:
         if path.parent.name == "runs" and (named := _newest_called(path.name, _run_folders(path.parent.parent))):
             return open_run(named, read_manifest)
         raise RecordError(f"{path}: no such run directory")
     known = ", ".join(folder.name for folder in folders[-3:])
-    latest = f"; the latest are {known}" if known else ""
-    to_write = f"; to write that file say -o {wanted}" if path.suffix in _REPORTS else ""
+    latest = f". The latest are {known}" if known else ""
+    to_write = f". To write that file, give -o {wanted}" if path.suffix in _REPORTS else ""
     raise NothingSelected(f"no run is called '{wanted}' below {base / 'runs'}{to_write or latest}")
 
 

@@ -102,7 +102,7 @@ class StoredOptions(Struct):
 
 
 class StoredReplicates(Struct):
-    """How many launches of a benchmark were planned, and wanted for the precision that was asked for."""
+    """How many repeats of a benchmark were planned, and wanted for the precision that was asked for."""
 
     planned: Number
     wanted: Number | None = None

@@ -295,7 +295,7 @@ def dump(record: Mapping[str, object]) -> bytes:
 
 
 def _finite(record: Mapping[str, object]) -> dict[str, Any]:
-    """Return the record with null for every number that is not finite. The payload names those of its own."""
+    """Return the record with null for every number that is not finite. The payload names its own numbers."""
     cleaned: dict[str, Any] = {}
     for key, value in record.items():
         names: list[str] = []

@@ -143,7 +143,7 @@ async def start_agent(
 class _Boot:
     """The output of an agent before it is ready. `stage` is the next stage, for a person."""
 
-    stage = "its shell came to no command; does it wait for input at login?"
+    stage = "its shell ran no command. Does it wait for input at login?"
 
     async def greet(self, name: str, channel: Channel, sign: bytes, python: str) -> None:
         """Answer the lines until the agent is ready. Raises Unreachable."""
@@ -164,7 +164,7 @@ class _Boot:
                     version = detail.splitlines()[0] if detail else "none"
                     needed = f"{python} (system.nodes.python)" if python else "python3 on its PATH"
                     raise Unreachable(
-                        f"{name}: no Python 3.8 or later: {needed} gives {version!r}; install it,"
+                        f"{name}: no Python 3.8 or later: {needed} gives {version!r}. Install it,"
                         " or name it with `python:` in the node's entry of the system file"
                     )
                 case "error":
@@ -172,7 +172,7 @@ class _Boot:
                 case _:
                     noise += len(line)
                     if noise > NOISE_BYTES:
-                        what = "its shell never stops printing at login; milabench needs a shell that prints nothing"
+                        what = "its shell never stops printing at login. milabench needs a shell that prints nothing"
                         raise Unreachable(f"{name}: {what}")
         raise Unreachable(f"{name}: the agent could not be started: {await full_end_text(channel)}")
 

@@ -419,7 +419,7 @@ class AgentNode:
         await self._request_if_alive("end", fields, within_s=LEAVE_S if grace_s == 0 else ANSWER_S)
 
     async def discard(self, step: str) -> str:
-        """Remove the folder of a step that is over. Return why some of it is left, empty where nothing is."""
+        """Remove the folder of a step that is over. Return why a part is left, empty where nothing is."""
         reply = await self._request_if_alive("discard", {"step": step}, within_s=REMOVAL_S)
         return visible_line(str((reply or {}).get("left") or (reply or {}).get("error") or ""))
 
@@ -480,7 +480,7 @@ class AgentNode:
                 if self._marker and holder.run.partition("@")[0] == self._marker:
                     other = holder.run.partition("@")[2] or "this machine"
                     what = f"device {holder.name} is held for {other} by this run: both nodes are the same machine"
-                    raise Unreachable(f"{self.name}: {what}; name each machine once in the system file")
+                    raise Unreachable(f"{self.name}: {what}. Name each machine once in the system file")
             if wait and not reply.get("ok"):
                 reply = await link.request("lock", {**fields, "wait": True}, within_s=None, waiting=waiting)
         except LostError as lost:
@@ -513,7 +513,7 @@ class AgentNode:
             wait.cancel()
         link = self._link or self._closing
         if link is not None and link.lost is None:
-            link.lose("interrupted, and its agent did not end it; `milabench gc processes` ends leftover processes")
+            link.lose("interrupted, and its agent did not end it. `milabench gc processes` ends leftover processes")
             self._abandon()
 
     async def close(self) -> None:
@@ -708,7 +708,7 @@ def sweep_text(answer: Swept, oom_kills: int | None = None) -> str:
     """
     killed = (answer.get("oom_kills") or 0) - oom_kills if oom_kills is not None else 0
     times = f"{killed} time{'s' * (killed > 1)}"
-    memory = f"meanwhile the kernel killed there {times} for lack of memory; " if killed > 0 else ""
+    memory = f"meanwhile the kernel killed there {times} for lack of memory, " if killed > 0 else ""
     if answer["left"]:
         left = ", ".join(f"{pid} ({command})" for pid, command in leftovers(answer))
         return f"{memory}its processes still running: {left}"

@@ -57,7 +57,7 @@ class DetachHandover:
         return self._word is not None
 
     def hold(self, run: Path) -> None:
-        """Copy all output, also that of child processes, to this run directory from now on.
+        """Copy all output, also of child processes, to this run directory from now on.
 
         Raises RecordError when it cannot be written.
         """
@@ -133,7 +133,7 @@ def _join_threads() -> None:
         if thread is not threading.current_thread():
             thread.join(_PATIENCE_S if thread.daemon else None)
             if thread.is_alive():
-                raise UsageError(f"--detach: the thread {thread.name} of this Python does not end; use nohup instead")
+                raise UsageError(f"--detach: the thread {thread.name} of this Python does not end. Use nohup instead")
 
 
 def _listen(pid: int, output_fd: int, word: int) -> DetachedProcess:

@@ -53,7 +53,7 @@ class ExecutionSettings:
     `values` replace `@name` (`@run`: the run directory). `makedirs` are folders that a step needs. `preamble` returns the
     records, as whole lines, with which a step's file begins.
 
-    `locks` are the names of the devices' locks, and `step_dirs` the folder that the folders of launches are made in, by node.
+    `locks` are the names of the devices' locks, and `step_dirs` the folder that the folders of repeats are made in, by node.
 
     `extend_plan` is called when all steps have ended and none was cancelled, again after each extension, until it returns
     None. It may raise InterruptRequested for a signal. `missing_data` returns the records that an attempt at a step
@@ -170,7 +170,7 @@ class Engine:
         """End the running steps in order and start nothing more. On a second call kill them at once."""
         self._interrupts += 1
         if self._interrupts == 1:
-            self._progress(Notice(text="interrupted: ending the running steps; interrupt again to kill them"))
+            self._progress(Notice(text="interrupted: ending the running steps. Interrupt again to kill them"))
         if self._locking is not None:
             self._locking.cancel()
         for checking in self._checking:
@@ -243,7 +243,7 @@ class Engine:
                 self._settings.locks[name], wait=self._retry.wait, emit=self._progress
             )
             if holders:
-                raise Unreachable(f"{name}: {holders[0]}; use --wait to wait for it to end")
+                raise Unreachable(f"{name}: {holders[0]}. Use --wait to wait for it to end")
 
     async def _agents_cpu_s(self) -> float:
         return sum(await asyncio.gather(*(executor.cpu_s() for executor in self._executors.values())))
@@ -552,7 +552,7 @@ class Engine:
                 self._end(step.id)
             if not self._has_complained:
                 self._has_complained = True
-                self._progress(Notice(text=f"cannot record: {format_oserror(error)}; the steps concerned fail"))
+                self._progress(Notice(text=f"cannot record: {format_oserror(error)}. The steps concerned fail"))
 
     def _stem(self, step: Step) -> str:
         return attempt_stem(step.stem or step.id, self._attempts[step.id])

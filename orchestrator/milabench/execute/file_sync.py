@@ -106,7 +106,7 @@ class RemoteFiles:
             while remaining:
                 piece = await asyncio.to_thread(file.read, min(remaining, PIECE_BYTES))
                 if not piece:
-                    raise Unreachable(f"{self.name}: {path} became shorter while it was sent; try again")
+                    raise Unreachable(f"{self.name}: {path} became shorter while it was sent. Try again")
                 digest.update(piece)
                 sent = size - remaining
                 remaining -= len(piece)

@@ -58,7 +58,7 @@ def _commit_of(git: GitRequirement, file: RequirementFile, environ: Mapping[str,
     where = f"{file.name}:{number}: {mask(git.text)}"
     program = shutil.which("git", path=environ.get("PATH"))
     if program is None:
-        raise EnvironmentFailed(f"{where}: git is not installed; install it: it reads which commit this is")
+        raise EnvironmentFailed(f"{where}: git is not installed. Install it: it reads which commit this is")
     env = git_environment(environ)
     url = without_credentials(git.url, env)
 
@@ -69,7 +69,7 @@ def _commit_of(git: GitRequirement, file: RequirementFile, environ: Mapping[str,
         if done.returncode != 0:
             why = mask((done.stderr.strip().splitlines() or ["git printed no error"])[-1])
             raise EnvironmentFailed(
-                f"{where}: cannot be resolved to a commit: {why}; write the full commit after the @, or install where "
+                f"{where}: cannot be resolved to a commit: {why}. Write the full commit after the @, or install where "
                 "the repository can be reached"
             )
         return done.stdout

@@ -36,7 +36,7 @@ def fetch_images(
     failed, fetched, shown = [], 0, activities or Activities()
     for image in images:
         if shutil.which(image.engine) is None:
-            what = "is not on PATH; install it, or choose another container.engine"
+            what = "is not on PATH. Install it, or choose another container.engine"
             failed.append(f"image {image.name}: {image.engine} {what}")
             continue
         is_there = _succeeds(image.look)
@@ -52,7 +52,7 @@ def fetch_images(
         if process.returncode == 0:
             fetched += 1
         elif is_there:
-            say(f"{image.name}: kept as it is; {not_fetched(image, process.stderr)}")
+            say(f"{image.name}: kept as it is. {not_fetched(image, process.stderr)}")
         else:
             failed.append(not_fetched(image, process.stderr))
     if failed:
@@ -81,7 +81,7 @@ def _engine(image: Image, *words: str, names_it: bool = True) -> None:
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     except OSError:
-        raise EnvironmentFailed(f"image {image.name}: {image.engine} is not on PATH; install it") from None
+        raise EnvironmentFailed(f"image {image.name}: {image.engine} is not on PATH. Install it") from None
     if done.returncode != 0:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         raise EnvironmentFailed(
@@ -105,7 +105,7 @@ def not_fetched(image: Image, output: str) -> str:
     """Return the message for an image that cannot be fetched, on a line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     why = lines[-1].removeprefix("Error: ") if lines else "no error message"
-    return f"image {image.name}: {image.engine} cannot fetch it: {why}; correct container.image, or load the image yourself"
+    return f"image {image.name}: {image.engine} cannot fetch it: {why}. Correct container.image, or load the image yourself"
 
 
 def _succeeds(command: tuple[str, ...]) -> bool:

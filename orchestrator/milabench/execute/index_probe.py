@@ -55,7 +55,7 @@ def refusal(url: str, environ: Mapping[str, str]) -> str:
         if error.code == http.HTTPStatus.NOT_FOUND:
             return ""
         return (
-            f"{mask(url)}: the server answers {error.code} {error.reason}; check the proxy or the index of `pip config`"
+            f"{mask(url)}: the server answers {error.code} {error.reason}. Check the proxy or the index of `pip config`"
         )
     except (OSError, ValueError, http.client.HTTPException):
         return ""

@@ -105,10 +105,10 @@ def make_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EnvironmentFailed(
-            f"{folder}: cannot be created: {os_reason(error)}; choose another folder with --base"
+            f"{folder}: cannot be created: {os_reason(error)}. Choose another folder with --base"
         ) from None
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise EnvironmentFailed(f"{folder}: is not writable; choose another folder with --base")
+        raise EnvironmentFailed(f"{folder}: is not writable. Choose another folder with --base")
     return folder
 
 
@@ -143,7 +143,7 @@ class InstallSession:
         self.store = make_folder(Path(dirs.venv, ".store"))
         if os.statvfs(self.store).f_flag & os.ST_NOEXEC:
             what = "its file system is mounted noexec, and compiled packages and scripts could not be loaded from it"
-            raise EnvironmentFailed(f"{self.store}: {what}; choose another folder with --base")
+            raise EnvironmentFailed(f"{self.store}: {what}. Choose another folder with --base")
         # Asked once, before there are threads: it takes half a second.
         self.pip_settings = options.pip if options.pip is not None else pip_settings(options.environ)
         self.packages: dict[str, int] = {}  # how many an environment gets, by its group, where that is known
@@ -178,7 +178,7 @@ class InstallSession:
                 environ = {**self.options.environ, **uv_env(self.pip_settings, self.options.environ)}
                 self._reachable[index] = url_responds(index, environ)
                 if not self._reachable[index]:
-                    self.report(f"note: {index} cannot be reached; using the configured indexes")
+                    self.report(f"note: {index} cannot be reached. Using the configured indexes")
             return self._reachable[index]
 
     def start(self, argv: Sequence[str], env: Mapping[str, str], lock: int) -> subprocess.Popen[str]:

@@ -59,7 +59,7 @@ class Uv:
 
         The packages `built_inside` are built with the packages of the environment, not with their own requirements.
 
-        With hashes, cached packages equal those of an index, so the cache is tried alone first: it
+        With hashes, cached packages equal an index's, so the cache is tried alone first: it
         is ten times faster and works offline. A cached package may have come from either index of a torch build.
         """
         backend = spec.torch_backend
@@ -200,14 +200,14 @@ def pulls_cuda(rehearsal: str) -> str | None:
 
 
 _NO_SUCH = "requirement {0} does not exist on the configured indexes"
-_WRONG_HASH = "{0}: the hash of the index's file is not in the lock; nothing was installed from it"
-_NO_INDEX = "cannot reach {0}, and the cache does not hold everything; check the network or the index of `pip config`"
-_NO_FILE = "{0}: it has no file for this platform and Python ({1}); choose another version, or lock it for this machine"
+_WRONG_HASH = "{0}: the hash of the index's file is not in the lock. Nothing was installed from it"
+_NO_INDEX = "cannot reach {0}, and the cache does not hold everything. Check the network or the index of `pip config`"
+_NO_FILE = "{0}: it has no file for this platform and Python ({1}). Choose another version, or lock it for this machine"
 _NOT_LISTED = "requirement {0} does not exist on the configured indexes, at least not for this platform and Python"
 _NO_WHEEL = (
-    "{0}: the answer is not a package, perhaps the page of a proxy; check the network or the index of `pip config`"
+    "{0}: the answer is not a package, perhaps the page of a proxy. Check the network or the index of `pip config`"
 )
-_REFUSED = "{1}: the server answers {0}; check the proxy or the index of `pip config`"
+_REFUSED = "{1}: the server answers {0}. Check the proxy or the index of `pip config`"
 _NO_CONNECTION = r"(?:Failed to establish a new connection|NewConnectionError|Temporary failure in name resolution)"
 _READ_ONLY = r"(?:permission denied|read-only file system)"
 _NO_COMPILER = (
@@ -215,10 +215,10 @@ _NO_COMPILER = (
     r"(?: failed)?: No such file|Unknown compiler\(s\)|No CMAKE_\w+_COMPILER could be found)"
 )
 _COMPILES = (
-    "{0} has to be compiled, and {1} is not installed; install it, or choose a version with a wheel for this Python"
+    "{0} has to be compiled, and {1} is not installed. Install it, or choose a version with a wheel for this Python"
 )
 _OTHER_PYTHON = (
-    "{0} requires python {1}, and the environment has another version; choose a version of the package that fits"
+    "{0} requires python {1}, and the environment has another version. Choose a version of the package that fits"
 )
 # For a group of a pattern that took no part in the match.
 _UNNAMED = ("a package", "a compiler")
@@ -236,14 +236,14 @@ _MEANINGS = {
     r"HTTP error (\d+) [^\n]*? for url: (\S+)": _REFUSED,
     r"Because (\S+) has an invalid package format": _NO_WHEEL,
     r"Failed to extract archive: (\S+)": _NO_WHEEL,
-    r"ensurepip is not available": "this Python cannot make environments; install its venv package, or uv",
+    r"ensurepip is not available": "this Python cannot make environments. Install its venv package, or uv",
     r"because (\S+) was not found in the cache": NO_NETWORK + " {0}",
     r"Failed to fetch: `?([^`\s]+)`?.*?(dns error|connect|timed? ?out|network|unreachable)": _NO_INDEX,
     r"Because (\S+?) was not found in (?:the package registry|the provided package locations)": _NO_SUCH,
     r"Because there (?:is|are) no versions? of (\S+?)(?:,)? (?:and|that|we|\()": _NO_SUCH,
     _NO_CONNECTION + r".*?No matching distribution found for (\S+)": NO_NETWORK + " {0}",
     r"No matching distribution found for (\S+)": _NOT_LISTED,
-    r"Failed to initialize cache at `([^`]+)`": "{0}: cannot create the cache of uv; set UV_CACHE_DIR to another folder",
+    r"Failed to initialize cache at `([^`]+)`": "{0}: cannot create the cache of uv. Set UV_CACHE_DIR to another folder",
     r"`([^`\n]+)`(?: to `[^`\n]+`)?: " + _READ_ONLY: "{0}: no write permission",
     r"os error 13\b|" + _READ_ONLY: "no write permission",
 }

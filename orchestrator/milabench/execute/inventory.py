@@ -125,7 +125,7 @@ def benchmate_digest(project: Path) -> str:
     """Return the SHA-256 over the files of the benchmate distribution. Raises EnvironmentFailed when they are missing."""
     files = [project / "pyproject.toml", *sorted((project / "src").rglob("*"))]
     if not files[0].is_file():
-        raise EnvironmentFailed(f"{project}: benchmate's project is missing; install milabench again")
+        raise EnvironmentFailed(f"{project}: benchmate's project is missing. Install milabench again")
     digest = hashlib.sha256()
     for file in files:
         if file.is_file() and "__pycache__" not in file.parts:

@@ -113,8 +113,8 @@ def hold_run(path: Path, who: Orchestrator) -> Iterator[None]:
     def take(fd: int) -> None:
         if not _lock_run(fd):
             raise Unreachable(
-                f"{path}: this run is still active, run by {_orchestrator_in(fd) or 'an unknown process'};"
-                " see `milabench status`, end it with `milabench cancel`"
+                f"{path}: this run is still active, run by {_orchestrator_in(fd) or 'an unknown process'}."
+                " See `milabench status`, or end it with `milabench cancel`"
             )
 
     with _hold(_open_lock(path, RUN_LOCK), path, take, who.to_json(), RecordError):
@@ -142,8 +142,8 @@ def hold_share(path: Path, share: str, who: Orchestrator) -> Iterator[None]:
             is_ours = not beats_again(beat)  # a lock may hold on one host only (Lustre's localflock)
         if not is_ours:
             raise Unreachable(
-                f"{path}: share {share} is carried out already, by {_orchestrator_in(fd) or 'an unknown process'};"
-                " see `milabench status`"
+                f"{path}: share {share} is carried out already, by {_orchestrator_in(fd) or 'an unknown process'}."
+                " See `milabench status`"
             )
 
     fd = _open_lock(path, share_lock(share))
@@ -185,7 +185,7 @@ def hold_base(base: Path, purpose: str, *, say: Callable[[str], object]) -> Iter
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             has_waited = True
-            say(f"{base} is held by {_base_holder(fd)}; waiting for it to end")
+            say(f"{base} is held by {_base_holder(fd)}. Waiting for it to end")
             while not try_lock(fd):  # not in the kernel: a signal that comes just before would be slept through
                 time.sleep(WAIT_S)
 
@@ -194,7 +194,7 @@ def hold_base(base: Path, purpose: str, *, say: Callable[[str], object]) -> Iter
         # Several users may share a base, as far as their umask permits, and each must be able to lock it.
         fd = open_descriptor(base / BASE_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except OSError as error:
-        raise EnvironmentFailed(f"{base}: cannot be written: {os_reason(error)}; choose another --base") from None
+        raise EnvironmentFailed(f"{base}: cannot be written: {os_reason(error)}. Choose another --base") from None
     holder = {"purpose": purpose, "pid": os.getpid(), "host": socket.gethostname(), "user": user_name()}
     with _hold(fd, base / BASE_LOCK, take, {**holder, "since": time.time()}, EnvironmentFailed):
         yield has_waited
@@ -216,7 +216,7 @@ def hold_in_use(locks: Mapping[str, str]) -> Iterator[None]:
             try:
                 fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise Unreachable(f"{name}: another process is building it; try again when it has ended") from None
+                raise Unreachable(f"{name}: another process is building it. Try again when it has ended") from None
             except OSError:  # a file system without locks
                 continue
         yield
@@ -275,7 +275,7 @@ def _hold(
         if error.errno not in _NO_LOCKS:
             raise
         raise failure(
-            f"{path}: this file system has no locks: {os_reason(error)}; choose a --base on another file system"
+            f"{path}: this file system has no locks: {os_reason(error)}. Choose a --base on another file system"
         ) from None
     finally:
         os.close(fd)

@@ -34,7 +34,7 @@ Span = tuple[Nanoseconds, Nanoseconds, Number, bool | Annotated[int, Meta(ge=0, 
 
 
 class InvalidMessage(Exception):
-    """A malformed message. The text says which message, and which part of it."""
+    """A malformed message. The text says which message, and which part."""
 
 
 class Sums(TypedDict, total=False):

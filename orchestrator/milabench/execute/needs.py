@@ -217,13 +217,13 @@ class _Ranges(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         """Read from the end that is here, or fetch the missing part before it."""
         if not self._tail:
-            raise ValueError("no part of it can be had")
+            raise ValueError("no part can be fetched")
         if self._at < self._start:
             span = f"bytes={self._at}-{self._start - 1}"
             request = urllib.request.Request(self._url, headers={"Range": span})
             with self._opener.open(request, timeout=30) as answer:
                 if answer.status != 206:
-                    raise ValueError("no part of it can be had")
+                    raise ValueError("no part can be fetched")
                 self._tail, self._start = answer.read() + self._tail, self._at
         piece = self._tail[self._at - self._start :][: len(buffer)]
         buffer[: len(piece)] = piece

@@ -92,7 +92,7 @@ class OpensshConnection:
 async def connect_openssh(address: Address) -> OpensshConnection:
     """Open a master connection to a machine. Raises Unreachable, with the node's name and ssh's message."""
     if shutil.which("ssh") is None:
-        raise Unreachable(f"{address.name}: no ssh on PATH; transport: asyncssh needs none")
+        raise Unreachable(f"{address.name}: no ssh on PATH. Install it, or set transport: asyncssh")
     require_key_files(address)
     folder = Path(tempfile.mkdtemp(prefix="milabench-ssh-"))  # short: a socket's path may have 107 bytes
     options = _options(address, folder / "s")
@@ -151,13 +151,13 @@ def _why(words: Path, address: Address) -> str:
     file = address.known_hosts_file
     if "IDENTIFICATION HAS CHANGED" in text:
         return (
-            f"its host key differs from the one in {file}: possible man-in-the-middle attack;"
-            " remove the old key if the machine was reinstalled"
+            f"its host key differs from the one in {file}: possible man-in-the-middle attack."
+            " Remove the old key if the machine was reinstalled"
         )
     if "Host key verification failed" in text:
-        return f"its host key is not in {file}; add it, or record the current key with --accept-new-host-keys"
+        return f"its host key is not in {file}. Add it, or record the current key with --accept-new-host-keys"
     if "Permission denied" in text:
-        return "no key was accepted; set a key with system.sshkey, or load it into an ssh agent"
+        return "no key was accepted. Set a key with system.sshkey, or load it into an ssh agent"
     return last_line(words.read_bytes()) or "ssh failed without an error message"
 
 

@@ -170,7 +170,7 @@ def remote_node(
             return await machine.sweep(own, grace_s=grace_s, oom_kills=oom_kills)
         except Unreachable as error:
             reason = str(error).removeprefix(f"{machine.name}: ")
-            return f"leftover processes could not be listed ({reason}); its agent kills them within {lease_s + grace_s:g} s"
+            return f"leftover processes could not be listed ({reason}). Their agent kills them within {lease_s + grace_s:g} s"
 
     job = machine.address.job
     explain = partial(handler("srun").describe_job_loss, job) if job else None

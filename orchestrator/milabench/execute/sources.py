@@ -171,8 +171,8 @@ def cached_archive(
         digest = sha256_of(fresh)
         if digest != source.sha256:
             raise EnvironmentFailed(
-                f"{source.file}: the index served a file with sha256 {digest}, the benchfile expects {source.sha256}; "
-                "nothing was unpacked"
+                f"{source.file}: the index served a file with sha256 {digest}, the benchfile expects {source.sha256}. "
+                "Nothing was unpacked"
             )
         replace(fresh, kept)
     return kept
@@ -254,7 +254,7 @@ def _other_versions(files: Iterable[str]) -> str:
             return Version("0")
 
     newest = sorted(files, key=version_of, reverse=True)[:MAX_LISTED]
-    return f"; the newest that they list: {', '.join(newest)}" if newest else ""
+    return f". The newest that they list: {', '.join(newest)}" if newest else ""
 
 
 def opened_release(source: PyPI, into: Path, environ: Mapping[str, str]) -> Path:
@@ -360,7 +360,7 @@ def _copy(link: Link, client: PyPIClient, into: Path, arrived: Arrived) -> None:
 def _clone(source: Git, into: Path, environ: Mapping[str, str], stop: threading.Event) -> None:
     git = shutil.which("git", path=environ.get("PATH"))
     if git is None:
-        raise EnvironmentFailed(f"{mask(source.url)} is a git repository, and git is not installed; install it")
+        raise EnvironmentFailed(f"{mask(source.url)} is a git repository, and git is not installed. Install it")
     env = git_environment(environ)
     url = without_credentials(source.url, env)
 
@@ -395,7 +395,7 @@ def _copy_definition(source: WorkingCopy, into: Path, environ: Mapping[str, str]
     """Copy a benchmark's folder as `folder_digest` sees it, and let its command complete the copy."""
     copy_tree(Path(source.definition), into, shutil.ignore_patterns("__pycache__", ".*"))
     if (found := folder_digest(into)) != source.digest:
-        raise EnvironmentFailed(f"{source.definition}: changed while it was copied (sha256 {found}); try again")
+        raise EnvironmentFailed(f"{source.definition}: changed while it was copied (sha256 {found}). Try again")
     for path in (into, *into.rglob("*")):  # a copy of what nobody may write to would be another
         path.chmod(path.stat().st_mode | stat.S_IWUSR)
     request = into.parent / "request.json"
@@ -412,7 +412,7 @@ def _explanation(output: str, errors: str, code: int) -> str:
         error = json.loads(output)["error"]
         return f"{error['where']}: {error['what']}"
     except (ValueError, LookupError, TypeError):
-        return _last_line(errors or output, f"exit code {code}; stderr is empty").removeprefix("error: ")
+        return _last_line(errors or output, f"exit code {code}, with an empty stderr").removeprefix("error: ")
 
 
 def _last_line(text: str, default: str) -> str:

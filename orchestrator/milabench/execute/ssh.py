@@ -71,7 +71,7 @@ def require_key_files(address: Address) -> None:
             open_regular(file).close()
         except OSError as error:
             what = "no such file" if isinstance(error, FileNotFoundError) else os_reason(error)
-            raise Unreachable(f"{address.name}: {file}: {what}; {hint}") from None
+            raise Unreachable(f"{address.name}: {file}: {what}. {hint}") from None
 
 
 class SshReader:
@@ -262,16 +262,16 @@ async def connect_asyncssh(address: Address) -> SshConnection:
     except asyncssh.PermissionDenied:
         raise Unreachable(f"{name}: {_no_key(address)}") from None
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-        raise Unreachable(f"{name}: the key {address.key or 'in ~/.ssh'} cannot be used: {error}; {_AGENT}") from None
+        raise Unreachable(f"{name}: the key {address.key or 'in ~/.ssh'} cannot be used: {error}. {_AGENT}") from None
     except TimeoutError:
-        raise Unreachable(f"{name}: {address.shown} did not answer within {CONNECT_S:g} s; is it up?") from None
+        raise Unreachable(f"{name}: {address.shown} did not answer within {CONNECT_S:g} s. Is it up?") from None
     except asyncssh.ConfigParseError as error:
         raise Unreachable(f"{name}: ~/.ssh/config: {error}") from None
     except asyncssh.Error as error:
         raise Unreachable(f"{name}: {address.shown}: {error.reason or error}") from None
     except OSError as error:
         if isinstance(error, FileNotFoundError) and error.filename:
-            raise Unreachable(f"{name}: {error.filename}: no such file; system.sshkey names the private key") from None
+            raise Unreachable(f"{name}: {error.filename}: no such file. system.sshkey names the private key") from None
         raise Unreachable(f"{name}: {_cannot_reach(address, error)}") from None
     return SshConnection(address, connection, client)
 
@@ -280,18 +280,18 @@ def _cannot_reach(address: Address, error: OSError) -> str:
     # The system's own message: asyncio's would repeat the address.
     text = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
     through = f" through {address.proxy_jump}" if address.proxy_jump else ""
-    return f"{address.shown} cannot be reached{through}: {text.lower()}; is it up, is the port right?"
+    return f"{address.shown} cannot be reached{through}: {text.lower()}. Is it up, is the port right?"
 
 
-_AGENT = "load it into an ssh agent, or set another key with system.sshkey"
+_AGENT = "Load it into an ssh agent, or set another key with system.sshkey"
 
 
 def _no_key(address: Address) -> str:
     tried = address.key or (
-        "those of the ssh agent and ~/.ssh" if os.environ.get("SSH_AUTH_SOCK") else "those in ~/.ssh"
+        "the keys of the ssh agent and ~/.ssh" if os.environ.get("SSH_AUTH_SOCK") else "the keys in ~/.ssh"
     )
     return (
-        f"{address.shown} accepted no key (tried: {tried}); set a key with system.sshkey,"
+        f"{address.shown} accepted no key (tried: {tried}). Set a key with system.sshkey,"
         " or put its public half into ~/.ssh/authorized_keys there"
     )
 
@@ -306,8 +306,8 @@ def _known_hosts(address: Address) -> object:
     if not file.exists():
         if address.known_hosts and not address.accept_new:
             raise Unreachable(
-                f"{address.name}: {file}: no such file; system.known_hosts lists the trusted host keys,"
-                " --accept-new-host-keys creates it"
+                f"{address.name}: {file}: no such file. system.known_hosts lists the trusted host keys,"
+                " and --accept-new-host-keys creates it"
             )
         return asyncssh.import_known_hosts("")
     try:
@@ -346,13 +346,13 @@ def _client(address: Address) -> Any:
             if any(matches):
                 self.refusal = (
                     f"the host key of {shown} is {print_}, which differs from the one in {file}: possible"
-                    " man-in-the-middle attack; if the machine was reinstalled, remove the old key with"
+                    " man-in-the-middle attack. If the machine was reinstalled, remove the old key with"
                     f" `ssh-keygen -f {file} -R '{shown}'`"
                 )
                 return False
             if not address.accept_new:
                 self.refusal = (
-                    f"the host key of {shown} ({print_}) is not in {file}; compare it with the machine's own,"
+                    f"the host key of {shown} ({print_}) is not in {file}. Compare it with the machine's own,"
                     " then add it, or record the current key with --accept-new-host-keys"
                 )
                 return False

@@ -92,9 +92,9 @@ class _Installation(InstallSession):
             self.report(f"free: {size_text(free)} for {folder}")
             if MARGIN * size > free and not self.options.ignore_space:
                 raise EnvironmentFailed(
-                    f"{folder}: too little space: about {size_text(size)} are needed on its disk, and a quarter more for "
-                    f"unknown needs; {size_text(free)} are free; "
-                    "make room, choose another folder with --base (UV_CACHE_DIR for the cache of uv), or begin all the same "
+                    f"{folder}: too little space: about {size_text(size)} are needed on its disk, a quarter more for "
+                    f"unknown needs, and {size_text(free)} are free. "
+                    "Make room, choose another folder with --base (UV_CACHE_DIR for the cache of uv), or begin all the same "
                     "with --ignore-space"
                 )
 
@@ -188,7 +188,7 @@ def link_to(link: Path, folder: Path) -> None:
         if str(link.readlink()) == target:
             return
     elif link.exists():
-        raise EnvironmentFailed(f"{link}: exists where a link to {target} belongs; move it away")
+        raise EnvironmentFailed(f"{link}: exists where a link to {target} belongs. Move it away")
     # A link cannot be replaced by a link, but by a rename: whoever looks finds the old one or the new one.
     fresh = link.parent / f".{link.name}.{os.getpid()}.link"
     remove(fresh)

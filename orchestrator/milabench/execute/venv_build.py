@@ -285,7 +285,7 @@ class VenvBuild:
                         put(built, home / built.name)
         wheel = next(home.glob("*.whl"), None)
         if wheel is None:
-            raise EnvironmentFailed(f"building benchmate produced no wheel; remove {home} and try again")
+            raise EnvironmentFailed(f"building benchmate produced no wheel. Remove {home} and try again")
         return wheel
 
     def _verify(self) -> tuple[str, ...]:
@@ -294,7 +294,7 @@ class VenvBuild:
             package = altered.partition(" ")[0].replace("_", "-")
             clean = f"uv cache clean {package}" if self._installer.name == "uv" else f"pip cache remove {package}"
             raise EnvironmentFailed(
-                f"{altered}: is not as it was published; `{clean}` drops it from the cache, install again"
+                f"{altered}: is not as it was published. `{clean}` drops it from the cache, then install again"
             )
         notes = self._import_required()
         code, output = self._ended(self._installer.check(str(self._folder)).argv)
@@ -303,7 +303,7 @@ class VenvBuild:
         ours = next((line for line in lines if re.search(r"\bbenchmate\b.*requires", line)), None)
         if ours:
             raise EnvironmentFailed(
-                f"the lock lacks packages that benchmate needs ({ours}); rewrite it with `milabench pin`"
+                f"the lock lacks packages that benchmate needs ({ours}). Rewrite it with `milabench pin`"
             )
         return (*notes, *lines)
 
@@ -348,7 +348,7 @@ class VenvBuild:
                 notes.append(f"{package}, which the lock brings, cannot be imported: {why}")
             elif why == ABSENT:
                 notes.append(
-                    f"{package} is required by {users} and not in the lock; write it again with `milabench pin`"
+                    f"{package} is required by {users} and not in the lock. Write it again with `milabench pin`"
                 )
             elif not spec.is_for_cpu and is_driver_missing(why, self._options.devices):
                 notes.append(f"{package} could not be tried without an accelerator's driver: {why}")
@@ -359,8 +359,8 @@ class VenvBuild:
             else:
                 pin = f"`milabench pin --select {','.join(needed_by[package])}`"
                 raise EnvironmentFailed(
-                    f"{package}, which {users} requires, cannot be imported: {why}; "
-                    f"let the versions in requirements.in fit each other, and lock them with {pin}"
+                    f"{package}, which {users} requires, cannot be imported: {why}. "
+                    f"Let the versions in requirements.in fit each other, and lock them with {pin}"
                 )
         self._session.report(f"{spec.group}: imported in {time.monotonic() - began:.1f} s")
         return tuple(notes)
@@ -383,7 +383,7 @@ class VenvBuild:
             return sys.executable, ()
         interpreter = self._python(version)
         if interpreter is None and self._options.is_sealed:
-            raise EnvironmentFailed(f"python {version} is neither in the capsule nor on this machine; install it first")
+            raise EnvironmentFailed(f"python {version} is neither in the capsule nor on this machine. Install it first")
         if interpreter is None and self._options.uv:
             self._say(f"fetching: python {version}, which its locks are made for")
             with self._session.fetching:
@@ -392,7 +392,7 @@ class VenvBuild:
         if interpreter is not None:
             return interpreter, ()
         group = self._spec.group
-        note = f"the locks of {group} are made for python {version}, which was not found; python {running} is used"
+        note = f"the locks of {group} are made for python {version}, which was not found. Python {running} is used"
         self._say(f"note: {note}")
         return sys.executable, (note,)
 
@@ -436,7 +436,7 @@ class VenvBuild:
         for attempt in attempts:
             if attempt.rehearse and (cuda := pulls_cuda(self._ended((*attempt.argv, "--dry-run"), attempt.env)[1])):
                 raise EnvironmentFailed(
-                    f"would pull CUDA packages ({cuda}) into a cpu environment; name an index with a cpu build of "
+                    f"would pull CUDA packages ({cuda}) into a cpu environment. Name an index with a cpu build of "
                     "torch by `pip config`, or lock it with `milabench pin`"
                 )
             code, output = self._ended(attempt.argv, attempt.env, heard=heard)

@@ -56,7 +56,7 @@ def _of_node(node: Node, base: str) -> Iterator[NodeFinding]:
         behind = float(details["behind_s"])
         state: State = "bad" if abs(behind) > CLOCK_BAD_S else "note" if abs(behind) > CLOCK_NOTE_S else "ok"
         where = "behind" if behind > 0 else "ahead"
-        says = f"its clock is {abs(behind):.1f} s {where}; set both by NTP" if state != "ok" else "as ours"
+        says = f"its clock is {abs(behind):.1f} s {where}. Set both by NTP" if state != "ok" else "as ours"
         yield finding("clock", state, says)
     room = (details.get("disk") or {}).get(base)
     if room is not None:
@@ -67,7 +67,7 @@ def _of_node(node: Node, base: str) -> Iterator[NodeFinding]:
     if isinstance(shm, Mapping):
         free = int(shm["free_mib"])
         state = "note" if free < SHM_NOTE_MIB else "ok"
-        yield finding("shared memory", state, f"{free / 1024:.1f} GiB free; loader workers hand batches over in it")
+        yield finding("shared memory", state, f"{free / 1024:.1f} GiB free, and loader workers hand batches over in it")
     yield finding("devices", "ok", _devices(node))
     if busy := list(_processes(node)):
         yield finding("processes", "bad", f"other processes use its devices: {', '.join(busy)}")
@@ -76,7 +76,7 @@ def _of_node(node: Node, base: str) -> Iterator[NodeFinding]:
 def _devices(node: Node) -> str:
     kinds = Counter(_accelerators(node))
     if not kinds:
-        return f"no accelerator; {node.cpu_model or 'a processor'}, {node.cpu_count} usable"
+        return f"no accelerator, {node.cpu_model or 'a processor'}, {node.cpu_count} usable"
     driver = node.details.get("driver")
     return ", ".join(f"{count} x {name}" for name, count in kinds.items()) + (f", driver {driver}" if driver else "")
 
@@ -126,7 +126,7 @@ def _twice(nodes: Sequence[Node]) -> Iterator[NodeFinding]:
         for other in seen.get(who, ()) if all(who[:2]) else ():
             state: State = "bad" if _own_devices(node) & _own_devices(other) else "note"
             says = f"is the same machine as {other.name}: {node.hostname}"
-            hint = "; name each machine once in the system file" if state == "bad" else ""
+            hint = ". Name each machine once in the system file" if state == "bad" else ""
             yield NodeFinding(node=node.name, what="machine", state=state, says=says + hint)
             break
         seen.setdefault(who, []).append(node)

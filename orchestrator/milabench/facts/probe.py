@@ -42,7 +42,7 @@ class LocalProbe:
                 self._output = self._process.communicate(timeout=ANSWER_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()  # not waited for: in a call of the driver it may not end
-                why = f"it did not answer in {ANSWER_S:g} s; does the accelerators' driver answer (nvidia-smi)?"
+                why = f"it did not answer in {ANSWER_S:g} s. Does the accelerators' driver answer (nvidia-smi)?"
                 raise Unreachable(f"local: the agent could not describe this machine: {why}") from None
         facts, errors = self._output
         if self._process.returncode != 0:

@@ -281,23 +281,23 @@ def outliers(
 def baseline_from_json(value: Mapping[str, object], where: str) -> Baseline:
     """Return the baseline in a file's JSON. Raises RecordError, naming the file, when it is none."""
     if value.get("kind") != KIND:
-        raise RecordError(f"{where}: is not a baseline; make it with `milabench baseline RUN... -o {where}`")
+        raise RecordError(f"{where}: is not a baseline. Make it with `milabench baseline RUN... -o {where}`")
     if value.get("schema") != SCHEMA:
         raise RecordError(
-            f"{where}: has schema {value.get('schema')!r}, and this version reads {SCHEMA}; create it again"
+            f"{where}: has schema {value.get('schema')!r}, and this version reads {SCHEMA}. Create it again"
         )
     expected = []
     for index, entry in enumerate(mappings_in(value.get("expected"))):
         middle, spread = finite_number(entry.get("median")), finite_number(entry.get("spread"))
         values = {name: number for name, number in as_mapping(entry.get("places")).items() if finite_number(number)}
         if middle is None or middle <= 0 or spread is None or spread < 0 or not values:
-            raise RecordError(f"{where}: expected[{index}]: has no median, spread or places; create the baseline again")
+            raise RecordError(f"{where}: expected[{index}]: has no median, spread or places. Create the baseline again")
         expected.append({**entry, "values": values})
     lists = {name: value[name] for name in ("runs", "suspects") if isinstance(value.get(name), list)}
     try:
         return from_json_value(Baseline, {**lists, "expected": expected})
     except ValueError as error:
-        raise RecordError(f"{where}: is no baseline: {error}; create it again") from None
+        raise RecordError(f"{where}: is no baseline: {error}. Create it again") from None
 
 
 def _not_comparable(sample: Sample, expected: Expected | None, of_size: Sequence[Expected]) -> str:

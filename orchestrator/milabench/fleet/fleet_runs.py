@@ -23,7 +23,7 @@ def compute_baseline(names: Sequence[str], base: Path | None, output: Path, sess
     """Compute the baseline of runs and write it to a file. Raises NothingSelected and RecordError."""
     expected = baseline(_summaries(names, base))
     if not expected.expected:
-        raise NothingSelected(f"{', '.join(expected.runs)}: no benchmark passed with a number; nothing can be expected")
+        raise NothingSelected(f"{', '.join(expected.runs)}: no benchmark passed with a number. Nothing can be expected")
     write_file(output, json.dumps(expected.to_json(), indent=1) + "\n")
     session.info(f"written to {output}")
     units = {unit for number in expected.expected for unit in number.values}

@@ -38,17 +38,17 @@ def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bo
         return
     if holder is None and (held := held_jobs([used] if (used := recorded_allocation(run)) is not None else [])):
         handler("recorded nodes").give_back(held[0])
-        session.info(f"cancel: {run.name} is not active ({handle.state_text}); gave back {held[0]}")
+        session.info(f"cancel: {run.name} is not active ({handle.state_text}). Gave back {held[0]}")
         return
     if holder is None:
-        session.info(f"cancel: {run.name} is not active ({handle.state_text}); there is nothing to cancel")
+        session.info(f"cancel: {run.name} is not active ({handle.state_text}). There is nothing to cancel")
         return
     if not holder.is_local:
-        raise Unreachable(f"{run.name}: is executed on another host, by {holder}; run `milabench cancel` there")
+        raise Unreachable(f"{run.name}: is executed on another host, by {holder}. Run `milabench cancel` there")
     if signal_process(holder, times=2 if now else 1):
-        session.info(f"cancel: {run.name}: asked {holder} to end; waiting for it")
+        session.info(f"cancel: {run.name}: asked {holder} to end. Waiting for it")
         wait_for_release(run.path)
-    session.info(f"cancel: {run.name} has ended; `milabench resume` continues it")
+    session.info(f"cancel: {run.name} has ended. `milabench resume` continues it")
 
 
 def signal_process(orchestrator: Orchestrator, *, times: int) -> bool:
@@ -66,7 +66,7 @@ def signal_process(orchestrator: Orchestrator, *, times: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        raise Unreachable(f"{orchestrator}: belongs to another user; only they can end it") from None
+        raise Unreachable(f"{orchestrator}: belongs to another user. Only they can end it") from None
     finally:
         os.close(fd)
     return True
@@ -79,6 +79,6 @@ def active_run(base: Path | None) -> RunHandle:
         raise NothingSelected(f"{base_folder(base) / 'runs'}: no active run")
     if len(active) > 1:
         raise NothingSelected(
-            f"several active runs: {', '.join(handle.run.name for handle in active)}; name a single run"
+            f"several active runs: {', '.join(handle.run.name for handle in active)}. Name a single run"
         )
     return active[0]

@@ -40,7 +40,7 @@ LOOK_AT_A_SHARE_S = 0.005  # two thousand of them every 10 s; opening one takes 
 _PIECE = 1 << 24  # bytes of a step's records that are read at once
 
 Ending = Literal["ended", "died", "left"]
-"""Why a view ended: the orchestrator ended; it died; or we were asked to end, and it goes on."""
+"""Why a view ended: the orchestrator ended or died, or we were asked to end and it goes on."""
 
 
 def attach_to_run(run: Run, orchestrator: Orchestrator, session: Session) -> int | None:
@@ -52,11 +52,11 @@ def attach_to_run(run: Run, orchestrator: Orchestrator, session: Session) -> int
     if ending == "left":
         host = "" if orchestrator.is_local else f" on {orchestrator.host}"
         session.info(
-            f"resume: {run.name} is still running; `milabench resume` shows it again, `milabench cancel`{host} ends it"
+            f"resume: {run.name} is still running. `milabench resume` shows it again, `milabench cancel`{host} ends it"
         )
         return INTERRUPTED
     if ending == "died":
-        session.info(f"resume: {run.name}: {orchestrator} died before the run's end; see {run.path / LOG}")
+        session.info(f"resume: {run.name}: {orchestrator} died before the run's end. See {run.path / LOG}")
         return None
     ended = open_run(run.path)
     status = run_status(ended)
@@ -147,7 +147,7 @@ class RunView:
     def _new_entries(self) -> tuple[Mapping[str, object], ...]:
         """Return the new entries of the journals, merged.
 
-        Thousands of journals are read less often, those of ended jobs at once.
+        Thousands of journals are read less often, the journals of ended jobs at once.
         """
         own = _entries_of(self._journal)
         now = time.monotonic()

@@ -37,7 +37,7 @@ def step_output(
     step, others = find_step(run, step)
     if others:
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        say(f"{step}, the last of {len(others) + 1} steps; also {', '.join(others[:3])}{more}")
+        say(f"{step}, the last of {len(others) + 1} steps. Also {', '.join(others[:3])}{more}")
     number = attempt if attempt is not None else last_attempt(run, step, 1)
     path = run.path / f"{run.stem(step, number)}.data"
     if not follow and not path.exists():

@@ -37,7 +37,7 @@ _DRAFT = re.compile(r"\.([0-9a-f]{16}\.tmp|milabench-[0-9a-f]{16}-.+)")
 _MOVED = re.compile(rf"({re.escape(REMOVED)}-)?.+-[0-9a-f]{{8}}")
 _STORED = re.compile(r"\.store/[^/]+-[0-9a-f]{16}")
 _INSTRUMENTS = re.compile(r"benchmate-[0-9a-f]{16}")
-NOT_MADE = "it does not carry the mark of milabench; remove it yourself"
+NOT_MADE = "it does not carry the mark of milabench. Remove it yourself"
 _CAPSULE_DRAFT = ".capsule.building"
 _UNKNOWN = "which suites were used here is not recorded"
 
@@ -74,9 +74,9 @@ def survey_base(base: Path | None, policy: Policy, *, forget: Sequence[str] = ()
     mounts = mounted()
     items = [replace(item, kept=item.kept or obstacle(item.path, folder, mounts)) for item in items]
     items += _others(folder, items)
-    notes = [f"{_UNKNOWN}; `milabench install --config SUITE` records it"] if known is None else []
+    notes = [f"{_UNKNOWN}. `milabench install --config SUITE` records it"] if known is None else []
     notes += [
-        f"{suite} cannot be found, and its files are kept; --forget {suite.config} counts them as unused"
+        f"{suite} cannot be found, and its files are kept. --forget {suite.config} counts them as unused"
         for suite in roots.suites
         if not suite.exists
     ]
@@ -99,7 +99,7 @@ def existing_base(base: Path | None) -> Path:
     folder = base_folder(base)
     if not folder.is_dir():
         raise UsageError(
-            f"{folder}: no such folder; name the folder that `milabench install` and `run` used with --base"
+            f"{folder}: no such folder. Name the folder that `milabench install` and `run` used with --base"
         )
     return folder
 
@@ -110,8 +110,8 @@ def _named(name: str, known: Sequence[UsedSuite], base: Path) -> list[UsedSuite]
     uses = [suite for suite in known if suite.config in (name, path) or str(suite.path) == path]
     if not uses:
         names = ", ".join(dict.fromkeys(suite.config for suite in known)) or "none"
-        hint = "your own are named by their paths"
-        raise UsageError(f"--forget {name}: no such suite was used in {display_path(base)}; {hint}; used: {names}")
+        hint = "Your own are named by their paths"
+        raise UsageError(f"--forget {name}: no such suite was used in {display_path(base)}. Used: {names}. {hint}")
     return uses
 
 

@@ -120,7 +120,7 @@ def _outlook(survey: Survey) -> str:
         return "gc: nothing is unused"
     reclaimable = survey.reclaimable
     shared = reclaimable.size - reclaimable.freed
-    rest = f"; {size_text(shared)} more has other names too, most often in the cache of uv (`uv cache prune`)"
+    rest = f". {size_text(shared)} more has other names too, most often in the cache of uv (`uv cache prune`)"
     return f"gc: --remove frees {size_text(reclaimable.freed)}{rest if shared else ''}"
 
 

@@ -27,7 +27,7 @@ Entries = Mapping[int, float]
 
 
 def with_stragglers(results: Sequence[StepResult], clocks: SharedClocks) -> tuple[StepResult, ...]:
-    """Return the steps of a benchmark, the first of each job with a verdict on its ranks. `clocks` are those of their nodes."""
+    """Return the steps of a benchmark, the first of each job with a verdict on its ranks. `clocks` are their nodes' clocks."""
     jobs: dict[object, list[StepResult]] = defaultdict(list)
     for result in results:
         jobs[result.step.repeat if result.step.one_job else result.step.id].append(result)
@@ -64,7 +64,7 @@ def _verdict(members: Sequence[StepResult], clocks: SharedClocks) -> Verdict | N
         each_ms = 1000 * waited[slow] / count / (max(map(len, steps)) - 1)
         text = (
             f"{_name(slow, members)} is slow: last into the collectives in {times_last[slow]} of {count} steps, "
-            f"{shares[slow]:.0%} of the waiting; each other rank waits {each_ms:.3g} ms a step for it"
+            f"{shares[slow]:.0%} of the waiting. Each other rank waits {each_ms:.3g} ms a step for it"
         )
     return Verdict(
         step=members[0].step.id,

@@ -67,7 +67,7 @@ def query(
 
     forms = {*([form] if form else []), *(["json"] if as_json else []), *(["csv"] if as_csv else [])}
     if len(forms) > 1:
-        raise UsageError(f"{' and '.join(sorted(forms))} are different formats; choose a single format")
+        raise UsageError(f"{' and '.join(sorted(forms))} are different formats. Choose a single format")
     columns, rows = query_store(store_location(base, location), sql)
     match forms.pop() if forms else "table":
         case "json":

@@ -40,7 +40,7 @@ def command(runs: tuple[str, ...], base: Path | None, form: str | None, output: 
 
     form = form or _format_of(output)
     if submitter and form not in _OF_SUBMITTER:
-        raise UsageError(f"--submitter is of --format {' and '.join(_OF_SUBMITTER)}; leave it out")
+        raise UsageError(f"--submitter is of --format {' and '.join(_OF_SUBMITTER)}. Leave it out")
     if form == "parquet":
         from milabench.history.rows import write
 
@@ -67,7 +67,7 @@ def _format_of(output: Path | None) -> str:
         if ending and output.suffix == ending:
             return form
     raise UsageError(
-        f"--output: {output}: no format ends in '{output.suffix}'; give --format {'|'.join(ENDINGS)}; "
+        f"--output: {output}: no format ends in '{output.suffix}'. Give --format {'|'.join(ENDINGS)}. "
         "`milabench report --format csv` writes CSV of our own"
     )
 
@@ -89,12 +89,12 @@ def _text(form: str, base: Path | None, names: tuple[str, ...], submitter: str) 
         from milabench.history.result_rows import system_description
 
         if len(summaries) > 1:
-            raise UsageError(f"{len(summaries)} runs: a description is of a single system; name a single run")
+            raise UsageError(f"{len(summaries)} runs: a description is of a single system. Name a single run")
         return system_description(summaries[0], submitter)
     from milabench.history.prometheus import exposition
 
     if len(summaries) > 1:
         raise UsageError(
-            f"{len(summaries)} runs: Prometheus reads the current state; name a single run, or use --format otlp-json for several"
+            f"{len(summaries)} runs: Prometheus reads the current state. Name a single run, or use --format otlp-json for several"
         )
     return exposition(summaries[0])

@@ -59,7 +59,7 @@ def _read_json(path: Path) -> Mapping[str, object]:
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
     except json.JSONDecodeError as error:
-        what = f"is not JSON ({error.msg.lower()}); nccl-tests closes the file at its end"
+        what = f"is not JSON ({error.msg.lower()}). nccl-tests closes the file at its end"
         raise RecordError(f"{path}:{error.lineno}:{error.colno}: {what}") from None
     except (ValueError, RecursionError):
         raise RecordError(f"{path}: is not JSON") from None

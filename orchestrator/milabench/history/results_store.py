@@ -93,13 +93,13 @@ def stored_summaries(base: Path | None, location: str | None, names: Sequence[st
         text = next(iter(named), None)
         if text is None:
             known = ", ".join(str(name) for name, _ in rows[:3])
-            newest = f"; the newest are {known}" if known else ""
+            newest = f". The newest are {known}" if known else ""
             raise NothingSelected(f"no run is called '{wanted}' in the results store{newest}")
         try:
             summaries.append(summary_from_json(parse_object(str(text).encode())))
         except (ValueError, RecordError) as error:
             raise RecordError(
-                f"the results store: its entry of {wanted or rows[0][0]} {error}; add the run again"
+                f"the results store: its entry of {wanted or rows[0][0]} {error}. Add the run again"
             ) from None
     return summaries
 
@@ -114,7 +114,7 @@ def benchmark_trends(location: str, bench: str, metric: str, *, last: int | None
         if not rows:
             _, names = store.query("SELECT DISTINCT bench FROM results ORDER BY bench LIMIT 20")
             known = ", ".join(str(row[0]) for row in names) or "none"
-            raise NothingSelected(f"no run of '{bench}' with a {metric} is in the store; it has {known}")
+            raise NothingSelected(f"no run of '{bench}' with a {metric} is in the store. It has {known}")
     return list(trends(bench, metric, rows, last=last))
 
 
@@ -139,7 +139,7 @@ def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, object
     try:
         from_json_value(_ResultRows, {"rows": found})
     except ValueError as error:
-        raise RecordError(f"the results store was altered: {error}; add the runs again to a new store") from None
+        raise RecordError(f"the results store was altered: {error}. Add the runs again to a new store") from None
     return found
 
 

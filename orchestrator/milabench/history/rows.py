@@ -143,7 +143,7 @@ def write(path: Path, runs: Iterable[RunRows]) -> int:
         import pyarrow.parquet as pq
     except ImportError:
         raise UsageError(
-            "Parquet files need the package pyarrow; install it with `pip install 'milabench[parquet]'`"
+            "Parquet files need the package pyarrow. Install it with `pip install 'milabench[parquet]'`"
         ) from None
     kinds = {"TEXT": pa.string(), "INTEGER": pa.int64(), "DOUBLE PRECISION": pa.float64()}
     types = {name: kinds[METRICS[name]] for name in _OWN}

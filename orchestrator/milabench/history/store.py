@@ -52,7 +52,7 @@ class Store:
             # A user's statement goes as it is: its ? may stand in a text.
             cursor = self._execute(sql, parameters) if parameters else self._connection.execute(sql)
             if cursor.description is None:
-                raise UsageError("this statement returns no rows; `db query` is read-only")
+                raise UsageError("this statement returns no rows. `db query` is read-only")
             return [str(column[0]) for column in cursor.description], [tuple(row) for row in cursor.fetchall()]
         except (self._failure, sqlite3.Warning) as error:
             _raise_interrupt(error)
@@ -121,7 +121,7 @@ def open_store(place: str, *, is_writing: bool) -> Iterator[Store]:
 def _open_file(path: Path, is_writing: bool) -> Store:
     if not is_writing and not path.is_file():
         create = f"milabench db add RUN... --db {shlex.quote(str(path))}"
-        raise NothingSelected(f"{path}: no results store; create it with `{create}`")
+        raise NothingSelected(f"{path}: no results store. Create it with `{create}`")
     try:
         if path.exists():
             open_regular(path).close()
@@ -142,7 +142,7 @@ def _open_file(path: Path, is_writing: bool) -> Store:
                 # A view or a virtual table runs what its file says, whenever it is read.
                 raise RecordError(f"{path}: not a results store: '{odd[0]}' is a view or a virtual table")
             if not is_writing and "milabench_store" not in known:
-                raise NothingSelected(f"{path}: is empty: no run was added; add a run with `milabench db add RUN...`")
+                raise NothingSelected(f"{path}: is empty: no run was added. Add a run with `milabench db add RUN...`")
             undo.pop_all()
     except sqlite3.Error as error:
         _raise_interrupt(error)
@@ -160,7 +160,7 @@ def _open_server(url: str, is_writing: bool) -> Store:
         import psycopg
     except ImportError:
         raise UsageError(
-            "a PostgreSQL store needs the driver psycopg; install it with `pip install 'milabench[postgresql]'`"
+            "a PostgreSQL store needs the driver psycopg. Install it with `pip install 'milabench[postgresql]'`"
         ) from None
     name = without_password(url)
     try:
@@ -173,7 +173,7 @@ def _open_server(url: str, is_writing: bool) -> Store:
         if table_row is None or table_row[0] is None:
             connection.close()
             raise NothingSelected(
-                f"{name}: is empty: no run was added; add a run with `milabench db add RUN... --db URL`"
+                f"{name}: is empty: no run was added. Add a run with `milabench db add RUN... --db URL`"
             )
     # Of what a connection can do, only what the two drivers have in common is used.
     return Store(cast("sqlite3.Connection", connection), name, "%s", psycopg.Error)

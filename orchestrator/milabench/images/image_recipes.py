@@ -23,7 +23,7 @@ from milabench.workflow.options import Session, SuiteOptions
 _NAME = re.compile(r"milabench-[\w.+]+-py3-none-any\.whl")
 _LOCK = "milabench/shipped/constraints/milabench.txt"
 _INSTRUMENTS = "milabench/shipped/benchmate"
-_HINT = "give the wheel of this milabench with --wheel; `make release` builds it"
+_HINT = "Give the wheel of this milabench with --wheel. `make release` builds it"
 
 
 def oci_recipe(wheel: Path, base: str | None, session: Session) -> str:
@@ -59,14 +59,14 @@ def _base(given: str | None, python: str, session: Session) -> str:
     except ValueError as error:
         raise UsageError(f"--from: {error}") from None
     if not is_pinned_image(name):
-        session.note(f"{name}: a tag can be moved to another image; --from NAME@sha256:DIGEST pins it")
+        session.note(f"{name}: a tag can be moved to another image. Pin it with --from NAME@sha256:DIGEST")
     return name
 
 
 def read_control_plane(wheel: Path) -> ControlPlane:
     """Return the parts of a wheel of this milabench that an image needs. Raises EnvironmentFailed for any other file."""
     if not _NAME.fullmatch(wheel.name):
-        raise EnvironmentFailed(f"{wheel}: not the name of a wheel of milabench, which pip goes by; {_HINT}")
+        raise EnvironmentFailed(f"{wheel}: not the name of a wheel of milabench, which pip goes by. {_HINT}")
     try:
         with open_regular(wheel) as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -74,13 +74,13 @@ def read_control_plane(wheel: Path) -> ControlPlane:
             names = files(archive)
             metadata = next((name for name in names if name.endswith(".dist-info/METADATA")), "")
             if not metadata.startswith("milabench-") or _LOCK not in names:
-                raise EnvironmentFailed(f"{wheel}: not a wheel of milabench that knows its dependencies; {_HINT}")
+                raise EnvironmentFailed(f"{wheel}: not a wheel of milabench that knows its dependencies. {_HINT}")
             about = Parser().parsestr(read_member(archive, metadata).decode())
             lock = parse_requirements(read_member(archive, _LOCK).decode())
             _require_same_instruments(archive, names, wheel)
     except (OSError, RecordError, UnicodeDecodeError) as error:
         why = os_reason(error) if isinstance(error, OSError) else str(error)
-        raise EnvironmentFailed(why if str(wheel) in why else f"{wheel}: cannot be read: {why}; {_HINT}") from None
+        raise EnvironmentFailed(why if str(wheel) in why else f"{wheel}: cannot be read: {why}. {_HINT}") from None
     return ControlPlane(
         file=wheel.name,
         version=str(about["Version"]),
@@ -97,4 +97,4 @@ def _require_same_instruments(archive: zipfile.ZipFile, names: list[str], wheel:
             archive, [name for name in names if name.startswith(f"{_INSTRUMENTS}/")], _INSTRUMENTS, Path(scratch)
         )
         if benchmate_digest(Path(scratch)) != benchmate_digest(BENCHMATE):
-            raise EnvironmentFailed(f"{wheel}: brings another benchmate than this milabench; {_HINT}")
+            raise EnvironmentFailed(f"{wheel}: brings another benchmate than this milabench. {_HINT}")

@@ -43,7 +43,7 @@ def base_image(given: str | None, python: str = "3.11") -> str:
     if given is None:
         return _BASE.format(python=".".join(python.split(".")[:2]))
     if not _REFERENCE.fullmatch(given):
-        raise ValueError(f"'{given}' is not the name of an image; give NAME:TAG or NAME@sha256:DIGEST")
+        raise ValueError(f"'{given}' is not the name of an image. Give NAME:TAG or NAME@sha256:DIGEST")
     return given
 
 
@@ -133,14 +133,14 @@ def image_lock(spec: VenvSpec, control: ControlPlane) -> Lock:
         raise ValueError(f"its lock is for python {spec.python}, and the control plane needs 3.11 or later")
     if loose := [pin.name or pin.line for pin in lock.pins if not pin.hashes]:
         raise ValueError(
-            f"its lock has no hash for {', '.join(loose[:3])}; an image contains only checked packages: "
+            f"its lock has no hash for {', '.join(loose[:3])}. An image contains only checked packages: "
             "`milabench pin` writes such a lock"
         )
     if lock.options:
         raise ValueError(f"its requirement file has the option {lock.options[0]}, which a recipe cannot carry")
     wanted = parse_requirements("\n".join(control.requirements))
     for pin, limit in broken_constraints(lock, wanted):
-        raise ValueError(f"its lock has {pin.line}, and the control plane needs {limit.line}; pin the benchmark again")
+        raise ValueError(f"its lock has {pin.line}, and the control plane needs {limit.line}. Pin the benchmark again")
     names = {pin.name for pin in lock.pins}
     own = [pin for pin in control.lock.pins if pin.name not in names]
     return replace(lock, pins=tuple(sorted((*lock.pins, *own), key=_by_name)), header={})

@@ -108,7 +108,7 @@ def follow_jobs(
                 is_over = harvest.look(until)
                 rest_until = time.monotonic() + REST * (time.monotonic() - began)
             if until == "known" and watch.ticks >= ASKED and (silent := harvest.silent):
-                raise Unreachable(f"{path.name}: nothing is known of its jobs: {silent}; they go on by themselves")
+                raise Unreachable(f"{path.name}: nothing is known of its jobs: {silent}. They go on by themselves")
             if view is not None:
                 view.update()
                 if (is_all := view.ended_shares >= jobs.keys()) and not is_heard:
@@ -278,7 +278,7 @@ def harvested(share: Share, end: tuple[JobState, str], output: str) -> Iterator[
         # Asked to end, by a signal that its steps may have got too.
         and (tried.outcome == "cancelled" or (tried.outcome == "failed" and tried.why in ("signal", "lost-node")))
     ]
-    detail = f"job {job.id}{where}: {what}{exit_code}; its output is in {output}"
+    detail = f"job {job.id}{where}: {what}{exit_code}. Its output is in {output}"
     yield from ends_of(share, (*share.unended, *struck), why_of(result), detail)
     yield {**_of_job(share.name, job.id, state), "state": "ended", "result": result}
 

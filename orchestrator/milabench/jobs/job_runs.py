@@ -119,7 +119,7 @@ def _submit(
         jobs.append(handle.id)
         if interrupts().is_pending and len(jobs) < count:
             session.info(
-                f"run: {writer.path.name}: {len(jobs)} of {count} jobs are submitted; `milabench resume` submits the others"
+                f"run: {writer.path.name}: {len(jobs)} of {count} jobs are submitted. `milabench resume` submits the others"
             )
             return False
     what = f"job {jobs[0]}" if len(jobs) == 1 else f"{len(jobs)} jobs, {jobs[0]} to {jobs[-1]}"
@@ -192,7 +192,7 @@ def resume_jobs(path: Path, session: Session, *, force: bool = False, detach: bo
                 return _finished(path, writer, session)
             return DONE
         session.info(
-            f"resume: {run.name}: {count - left} of {count} steps have passed; jobs that go on: {len(living)}, to be"
+            f"resume: {run.name}: {count - left} of {count} steps have passed, jobs that go on: {len(living)}, to be"
             f" submitted again: {len(todo)}"
         )
         is_whole = True
@@ -279,7 +279,7 @@ def cancel_jobs(run: Run, session: Session) -> bool:
         if (holder := holder_of(run.path)) is None or holder.marker == orchestrator.marker:
             raise
         _cancel(run, scheduler, session)
-        session.info(f"cancel: {run.name}: {holder} follows them, and records their ends; waiting for it")
+        session.info(f"cancel: {run.name}: {holder} follows them, and records their ends. Waiting for it")
         wait_for_release(run.path)
     return True
 

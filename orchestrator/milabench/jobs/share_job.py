@@ -36,7 +36,7 @@ from milabench.workflow.saved_options import changed_files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareWork:
-    """The work of a job: its share of the plan, and the rest of it, both for the nodes that it was given."""
+    """The work of a job: its share of the plan, and the rest, both for the nodes that it was given."""
 
     planned: PlannedRequest
     description: RunDescription
@@ -56,10 +56,10 @@ def carry_out_share(path: Path, name: str, session: Session, environ: Mapping[st
     if allocation is None:
         scheduler = as_mapping(run.manifest.get("submission")).get("scheduler")
         raise UsageError(
-            f"job: carries out a share inside of a job of {scheduler}, and this is none; see `milabench run --submit`"
+            f"job: carries out a share inside of a job of {scheduler}, and this is none. See `milabench run --submit`"
         )
     if name not in run.shares:
-        raise UsageError(f"{path}: has no share '{name}'; `milabench run --submit` makes runs with shares")
+        raise UsageError(f"{path}: has no share '{name}'. `milabench run --submit` makes runs with shares")
     orchestrator = this_orchestrator(new_marker(path.name))
     with (
         hold_share(path, name, orchestrator),
@@ -117,8 +117,8 @@ def _work_of(run: Run, share: Share, allocation: Allocation, passed: frozenset[s
     found = {step.id for bundle in bundles for step in bundle}
     if missing := [step for step in share.steps if step not in found]:
         raise EnvironmentFailed(
-            f"{', '.join(missing[:3])}{' and others' if len(missing) > 3 else ''}: planned for {_stated(run, share)};"
-            f" the job has {_present(planned.plan, bound)}; state the nodes' devices in system.slurm.gpus_per_node and"
+            f"{', '.join(missing[:3])}{' and others' if len(missing) > 3 else ''}: planned for {_stated(run, share)},"
+            f" but the job has {_present(planned.plan, bound)}. State the nodes' devices in system.slurm.gpus_per_node and"
             " system.gpu"
         )
     plan = with_stems(_of_share(planned.plan, share.steps), run.files)
@@ -145,7 +145,7 @@ def _bound_nodes(run: Run, share: Share, allocation: Allocation) -> tuple[tuple[
     ours = [node.name for node in allocation.nodes]
     if len(ours) < len(share.nodes):
         raise EnvironmentFailed(
-            f"share {share.name} was planned for {len(share.nodes)} nodes; job {allocation.job} has {len(ours)}:"
+            f"share {share.name} was planned for {len(share.nodes)} nodes, but job {allocation.job} has {len(ours)}:"
             f" {', '.join(ours)}"
         )
     named = share.nodes if set(share.nodes) <= set(ours) else ours
@@ -173,7 +173,7 @@ def _require_unchanged(run: Run, share: Share, description: RunDescription) -> N
     ]
     if lines:
         raise RecordError(
-            f"differs from the submitted plan: {'; '.join(lines)}; submit a new run, or `milabench resume --force`"
+            f"differs from the submitted plan: {'; '.join(lines)}. Submit a new run, or `milabench resume --force`"
         )
 
 

@@ -96,7 +96,7 @@ def for_jobs(options: SuiteOptions, session: Session) -> SuiteOptions:
         return options
     system = read_suite_only(options).system
     if system.engine != "slurm":
-        raise UsageError("--distribute makes jobs of Slurm; add --engine slurm, or engine: slurm to the system file")
+        raise UsageError("--distribute makes jobs of Slurm. Add --engine slurm, or engine: slurm to the system file")
     slurm = system.slurm
     excluded = nodes_in(slurm.exclude, "exclude")
     names = [name for name in nodes_in(slurm.nodelist, "nodelist") if name not in excluded]
@@ -105,7 +105,7 @@ def for_jobs(options: SuiteOptions, session: Session) -> SuiteOptions:
         for name, state in unusable.items():
             session.warn(f"{name}: is left out: Slurm says that it is {state}")
     if not names:
-        raise UsageError("--distribute: no node of the partition takes jobs; name others by --slurm-arg nodelist=...")
+        raise UsageError("--distribute: no node of the partition takes jobs. Name others by --slurm-arg nodelist=...")
     return replace(options, slurm_args=(*options.slurm_args, f"nodelist={','.join(names)}"))
 
 

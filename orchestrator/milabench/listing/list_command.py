@@ -43,7 +43,7 @@ _CLAUSE = re.compile(r"[:;,.]\s|\s\(")
 def command(options: SuiteOptions, references: bool, gated: bool, wide: bool, as_json: bool) -> None:
     """List the benchmarks of the suite."""
     if references and gated:
-        raise UsageError("--gated lists benchmarks, and --references results; use only one of them")
+        raise UsageError("--gated lists benchmarks, and --references results. Use only one of them")
     if references:
         from milabench.workflow.report_inputs import shipped_references
 
@@ -99,7 +99,7 @@ def benchmarks_table(benches: Sequence[Mapping[str, object]], width: int | None 
     environments = sorted(
         {bench["install_group"]: _environment(bench) for bench in sorted(benches, key=_environment)}.values()
     )
-    legend = f"minutes: of a repeat, profile default; disk: of its data; environments: {', '.join(environments)}"
+    legend = f"minutes: of a repeat, profile default. disk: of its data. environments: {', '.join(environments)}"
     lines = text_table(headings, rows, is_text, spare=("disk", "minutes"), width=width)
     return "\n".join(
         [*lines, "", *textwrap.wrap(legend, width or WIDTH, break_long_words=False, break_on_hyphens=False)]
@@ -115,7 +115,7 @@ def _wrapped_row(row: Sequence[str], room: int) -> Iterator[list[str]]:
 
 
 def _first_clauses(text: str, room: int) -> str:
-    """Return as many clauses of a text, from its beginning, as fit a line; all of it where not even the first does."""
+    """Return as many clauses of a text, from its beginning, as fit a line. The whole text where not even the first does."""
     ends = [found.start() for found in _CLAUSE.finditer(text) if found.start() <= room]
     return text if len(text) <= room or not ends else text[: ends[-1]]
 
@@ -143,7 +143,7 @@ def gated_text(suite: Suite, options: SuiteOptions, width: int | None, *, as_jso
     lines = text_table(
         ["benchmark", "repository", "revision", "terms"], rows, [True] * 4, spare=("revision",), width=width
     )
-    return "\n".join([*lines, "", f"token: {f'there, by {token}' if token else f'none; {HOW}'}"])
+    return "\n".join([*lines, "", f"token: {f'there, by {token}' if token else f'none. {HOW}'}"])
 
 
 def _disk(mib: int | None) -> str:

@@ -16,7 +16,7 @@ from milabench.own_program.program import Program
 
 OLDEST: Final = (3, 10)
 DISTRIBUTIONS: Final = {"sklearn": "scikit-learn", "PIL": "pillow", "cv2": "opencv-python", "yaml": "PyYAML"}
-"""Names of distributions that differ from those of their modules, for modules that are not installed."""
+"""Distributions whose names differ from their modules' names, for modules that are not installed."""
 _WITHIN_S: Final = 60.0
 # Only finds modules, and imports none of them but the packages around a module of the program.
 _CHILD: Final = """
@@ -47,7 +47,7 @@ print(json.dumps({
 class Interpreter:
     """An interpreter: `packages` are distribution and version of the packages that it has, `missing` the names of the others.
 
-    `file` is that of the module that was looked for; empty where there is none.
+    `file` is the file of the module that was looked for, empty where there is none.
     """
 
     python: str
@@ -93,14 +93,16 @@ def interpreter_of(
         raise EnvironmentFailed(f"{named or 'python'}: no such interpreter on the PATH, or older than Python 3.10")
     if tuple(best.version) < OLDEST:
         version = ".".join(map(str, best.version))
-        raise EnvironmentFailed(f"{best.python} is Python {version}; the instruments need {'.'.join(map(str, OLDEST))}")
+        raise EnvironmentFailed(
+            f"{best.python} is Python {version}, but the instruments need {'.'.join(map(str, OLDEST))}"
+        )
     if program.module and not best.file:
         raise UsageError(f"-m {program.module}: no such module in {best.python}")
     if best.missing and is_complete:
         first = best.missing[0]
         raise EnvironmentFailed(
-            f"{program.name} imports {', '.join(best.missing)} (line {imports[first]}), not installed for {best.python}; "
-            "activate the environment that has it, or pip install "
+            f"{program.name} imports {', '.join(best.missing)} (line {imports[first]}), not installed for {best.python}. "
+            "Activate the environment that has it, or pip install "
             + " ".join(DISTRIBUTIONS.get(name, name) for name in best.missing)
         )
     return best

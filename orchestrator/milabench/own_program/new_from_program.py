@@ -52,8 +52,8 @@ def new_from_program(name: str, into: Path, given: str, script: str | None, modu
         program = parse_program(words or [""])
         if program.command:
             raise UsageError(
-                f"--from '{given}': is no script (.py), folder, repository or command that starts Python; of a release, "
-                f"give pypi:PROJECT==VERSION; `milabench bench` measures any command"
+                f"--from '{given}': is no script (.py), folder, repository or command that starts Python. For a release "
+                f"give pypi:PROJECT==VERSION. `milabench bench` measures any command"
             )
         return _create(folder, origin, program, "" if words[0].endswith(".py") else words[0])
 
@@ -128,7 +128,7 @@ def _copy(code: ProgramSource, located: Path, into: Path, origin: ProgramOrigin,
     if not origin.is_here:
         size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file() and ".git" not in path.parts)
         if size > _LARGEST_FOLDER:
-            raise UsageError(f"{root}: has {size >> 20} MiB; give its script instead, with its data elsewhere")
+            raise UsageError(f"{root}: has {size >> 20} MiB. Give its script instead, with its data elsewhere")
         # The new benchmark itself may lie in the folder.
         copy_tree(root, into, shutil.ignore_patterns(*_LEFT_OUT, into.parent.parent.name))
         return

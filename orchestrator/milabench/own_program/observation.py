@@ -155,7 +155,7 @@ def _torch(reading: Reading) -> ProgramObservation | None:
         return None
     missing = []
     if reading.first_call(r".*\.scale") is not None:
-        missing.append("loss: it is scaled before backward(); observe the function that returns it with probes.result")
+        missing.append("loss: it is scaled before backward(). Observe the function that returns it with probes.result")
     elif backward is None:
         missing.append("loss: nothing calls backward()")
     loss = None if missing else reading.loss
@@ -168,7 +168,7 @@ def _torch(reading: Reading) -> ProgramObservation | None:
         found = loader
     elif optimizer is not None and backward is not None:
         steps, why, found = 'probes.optimizer_step(ov, units="steps/s")', "every step of the optimizer", optimizer
-        missing.append("samples: a step counts as a sample; `items=64` in the probe sets how many samples a step has")
+        missing.append("samples: a step counts as a sample. `items=64` in the probe sets how many samples a step has")
     else:
         return None
     return ProgramObservation(
@@ -191,7 +191,7 @@ def _own_loop(reading: Reading) -> ProgramObservation | None:
         found=reading.loop,
         pauses=reading.pauses,
         missing=(
-            "samples: a step counts as a sample; `batch_size=64` in the probe sets how many samples a step has",
+            "samples: a step counts as a sample. `batch_size=64` in the probe sets how many samples a step has",
             "loss: observe the function that returns it with probes.result",
         ),
     )

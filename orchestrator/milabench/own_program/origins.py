@@ -83,15 +83,15 @@ def _clone(url: str, clone: Path) -> ProgramOrigin:
 def chosen_program(origin: ProgramOrigin, script: str | None, module: str | None) -> Program:
     """Return the program of a folder: the named program, else the usual or only one. Raises UsageError with the existing ones."""
     if script and module:
-        raise UsageError("--script and --module both name the program; give only one")
+        raise UsageError("--script and --module both name the program. Give only one")
     if module:
         return Program(module=module)
     programs = _programs_in(origin.root)
     if script is None:
         usual = [name for name in _USUAL_NAMES if name in programs]
         if not usual and len(programs) != 1:
-            found = f"has {len(programs)} programs; choose a program with --script or --module"
-            found = found if programs else "has no program that is recognised; name a file with --script"
+            found = f"has {len(programs)} programs. Choose a program with --script or --module"
+            found = found if programs else "has no program that is recognised. Name a file with --script"
             raise UsageError(f"{origin.name}: {found}{_known(programs)}")
         script = (usual or programs)[0]
     parts = PurePosixPath(script)
@@ -128,7 +128,7 @@ def module_in(origin: ProgramOrigin, module: str) -> tuple[str, Path]:
         for file in (path.with_suffix(".py"), path / "__main__.py"):
             if file.is_file():
                 return folder, file
-    hint = "" if origin.source else "; of a package: --from pypi:PROJECT==VERSION --module NAME"
+    hint = "" if origin.source else ". For a package, give --from pypi:PROJECT==VERSION --module NAME"
     raise UsageError(f"-m {module}: no such module in {origin.name}{hint}")
 
 

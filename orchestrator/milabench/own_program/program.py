@@ -74,7 +74,7 @@ def parse_program(words: Sequence[str]) -> Program:
             return Program(module=rest[1], python_flags=tuple(flags), arguments=tuple(rest[2:]))
         if rest[0].startswith("-"):
             raise UsageError(
-                f"{first} {rest[0]}: measured are scripts and modules; `milabench bench` measures any command"
+                f"{first} {rest[0]}: only scripts and modules are measured here. `milabench bench` measures any command"
             )
         return Program(script=rest[0], python_flags=tuple(flags), arguments=tuple(rest[1:]))
     if first.endswith(".py"):

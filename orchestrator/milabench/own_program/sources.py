@@ -50,7 +50,7 @@ def read_source(file: Path, root: Path | None = None) -> ProgramSource:
 
 def _text(file: Path) -> str:
     if file.is_dir():
-        raise UsageError(f"{file}: is a folder; name the script that it starts")
+        raise UsageError(f"{file}: is a folder. Name the script that it starts")
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:

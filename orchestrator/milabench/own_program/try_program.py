@@ -67,18 +67,18 @@ def read_program_at_hand(words: Sequence[str], environ: Mapping[str, str]) -> Pr
     program = parse_program(words)
     if program.command:
         if Path(words[0]).exists() and shutil.which(words[0], path=environ.get("PATH")) is None:
-            raise UsageError(f"{words[0]}: is no program; name a script (.py), `python -m MODULE` or a command")
+            raise UsageError(f"{words[0]}: is no program. Name a script (.py), `python -m MODULE` or a command")
         require_program(program.command[0], Path.cwd(), environ)
         return ProgramAtHand(program=program)
     if "--help" in program.arguments:
-        raise UsageError(f"--help is an option of {program.name}; `milabench try --help` shows ours")
+        raise UsageError(f"--help is an option of {program.name}. `milabench try --help` shows ours")
     named = "" if words[0].endswith(".py") else words[0]
     file = Path(program.script)
     if program.module:
         file = Path(interpreter_of(program, named, {}, environ).file)
     elif not file.exists():
         near = did_you_mean(file.name, [path.name for path in file.parent.glob("*.py")])
-        raise UsageError(f"{program.script}: no such file in {Path.cwd()}{near and f'; {near}'}")
+        raise UsageError(f"{program.script}: no such file in {Path.cwd()}{near and f'. {near}'}")
     is_here = bool(program.module) and file.is_relative_to(Path.cwd())
     source = read_source(file, Path.cwd() if is_here else None)
     return ProgramAtHand(
@@ -119,7 +119,7 @@ class _Trials:
         at_hand = self._at_hand
         assert at_hand.observation is not None and at_hand.reading is not None and at_hand.interpreter is not None
         seen = f"{at_hand.observation.why} ({at_hand.observation.found})"
-        self._session.info(f"{self._name}: with {at_hand.interpreter.python}; observed: {seen}")
+        self._session.info(f"{self._name}: with {at_hand.interpreter.python}. Observed: {seen}")
         voirfile = self._base / "voirfile.py"
         write_file(voirfile, voirfile_text(self._name, at_hand.reading, at_hand.observation))
         began = time.monotonic()
@@ -153,7 +153,7 @@ class _Trials:
         return Trial(code=DONE, lines=lines, next=self._more() if why else self._ways())
 
     def _run(self, words: Sequence[str], *, launches: int = 0) -> BenchSummary:
-        """Return the result of timed launches, or of one with the probes: then a probe that failed is a result too.
+        """Return the result of timed repeats, or of one with the probes: then a probe that failed is a result too.
 
         Raises _Ended for any other failure.
         """
@@ -216,7 +216,7 @@ class _Trials:
 
     def _ways(self) -> str:
         line = shlex.join(self._plain())
-        return f"`milabench bench --runs 10 -- {line}`: more repeats; with --metric, a number that it prints"
+        return f"`milabench bench --runs 10 -- {line}`: more repeats. With --metric: a number that it prints"
 
 
 class _Ended(Exception):

@@ -46,7 +46,7 @@ def _notes(reading: Reading, observation: ProgramObservation) -> Iterator[str]:
     for what in observation.missing:
         yield f"not observed: {what}"
     if not observation.pauses:
-        yield "not found: a validation or a checkpoint in the loop; everything between two steps counts"
+        yield "not found: a validation or a checkpoint in the loop, so everything between two steps counts"
 
 
 def ways_text(script: str, reading: Reading, observation: ProgramObservation | None) -> str:
@@ -55,9 +55,9 @@ def ways_text(script: str, reading: Reading, observation: ProgramObservation | N
     function = next(iter(sorted(main.functions)), "train_step")
     loop = next((node.lineno for node in ast.walk(main.tree) if isinstance(node, Loop)), None)
     lines = [
-        "no training loop was found; possible measurements:"
+        "no training loop was found. Possible measurements:"
         if observation is None
-        else f"{observation.why} usually end before half a minute; possible measurements:",
+        else f"{observation.why} usually end before half a minute. Possible measurements:",
         "  the time of the whole program, as in the suite now",
         f"  a number that it prints: milabench bench --metric 'loss (\\S+)' -- python {script}",
         f'  calls of a function as steps, in a voirfile: probes.calls(ov, "__main__.{function}", units="steps/s")'

@@ -65,7 +65,7 @@ def benchmark_files(written: WrittenProgram, schema: str) -> dict[str, str]:
 def requirement_lines(written: WrittenProgram) -> Iterator[str]:
     """Yield what a release requires, and a requirement for each other package that a program imports.
 
-    The versions are those of its interpreter.
+    The versions are its interpreter's.
     """
     interpreter = written.interpreter
     yield f"# The packages that the program imports, in the versions of {interpreter.prefix}."
@@ -130,7 +130,7 @@ def _suite(written: WrittenProgram, schema: str) -> str:
     }
     lines = [
         f"# yaml-language-server: $schema={schema}",
-        "# A suite of this benchmark; `include:` it from another suite, or copy the entry there.",
+        "# A suite of this benchmark. `include:` it from another suite, or copy the entry there.",
         "profile: default",
         "",
         f"{written.name}:",
@@ -138,7 +138,7 @@ def _suite(written: WrittenProgram, schema: str) -> str:
         "  tags: [new]",
         "  weight: 1.0",
         "  max_duration: 1800",
-        "  install_variant: unpinned           # from requirements.in; `milabench pin` writes locks, then remove this line",
+        "  install_variant: unpinned           # from requirements.in. `milabench pin` writes locks, then remove this line",
         # JSON is YAML, and quotes everything.
         *(f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in given.items()),
     ]

@@ -76,7 +76,7 @@ def too_many(comparison: Comparison) -> Markup | None:
     """Return the note that replaces drawings of too many systems. None for few."""
     if not _is_many(comparison):
         return None
-    shown = f"Drawn for up to {SYSTEMS_DRAWN} systems; these are {len(comparison.systems)}."
+    shown = f"Drawn for up to {SYSTEMS_DRAWN} systems, and these are {len(comparison.systems)}."
     return note(f"{shown} Compare fewer to see it.")
 
 
@@ -130,13 +130,13 @@ def _ratios(comparison: Comparison) -> Child:
             )
         )
     text = (
-        f"Right of 1 is better than {comparison.systems[0].name}; for lower-is-better metrics the ratio is inverted. "
+        f"Right of 1 is better than {comparison.systems[0].name}. For lower-is-better metrics the ratio is inverted. "
         f"Band: ±{comparison.margin:.2%}, in which nothing is called faster or slower. "
-        "Whiskers: 95 % intervals; an arrow: the interval goes on. ▲ faster, ▼ slower, ■ equivalent, ◆ different but small, "
-        "○ not decided; '?' marks a suspect number."
+        "Whiskers: 95 % intervals. An arrow: the interval goes on. ▲ faster, ▼ slower, ■ equivalent, ◆ different but small, "
+        "○ not decided. '?' marks a suspect number."
     )
     if is_many:
-        lead = f"Of {len(comparison.systems)} systems only the index is drawn; the ratios are in the table below."
+        lead = f"Of {len(comparison.systems)} systems only the index is drawn. The ratios are in the table below."
         text = f"{lead} {text}"
     caption = f"Ratios to {comparison.systems[0].name}, the fastest first"
     return figure(caption, forest("ratios of benchmarks with 95 % intervals", drawn), text)
@@ -167,7 +167,7 @@ def _benchmarks(comparison: Comparison) -> list[Child]:
     children: list[Child] = [html_table(table, shown=shown, states=[states[at] for at in kept], is_alone=True)]
     if len(kept) < len(ratios):
         fit = f"{len(kept)} of {len(ratios)} ratios fit in the page"
-        children.append(note(f"{fit}, the slower and the excluded ones first; --format csv has all."))
+        children.append(note(f"{fit}, the slower and the excluded ones first. --format csv has all."))
     remarks = comparison_text.verdict_notes(comparison)
     children += map(note, remarks[:20])
     if len(remarks) > 20:
@@ -194,7 +194,7 @@ def _index(comparison: Comparison) -> list[Child]:
         moved = sorted(index.without.items(), key=lambda entry: entry[1])
         shown = moved if len(moved) <= 20 else [*moved[:10], *moved[-10:]]
         rows = [Dots(label=f"without {name}", values=(value,), note=f"{value:.4f}") for name, value in shown]
-        text = index.holds + ("" if len(moved) <= 20 else f"; the ten that move it most each way, of {len(moved)}")
+        text = index.holds + ("" if len(moved) <= 20 else f". The ten that move it most each way, of {len(moved)}")
         name = comparison_text.index_name(index)
         drawing = dots(f"index of {name} without each benchmark", rows, units="index")
         title = f"Index of {name} when a benchmark is left out"
@@ -214,7 +214,7 @@ def _memory(comparison: Comparison) -> list[Child]:
             label = row.bench if name == peaks[0][1] else ""
             rows.append(Bar(label=label, value=peak, text=f"{peak:.0f} MiB, {name}", mark=sign[name]))
     if len(rows) > _MOST_BARS:
-        children.append(note(f"Peak memory is not drawn: {len(rows)} bars are too many; the table below has all."))
+        children.append(note(f"Peak memory is not drawn: {len(rows)} bars are too many. The table below has all."))
     elif rows:
         children.append(figure("Peak memory of a process", bars("peak memory", rows, units="MiB")))
     quantities = ("memory MiB", "overlap %", "energy J", "first step s")
@@ -277,7 +277,7 @@ def _facts(system: System) -> dict[str, str]:
 
 def _why(comparison: Comparison, differences: Differences) -> Child:
     if differences is None:
-        return note("The head of the page names the likeliest causes; for all that differs, ask for it with --why.")
+        return note("The head of the page names the likeliest causes. For all that differs, ask for it with --why.")
     if not differences:
         return note("Nothing that was recorded differs between the systems.")
     table = comparison_text.differences_table(comparison, differences)
@@ -361,7 +361,7 @@ def _launches(row: ComparisonRow, sign: dict[str, str]) -> Markup:
     without = [f"{side.system} {side.why_not}" for side in row.sides if side.why_not]
     text = "Dots: repeats. Bar: their mean. Whisker: its 95 % interval, from 3 repeats on."
     text += "".join(
-        f" {side.system}: sessions of {', '.join(map(str, side.sessions))} repeats; the interval is over sessions."
+        f" {side.system}: sessions of {', '.join(map(str, side.sessions))} repeats. The interval is over sessions."
         for side in row.sides
         if len(side.sessions) > 1
     )
@@ -373,4 +373,4 @@ def _launches(row: ComparisonRow, sign: dict[str, str]) -> Markup:
     text += f" Not counted: {'; '.join(without)}." if without else ""
     if not rows:
         return note(text)
-    return figure("Launches on each system", dots(f"launches of {row.bench}", rows, units=row.units), text)
+    return figure("Repeats on each system", dots(f"repeats of {row.bench}", rows, units=row.units), text)

@@ -1,4 +1,4 @@
-"""Drawings of a benchmark: series, distributions, devices, launches, and how many fit in a page."""
+"""Drawings of a benchmark: series, distributions, devices, repeats, and how many fit in a page."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def step_timelines(traced: Sequence[Trace], how: Fineness, name: str = "") -> li
     """Return a drawing with its notes for each selected step. `name` is the system's where there are several."""
     drawn = selected_steps(traced, how.steps)
     if not drawn:
-        too_large = "left out: the page would be larger than 2 MB; report fewer runs at once"
+        too_large = "left out: the page would be larger than 2 MB. Report fewer runs at once"
         why = too_large if traced else "nothing was recorded"
         return [note(f"{name + ': ' if name else ''}the course of its steps is not shown: {why}.")]
     children = [
@@ -115,7 +115,7 @@ def rate_distributions(named: Sequence[tuple[str, str, Trace]], bench: str) -> M
 
 
 def _places(name: str, mark: str, bench: BenchSummary) -> list[Dots]:
-    """Return the rates at each place (device, job) of a system, launch by launch."""
+    """Return the rates at each place (device, job) of a system, repeat by repeat."""
     rates: dict[str, list[float]] = {}
     for process in bench.processes:
         rates.setdefault(process.slot or "whole job", []).append(process.throughput.value)
@@ -128,7 +128,7 @@ def _places(name: str, mark: str, bench: BenchSummary) -> list[Dots]:
 
 
 def device_spread(benches: Sequence[tuple[str, str, BenchSummary]], units: str) -> Markup:
-    """Draw the spread over devices and launches of a benchmark: (system or empty, a value of SERIES, benchmark)."""
+    """Draw the spread over devices and repeats of a benchmark: (system or empty, a value of SERIES, benchmark)."""
     rows = [row for name, mark, bench in benches for row in _places(name, mark, bench)]
     if sum(len(row.values) for row in rows) < 2:
         return note("A single process: differences between repeats or devices are not known.")

@@ -45,7 +45,7 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child) -> str:
         patterns(),
         el("nav", links, controls, aria_label="page"),
         el("main", body, id="content"),
-        el("footer", el("p", f"Made by milabench {__version__}; this file is complete and needs no network.")),
+        el("footer", el("p", f"Made by milabench {__version__}. This file is complete and needs no network.")),
         # Last: the script finds the whole page when it runs, and a reader sees the page before it.
         el("script", Markup(script)),
     )

@@ -117,8 +117,8 @@ def _score_note(summary: Summary) -> str:
     score = summary.score
     interval = score.ci95 if model.shown_score(summary) is not None else None
     reach = f"95 % from {' to '.join(map(format_number, interval))}" if interval else "no interval"
-    what = f"{reach}; relative to {score.reference}" if score.reference else "none without a reference"
-    return what + (f"; weights of {score.weights_of}" if score.weights_of else "")
+    what = f"{reach}, relative to {score.reference}" if score.reference else "none without a reference"
+    return what + (f", weights of {score.weights_of}" if score.weights_of else "")
 
 
 def _alerts(summary: Summary) -> list[Child]:

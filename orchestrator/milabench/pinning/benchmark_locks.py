@@ -65,7 +65,7 @@ def pin_benchmarks(
         session.info(f"pin: {changed} of {len(written)} lock files changed")
         for where, benches in _unpinned(context).items():
             session.warn(
-                f"{', '.join(benches)}: installed without these locks, from requirements.in; to use them, remove "
+                f"{', '.join(benches)}: installed without these locks, from requirements.in. To use them, remove "
                 f"`install_variant: unpinned` at {where}"
             )
 

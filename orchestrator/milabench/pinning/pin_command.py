@@ -47,12 +47,12 @@ def command(
 ) -> int:
     """Write the lock files of the selected benchmarks from their requirements.in."""
     if write and not upgrade:
-        raise click.UsageError("--write goes with --upgrade; without it, locks are written anyway")
+        raise click.UsageError("--write goes with --upgrade. Without it, locks are written anyway")
     if wait and not upgrade and is_on_command_line("wait"):
-        raise click.UsageError("--wait goes with --upgrade; without it, nothing is run")
+        raise click.UsageError("--wait goes with --upgrade. Without it, nothing is run")
     if upgrade:
         if variants or all_variants:
-            raise click.UsageError("--upgrade tries the locks of this machine; leave out --variant and --all-variants")
+            raise click.UsageError("--upgrade tries the locks of this machine. Leave out --variant and --all-variants")
         from milabench.pinning.upgrade import upgrade as try_newer_locks
 
         return try_newer_locks(options, python, terminal_session(), write=write, wait=wait)

@@ -43,7 +43,7 @@ def pin_locks(
     """Write the locks of every specification. Raises EnvironmentFailed at the first that cannot be resolved."""
     uv = find_uv(environ)
     if uv is None:
-        raise EnvironmentFailed("pin needs uv, which was not found; pip install uv")
+        raise EnvironmentFailed("pin needs uv, which was not found. Install it with `pip install uv`")
     settings = pip if pip is not None else pip_settings(environ)
     is_reachable = cache(lambda backend: url_responds(torch_index(backend), {**environ, **uv_env(settings, environ)}))
     known: Releases = {}
@@ -80,7 +80,7 @@ def _pin(
     known |= dict(zip(names, listed, strict=True))
     unverified = ""
     if "torch" in pinned and spec.backend and backend is None and spec.variant != "cpu":
-        unverified = f"{torch_index(spec.backend)} could not be reached; nobody has installed from this lock"
+        unverified = f"{torch_index(spec.backend)} could not be reached, and nobody has installed from this lock"
     constraints = Path(spec.constraints).read_text() if spec.constraints else ""
     written = []
     for each, text in compiled.items():

@@ -106,7 +106,7 @@ def upgrade(options: SuiteOptions, python: str, session: Session, *, write: bool
             names = tuple(dict.fromkeys(name for lock in locks if lock.group == group for name in lock.benches))
             code, why = _try(replace(tried, select=",".join(names)), session, wait=wait)
             if code == INTERRUPTED:
-                session.info("interrupted; no lock was changed")
+                session.info("interrupted. No lock was changed")
                 return INTERRUPTED
             if why:
                 why = why.replace(str(Path(name, "base")), str(cache / FAILED))
@@ -119,8 +119,8 @@ def upgrade(options: SuiteOptions, python: str, session: Session, *, write: bool
             replace_file(lock.old, lock.new.read_bytes())
         kept = f"{len(passed)} of {len(locks)} locks passed"
         others = "`milabench pin --all-variants` writes the locks of other machines again"
-        done = f"; written; {others}" if write else f"; nothing is written; --write keeps them; {others}"
-        session.info(f"pin: {kept}{done if passed else '; nothing is written'}")
+        done = f", and were written. {others}" if write else f". Nothing is written: --write keeps them. {others}"
+        session.info(f"pin: {kept}{done if passed else '. Nothing is written'}")
         return STEPS_FAILED if problems else DONE
 
 
@@ -158,7 +158,7 @@ def propose(
     ]
     if outside:
         raise UsageError(
-            f"{', '.join(outside)}: a definition with an absolute path cannot be tried apart; make it relative"
+            f"{', '.join(outside)}: a definition with an absolute path cannot be tried apart. Make it relative"
         )
     arch = context.plan_context.facts.arch
     pin_benchmarks(copied, (arch,), python, session, is_proposal=True)
@@ -193,7 +193,7 @@ def _at_smallest_size(options: SuiteOptions, session: Session) -> tuple[CommandC
         session.info(f"pin: not tried, with sizes and none that is {SIZE}: {', '.join(untried)}")
     kept = [name for name in selected if name not in lacking]
     if not kept:
-        raise NothingSelected(f"no selected benchmark has the size {SIZE}; choose a size to try with --size")
+        raise NothingSelected(f"no selected benchmark has the size {SIZE}. Choose a size to try with --size")
     if untried:
         smallest = replace(smallest, select=",".join(kept))
     return read_context(smallest, session, warn=False), smallest

@@ -48,7 +48,7 @@ def dirs_under(base: str, overrides: Mapping[str, str]) -> Dirs:
     """
     if "runs" in overrides:
         raise ConfigError(
-            "system.dirs.runs: runs stay below the base, where every verb looks for them; choose it with --base"
+            "system.dirs.runs: runs stay below the base, where every verb looks for them. Choose it with --base"
         )
     return Dirs(base=base, **{name: str(PurePath(base, overrides.get(name, name))) for name in _FOLDERS})
 
@@ -189,7 +189,7 @@ class NodeBenchmark:
 
     @property
     def cwd(self) -> str:
-        """Where the program is started. In a folder of its own in each launch, unless suite or benchfile say otherwise."""
+        """Where the program is started. In a folder of its own in each repeat, unless suite or benchfile say otherwise."""
         if self.config.cwd is not None:
             return str(self.config.cwd)
         match self.declared.cwd:
@@ -204,7 +204,7 @@ class NodeBenchmark:
 
     @property
     def prepare_cwd(self) -> str:
-        """The working folder of prepare.py. Its files there stay, for all launches."""
+        """The working folder of prepare.py. Its files there stay, for all repeats."""
         return self.data_folder if self.cwd == STEP_DIR else self.cwd
 
     @property
@@ -245,6 +245,6 @@ def _own_dirs(config: BenchmarkConfig, dirs: Dirs) -> Dirs:
         return dirs
     for name in config.dirs:
         if name not in ("data", "cache", "extra"):
-            hint = "move data, cache or extra; system.dirs moves any folder for all"
+            hint = "move data, cache or extra, as system.dirs moves any folder for all"
             raise config.error(f"dirs.{name}", f"'{name}' cannot be moved for a single benchmark", hint)
     return replace(dirs, **{name: str(PurePath(dirs.base, folder)) for name, folder in config.dirs.items()})

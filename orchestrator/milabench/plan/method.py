@@ -121,7 +121,7 @@ def why_not_placed(bench: BenchmarkConfig, facts: SystemFacts) -> str | None:
         return f"needs {bench.num_machines} machines, the system has {len(facts.nodes)}"
     known = {node.name for node in facts.nodes}
     if unknown := [name for name in bench.plan.nodes if name not in known and name != "all"]:
-        return f"unknown node {' or '.join(unknown)}; known: {', '.join(sorted(known))}"
+        return f"unknown node {' or '.join(unknown)}. Known: {', '.join(sorted(known))}"
     sliced = [node.name for _, node in nodes_of(bench, facts) if sum("slice_of" in d.details for d in node.devices) > 1]
     if sliced and method_of(bench).is_one_job:
         return f"a job cannot use several MIG slices: {', '.join(sliced)}"

@@ -48,7 +48,7 @@ class Step:
     `job` is shared by all steps that need each other: the ranks of a job, a server and its client. Empty for a step that
     needs no other. `one_job`: the steps of a replicate give a single measurement, else each is an instance that has its own.
     `prerun` is a command that runs right before each attempt. Its time is not the step's. `keep_step_dir` is when the folder
-    of a launch stays after it: always, failed or never.
+    of a repeat stays after it: always, failed or never.
     `end_argv` ends programs that survive the process: the container, when only its engine's client is a child of ours.
     """
 

@@ -86,7 +86,7 @@ def memory_shortages(
         ):
             if needed and present and needed > present and (bench.name, what) not in warned:
                 warned.add((bench.name, what))
-                yield f"{bench.name}: needs {_gib(needed)} of memory; {what} has {_gib(present)}"
+                yield f"{bench.name}: needs {_gib(needed)} of memory, but {what} has {_gib(present)}"
 
 
 def _gib(mib: int) -> str:

@@ -107,11 +107,11 @@ class Sizer:
             return None
         observations = self.observations.get(bench, ())
         if not observations:
-            reason = f"{self.source or 'there'} has no observation of it"
+            reason = f"{self.source or 'there'} has no observation of this benchmark"
         elif self.options.optimized:
-            reason = f"{self.source}: no observation of it has a rate"
+            reason = f"{self.source}: none of its observations has a rate"
         elif not _capacity(self.options, memory_mib):
-            reason = "the memory of the device is not known; give sizer.capacity"
+            reason = "the memory of the device is not known. Give sizer.capacity"
         else:
             reason = f"{self.source}: its observations show no memory that grows with the batch size"
         return f"{bench}: keeps its own batch size: {reason}"

@@ -1,4 +1,4 @@
-"""The folder of a launch: which steps have it, the path that replaces its token, and when it is kept."""
+"""The folder of a repeat: which steps have it, the path that replaces its token, and when it is kept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def with_step_dir(step: Step, path: str) -> Step:
 
 
 def keeps_step_dir(policy: str, outcome: str) -> bool:
-    """Return whether the folder stays after a launch with this outcome."""
+    """Return whether the folder stays after a repeat with this outcome."""
     return policy == "always" or (policy == "failed" and outcome != "passed")
 
 

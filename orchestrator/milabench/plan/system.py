@@ -78,7 +78,7 @@ def stated_devices(system: SystemConfig) -> int | None:
         return None
     counts = [re.fullmatch(r"(?:[^:,]+:)?([0-9]{1,4})", part) for part in text.split(",")]
     if None in counts:
-        raise ConfigError(f"system.slurm.gpus_per_node: '{text}' is not a number of devices; write 4, or a100:4")
+        raise ConfigError(f"system.slurm.gpus_per_node: '{text}' is not a number of devices. Write 4, or a100:4")
     return sum(int(count[1]) for count in counts if count is not None)
 
 

@@ -1,6 +1,6 @@
-"""How much has to be measured so that a good system passes its criteria: launches, hours and nodes, from the noise of a pilot.
+"""How much has to be measured so that a good system passes its criteria: repeats, hours and nodes, from the noise of a pilot.
 
-`accept` decides a bound by the launches of all instances together (docs/reference/criteria.md). The power of that test is in
+`accept` decides a bound by the repeats of all instances together (docs/reference/criteria.md). The power of that test is in
 statistical_power.py. A plan for nodes is for a sample of them, whose speeds differ as the pilot's nodes do.
 """
 
@@ -34,8 +34,8 @@ class PlannedCriterion:
     """The needs of a criterion. `expected` is in `units`, or times the reference. `spread` is over logarithms of repeats.
 
     `launches` are of all instances at once, in sequence. None where no number is enough, or it is not known:
-    `missing` says why. `sample` is the smallest sample of nodes with launches on each. None where the spread between nodes is not
-    known. `power` is the power of the launches, None where the pilot's number is suspect: `missing` says so.
+    `missing` says why. `sample` is the smallest sample of nodes with repeats on each. None where the spread between nodes is not
+    known. `power` is the power of the repeats, None where the pilot's number is suspect: `missing` says so.
     """
 
     bench: str
@@ -54,7 +54,7 @@ class PlannedCriterion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBench:
-    """The needs of a benchmark: the launches of its most demanding criterion, of `seconds` each on `nodes`."""
+    """The needs of a benchmark: the repeats of its most demanding criterion, of `seconds` each on `nodes`."""
 
     bench: str
     launches: int | None
@@ -63,7 +63,7 @@ class PlannedBench:
 
     @property
     def hours(self) -> float | None:
-        """From the first launch to the end of the last."""
+        """From the first repeat to the end of the last."""
         return None if self.seconds is None or self.launches is None else self.launches * self.seconds / 3600
 
     @property
@@ -74,7 +74,7 @@ class PlannedBench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptancePlan:
-    """Launches, nodes and hours that give each criterion its power, where the system equals the pilot."""
+    """Repeats, nodes and hours that give each criterion its power, where the system equals the pilot."""
 
     title: str
     pilot: str
@@ -86,7 +86,7 @@ class AcceptancePlan:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every criterion has its launches, and their power."""
+        """Whether every criterion has its repeats, and their power."""
         return all(criterion.launches is not None and not criterion.missing for criterion in self.criteria)
 
     @property
@@ -96,7 +96,7 @@ class AcceptancePlan:
 
     @property
     def hours(self) -> float | None:
-        """Hours of the benchmarks with known launches and durations, in sequence. None where no benchmark's are known."""
+        """Hours of the benchmarks with known repeats and durations, in sequence. None where no benchmark's are known."""
         return _sum_of_known([bench.hours for bench in self.benchmarks])
 
     @property
@@ -120,7 +120,7 @@ def plan_acceptance(
 ) -> AcceptancePlan:
     """Return the plan by which a system like the pilot's passes each criterion with this probability.
 
-    `reference` is the run of `x reference`. For the pilot itself, a ratio of 1 is expected. `seconds` is the time of a launch of
+    `reference` is the run of `x reference`. For the pilot itself, a ratio of 1 is expected. `seconds` is the time of a repeat of
     each benchmark.
     """
     measured = {bench.bench: bench for bench in pilot.benchmarks}
@@ -173,7 +173,7 @@ def _of_bench(
                     bench=criteria.name,
                     criterion=f"{one.point} {one.metric}".strip(),
                     requirement=str(bound),
-                    missing="a plan: points of curves are not planned; the pilot's report has their spread over repeats",
+                    missing="a plan: points of curves are not planned, but the pilot's report has their spread over repeats",
                     where=bound.where,
                 )
 
@@ -185,7 +185,7 @@ def _unless_suspect(planned: PlannedCriterion, criteria: BenchCriteria, pilot: B
         return planned
     missing = (
         f"numbers to trust: the pilot's are suspect ({', '.join(reasons)}), which no number of repeats changes and `accept`"
-        " does not pass; measure it again without that, or let `allow` accept it"
+        " does not pass. Measure it again without that, or let `allow` accept it"
     )
     return replace(planned, power=None, missing=missing)
 
@@ -214,7 +214,7 @@ def _of_bound(
     expected = geometric_mean(values) / (geometric_mean(base) if base else 1.0)
     planned = replace(planned, expected=expected, units="x reference" if base else units)
     if math.isclose(expected, bound.value, rel_tol=1e-12) or (expected > bound.value) != is_minimum:
-        hint = "; name a pilot of the system to be accepted as RUN" if pilot is reference else ""
+        hint = ". Name a pilot of the system to be accepted as RUN" if pilot is reference else ""
         return replace(planned, missing=f"a better system: it is expected at the bound or beyond{hint}")
     if criteria.confidence is None or quantity == "memory_peak":  # the measured value decides
         return replace(planned, launches=1, power=1.0)
@@ -238,7 +238,7 @@ def _of_bound(
 
 
 def _lost(pilot: BenchSummary, reference: BenchSummary | None, *, is_minimum: bool) -> float:
-    """Return the possible cost of disturbances towards the bound, as a logarithm. No number of launches reduces it."""
+    """Return the possible cost of disturbances towards the bound, as a logarithm. No number of repeats reduces it."""
     allowance = pilot.allowance if reference is None else pilot.allowance.over(reference.allowance)
     return -allowance.one_sided.below if is_minimum else allowance.one_sided.above
 
@@ -246,7 +246,7 @@ def _lost(pilot: BenchSummary, reference: BenchSummary | None, *, is_minimum: bo
 def _expected_value(
     quantity: Quantity, bound: Bound, pilot: BenchSummary | None, reference: BenchSummary | None
 ) -> tuple[list[float], list[float], str] | str:
-    """Return the numbers of the pilot's launches, of the reference's where the bound is relative, and the units.
+    """Return the numbers of the pilot's repeats, of the reference's where the bound is relative, and the units.
 
     Where they are not known, a text with the missing part instead.
     """
@@ -265,7 +265,7 @@ def _expected_value(
 def _with_launches(
     planned: PlannedCriterion, question: PowerQuestion, spread: float, of_nodes: Noise | None, *, is_rate: bool
 ) -> PlannedCriterion:
-    """Return the criterion with its launches, and its sample of nodes where the noise of nodes is known."""
+    """Return the criterion with its repeats, and its sample of nodes where the noise of nodes is known."""
     planned = replace(planned, spread=spread, spread_nodes=None if of_nodes is None else of_nodes.between_nodes)
     noise = Noise(between_nodes=0.0, between_launches=spread)
     plan = fewest_launches(question, noise, least=LEAST_LAUNCHES)
@@ -284,9 +284,9 @@ def _with_launches(
 
 
 def _node_noise(bench: BenchSummary) -> Noise | None:
-    """Return the spreads of the logarithms of nodes' own speeds, and of launches on a node, by analysis of variance.
+    """Return the spreads of the logarithms of nodes' own speeds, and of repeats on a node, by analysis of variance.
 
-    None below two nodes, or without a second launch on any. The instances of a node are averaged.
+    None below two nodes, or without a second repeat on any. The instances of a node are averaged.
     """
     nodes: dict[str, dict[int, list[float]]] = {}
     for process in bench.processes:

@@ -1,4 +1,4 @@
-"""The plan of an acceptance as a document: each criterion with its launches, each benchmark with its hours."""
+"""The plan of an acceptance as a document: each criterion with its repeats, each benchmark with its hours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BENCHMARKS = "benchmark | #repeats | #seconds each | #nodes | #hours | #node-ho
 
 
 def plan_document(plan: AcceptancePlan) -> document.Document:
-    """Return criteria that cannot be promised, launches by criterion, hours by benchmark, and the sources of the plan."""
+    """Return criteria that cannot be promised, repeats by criterion, hours by benchmark, and the sources of the plan."""
     return (
         document.Title(text=f"plan: {plan.title or 'acceptance'}"),
         *(document.Statement(text=sentence) for sentence in _sentences(plan)),
@@ -95,7 +95,7 @@ def _unplanned(plan: AcceptancePlan) -> list[tuple[str, str]]:
 def _notes(plan: AcceptancePlan) -> tuple[str, ...]:
     unknown = [bench.bench for bench in plan.benchmarks if bench.hours is None]
     return (
-        "repeats: launches of all instances together, one after the other; at least three",
+        "repeats: of all instances together, one after the other, at least three",
         *(
             ("nodes x repeats: the smallest sample of nodes that represents the others, and the repeats on each",)
             if any(criterion.sample is not None for criterion in plan.criteria)

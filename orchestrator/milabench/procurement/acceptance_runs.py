@@ -49,7 +49,7 @@ def recheck_run(
 
 
 def acceptance_plan(request: AcceptRequest, power: float) -> AcceptancePlan:
-    """Return the plan by which a system like that of the run, by default the reference's, passes criteria with this power.
+    """Return the plan by which a system like the run's, by default the reference's, passes criteria with this power.
 
     Raises ConfigError for bad criteria, UsageError without a run whose noise and durations could be used, NothingSelected and
     RecordError.
@@ -57,7 +57,7 @@ def acceptance_plan(request: AcceptRequest, power: float) -> AcceptancePlan:
     from milabench.procurement.acceptance_plan import plan_acceptance
 
     if power == 1:
-        raise UsageError("--power 1: no number of repeats is certain to pass; give a lower power, such as 0.95")
+        raise UsageError("--power 1: no number of repeats is certain to pass. Give a lower power, such as 0.95")
     reference = request.reference
     criteria = read_criteria(request.file, reference)
     name = request.run or reference
@@ -75,7 +75,7 @@ def acceptance_plan(request: AcceptRequest, power: float) -> AcceptancePlan:
 def accept_growing_run(request: AcceptRequest, plan: SequentialPlan) -> Acceptance:
     """Return where a run has come to by its records so far, whether it has ended or not.
 
-    The launches planned for each benchmark are its cap, unless the plan has a cap. Raises ConfigError for bad criteria,
+    The repeats planned for each benchmark are its cap, unless the plan has a cap. Raises ConfigError for bad criteria,
     UsageError, NothingSelected and RecordError.
     """
     from milabench.acceptance.evaluate import decided_across, other_work
@@ -112,7 +112,7 @@ def accept_growing_run(request: AcceptRequest, plan: SequentialPlan) -> Acceptan
 
 
 def launch_seconds(run: Run) -> dict[str, float]:
-    """Return the median of the seconds that a launch of each benchmark took which passed."""
+    """Return the median of the seconds that a repeat of each benchmark took which passed."""
     passed: dict[str, list[float]] = {}
     for span in spans(run):
         if span.is_passed:
@@ -123,12 +123,12 @@ def launch_seconds(run: Run) -> dict[str, float]:
 def _require_later(now: System, then: System, against: str) -> None:
     created = [system.summary.created for system in (now, then)]
     if now.summary.run == then.summary.run and created[0] == created[1]:
-        raise UsageError(f"{now.name}: is the run that --against {against} names; give the run of today first")
+        raise UsageError(f"{now.name}: is the run that --against {against} names. Give the run of today first")
     times = [_time(text) for text in created]
     if times[0] is not None and times[1] is not None and times[0] < times[1]:
         raise UsageError(
-            f"{now.name}: began at {created[0]}, before {then.name} at {created[1]}; the run of today comes first, "
-            "--against names the accepted run"
+            f"{now.name}: began at {created[0]}, before {then.name} at {created[1]}. Name the run of today first, "
+            "and the accepted run with --against"
         )
 
 

@@ -344,7 +344,7 @@ def _stated_inputs(stated: Mapping[str, UncertainValue | None], vary: float) -> 
 
 
 def _score_inputs(systems: Sequence[BudgetSystem], vary: float) -> list[InputRange]:
-    """Return the ranges of figures, by the intervals of their launches, and of weights, as factors of their values."""
+    """Return the ranges of figures, by the intervals of their repeats, and of weights, as factors of their values."""
     ranges = []
     for system in systems:
         for bench, (term, _) in system.terms.items():

@@ -54,7 +54,7 @@ def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:
     if request.match is not None:
         first, second = request.match
         if len(named) == 1:
-            raise UsageError(f"--match {first} {second}: is the same system twice; name another")
+            raise UsageError(f"--match {first} {second}: is the same system twice. Name another")
         if first not in systems:
             raise ConfigError(notes[0])
         others = [system for name, system in systems.items() if name != first]
@@ -68,14 +68,14 @@ def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:
 
 
 def _limits(request: BudgetRequest, tender: Tender) -> tuple[UncertainValue | None, UncertainValue | None]:
-    """Return the limits of money and power in question: by default those of the tender."""
+    """Return the limits of money and power in question: by default the tender's."""
     spend = _money_of(request.spend, tender)
     power = None if request.power is None else amount_of(request.power, POWER, "kW", "--power")
     if request.match is not None or spend is not None or power is not None:
         return spend, power
     if tender.limits.budget is None and tender.limits.power is None:
         raise UsageError(
-            f"{request.tender}: names no limit of money or power; ask with --match A B, --spend AMOUNT or --power AMOUNT"
+            f"{request.tender}: names no limit of money or power. Ask with --match A B, --spend AMOUNT or --power AMOUNT"
         )
     return tender.limits.budget, tender.limits.power
 

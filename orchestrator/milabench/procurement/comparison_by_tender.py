@@ -18,10 +18,10 @@ def score_by_tender(request: CompareRequest, destination: Destination, tender: P
 
     for option in ("why", "weights", "costs", "validations", "per"):
         if is_on_command_line(option):
-            raise UsageError(f"--{option} cannot be used with --tender; leave out --{option} or --tender")
+            raise UsageError(f"--{option} cannot be used with --tender. Leave out --{option} or --tender")
     if destination.is_workbook:
         raise UsageError(
-            "a workbook of offers is written by `milabench offer compare`; leave out --tender, or choose another format"
+            "a workbook of offers is written by `milabench offer compare`. Leave out --tender, or choose another format"
         )
     names = [name for name in request.runs if isinstance(name, str)]
     scores = compare_by_tender(

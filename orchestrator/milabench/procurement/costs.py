@@ -38,7 +38,7 @@ AT_ONCE: Final = Delivery()
 class OwnershipCosts:
     """Costs of owning a system or a node. `price` is in the currency of its units, `electricity` in the same for a kWh.
 
-    `power_kw` is the IT power at work, `pue` the building's power for each watt of it, `energy_use` the share of the year at
+    `power_kw` is the IT power at work, `pue` the building's power for each of its watts, `energy_use` the share of the year at
     that power. `interest` and `upkeep` (of the price) are shares a year.
     """
 

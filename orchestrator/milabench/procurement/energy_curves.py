@@ -96,7 +96,7 @@ def total_curve(curves: Sequence[EnergyCurve]) -> EnergyCurve:
     start = max(curve.times[0] for curve in curves)
     stop = min(curve.times[-1] for curve in curves)
     if start >= stop:
-        raise UsageError("the outlets were not read at the same time; import each of them alone with --outlet")
+        raise UsageError("the outlets were not read at the same time. Import each of them alone with --outlet")
     times = sorted({start, stop, *(time for curve in curves for time in curve.readings_in((start, stop)))})
     return EnergyCurve((time, math.fsum(curve.at(time) for curve in curves)) for time in times)
 
@@ -179,7 +179,7 @@ def fit_clock(meter: EnergyCurve, run: EnergyCurve, basis: Basis) -> ClockFit:
     rivals = [value for lag, value in tried.items() if abs(lag - best) > 4 * width and value < 1]
     if tried[best] < _LEAST_CORRELATION:
         raise UsageError(
-            f"the meter does not follow the {basis} of the run: the best correlation is {tried[best]:.2f}; check that it is "
+            f"the meter does not follow the {basis} of the run: the best correlation is {tried[best]:.2f}. Check that it is "
             "the meter of this run's node, or give --clock-offset SECONDS"
         )
     finest = max(meter.interval_s / 2, (span[1] - span[0]) / _MOST_BINS)
@@ -192,8 +192,8 @@ def fit_clock(meter: EnergyCurve, run: EnergyCurve, basis: Basis) -> ClockFit:
     fit = ClockFit(offset_s=offset, basis=basis, correlation=tried[best], rival=max(rivals, default=None))
     if fit.rival is not None and fit.correlation is not None and fit.rival > fit.correlation - _RIVAL:
         raise UsageError(
-            f"the meter follows the run as well at two offsets (correlations {fit.correlation:.3f} and {fit.rival:.3f}); "
-            "give --clock-offset SECONDS"
+            f"the meter follows the run as well at two offsets (correlations {fit.correlation:.3f} and {fit.rival:.3f}). "
+            "Give --clock-offset SECONDS"
         )
     return replace(fit, error_s=_error(meter, run, fit, width))
 

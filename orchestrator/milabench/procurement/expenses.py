@@ -43,7 +43,7 @@ class MeteredBench:
     """The meters' measurements of a benchmark, by replicate. `error` is their largest error, as their owner declares it.
 
     `level` is the lowest that they reached, None where a meter is not declared. Without windows, as of commands that milabench
-    only starts, the launches are from beginning to end.
+    only starts, the repeats are from beginning to end.
     """
 
     launches: Mapping[int, MeteredLaunch] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class MeteredBench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """The work of a benchmark: items a second, items of a launch, kW of the system, and the sources of these numbers."""
+    """The work of a benchmark: items a second, items of a repeat, kW of the system, and the sources of these numbers."""
 
     power_kw: UncertainValue
     power: Literal["meter", "node", "board", "provisioned"]
@@ -122,7 +122,7 @@ def expenses(
 
 
 def _of_launch(bench: BenchSummary, terms: Terms, metered: MeteredBench | None) -> tuple[Expense, ...]:
-    """Return the meters' readings of launches from begin to end, where no window says when they measured."""
+    """Return the meters' readings of repeats from begin to end, where no window says when they measured."""
     if metered is None or metered.has_windows or not metered.launches or bench.outcome != "passed":
         return ()
     joules = [launch.power_w * launch.seconds for launch in metered.launches.values()]
@@ -149,7 +149,7 @@ def _own_error(metered: MeteredBench, repeats: Iterable[int]) -> UncertainValue:
 
 
 def metered_node_kw(metered: MeteredBench, nodes: int) -> UncertainValue | None:
-    """Return the power of each node that meters showed in the launches of a benchmark. None where they covered no launch."""
+    """Return the power of each node that meters showed in the repeats of a benchmark. None where they covered no repeat."""
     if not metered.launches:
         return None
     watts = UncertainValue.of_launches([launch.power_w for launch in metered.launches.values()], "W")
@@ -188,7 +188,7 @@ def _work(
 def _metered(
     bench: BenchSummary, rates: Mapping[int, float], rate: UncertainValue, metered: MeteredBench | None
 ) -> _Work | None:
-    """Return the meters' power, with their error and their clocks' error. None unless they covered every launch."""
+    """Return the meters' power, with their error and their clocks' error. None unless they covered every repeat."""
     if metered is None or not metered.has_windows or not rates.keys() <= metered.launches.keys():
         return None
     taken = [metered.launches[repeat].power_w / rate for repeat, rate in rates.items()]

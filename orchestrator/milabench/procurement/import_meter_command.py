@@ -102,7 +102,7 @@ def _as_text(imported: ImportedMeter) -> str:
     if clock.correlation is None:
         lines.append(f"clock: {clock.offset_s:+g} s, as given")
     else:
-        rival = "" if clock.rival is None else f"; at the best other offset {clock.rival:.3f}"
+        rival = "" if clock.rival is None else f", at the best other offset {clock.rival:.3f}"
         half = "" if clock.ci95 is None else f" ± {clock.ci95[1] - clock.offset_s:.2g} s (95 %)"
         lines.append(
             f"clock: {clock.offset_s:+.2f} s{half}, by the {clock.basis} of the run, correlation {clock.correlation:.3f}{rival}"

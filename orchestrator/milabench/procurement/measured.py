@@ -29,7 +29,7 @@ INSTANCES: Final = "instances"
 class SourcedFigure:
     """A figure of merit with where it comes from: `where` are places in files, or the records of a run.
 
-    `inputs` are the numbers that its formula is computed of, `launches` how many launches of a run they are means of. None: it is
+    `inputs` are the numbers that its formula is computed of, `launches` how many repeats of a run they are means of. None: it is
     declared or published. It is of one of `instances` that ran at once, or with `instances` 1 of all together.
     """
 
@@ -115,7 +115,7 @@ def _of_twice_the_instances(metrics: Mapping[str, UncertainValue], better: Direc
 
 
 def _main_rate(side: SystemResult, bench: str, source: str) -> UncertainValue:
-    """Return the rate of all instances together: the mean of the launches, or of the sessions where there are several.
+    """Return the rate of all instances together: the mean of the repeats, or of the sessions where there are several.
 
     Sessions may differ equally in all benchmarks: their difference is a single deviation of the system.
     """
@@ -164,7 +164,7 @@ def _collect(
     launches: dict[str, dict[tuple[str, int], list[float]]],
     known: dict[str, tuple[str, Direction]],
 ) -> None:
-    """Add the program's own metrics by launch. A metric with cases has no single number."""
+    """Add the program's own metrics by repeat. A metric with cases has no single number."""
     repeats = {step: process.repeat for process in summary.processes for step in process.steps}
     for metric in summary.metrics:
         name, value = str(metric.get("metric")), finite_number(metric.get("value"))
@@ -186,7 +186,7 @@ def arguments_of(system: System, bench: str) -> Mapping[str, float]:
 
 
 def _records(bench: str, system: System) -> Iterator[str]:
-    """Yield the records behind a benchmark's launches: the run, and the file of each of its steps."""
+    """Yield the records behind a benchmark's repeats: the run, and the file of each of its steps."""
     for session in system.sessions:
         for summary in session.summary.benchmarks:
             if summary.bench == bench:

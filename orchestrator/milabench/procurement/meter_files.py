@@ -255,7 +255,7 @@ class _Row(NamedTuple):
                 back = readings[-1][0] - time
                 what = f"is {back:g} s before the row above" if back else "is the time of an earlier row"
                 raise self.problem(
-                    0, what, "sort the rows by time; if the clock was set back, make a file for each part"
+                    0, what, "sort the rows by time, or if the clock was set back make a file for each part"
                 )
             if readings and column.quantity == "energy" and value * column.scale < readings[-1][1]:
                 hint = "give a counter that only grows, or a column of power"

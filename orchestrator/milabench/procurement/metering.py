@@ -36,7 +36,7 @@ class MeterDeclaration:
     """Facts that readings lack: the place of the meter, its load, its error."""
 
     nodes: _COUNT | None = key("Nodes of the machine.", default=None)
-    measured_nodes: _COUNT | None = key("Nodes that the meter measures; all of them by default.", default=None)
+    measured_nodes: _COUNT | None = key("Nodes that the meter measures. Default: all.", default=None)
     is_random: bool = key("Whether the measured nodes were drawn at random.", default=False, name="random")
     compute: Subsystem = key("The compute nodes: `measured`, `estimated` or `left out`.", default="measured")
     interconnect: Subsystem = key("The interconnect.", default="left out")
@@ -131,7 +131,7 @@ def around(file: MeterFile, span: Interval) -> tuple[Outlet, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeteredLaunch:
-    """The meters' measurement in a launch's window: its mean power in W, and its relative error from the clock.
+    """The meters' measurement in a repeat's window: its mean power in W, and its relative error from the clock.
 
     `drawn` is the deviation of all nodes from the sampled nodes. None where unknown.
     """

@@ -51,7 +51,7 @@ class PowerSupply:
     """Equal supplies in a node, some of which may be spares."""
 
     count: _Count = key("How many there are.", default=1)
-    needed: _Count | None = key("How many of them the node needs; all without it.", default=None)
+    needed: _Count | None = key("How many of them the node needs. Default: all.", default=None)
     power: PowerInKw = key("Rated power of each.")
     name: str = key("Equipment that they feed.", default="")
 
@@ -66,7 +66,7 @@ class OfferPower:
     )
     cooling: Cooling | None = key("With `parts`: `liquid` adds 30 % for the rest, `air` 50 %.", default=None)
     supplies: tuple[PowerSupply, ...] = key(
-        "Instead of both: its power supplies; it is provisioned with those that it needs.", default=()
+        "Instead of both: its power supplies. It is provisioned with those that it needs.", default=()
     )
     level: PowerSource = key(
         "How it is known: `board`, `node`, `meter`, `provisioned`, or the level `L1`, `L2`, `L3`.",
@@ -97,7 +97,7 @@ class OfferBenchmark:
         name="run",
     )
     value: Figure | None = key("Its figure, where no run shows it: `350 s +- 5 %`.", default=None)
-    nodes: _Count | None = key("Nodes that it uses, n; by default the nodes of the run.", default=None)
+    nodes: _Count | None = key("Nodes that it uses, n. Default: the nodes of the run.", default=None)
     copies: Positive = key("Not used: it was part of a score that was removed.", default=1.0)
     tier: Tier = key("Kind of change: `as-is`, `ported` or `optimized`.", default="as-is")
     changes: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True)] = key(
@@ -132,7 +132,7 @@ class Offer:
     price: OfferPrice = key("Its price.", default=OfferPrice())
     power: OfferPower = key("Power of a node.", default=OfferPower())
     phases: tuple[OfferPhase, ...] = key(
-        "Phases of the delivery, in order; nodes cost from the month on in which they are there.", default=()
+        "Phases of the delivery, in order. Nodes cost from the month on in which they are there.", default=()
     )
     stack: Mapping[str, Any] = key("Software and hardware, in free text by part.", default={})
     benchmarks: Annotated[Mapping[str, OfferBenchmark], RecordsByName(OfferBenchmark)] = key(

@@ -51,7 +51,7 @@ def signed_text(verified: Verification) -> str:
     if not verified.signer:
         return "by none of the allowed signers" if verified.distrust else "without a valid signature"
     return verified.signer + (
-        "" if verified.is_trusted else "; --allowed-signers says whether that is someone you know"
+        "" if verified.is_trusted else ". Check with --allowed-signers whether that is someone you know"
     )
 
 
@@ -87,7 +87,7 @@ def create_offer(
         for part in parts:
             if part.notes:
                 raise RecordError(
-                    f"{part.notes[0]}; an offer needs the locks of its run: pack it in the base where the run was measured"
+                    f"{part.notes[0]}. An offer needs the locks of its run: pack it in the base where the run was measured"
                 )
         return create_bundle(output, parts, version=__version__, key=key, declared=files)
 
@@ -106,10 +106,10 @@ def _parts_of(path: Path, base: Path | None, scratch: Path, where: str) -> list[
     """Return the runs of a folder or a bundle. Runs of a bundle are unpacked into `scratch`."""
     if path.is_dir():
         return [replace(bundle_parts(run), left_out=(STEP_DIRS,)) for run in resolve_runs(base, [str(path)])]
-    read_file(path, hint=f"{where} names it; paths are relative to the file")
+    read_file(path, hint=f"{where} names it. Paths are relative to the file")
     if not is_archive(path):
         what = f"{path.name} has no records to compute its numbers again"
-        raise ConfigError(Problem(where, "run", what, "name the folder of the run, or a bundle of it"))
+        raise ConfigError(Problem(where, "run", what, "name the folder of the run, or its bundle"))
     verified = verify_bundle(path, recompute_summary)
     require_unaltered(path, verified.wrong)
     with archive.open_checked(path) as file:
@@ -158,7 +158,7 @@ def offer_table(
     tender = read_tender(tender_file)
     paths = [path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix.lower() == ".zip"]
     if not paths:
-        raise NothingSelected(f"{folder}: has no offer; `milabench offer create` makes one, NAME.zip")
+        raise NothingSelected(f"{folder}: has no offer. `milabench offer create` makes NAME.zip")
     with ExitStack() as stack:
         opened: list[OpenedOffer] = []
         unreadable: list[tuple[str, str]] = []
@@ -203,5 +203,5 @@ def _require_one_archive_each(opened: Sequence[OpenedOffer]) -> None:
     for name, same in files.items():
         if len(same) > 1:
             raise UsageError(
-                f"{' and '.join(same)}: are offers of the same vendor and system, {name!r}; leave out all but one"
+                f"{' and '.join(same)}: are offers of the same vendor and system, {name!r}. Leave out all but one"
             )

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 from milabench.analysis.comparison_model import System, SystemResult
 from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sides import sides_of
-from milabench.errors import ConfigError, NothingSelected, UsageError
+from milabench.errors import ConfigError, NothingSelected, UsageError, with_remedy
 from milabench.procurement.measured import measured_figure
 from milabench.procurement.offer import Offer, OfferBenchmark, PowerSource, Standing, offer_problems
 from milabench.procurement.power_levels import PowerLevel, PowerMeasurement, power_level
@@ -245,7 +245,7 @@ def _findings(
 ) -> Iterator[OfferFinding]:
     where = offer.origin.where
     for problem in offer_problems(offer, tender):
-        why = "; ".join(filter(None, (problem.what, problem.hint)))
+        why = with_remedy(problem.what, problem.hint)
         yield OfferFinding(what=problem.path, verdict="FAIL", why=why, where=problem.where)
     for row in evidence:
         path = f"benchmarks.{row.bench}"
@@ -255,7 +255,7 @@ def _findings(
             continue
         path = f"benchmarks.{change.bench}"
         needs = "no tier allows it" if change.needs is None else f"is {change.needs}"
-        why = f"{change.name}: {change.why}, {needs}; declared {change.declared}"
+        why = f"{change.name}: {change.why}, {needs}, declared {change.declared}"
         if change.verdict == "not declared":
             why += ", and no change is described"
         yield OfferFinding(what=path, where=where(path), verdict="FAIL", why=why)

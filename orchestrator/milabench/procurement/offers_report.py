@@ -67,7 +67,7 @@ def offers_document(table: OfferTable) -> Document:
         *projected_tables([side.check for side in table.sides]),
         Notes(
             lines=(
-                "all years: the price with the energy and the upkeep of all years, without interest;"
+                "all years: the price with the energy and the upkeep of all years, without interest,"
                 " nodes of a later phase of the delivery from its month on",
                 "budget, power: whether it is within the tender's limit, one-sided at 95 %",
                 "verified: all numbers computed again from the records, and the changes put into tiers: `milabench offer verify`",

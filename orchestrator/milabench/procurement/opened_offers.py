@@ -42,7 +42,7 @@ _LOCK: Final = LOCK_FILES[".requirements.txt"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferContents:
-    """The file of an archive beside the declaration: the runs of each benchmark, and the SHA-256 of the tender."""
+    """The file of an archive next to the declaration: the runs of each benchmark, and the SHA-256 of the tender."""
 
     schema: int = 1
     kind: str = "milabench-offer"
@@ -134,7 +134,7 @@ def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None
     with archive.open_checked(path) as file, tempfile.TemporaryDirectory(prefix="milabench-offer-") as scratch:
         names = archive.files(file)
         if missing := next((name for name in (DECLARATION, CONTENTS) if name not in names), None):
-            raise RecordError(f"{path}: not an offer: it has no {missing}; `milabench offer create` makes one")
+            raise RecordError(f"{path}: not an offer: it has no {missing}. `milabench offer create` makes an offer")
         offer = parse_offer(archive.read_member(file, DECLARATION), f"{path}:{DECLARATION}", "/")
         contents = _contents(archive.read_member(file, CONTENTS), path)
         held = {name for named in contents.runs.values() for name in named}
@@ -174,7 +174,7 @@ def _contents(content: bytes, path: Path) -> OfferContents:
     except ValueError as error:
         raise RecordError(f"{path}: {CONTENTS}: cannot be read: {error}") from None
     if contents != OfferContents(tender=contents.tender, runs=contents.runs):
-        raise RecordError(f"{path}: {CONTENTS}: is of another version; use the version of milabench that wrote it")
+        raise RecordError(f"{path}: {CONTENTS}: is of another version. Use the version of milabench that wrote it")
     return contents
 
 

@@ -3,14 +3,14 @@
 The laws are rows of `LAWS`. Several may fit the measured counts and differ beyond: the intervals of a chosen law are over all
 laws that the measurements do not rule out. A projected value is a `Projected`, which no function over measured values takes.
 
-How measured values count. Each count is a single datum: the geometric mean of its launches, because the error of a law at a
-count is common to all launches there. The weight of a count is 1 / ((m u)^2 + e^2). e is its own standard error: of its
-launches, whose relative spread is pooled over all counts, or the given error. m is the error of the law itself, chosen
-so that the weighted squares add up to n - p (Paule and Mandel 1982). u is the value where noise is relative, as of launches
-is, else 1. Without launches or errors, absolute noise is ordinary least squares, and m^2 = s^2 = SSR / (n - p).
+How measured values count. Each count is a single datum: the geometric mean of its repeats, because the error of a law at a
+count is common to all repeats there. The weight of a count is 1 / ((m u)^2 + e^2). e is its own standard error: of its
+repeats, whose relative spread is pooled over all counts, or the given error. m is the error of the law itself, chosen
+so that the weighted squares add up to n - p (Paule and Mandel 1982). u is the value where noise is relative, as of repeats
+is, else 1. Without repeats or errors, absolute noise is ordinary least squares, and m^2 = s^2 = SSR / (n - p).
 Parameters have the covariance C = (J'WJ)^-1, intervals Student's t with n - p degrees of freedom: the curve f +- t sqrt(g'Cg). A
-new launch adds how far the law is off and its own scatter: f +- sqrt(t^2 ((m u)^2 + g'Cg) + t'^2 (spread f)^2), t' with the
-degrees of the launches. n - p < 1: no
+new repeat adds how far the law is off and its own scatter: f +- sqrt(t^2 ((m u)^2 + g'Cg) + t'^2 (spread f)^2), t' with the
+degrees of the repeats. n - p < 1: no
 interval. A parameter at its bound: no interval either, for the derivation supposes that it could move.
 """
 
@@ -39,7 +39,7 @@ _MOST_NEWTON = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountPoint:
-    """The measurement at a count of nodes or devices: a value above zero for each launch, all in the same unit.
+    """The measurement at a count of nodes or devices: a value above zero for each repeat, all in the same unit.
 
     Throughput.
     """
@@ -49,7 +49,7 @@ class CountPoint:
 
     @property
     def value(self) -> float:
-        """The geometric mean of the launches."""
+        """The geometric mean of the repeats."""
         return geometric_mean(self.values)
 
 
@@ -92,8 +92,8 @@ LAWS: Mapping[str, ScalingLaw] = {
 class ScalingFit:
     """A law through measured points. `freedom` is n - p, n being counts.
 
-    `misfit` is how far the law is off, the standard deviation m above, in the unit of the values: without launches and errors the
-    residual standard error. It is None without a degree of freedom. `spread` is the relative spread of a launch, which stands on
+    `misfit` is how far the law is off, the standard deviation m above, in the unit of the values: without repeats and errors the
+    residual standard error. It is None without a degree of freedom. `spread` is the relative spread of a repeat, which stands on
     `spread_freedom`. `at_bound` are the
     parameters that would be below zero and were held at it.
     """
@@ -150,11 +150,11 @@ class ScalingFit:
         return _evaluate(self.law, self.parameters, count)[0]
 
     def confidence(self, count: float) -> Interval | None:
-        """Return the interval of the curve, the mean of many launches if the law were true."""
+        """Return the interval of the curve, the mean of many repeats if the law were true."""
         return self._interval(count, is_new=False)
 
     def prediction(self, count: float) -> Interval | None:
-        """Return the interval of a new launch."""
+        """Return the interval of a new repeat."""
         return self._interval(count, is_new=True)
 
     def _interval(self, count: float, *, is_new: bool) -> Interval | None:
@@ -240,7 +240,7 @@ def _several(points: tuple[CountPoint, ...]) -> tuple[CountPoint, ...]:
     if not points:
         raise UsageError("nothing was measured: a projection needs values at two counts at least")
     if len(points) == 1:
-        raise UsageError(f"a single measured count ({points[0].count:g}) shows no scaling; measure at a second count")
+        raise UsageError(f"a single measured count ({points[0].count:g}) shows no scaling. Measure at a second count")
     return points
 
 
@@ -252,7 +252,7 @@ def _subsets(names: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _errors(points: Sequence[CountPoint]) -> tuple[list[float], float]:
-    """Return the standard error of each value in its own unit, all zero where none is known, and a launch's relative spread."""
+    """Return the standard error of each value in its own unit, all zero where none is known, and a repeat's relative spread."""
     spread = pooled_log_stdev(point.values for point in points) or 0.0
     return [point.value * spread / math.sqrt(len(point.values)) for point in points], spread
 
@@ -405,7 +405,7 @@ def _is_like(error: float, freedom: int, least: float, least_freedom: int) -> bo
 
 def _candidate(law: str, points: tuple[CountPoint, ...], noise: Noise) -> Candidate:
     if law not in LAWS:
-        raise UsageError(f"unknown law of scaling '{law}'; known: {', '.join(LAWS)}")
+        raise UsageError(f"unknown law of scaling '{law}'. Known: {', '.join(LAWS)}")
     fit = fit_law(law, points, noise=noise)
     why_not = ""
     if fit is None:
@@ -442,7 +442,7 @@ class MixedWithProjected(UsageError, AttributeError, TypeError):
 class Projected:
     """A value that nobody measured. It is no number: it has no `value`, and arithmetic with it is an error.
 
-    `centre` is the curve of `law` at `count`, `confidence` the interval of the curve, `prediction` of a new launch, both
+    `centre` is the curve of `law` at `count`, `confidence` the interval of the curve, `prediction` of a new repeat, both
     over all `possible` laws. They are None where `why_no_interval` says why. In JSON it has no `value` either, so that no reader
     of measured values takes it for one.
     """
@@ -465,8 +465,8 @@ class Projected:
 
         def _refuse(self, *_: object) -> NoReturn:
             raise MixedWithProjected(
-                f"a value projected to {self.count:g} by {self.law} is used as a measured value;"
-                " projected and measured values are reported apart and never combined"
+                f"a value projected to {self.count:g} by {self.law} is used as a measured value."
+                " Projected and measured values are reported apart and never combined"
             )
 
         __float__ = __int__ = __index__ = __neg__ = __abs__ = __round__ = _refuse
@@ -478,7 +478,7 @@ def project(fit: ScalingFit | ChosenFit, count: float, *, declared_bound: float 
     """Return the projection of a fit to a count.
 
     The intervals of a chosen fit reach from the lowest to the highest that a possible law gives: which law holds beyond the
-    measured counts is not known either. With two counts it has none. A launch's interval is wider than the curve's. Raises
+    measured counts is not known either. With two counts it has none. A repeat's interval is wider than the curve's. Raises
     UsageError beyond `FURTHEST` times the largest measured count unless a bound at or above `count` is declared, and beyond a
     declared bound.
     """
@@ -494,7 +494,7 @@ def project(fit: ScalingFit | ChosenFit, count: float, *, declared_bound: float 
         what = (
             f"the declared bound of {furthest:g}"
             if declared_bound is not None
-            else f"{FURTHEST} times the largest measured count ({best.largest:g}); measure at more, or declare a bound"
+            else f"{FURTHEST} times the largest measured count ({best.largest:g}). Measure at more, or declare a bound"
         )
         raise UsageError(f"project to {count:g}: beyond {what}")
     return Projected(

@@ -103,7 +103,7 @@ def scaling_figure(scaling: BenchScaling) -> Markup:
         [plot_legend(sign), drawing],
         "Points were measured. Bars: 95 % intervals over repeats, from three on. Values right of the dashed line are projected. "
         + (
-            f"The band is the 95 % interval of a launch by {laws}."
+            f"The band is the 95 % interval of a repeat by {laws}."
             if band
             else "There is no band: there is no interval."
         ),

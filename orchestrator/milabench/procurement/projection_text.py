@@ -91,10 +91,10 @@ def measured_table(scaling: BenchScaling) -> Table:
     ]
     return Table(
         title=f"{scaling.bench}: measured, {scaling.units}",
-        headings=(scaling.of, "measured", "95 % interval", "launches", "efficiency", "validity", "runs"),
+        headings=(scaling.of, "measured", "95 % interval", "repeats", "efficiency", "validity", "runs"),
         is_text=(False, False, False, False, False, True, True),
         rows=tuple(rows),
-        spare=("runs", "launches"),
+        spare=("runs", "repeats"),
     )
 
 
@@ -152,7 +152,7 @@ def projected_table(scaling: BenchScaling) -> Table:
             f"{scaling.of} (projected)",
             "times the largest measured",
             f"by {scaling.chosen.fit.law}",
-            f"{LEVEL * 100:g} % interval, a launch",
+            f"{LEVEL * 100:g} % interval, a repeat",
             f"{LEVEL * 100:g} % interval, the law",
             "possible laws",
             "rests on",
@@ -175,7 +175,7 @@ def remarks(scaling: BenchScaling, study: ScalingStudy) -> Iterator[tuple[str, s
         counts, laws = len(scaling.measured), ", ".join(scaling.unsettled)
         yield (
             "unsettled",
-            f"{counts} counts neither choose nor rule out {laws}, which no interval is over; measure at more",
+            f"{counts} counts neither choose nor rule out {laws}, which no interval is over. Measure at more",
         )
     without = next((each.why_no_interval for each in scaling.projected if each.prediction is None), "")
     if without:
@@ -204,7 +204,7 @@ def back_test_text(scaling: BenchScaling) -> str:
         interval = f"{'within' if test.is_within else 'OUTSIDE'} its interval {bounds_text(projected.prediction)}"
     return (
         f"without {test.point.count:g}, {projected.law} projects {format_number(projected.centre)} there,"
-        f" {projected.centre / value - 1:+.1%} of the measured {format_number(value)}; {interval}"
+        f" {projected.centre / value - 1:+.1%} of the measured {format_number(value)}, {interval}"
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from milabench.analysis.summary_model import Expense
 from milabench.config.problems import did_you_mean
-from milabench.errors import UsageError
+from milabench.errors import UsageError, with_remedy
 from milabench.procurement.measured import SourcedFigure
 from milabench.procurement.offer import Offer
 from milabench.procurement.scores import METRICS
@@ -201,6 +201,6 @@ def select_keys(entries: Sequence[Provenance], keys: Sequence[str]) -> list[Prov
             hint = (
                 did_you_mean(key, known) or f"known: {', '.join(dict.fromkeys(name.split('.')[0] for name in known))}"
             )
-            raise UsageError(f"no number {key!r} here; {hint}")
+            raise UsageError(with_remedy(f"no number {key!r} here", hint))
         selected += below
     return selected if keys else list(entries)

@@ -2,7 +2,7 @@
 
 EuroHPC hosting agreement, clause "Performance Testing": the same benchmarks at least every two years, each with at least 90 % of
 the rate measured after installation. The point ratio decides: the clause names no statistics. The one-sided bounds at 95 % say
-how sure it is. They carry the spread of the launches of both runs, as any comparison does.
+how sure it is. They carry the spread of the repeats of both runs, as any comparison does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RecheckRatio:
     """A benchmark's rate today over its rate after installation. The point decides, the bounds show its certainty.
 
     `ratio` above 1: better now. `se` is the standard error of its logarithm, `lower` and `upper` are one-sided bounds at 95 %,
-    `t` and `p` test whether the ratio is at most the limit. All five are None where either run has a single launch.
+    `t` and `p` test whether the ratio is at most the limit. All five are None where either run has a single repeat.
     """
 
     name: str
@@ -112,7 +112,7 @@ def check_again(now: System, then: System, terms: RecheckTerms) -> Acceptance:
     """
     numbers = {bench.bench: bench for bench in then.summary.benchmarks if replicate_values(bench, "system")}
     if not numbers:
-        raise NothingSelected(f"{then.name}: has no number of any benchmark; give the run that was accepted")
+        raise NothingSelected(f"{then.name}: has no number of any benchmark. Give the run that was accepted")
     today = {bench.bench: bench for bench in now.summary.benchmarks}
     both = [then, now]
     changed = {
@@ -258,10 +258,10 @@ def _drift(now: System, then: System, ratios: Sequence[RecheckRatio]) -> Sequenc
     during = f" in {days} days" if days else ""
     a_year = f", which is {index ** (_DAYS_A_YEAR / days) - 1:+.2%} a year" if days and days >= _DAYS_A_YEAR / 4 else ""
     return (
-        f"drift{during}: {index - 1:+.2%} in the geometric mean of {len(ratios)} benchmarks{a_year}; "
-        f"the lowest is {least.name} with {least.ratio:.4g} x then; slower than then at 0.95 confidence: "
+        f"drift{during}: {index - 1:+.2%} in the geometric mean of {len(ratios)} benchmarks{a_year}. "
+        f"The lowest is {least.name} with {least.ratio:.4g} x then. Slower than then at 0.95 confidence: "
         f"{some_names(slower) or 'none'}",
-        "each benchmark must reach the limit by its own ratio; the mean and the bounds are not used for the decision",
+        "each benchmark must reach the limit by its own ratio. The mean and the bounds are not used for the decision",
     )
 
 

@@ -27,14 +27,14 @@ def recheck_dates(every: str, first: date, count: int = DATES) -> tuple[date, ..
     """
     match = _INTERVAL.fullmatch(every.strip().lower())
     if match is None:
-        raise UsageError(f"--every '{every}': is no interval; give '2 years', '6 months', '8 weeks' or '90 days'")
+        raise UsageError(f"--every '{every}': is no interval. Give '2 years', '6 months', '8 weeks' or '90 days'")
     number, unit = int(match["count"]), match["unit"]
     try:
         if unit in _DAYS:
             return tuple(first + timedelta(days=_DAYS[unit] * number * k) for k in range(1, count + 1))
         return tuple(_months_later(first, _MONTHS[unit] * number * k) for k in range(1, count + 1))
     except (ValueError, OverflowError):
-        raise UsageError(f"--every '{every}': leads beyond the year 9999; give a shorter interval") from None
+        raise UsageError(f"--every '{every}': leads beyond the year 9999. Give a shorter interval") from None
 
 
 def _months_later(first: date, months: int) -> date:

@@ -49,5 +49,5 @@ def unknown_reference_nodes(tender: Tender, metric: str, reference: System | Non
     ):
         return
     what = f"the nodes of the reference system are missing, {metric} needs them together with all nodes of an offer"
-    ran = f"its run had {counted(run_nodes(reference), 'node')}; write 'nodes: 1024'"
+    ran = f"its run had {counted(run_nodes(reference), 'node')}. Write 'nodes: 1024'"
     yield Problem(tender.origin.where("reference"), "reference", what, ran)

@@ -35,7 +35,7 @@ def with_expenses(
 ) -> Summary:
     """Return the summary with the expenses of its work: by the terms of a tender, or in energy alone where a meter measured it.
 
-    `metered` is by default the run's. Without a tender and a meter the summary is as it was. `costs` are those of the
+    `metered` is by default the run's. Without a tender and a meter the summary is as it was. `costs` are the costs of the
     system, by default of its manifest. An offer's price, power and nodes come first: the nodes that ran bear their
     part of its fixed price. An offer in another currency than the tender's has no costs. Raises ConfigError for two currencies of
     tender and system, RecordError for a meter's bad record.
@@ -114,7 +114,7 @@ def metered_benches(run: Run) -> dict[str, MeteredBench]:
 
 
 def _windows(steps: Sequence[StepPower]) -> tuple[dict[int, Interval], bool]:
-    """Return when each launch measured, by replicate. Where a step has no window, from beginning to end, and False."""
+    """Return when each repeat measured, by replicate. Where a step has no window, from beginning to end, and False."""
     windows: dict[int, Interval] = {}
     measured = [step.window for step in steps if step.window is not None]
     has_windows = len(measured) == len(steps)

@@ -84,7 +84,7 @@ def import_meter(
         raise NothingSelected(f"{run.name}: none of its steps has a beginning and an end to compare a meter with")
     whole = min(step.span[0] for step in steps), max(step.span[1] for step in steps)
     if any(max(len(outlet.power), len(outlet.energy)) < 2 for outlet in metered.outlets):
-        raise ConfigError(f"{file}: has an outlet with a single reading; energy is between two")
+        raise ConfigError(f"{file}: has an outlet with a single reading, but energy is between two")
     curve = meter_curve(metered.outlets)
     own, basis = _own_power(steps)
     if clock_offset is None:
@@ -98,7 +98,7 @@ def import_meter(
         if not (moved.times[0] < whole[1] and moved.times[-1] > whole[0]):
             apart = whole[0] - moved.times[-1] if moved.times[-1] <= whole[0] else whole[1] - moved.times[0]
             raise UsageError(
-                f"{file}: none of its readings is of the time of the run, which is {apart:+.0f} s from them; "
+                f"{file}: none of its readings is of the time of the run, which is {apart:+.0f} s from them. "
                 "--clock-offset auto finds the offset"
             )
     margin = _AROUND_S + 0.1 * (whole[1] - whole[0])
@@ -141,17 +141,17 @@ def _kept(run: Run, record: MeterRecord) -> ImportedMeter:
     present = dict(_read(run))
     twin = next((place for place, meter in present.items() if meter.digest == record.digest and place != path), None)
     if twin is not None:
-        raise UsageError(f"{record.source}: was imported as {twin}, and would count twice; remove that file first")
+        raise UsageError(f"{record.source}: was imported as {twin}, and would count twice. Remove that file first")
     if path in present and present[path].digest != record.digest:
         raise UsageError(
-            f"{path}: is of another file called {record.source}; rename this file, or remove that record first"
+            f"{path}: is of another file called {record.source}. Rename this file, or remove that record first"
         )
     copied = next(
         (place for place, meter in present.items() if place != path and _has_the_readings_of(meter, record)), None
     )
     if copied is not None:
         raise UsageError(
-            f"{record.source}: has the readings of {copied}, and would count twice; remove that file first"
+            f"{record.source}: has the readings of {copied}, and would count twice. Remove that file first"
         )
     is_new = path not in present or present[path].to_json() != record.to_json()
     if is_new:
@@ -187,7 +187,7 @@ def _read(run: Run) -> list[tuple[Path, MeterRecord]]:
         try:
             found.append((path, meter_from_json(parse_object(read_regular(path)))))
         except (OSError, ValueError, TypeError) as error:
-            raise RecordError(f"{path}: cannot be read: {error}; remove it and import the meter again") from None
+            raise RecordError(f"{path}: cannot be read: {error}. Remove it and import the meter again") from None
     return found
 
 

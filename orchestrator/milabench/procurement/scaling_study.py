@@ -55,7 +55,7 @@ class MeasuredCount:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """The values for the fit: the launches of a single run, or a value for each of several runs."""
+        """The values for the fit: the repeats of a single run, or a value for each of several runs."""
         return tuple(1 / value if self.is_inverse else value for value in self.side.replicates)
 
     @property
@@ -65,7 +65,7 @@ class MeasuredCount:
 
     @property
     def interval(self) -> Interval | None:
-        """The 95 % interval of the value. None below three launches."""
+        """The 95 % interval of the value. None below three repeats."""
         if self.side.ci95 is None or not self.is_inverse:
             return self.side.ci95
         return 1 / self.side.ci95[1], 1 / self.side.ci95[0]
@@ -144,7 +144,7 @@ def scaling_study(
     known = list(dict.fromkeys(bench.bench for run in runs for bench in run.summary.benchmarks))
     for name in benchmarks:
         if name not in known:
-            raise UsageError(f"no benchmark '{name}' in these runs; they have {', '.join(sorted(known)) or 'none'}")
+            raise UsageError(f"no benchmark '{name}' in these runs. They have {', '.join(sorted(known)) or 'none'}")
     _require_one_kind(runs)
     studied: list[BenchScaling] = []
     reasons: list[tuple[str, str]] = []
@@ -156,7 +156,7 @@ def scaling_study(
             studied.append(outcome)
     if not studied:
         named = "; ".join(f"{name}: {why}" for name, why in reasons[:_MOST_REASONS])
-        more = f"; and {len(reasons) - _MOST_REASONS} more" if len(reasons) > _MOST_REASONS else ""
+        more = f", and {len(reasons) - _MOST_REASONS} more" if len(reasons) > _MOST_REASONS else ""
         raise NothingSelected(f"nothing can be projected: {named}{more}" if reasons else "the runs have no benchmark")
     differs = difference_line(runs, [each.bench for each in studied]) if len(runs) > 1 else ""
     return ScalingStudy(benchmarks=tuple(studied), not_projected=tuple(reasons), bound=bound, differs=differs)
@@ -208,12 +208,12 @@ def _bench_scaling(
 
 def _why_no_law(measured: Sequence[MeasuredCount], left_out: Sequence[tuple[int, str]], of: Counted) -> str:
     """Return why no law goes through these counts. Empty where a law may."""
-    also = "".join(f"; not at {_counted(count, of)}: {why}" for count, why in left_out)
+    also = "".join(f", not at {_counted(count, of)}: {why}" for count, why in left_out)
     if not measured:
         return f"it has no number{also}"
     if len(measured) < 2:
         one = _counted(measured[0].count, of)
-        return f"a single measured count ({one}) shows no scaling; measure at a second count{also}"
+        return f"a single measured count ({one}) shows no scaling. Measure at a second count{also}"
     if measured[0].side.direction == "lower" and measured[-1].value >= measured[0].value:
         return f"it is a time that grows with {of}: the laws are of throughput, and of times that fall"
     return ""
@@ -224,7 +224,7 @@ def _unlike_nodes(name: str, runs: Sequence[System]) -> str:
     shares = {_count(run, name, "devices") / _count(run, name, "nodes") for run in runs}
     if len(shares) < 2 or not all(_bench(run, name).ngpu for run in runs):
         return ""
-    return f"devices per node differ ({', '.join(f'{share:g}' for share in sorted(shares))}); project it --of devices"
+    return f"devices per node differ ({', '.join(f'{share:g}' for share in sorted(shares))}). Project it --of devices"
 
 
 def _projected(

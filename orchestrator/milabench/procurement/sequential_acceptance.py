@@ -1,6 +1,6 @@
-"""Acceptance while a run grows: after each launch a bound is accepted, rejected or goes on, up to a cap, with stated error rates.
+"""Acceptance while a run grows: after each repeat a bound is accepted, rejected or goes on, up to a cap, with stated error rates.
 
-Bounds are checked by group-sequential tests (group_sequential.py) on Student's t of the logarithms: a look after each launch from
+Bounds are checked by group-sequential tests (group_sequential.py) on Student's t of the logarithms: a look after each repeat from
 the third to the cap. Failures are checked by Wald's sequential probability ratio (sequential.py). `alpha` is of rejecting a good
 system, `beta` of accepting a bad one.
 """
@@ -28,7 +28,7 @@ from milabench.procurement.sequential import FailureTest, Risks
 
 SHARE_SPENT = 0.8
 """The part of an error rate that the bounds of looks spend. They are exact for a known spread. With a spread estimated from the
-launches, as here, errors are up to 1.2 times as frequent (by simulation, for caps of 4 to 30 and rates of 0.25 to 10 %)."""
+repeats, as here, errors are up to 1.2 times as frequent (by simulation, for caps of 4 to 30 and rates of 0.25 to 10 %)."""
 BAD_FAILURES = 2.0  # times the failure rate that is promised: a bad system, where none is given
 LARGEST_CAP = 100
 """The largest cap: a plan with more looks is not meant as a sequential test."""
@@ -36,7 +36,7 @@ LARGEST_CAP = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialPlan:
-    """The decisions before the first launch: error rates, and the maximum number of launches.
+    """The decisions before the first repeat: error rates, and the maximum number of repeats.
 
     `launches` are planned for each benchmark, `cap` replaces them. A failure rate of `bad_failure_rate` is a bad
     system. None: BAD_FAILURES times the promised rate. A good system, and a bad one, is exactly at its bounds.
@@ -49,10 +49,10 @@ class SequentialPlan:
     launches: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise UsageError for rates that are none, and a cap below three launches or above LARGEST_CAP."""
+        """Raise UsageError for rates that are none, and a cap below three repeats or above LARGEST_CAP."""
         Risks(alpha=self.alpha, beta=self.beta)
         if self.cap is not None and not LEAST_LAUNCHES <= self.cap <= LARGEST_CAP:
-            raise UsageError(f"--cap {self.cap}: give {LEAST_LAUNCHES} to {LARGEST_CAP} launches")
+            raise UsageError(f"--cap {self.cap}: give {LEAST_LAUNCHES} to {LARGEST_CAP} repeats")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ def _so_far(
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """The decision of a bound's launches, by Student's t after each from the third to the cap, until one decides.
+    """The decision of a bound's repeats, by Student's t after each from the third to the cap, until one decides.
 
     The value of a reference (`base`, else empty) is agreed. A bound without a confidence is decided by the measured value, as in
     `decide_bound`.
@@ -144,7 +144,7 @@ class Looks:
             return decide_bound(values, base, wanted)
         if self.cap < LEAST_LAUNCHES:
             few = f"fewer than {LEAST_LAUNCHES} show no spread"
-            why = f"repeats: at most {self.cap} were planned, and {few}; allow more with --cap"
+            why = f"repeats: at most {self.cap} were planned, and {few}. Allow more with --cap"
             return self._open(values, base, why)
         sign, agreed = (1 if wanted.is_minimum else -1), (geometric_mean(base) if base else 1.0)
         logs = [sign * math.log(value / agreed / wanted.value) for value in values[: self.cap]]
@@ -165,7 +165,7 @@ class Looks:
         return BoundDecision(verdict="INCONCLUSIVE", value=centre, sure=sure, bound=briefly, missing=missing)
 
     def _judge(self, logs: Sequence[float]) -> tuple[Verdict, int, str]:
-        """Return the verdict on distances to the bound (above zero: kept), after how many launches, and the missing evidence."""
+        """Return the verdict on distances to the bound (above zero: kept), after how many repeats, and the missing evidence."""
         for used in range(LEAST_LAUNCHES, len(logs) + 1):
             if (verdict := self._look(mean(logs[:used]), stdev(logs[:used]), used)) is not None:
                 return verdict, used, ""
@@ -178,7 +178,7 @@ class Looks:
         return "FAIL" if tail(-d, error, used - 1) <= _chances(self.cap, self.risks.alpha)[at] else None
 
     def _missing(self, logs: Sequence[float]) -> str:
-        """Return how many more launches would decide if they went on as these did."""
+        """Return how many more repeats would decide if they went on as these did."""
         used = len(logs)
         if used < LEAST_LAUNCHES:
             return f"repeats: {used} of at least {LEAST_LAUNCHES}"
@@ -195,7 +195,7 @@ class Looks:
 
 @lru_cache(maxsize=64)
 def _chances(cap: int, rate: float) -> tuple[float, ...]:
-    """Return for each look, from the third launch to the cap, the one-sided p at or below which it decides."""
+    """Return for each look, from the third repeat to the cap, the one-sided p at or below which it decides."""
     bounds = spending_bounds([used / cap for used in range(LEAST_LAUNCHES, cap + 1)], SHARE_SPENT * rate)
     return tuple(map(normal_tail, bounds))
 
@@ -239,8 +239,9 @@ def _failure_rates(test: FailureTest, most: int) -> str:
     good, bad = test.exact(test.good), test.exact(test.bad)
     undecided = 1 - good.reject - good.accept
     return (
-        f"failures: a system of which {test.good:.2%} of the steps fail is rejected in {good.reject:.1%} of all runs, one of "
-        f"which {test.bad:.2%} fail is accepted in {bad.accept:.1%}; {most} steps do not decide on the former in {undecided:.1%}"
+        f"failures: a system of which {test.good:.2%} of the steps fail is rejected in {good.reject:.1%} of all runs, "
+        f"and a system of which {test.bad:.2%} fail is accepted in {bad.accept:.1%}. "
+        f"{most} steps do not decide on the former in {undecided:.1%}"
     )
 
 
@@ -248,5 +249,5 @@ def _error_rates(plan: SequentialPlan, claims: int) -> str:
     each = "" if claims == 1 else f" ({plan.alpha / claims:.2%} by each of {claims} bounds)"
     return (
         f"error rates: a system exactly at its bounds is rejected in at most {plan.alpha:.4g} of all runs{each}, and accepted "
-        f"in at most {plan.beta:.4g}; every criterion is checked after each repeat, from the third to the last that is planned"
+        f"in at most {plan.beta:.4g}. Every criterion is checked after each repeat, from the third to the last that is planned"
     )

@@ -1,4 +1,4 @@
-"""How many nodes and launches show that a bound is kept: the power of acceptance's one-sided t test.
+"""How many nodes and repeats show that a bound is kept: the power of acceptance's one-sided t test.
 
 Acceptance passes a number whose one-sided lower bound, mean - t s / sqrt(n) of logarithms, is at or above the bound. With a true
 value that is better by `distance` (of logarithms), the statistic is Student's t with a non-centrality of distance / error.
@@ -16,7 +16,7 @@ from milabench.errors import UsageError
 from milabench.procurement.gauss_legendre import normal_tail, scaled_rule
 
 MOST_LAUNCHES = 1_000
-"""Launches in sequence: more than this is no plan."""
+"""Repeats in sequence: more than this is no plan."""
 _POINTS = 96
 
 
@@ -61,7 +61,7 @@ def power_of_bound(distance: float, error: float, freedom: float, confidence: fl
 class Noise:
     """The relative spreads that a pilot showed, as standard deviations of logarithms.
 
-    `between_nodes` is the spread of nodes' own speeds, `between_launches` of launches on a node.
+    `between_nodes` is the spread of nodes' own speeds, `between_launches` of repeats on a node.
     """
 
     between_nodes: float
@@ -85,7 +85,7 @@ class PowerQuestion:
     reference_error: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse bounds that no number of launches can show."""
+        """Refuse bounds that no number of repeats can show."""
         if not (self.expected > 0 and self.bound > 0) or self.expected == self.bound:
             raise UsageError(
                 f"expected {self.expected:g} for a bound of {self.bound:g}: two different values above zero, for at the bound"
@@ -100,7 +100,7 @@ class PowerQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """A number of nodes with launches on each, and their power. `launches` are of all nodes together."""
+    """A number of nodes with repeats on each, and their power. `launches` are of all nodes together."""
 
     nodes: int
     launches_per_node: int
@@ -108,15 +108,15 @@ class LaunchPlan:
 
     @property
     def launches(self) -> int:
-        """Launches on all nodes."""
+        """Repeats on all nodes."""
         return self.nodes * self.launches_per_node
 
 
 def launch_plan(question: PowerQuestion, noise: Noise, nodes: int, launches_per_node: int) -> LaunchPlan:
-    """Return the power of these nodes and launches.
+    """Return the power of these nodes and repeats.
 
-    Nodes are the sample: the error of the mean is sqrt((between_nodes^2 + between_launches^2 / launches) / nodes), with
-    nodes - 1 degrees of freedom. A single node represents itself: its launches are the sample then.
+    Nodes are the sample: the error of the mean is sqrt((between_nodes^2 + between_launches^2 / repeats) / nodes), with
+    nodes - 1 degrees of freedom. A single node represents itself: its repeats are the sample then.
 
     Raises UsageError where there is no spread to be had.
     """
@@ -135,7 +135,7 @@ def launch_plan(question: PowerQuestion, noise: Noise, nodes: int, launches_per_
 def fewest_launches(
     question: PowerQuestion, noise: Noise, least: int = 2, most: int = MOST_LAUNCHES
 ) -> LaunchPlan | None:
-    """Return the plan with the fewest launches, at least `least`, of all nodes at once. None where `most` do not have the power.
+    """Return the plan with the fewest repeats, at least `least`, of all nodes at once. None where `most` do not have the power.
 
     Such nodes represent themselves: the spread between them plays no part.
     """
@@ -158,9 +158,9 @@ def _fewest(plan: Callable[[int], LaunchPlan], power: float, least: int, most: i
 
 
 def cheapest_plan(question: PowerQuestion, noise: Noise, most_nodes: int, most_launches: int = 30) -> LaunchPlan | None:
-    """Return the plan with the fewest launches in all that has the power, of those the one on the fewest nodes, two at least.
+    """Return the plan with the fewest repeats in all that has the power, of those the one on the fewest nodes, two at least.
 
-    None where all nodes and launches that there are do not have it.
+    None where all nodes and repeats that there are do not have it.
     """
     plans: list[LaunchPlan] = []
     for launches in range(1, most_launches + 1):

@@ -45,7 +45,7 @@ from milabench.procurement.uncertainty import Mean, UncertainValue
 from milabench.workflow.files import read_file
 
 Tier = Literal["as-is", "ported", "optimized"]
-"""The changes a vendor may make: options and libraries; a little of the source, to port it; anything that keeps the algorithm."""
+"""The changes a vendor may make: options and libraries, a little of the source to port it, anything with the same algorithm."""
 
 Positive: TypeAlias = Annotated[float, Number(above=0)]
 _Tiers: TypeAlias = Annotated[
@@ -77,13 +77,13 @@ class TenderBenchmark:
     """A benchmark of a tender. An empty `figure_of_merit` is its main rate."""
 
     name: str = ""
-    weight: Annotated[float, Number(at_least=0)] = key("Weight w in the score; 1 by default.", default=1.0)
+    weight: Annotated[float, Number(at_least=0)] = key("Weight w in the score. Default: 1.", default=1.0)
     capability: Positive = key(
-        "c: how many times larger the problem is than on the reference; 1 by default.", default=1.0
+        "c: how many times larger the problem is than on the reference. Default: 1.", default=1.0
     )
     reference: ReferenceFigure = key("Published figure, instead of the reference run.", default=ReferenceFigure())
     figure_of_merit: Annotated[str, Expression()] = key(
-        "A metric, or an expression over metrics and arguments such as `rate * 1.5`; the main rate by default.",
+        "A metric, or an expression over metrics and arguments such as `rate * 1.5`. Default: the main rate.",
         default="",
     )
     units: str = key("Units of the figure of merit, where it is an expression.", default="")
@@ -91,7 +91,7 @@ class TenderBenchmark:
         "Direction of better figures. Default: `lower` for times, else the metric's own direction.", default=None
     )
     tiers: _Tiers = key("Changes that an offer may make: `as-is`, `ported`, `optimized`.", default=("as-is", "ported"))
-    is_required: bool = key("Whether an offer must have it; true by default.", default=True, name="required")
+    is_required: bool = key("Whether an offer must have it. Default: true.", default=True, name="required")
     size: Annotated[str, Choice(words=SIZES)] = key("Size that must be run.", default="")
     work: Figure | None = key("Work of one run that the buyer fixes, for ssp: `1065 TFLOP`.", default=None)
 
@@ -275,7 +275,7 @@ def currency_problems(
         if not currency:
             currency, named, named_at = own, path, origin.where(path)
         elif own != currency:
-            what = f"is in {own}; {named} at {named_at} is in {currency}"
+            what = f"is in {own}, and {named} at {named_at} is in {currency}"
             yield Problem(origin.where(path), path, what, "convert to the same currency")
 
 

@@ -36,10 +36,10 @@ from milabench.shown import cut_text
 TENDER_LEGEND = (
     "c: how much larger the problem is; n, N: nodes of the benchmark and of the system; S: speed-up over the reference, never"
     " clipped; w: share of the weights, for throughput the weight itself",
-    "interval: 95 %, delta method on logarithms, degrees of freedom after Satterthwaite; empty below three launches"
+    "interval: 95 %, delta method on logarithms, degrees of freedom after Satterthwaite, empty below three repeats"
     " where all numbers are constants",
     "INCONCLUSIVE: not shown by the interval, or by numbers that are declared or suspect, which are not used in a decision",
-    "limits: the cost of all years where it is known, else the price, and the power of all nodes; one-sided at 95 %,"
+    "limits: the cost of all years where it is known, else the price, and the power of all nodes, one-sided at 95 %,"
     " INCONCLUSIVE where the limit is within the interval or the offer does not say",
     "FASTER, SLOWER, EQUIVALENT, DIFFERENT-BUT-SMALL: score relative to the first system, by Holm's correction over all systems",
 )

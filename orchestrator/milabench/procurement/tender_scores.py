@@ -75,7 +75,7 @@ class Bid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredBenchmark:
-    """A benchmark of a bid. `term` is its part of the score, None where it is not part of it, and `why_not` why.
+    """A benchmark of a bid. `term` is its part of the score, None where it has none, and `why_not` why.
 
     `nodes` is n, `reference_nodes` n_ref. `standing` is None where the bid does not contain it.
     """
@@ -248,7 +248,7 @@ def score_tender(
         ran = bid.system.benches if bid.system is not None else ()
         if bid.offer is None and not {bench.bench for _, bench in ran} & tender.benchmarks.keys():
             what = f"is a run of another suite: it has none of the benchmarks of {tender.file}"
-            raise NothingSelected(f"{bid.name}: {what}; they are {', '.join(tender.benchmarks)}")
+            raise NothingSelected(f"{bid.name}: {what}, which are {', '.join(tender.benchmarks)}")
     complete = [{row.bench: row for row in bid_rows} for bid_rows in rows if not _lacking(tender, bid_rows)]
     scored = [name for name in tender.benchmarks if all(by_name[name].counts for by_name in complete)]
     entries = [scoring.scored(bid, bid_rows, scored) for bid, bid_rows in zip(bids, rows, strict=True)]
@@ -461,7 +461,7 @@ def _by_nodes(metric: str, row: ScoredBenchmark) -> ScoredBenchmark:
     formula = row.figure.formula if row.figure.formula.isidentifier() else f"({row.figure.formula})"
     all_of_them = f"{formula} {'/' if row.figure.direction == 'lower' else '*'} instances"
     what = f"is the figure of a single instance of {here}{beside}, which {metric} cannot divide by nodes"
-    return replace(row, why_not=f"{what}; the figure of all instances is '{all_of_them}'")
+    return replace(row, why_not=f"{what}. The figure of all instances is '{all_of_them}'")
 
 
 def _differing_units(tender: Tender, bid: Bid, bench: str, published: SourcedFigure, figure: SourcedFigure) -> Problem:

@@ -182,7 +182,7 @@ def check_tender_files(tender_file: Path, offers: Sequence[Path]) -> str:
 
     Raises ConfigError with everything that is wrong with any of them.
 
-    Files that they name have to be there and to be read, figures of merit to have values in the runs, and nodes to be those of
+    Files that they name have to be there and to be read, figures of merit to have values in the runs, and nodes to be nodes of
     the runs.
     """
     problems, folder = Problems(), base_folder(None)

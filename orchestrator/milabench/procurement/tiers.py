@@ -47,7 +47,7 @@ RULES: Final[tuple[TierRule, ...]] = (
         "as-is",
         "decomposition of the problem",
     ),
-    _rule(r"argv\.", "optimized", "another argument of the program; check that the algorithm is kept"),
+    _rule(r"argv\.", "optimized", "another argument of the program, so check that the algorithm is kept"),
     _rule(r"program$", "ported", "changed source"),
     _rule(r"(command|server)\b", "ported", "another program"),
     _rule(r"", "ported", "a change that is no option of compilers or libraries"),

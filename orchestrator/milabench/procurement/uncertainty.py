@@ -54,9 +54,9 @@ class UncertainValue:
 
     @classmethod
     def of_launches(cls, values: Sequence[float], units: str = "", source: str = "") -> UncertainValue:
-        """Return the geometric mean of independent launches. The uncertainty of a single launch is not known."""
+        """Return the geometric mean of independent repeats. The uncertainty of a single repeat is not known."""
         if not values or any(not (math.isfinite(value) and value > 0) for value in values):
-            raise ConfigError(Problem("", source, f"expected launches with numbers above zero, got {list(values)}"))
+            raise ConfigError(Problem("", source, f"expected repeats with numbers above zero, got {list(values)}"))
         spread = log_stdev(values)
         sd = None if spread is None else spread / math.sqrt(len(values))
         centre = math.exp(mean([math.log(value) for value in values])) if len(values) > 1 else values[0]
@@ -112,7 +112,7 @@ def constant(value: float, units: str = "") -> UncertainValue:
 
 
 def combine(value: float, terms: Sequence[tuple[UncertainValue, float]], units: str = "") -> UncertainValue:
-    """Return a number that was computed from others, each given with d ln value / d ln of it."""
+    """Return a number that was computed from others, each given with d ln value / d ln number."""
     single: list[Deviation] = []
     shared: defaultdict[tuple[str, float], float] = defaultdict(float)
     for term, elasticity in terms:

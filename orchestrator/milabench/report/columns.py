@@ -45,7 +45,7 @@ class CsvField:
 class Column:
     """A column of a table with a row for each benchmark: its heading, and the cell (empty where there is nothing to show).
 
-    `spare` is its turn among the columns that a narrow terminal does without, 1 for the least important. 0: it always stays.
+    `spare` is its turn among the columns that a narrow terminal does without, 1 for the first to go. 0: it always stays.
     An optional column is only shown where some benchmark has something in it. `page` is its place among the columns that come
     first on a page, which sorts and filters. The others follow in their order. `csv` are its fields there.
     """
@@ -165,7 +165,7 @@ LEGEND = (
     " process",
 )
 PAGE_LEGEND = (
-    "devices %: between the means of devices; 95 % interval: holds the undisturbed perf, in units, from 3 launches on",
+    "devices %: between the means of devices; 95 % interval: holds the undisturbed perf, in units, from 3 repeats on",
 )
 REFERENCE_LEGEND = (
     "x reference: perf over the reference's, of all instances; > 1 means better; lower-is-better metrics are inverted;"

@@ -93,7 +93,7 @@ def ratio_table(
         *(("bench", True), ("units", True), *((name, False) for name in names)),
         *(
             ("system", True),
-            ("launches", False),
+            ("repeats", False),
             ("sessions", False),
             ("ratio", False),
             ("95 % interval", True),
@@ -121,7 +121,7 @@ def ratio_table(
             )
         )
     headings, is_text = zip(*columns, strict=True)
-    spare = ("p (Holm)", "scaling", "launches", "sessions", *names[1:-1], "units", names[0], names[-1])
+    spare = ("p (Holm)", "scaling", "repeats", "sessions", *names[1:-1], "units", names[0], names[-1])
     whole = Table(title="benchmarks", headings=headings, is_text=is_text, rows=tuple(rows), spare=spare)
     return whole.without_empty(("system", "sessions", "scaling"))[0]
 
@@ -148,8 +148,8 @@ def power_lines(comparison: Comparison) -> list[str]:
 def _detectable_text(difference: float) -> str:
     """Return the size of a difference that such data would show."""
     if difference >= _TOO_FEW_REPEATS:
-        return "these repeats are too few to detect a difference of 50 %; measure more"
-    return f"with these repeats a difference of {difference:.2%} is detected every second time; more repeats detect smaller ones"
+        return "these repeats are too few to detect a difference of 50 %. Measure more"
+    return f"with these repeats a difference of {difference:.2%} is detected every second time, more repeats detect smaller ones"
 
 
 def index_name(index: Index) -> str:
@@ -198,7 +198,7 @@ def left_out(index: Index) -> str:
 
 
 def named_summaries(comparison: Comparison) -> list[tuple[str, Summary]]:
-    """Return the summaries of all systems by name, and those of further sessions also by their runs'."""
+    """Return the summaries of all systems by name, of further sessions also by their runs' names."""
     return [
         (system.name if not system.later else f"{system.name} {session.summary.run}", session.summary)
         for system in comparison.systems
@@ -237,7 +237,7 @@ def _job_row(mix: JobMix) -> tuple[str, ...]:
 
 
 def failed_entries(comparison: Comparison) -> list[tuple[str, str]]:
-    """Return the failures, system by system, those of one reason together."""
+    """Return the failures, system by system, grouped by reason."""
     return [
         (f"{some_names(steps)} on {system.name}", text)
         for system in comparison.systems
@@ -246,7 +246,7 @@ def failed_entries(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def suspects(comparison: Comparison) -> list[tuple[str, str]]:
-    """Return the marked numbers in words, those of one reason together."""
+    """Return the marked numbers in words, grouped by reason."""
     marked = [
         ((system.name, f"{doubt}: {text}" if text else str(doubt)), run + bench.bench)
         for system in comparison.systems
@@ -289,17 +289,17 @@ def legend_lines(comparison: Comparison) -> list[str]:
     """Return the legend: how the numbers are computed."""
     what = "all its instances together" if comparison.per == "system" else "an instance"
     lines = [
-        f"ratio: {what}, over the first system's; > 1 means better; for lower-is-better metrics the ratio is inverted."
+        f"ratio: {what}, over the first system's, > 1 means better. For lower-is-better metrics the ratio is inverted."
         " interval: 95 %, Welch on logarithms of repeats, or of sessions where a side has several",
-        f"FASTER, SLOWER: beyond {comparison.margin:.2%}, EQUIVALENT, DIFFERENT-BUT-SMALL: within it by two one-sided tests;"
+        f"FASTER, SLOWER: beyond {comparison.margin:.2%}, EQUIVALENT, DIFFERENT-BUT-SMALL: within it by two one-sided tests,"
         " both by Holm's correction over all rows",
-        "index: weighted geometric mean of the ratios of the benchmarks that count on both; its interval is for this suite",
-        "launches, sessions: on each side; ~: about this number would decide; ±: half the 95 % interval; ?: suspect, !: invalid",
+        "index: weighted geometric mean of the ratios of the benchmarks that count on both. Its interval is for this suite",
+        "repeats, sessions: on each side. ~: about this number would decide. ±: half the 95 % interval. ?: suspect, !: invalid",
     ]
     if comparison.curves:
         lines.append(
-            "curves: the intervals of a number hold jointly, at 95 %, over all points; the verdicts on all points, numbers"
-            " and areas form a separate family; the ratio of TPOT p90 is the ratio of a user's token rates"
+            "curves: the intervals of a number hold jointly, at 95 %, over all points. The verdicts on all points, numbers"
+            " and areas form a separate family. The ratio of TPOT p90 is the ratio of a user's token rates"
         )
     noisy = [f"{row.bench} {row.margin:.2%}" for row in comparison.rows if row.margin > comparison.margin]
     return [*lines, f"more than the margin by the noise of an A/A run: {', '.join(noisy)}"] if noisy else lines

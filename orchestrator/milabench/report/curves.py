@@ -56,4 +56,4 @@ def messages_of_curve(bench: BenchSummary) -> frozenset[str]:
 def curves_left_out() -> str:
     """Return the line that replaces curves where their feature is left out. Empty where it takes part."""
     lacking = missing("curves: tables")
-    return lacking and f"curves of served models: their report {lacking}; JSON and CSV have them"
+    return lacking and f"curves of served models: their report {lacking}. JSON and CSV have them"

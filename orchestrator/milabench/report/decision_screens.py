@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from milabench.analysis.comparison_model import Comparison
     from milabench.analysis.system_diff import Differences
 
-_NOT_SHOWN = ("launches", "sessions", "p (Holm)", "scaling")
+_NOT_SHOWN = ("repeats", "sessions", "p (Holm)", "scaling")
 
 
 def comparison_screen(comparison: Comparison, differences: Differences) -> document.Document:

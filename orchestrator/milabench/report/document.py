@@ -18,7 +18,7 @@ T = TypeVar("T")
 class Table:
     """Columns under their headings. `is_text` says which of them are text, set to the left.
 
-    `spare` are the headings of columns that a narrow terminal can do without, the least important column first.
+    `spare` are the headings of columns that a narrow terminal can do without, in the order in which they go.
     """
 
     headings: tuple[str, ...]
@@ -114,7 +114,7 @@ Document = tuple[Block, ...]
 
 
 def headed_table(title: str, columns: str, rows: Iterable[Iterable[str]], *, spare: Sequence[str] = ()) -> Table:
-    """Return a table; `columns` are its headings with bars between them, a `#` before those of numbers.
+    """Return a table; `columns` are its headings with bars between them, a `#` before headings of numbers.
 
     For headings that we write: one from records may have a bar in it.
     """

@@ -150,7 +150,7 @@ def flaky(summary: Summary) -> list[Entry]:
         for step in bench.flaky:
             for attempt in step.others:
                 ending = ": ".join(filter(None, (attempt.why, attempt.detail))) or attempt.outcome
-                text = f"passed at attempt {step.attempt}; attempt {attempt.number}: {ending}"
+                text = f"passed at attempt {step.attempt}. Attempt {attempt.number}: {ending}"
                 entries.append(Entry(name=with_node(step.step, attempt.node), text=text, details=_log(attempt.log)))
     return entries
 
@@ -198,7 +198,7 @@ def _seen_text(bench: BenchSummary, texts: Mapping[str, Sequence[int]]) -> str:
 
 
 def _in_launches(bench: BenchSummary, repeats: Sequence[int], others: int = 0) -> str:
-    """Return `repeat 2: `. Empty for all launches of a benchmark."""
+    """Return `repeat 2: `. Empty for all repeats of a benchmark."""
     known = sorted(set(repeats))
     if not known or bench.replicates < 2 or (len(known) >= bench.replicates and not others):
         return ""

@@ -1,4 +1,4 @@
-"""The command that measures a run again, all of it or a single benchmark."""
+"""The command that measures a run again, as a whole or a single benchmark."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def rerun_line(summary: Summary, bench: str | None = None, **changes: str | int 
 
 
 def _runs(argv: Sequence[str], runs: object) -> list[str]:
-    """Return the words of `bench` with another number of launches."""
+    """Return the words of `bench` with another number of repeats."""
     if runs is None:
         return list(argv)
     kept = iter(argv)

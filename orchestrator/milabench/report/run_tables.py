@@ -127,7 +127,7 @@ def milabench13_tables(summary: Summary) -> tuple[Table, ...]:
     if not summary.score.is_compat or not rows:
         return ()
     columns = "bench | #n | #fail | #ngpu | #rate | #perf | #difference % | #score | #weight"
-    title = "figures of milabench 1.3: rate is the mean over all steps; perf is ours, over the time after warm-up"
+    title = "figures of milabench 1.3: rate is the mean over all steps, perf is ours, over the time after warm-up"
     return (headed_table(title, columns, rows, spare=("ngpu", "weight")),)
 
 

@@ -75,7 +75,7 @@ def _node_lines(node: Mapping[str, object]) -> list[tuple[str, str]]:
     if system:
         lines.append(("os", system))
     if clock := clock_text(node):
-        lines.append(("clock", f"{clock} when it began; its records are stamped by it"))
+        lines.append(("clock", f"{clock} when it began. Its records are stamped by it"))
     if busy := busy_text(node):
         lines.append(("busy", f"{busy} when it began"))
     return lines

@@ -72,4 +72,4 @@ def _fitted(
     if left_out:
         names = ", ".join([*left_out[:NAMED], *(["..."] if len(left_out) > NAMED else [])])
         done.append(f"{len(left_out)} column{'s' * (len(left_out) > 1)} left out ({names})")
-    return kept, [f"{'; '.join(done)}; --wide shows everything"] if done else []
+    return kept, [f"{'; '.join(done)}. --wide shows everything"] if done else []

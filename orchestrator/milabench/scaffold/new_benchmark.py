@@ -38,7 +38,7 @@ def new_benchmark_folder(name: str, into: Path) -> Path:
         raise UsageError(f"'{name}' cannot be a benchmark's name: a letter, then letters, digits, '_', '.', '+' or '-'")
     folder = into / name
     if folder.exists():
-        raise UsageError(f"{folder} exists; choose another name, or remove it first")
+        raise UsageError(f"{folder} exists. Choose another name, or remove it first")
     return folder
 
 
@@ -46,7 +46,7 @@ def creation_error(folder: Path, error: OSError | shutil.Error) -> UsageError:
     # Copying a tree reports all its failures in one text of its own.
     is_full = "No space left on device" in str(error)
     why = "no space left on the disk" if is_full else os_reason(error).splitlines()[0][:200]
-    return UsageError(f"{folder}: cannot be created: {why}; nothing was left behind")
+    return UsageError(f"{folder}: cannot be created: {why}. Nothing was left behind")
 
 
 def schema_for(folder: Path, draft: Path) -> str:
@@ -68,7 +68,7 @@ def copy_shipped(into: Path) -> list[Path]:
     missing = [folder for folder in (into, *into.parents) if not folder.exists()]
     for copy in copies:
         if copy.exists() or copy.is_symlink():
-            raise UsageError(f"{copy} exists; choose another folder, or remove it first")
+            raise UsageError(f"{copy} exists. Choose another folder, or remove it first")
     copy = into
     try:
         with contextlib.ExitStack() as drafts:  # all of them, or none

@@ -37,17 +37,17 @@ def command(name: str, into: Path, origin: str | None, script: str | None, modul
     folder = into / name
     if origin is None:
         if script or module:
-            raise UsageError("--script and --module name a program of the source that --from names; add --from")
+            raise UsageError("--script and --module name a program of the source that --from names. Add --from")
         create_benchmark(name, into)
     elif _holds_benchfiles(Path(origin)):
         if script or module:
-            raise UsageError("--script and --module name a program of a release; a folder says itself what it starts")
+            raise UsageError("--script and --module name a program of a release. A folder says itself what it starts")
         first = seams.handler("new --from FOLDER")(name, into, Path(origin))
     else:
         for line in seams.handler("new --from PROGRAM")(name, into, origin, script, module):
             click.echo(line)
         return
-    click.echo(f"created {folder}; try it:")
+    click.echo(f"created {folder}. Try it:")
     suite = shlex.quote(str(folder / "suite.yaml"))
     for verb in (*first, "install", "prepare", "run"):
         click.echo(f"  milabench {verb} --config {suite}")

@@ -140,7 +140,7 @@ class HeldNodes(Protocol):
     nodes: Allocation
 
     def to_json(self) -> dict[str, object]:
-        """Return the journal's entry of it."""
+        """Return its entry in the journal."""
 
     def rest(self) -> None:
         """Let the nodes be claimed by nobody for a moment: a thread does not survive a fork."""
@@ -193,7 +193,7 @@ class JobText:
 def job_system(name: str) -> JobSystem:
     """Return the batch scheduler of this name. Raises UsageError for a scheduler that this version does not have."""
     if name not in seams.SCHEDULERS:
-        raise UsageError(f"'{name}' is no scheduler that this version knows; it has {', '.join(seams.SCHEDULERS)}")
+        raise UsageError(f"'{name}' is no scheduler that this version knows. It has {', '.join(seams.SCHEDULERS)}")
     seams.require(seams.SCHEDULERS[name], f"--engine {name}")
     return cast("JobSystem", seams.resolved(seams.SCHEDULERS[name]))
 

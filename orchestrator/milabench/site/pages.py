@@ -151,7 +151,7 @@ def _history(history: SiteHistory) -> list[Child]:
         )
         for point in drawn
     ]
-    text = f"The oldest first; {history.remark}."
+    text = f"The oldest first, {history.remark}."
     if len(drawn) < len(history.points):
         text += f" The last {len(drawn)} of {len(history.points)} runs are drawn."
     headings = ("run", "created", f"rate, {history.units}", "95 % interval", "validity", "level changes")

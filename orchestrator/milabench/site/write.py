@@ -107,7 +107,7 @@ def _handles(request: ReportRequest) -> list[RunHandle]:
         runs = resolve_runs(request.base, request.runs)
         twice = [name for name, count in Counter(run.name for run in runs).items() if count > 1]
         if twice:
-            raise UsageError(f"two of the runs are called '{twice[0]}'; a site has a single page for each name")
+            raise UsageError(f"two of the runs are called '{twice[0]}', but a site has a single page for each name")
         return [run_handle(run) for run in runs]
     handles = [handle for handle in all_runs(request.base) if handle.run.phase == "run"]
     if not handles:
@@ -128,7 +128,7 @@ def _held(folder: Path) -> Iterator[None]:
         raise RecordError(f"{folder}: cannot be written: {os_reason(error)}") from None
     try:
         if not take_alone(descriptor):
-            raise RecordError(f"{folder}: another milabench is writing this site; wait for its end")
+            raise RecordError(f"{folder}: another milabench is writing this site. Wait for its end")
         yield
     finally:
         os.close(descriptor)
@@ -143,7 +143,7 @@ def _pages_of(folder: Path) -> dict[str, str]:
     except (OSError, ValueError, RecursionError):
         state = None
     if as_mapping(state).get("kind") != KIND:
-        raise UsageError(f"{folder}: is not empty and not a site of milabench; name a new or an empty folder")
+        raise UsageError(f"{folder}: is not empty and not a site of milabench. Name a new or an empty folder")
     # Only our own names: a folder may come from anybody, and what is listed here is replaced and removed.
     pages = as_mapping(as_mapping(state).get("pages"))
     return {file: str(digest) for file, digest in pages.items() if _PAGE.fullmatch(file)}

@@ -114,7 +114,7 @@ class HeldAllocation:
         self.lease = lease
 
     def to_json(self) -> dict[str, object]:
-        """Return the journal's entry of it."""
+        """Return its entry in the journal."""
         own = {"marker": self.marker} if self.lease is not None else {}
         return {"scheduler": "slurm", "job": self.nodes.job, **own, "nodes": [node.name for node in self.nodes.nodes]}
 
@@ -274,7 +274,7 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True)
     except OSError as error:
         raise ConfigError(
-            f"{folder}: cannot be made: {os_reason(error)}; give a base that can be written with --base"
+            f"{folder}: cannot be made: {os_reason(error)}. Give a base that can be written with --base"
         ) from None
 
 
@@ -293,7 +293,7 @@ def wait_for_nodes(scheduler: Scheduler, handle: JobHandle, say: Callable[[str],
             say(f"slurm: job {handle.id} has {', '.join(state.nodes)}")
             return state.nodes
         if state.phase == "ended":
-            raise Unreachable(f"slurm: {job_text(handle.id, state)}; it has ended before it could be used")
+            raise Unreachable(f"slurm: {job_text(handle.id, state)}. It has ended before it could be used")
         if state.phase != "absent":
             known_at = time.monotonic()
         elif time.monotonic() - known_at > ABSENT_S:
@@ -307,6 +307,6 @@ def wait_for_nodes(scheduler: Scheduler, handle: JobHandle, say: Callable[[str],
 
 def _pending_text(job: str, state: JobState) -> str:
     if state.phase == "unknown":
-        return f"slurm: no answer about job {job}; asking again"
+        return f"slurm: no answer about job {job}. Asking again"
     reason = state.reason if state.reason not in ("", "None") else "Slurm has not looked at it yet"
-    return f"slurm: job {job} waits: {reason}; Ctrl-C cancels it"
+    return f"slurm: job {job} waits: {reason}. Ctrl-C cancels it"

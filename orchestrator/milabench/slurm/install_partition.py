@@ -30,12 +30,12 @@ def run_in_install_partition(options: SuiteOptions, session: Session) -> int | N
     arguments = sys.argv[1:]
     if any(mask(mask_argument(word)) != word for word in arguments):
         raise UsageError(
-            f"a secret among the arguments would be shown on the nodes of partition {partition}; put it into a variable, and"
+            f"a secret among the arguments would be shown on the nodes of partition {partition}. Put it into a variable, and"
             " ${oc.env:VARIABLE} in its place"
         )
     if shutil.which("srun") is None:
         raise Unreachable(
-            f"system.slurm.install_partition: {partition}: no srun on PATH; run this where Slurm's commands are"
+            f"system.slurm.install_partition: {partition}: no srun on PATH. Run this where Slurm's commands are"
         )
     # One node, whatever the run asks for; whom it is charged to stays.
     kept = SlurmConfig(

@@ -21,11 +21,11 @@ def allocation_of(environ: Mapping[str, str]) -> Allocation | None:
     if not job:
         return None
     if not job.isascii() or not job.isdigit():
-        raise ConfigError(f"SLURM_JOB_ID={job}: is not the number of a job; --engine local runs on this machine alone")
+        raise ConfigError(f"SLURM_JOB_ID={job}: is not the number of a job. --engine local runs on this machine alone")
     tasks = environ.get("SLURM_STEP_NUM_TASKS", "1") if "SLURM_STEP_ID" in environ else "1"
     if tasks != "1":
         raise ConfigError(
-            f"SLURM_STEP_NUM_TASKS={tasks}: srun starts milabench {tasks} times, and each would run the whole suite; start"
+            f"SLURM_STEP_NUM_TASKS={tasks}: srun starts milabench {tasks} times, and each would run the whole suite. Start"
             " it once, without srun or by `srun --overlap --ntasks=1`: it reaches the other nodes by itself"
         )
     components = _whole_number(environ, "SLURM_HET_SIZE")
@@ -46,10 +46,10 @@ def _nodes_of(environ: Mapping[str, str], suffix: str, job: str) -> Iterator[All
     try:
         names = expand_nodelist(text)
     except ValueError as error:
-        raise ConfigError(f"{variable}={text}: {error}; --engine local runs on this machine alone") from None
+        raise ConfigError(f"{variable}={text}: {error}. --engine local runs on this machine alone") from None
     if not names:
         what = f"{variable}: is not set, although SLURM_JOB_ID says that this is job {job}"
-        raise ConfigError(f"{what}; --engine local runs on this machine alone")
+        raise ConfigError(f"{what}. --engine local runs on this machine alone")
     cpus = _expand_counts(environ.get(f"SLURM_JOB_CPUS_PER_NODE{suffix}", ""))
     for name, count in itertools.zip_longest(names, cpus[: len(names)]):
         yield AllocatedNode(name=name, job=job, cpus=count)
@@ -59,7 +59,7 @@ def _whole_number(environ: Mapping[str, str], variable: str) -> int:
     text = environ.get(variable, "") or "0"
     if not text.isascii() or not text.isdigit() or int(text) > MAX_NAMES:
         raise ConfigError(
-            f"{variable}={text}: is not a number of components; --engine local runs on this machine alone"
+            f"{variable}={text}: is not a number of components. --engine local runs on this machine alone"
         )
     return int(text)
 

@@ -55,7 +55,7 @@ def require_given(allocation: Allocation, session: Session) -> None:
     if state.phase in ("absent", "ended"):
         what = "Slurm knows no such job" if state.phase == "absent" else job_text(job, state)
         raise UsageError(
-            f"SLURM_JOB_ID={job}: {what}: the variables of this shell name no current allocation; unset them, or"
+            f"SLURM_JOB_ID={job}: {what}: the variables of this shell name no current allocation. Unset them, or"
             " --engine local runs on this machine alone"
         )
 
@@ -83,7 +83,7 @@ def claim_recorded(run: Run, session: Session, *, force: bool) -> None:
     state = scheduler_here().observe([recorded.handle]).get(recorded.job, UNKNOWN_STATE)
     if state.phase == "unknown":
         raise Unreachable(
-            f"{run.path}: Slurm does not answer about job {recorded.job}, which may still hold its nodes; try again"
+            f"{run.path}: Slurm does not answer about job {recorded.job}, which may still hold its nodes. Try again"
         )
     if state.phase in ("running", "pending"):
         nodes = state.nodes or recorded.nodes

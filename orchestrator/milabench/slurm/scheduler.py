@@ -163,7 +163,7 @@ class SlurmScheduler:
                 raise UsageError(f"job {job.name}: Slurm refused it: {answer.reason}")
         submitted = submitted or self._look_for(job)
         if submitted is None:
-            raise Unreachable(f"job {job.name}: {reason}; Slurm knows no job of that name")
+            raise Unreachable(f"job {job.name}: {reason}. Slurm knows no job of that name")
         return _handles(job, *submitted)
 
     def _look_for(self, job: JobRequest) -> tuple[str, str] | None:

@@ -90,7 +90,7 @@ def _options(slurm: SlurmConfig, marker: str, share: str, output: Path, tasks: S
     for word in (name, marker, str(output)):
         _require_readable(word)
     if "\\" in str(output):
-        raise ConfigError(f"{output}: Slurm cannot write to a path with a backslash; choose another base")
+        raise ConfigError(f"{output}: Slurm cannot write to a path with a backslash. Choose another base")
     # Slurm expands %j and others in it; a task's output is a file of its own.
     file = str(output).replace("%", "%%")
     yield "--parsable"
@@ -109,6 +109,6 @@ def _require_readable(word: str) -> None:
     name, _, value = word.partition("=")
     if mask_argument(value) != value:
         raise ConfigError(
-            f"system.slurm: {name}={mask_argument(value)}: a secret would stand in the batch script; set its variable where you"
+            f"system.slurm: {name}={mask_argument(value)}: a secret would stand in the batch script. Set its variable where you"
             " type the command: jobs inherit it"
         )

@@ -87,7 +87,7 @@ def srun_environment(environ: Mapping[str, str]) -> dict[str, str]:
 async def connect_srun(address: Address) -> SrunConnection:
     """Return the connection to a node of a job. The first command shows whether it works. Raises Unreachable without srun."""
     if shutil.which("srun") is None:
-        raise Unreachable(f"{address.name}: no srun on PATH; its node belongs to Slurm's job {address.job}")
+        raise Unreachable(f"{address.name}: no srun on PATH, and its node belongs to Slurm's job {address.job}")
     return SrunConnection(address)
 
 

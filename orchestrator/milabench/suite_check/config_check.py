@@ -87,7 +87,9 @@ def check_files(files: Sequence[Path], options: SuiteOptions, session: Session) 
             if not suite.benchmarks:
                 session.warn(f"{path}: has no benchmark, so nothing can be run")
             elif not any(bench.enabled for bench in suite.benchmarks.values()):
-                session.info(f"{path}: every benchmark is disabled; `milabench run --select NAME` runs one anyway")
+                session.info(
+                    f"{path}: every benchmark is disabled. `milabench run --select NAME` runs a benchmark anyway"
+                )
         except MilabenchError as error:
             broken += 1
             session.error(str(error))

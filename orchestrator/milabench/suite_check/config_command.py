@@ -76,5 +76,5 @@ def print_schema(name: str, markdown: bool) -> None:
     from milabench.suite_check.schema_docs import reference_page
 
     if markdown and name != "suite":
-        raise UsageError(f"--markdown prints the keys of suites; leave it out for the schema of a {name}")
+        raise UsageError(f"--markdown prints the keys of suites. Leave it out for the schema of a {name}")
     click.echo(reference_page() if markdown else schema_text(name), nl=False)

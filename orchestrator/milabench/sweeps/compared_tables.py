@@ -68,11 +68,11 @@ def curve_ratio_table(curves: CurveComparison, first: str, *, is_whole: bool = F
         named = label
     columns = (
         *(("what", True), ("point", True), ("system", True), ("units", True), (first, False), ("its value", False)),
-        *(("launches", False), ("sessions", False), ("ratio", False), ("95 % together", True), ("p (Holm)", False)),
+        *(("repeats", False), ("sessions", False), ("ratio", False), ("95 % together", True), ("p (Holm)", False)),
         ("verdict", True),
     )
     headings, is_text = zip(*columns, strict=True)
-    spare = ("p (Holm)", "launches", "sessions", "units", "95 % together")
+    spare = ("p (Holm)", "repeats", "sessions", "units", "95 % together")
     title = f"curves of {curves.bench}: each point, then the area"
     whole = Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows), spare=spare)
     return whole.without_empty(("system", "sessions"))[0]

@@ -86,7 +86,7 @@ class _Side:
         return f"{first.state}: {first.why}" if first.why else first.state
 
     def values(self, metric: str, point: str) -> list[tuple[float, ...]]:
-        """Return the launches' numbers, a session at a time."""
+        """Return the repeats' numbers, a session at a time."""
         if metric == AREA:
             numbers: Iterable[PointValue | None] = (curve.area for curve in self.curves)
         else:
@@ -96,7 +96,7 @@ class _Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sweep:
-    """The curves of a benchmark before their verdicts, which need those of all benchmarks. `rows` by metric and point."""
+    """The curves of a benchmark before their verdicts, which need the curves of all benchmarks. `rows` by metric and point."""
 
     comparison: CurveComparison
     rows: Mapping[tuple[str, str], ComparisonRow]

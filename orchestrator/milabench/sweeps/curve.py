@@ -1,4 +1,4 @@
-"""The sweeps of several launches -> a curve: its points with their intervals, its area, the best point within the SLO."""
+"""The sweeps of several repeats -> a curve: its points with their intervals, its area, the best point within the SLO."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ LEAST_POINTS = 7
 _TOKENS = 1e6
 
 Launch = Sequence[LaunchCurve]
-"""The curves of a launch: a curve for each of its instances, which are no sample of launches."""
+"""The curves of a repeat: a curve for each of its instances, which are no sample of repeats."""
 
 
 def serving_curve(launches: Sequence[Launch]) -> ServingCurve | None:
-    """Return the curve over launches. None without a curve."""
+    """Return the curve over repeats. None without a curve."""
     curves = [curve for launch in launches for curve in launch]
     if not curves:
         return None
@@ -65,7 +65,7 @@ def _largest(loads: Iterable[float | None]) -> float | None:
 
 
 def _has(curve: LaunchCurve, names: set[str]) -> bool:
-    """Return whether a launch measured all these points."""
+    """Return whether a repeat measured all these points."""
     return names <= {point.name for point in curve.points if point.state == "measured"}
 
 
@@ -92,13 +92,13 @@ def _curve_point(name: str, launches: Sequence[Launch], slo: Mapping[str, float]
 
 
 def _has_few(metric: str, launches: Sequence[LaunchPoint]) -> bool:
-    """Return whether launches have requests with this time, but too few for its quantile."""
+    """Return whether repeats have requests with this time, but too few for its quantile."""
     quantile = LATENCY_QUANTILES[metric]
     return is_known_quantile([launch.samples.get(quantile.latency, ()) for launch in launches], quantile.share)
 
 
 def _values(launches: Sequence[Sequence[LaunchPoint]]) -> dict[str, PointValue]:
-    """Return the numbers of a point by the launches that measured it."""
+    """Return the numbers of a point by the repeats that measured it."""
     measured = [[point for point in launch if point.state == "measured"] for launch in launches]
     together = _measured(launches)
     numbers = {
@@ -113,7 +113,7 @@ def _values(launches: Sequence[Sequence[LaunchPoint]]) -> dict[str, PointValue]:
 
 
 def _measured(launches: Sequence[Sequence[LaunchPoint]]) -> list[LaunchPoint]:
-    """Return a point for each launch that measured it, with the requests of all its instances."""
+    """Return a point for each repeat that measured it, with the requests of all its instances."""
     counted = [[point for point in launch if point.state == "measured"] for launch in launches]
     return [replace(launch[0], samples=_merged(launch)) if launch[1:] else launch[0] for launch in counted if launch]
 
@@ -136,7 +136,7 @@ def _of_a_user(tpot: PointValue) -> PointValue:
 
 
 def _notes(points: Sequence[LaunchPoint]) -> Iterable[str]:
-    """Yield the first note of each kind (its beginning), and the number of launches with that kind."""
+    """Yield the first note of each kind (its beginning), and the number of repeats with that kind."""
     kinds: dict[str, list[str]] = {}
     for point in points:
         own = {note.partition(":")[0]: note for note in reversed(point.notes)}
@@ -146,14 +146,14 @@ def _notes(points: Sequence[LaunchPoint]) -> Iterable[str]:
 
 
 def _counted(texts: Sequence[str], launches: int) -> str:
-    """Return the first of some texts, and the number of launches that it holds for, if not all."""
+    """Return the first of some texts, and the number of repeats that it holds for, if not all."""
     if not texts:
         return ""
-    return texts[0] if len(texts) == launches else f"{texts[0]} ({len(texts)} of {launches} launches)"
+    return texts[0] if len(texts) == launches else f"{texts[0]} ({len(texts)} of {launches} repeats)"
 
 
 def point_value(launches: Sequence[Sequence[float]]) -> PointValue | None:
-    """Return a number over launches, each of which has a number, or one for each instance. None where none has any."""
+    """Return a number over repeats, each of which has a number, or one for each instance. None where none has any."""
     values = [_mean(instances) for instances in launches if instances]
     if not values or any(finite_number(value) is None for value in values):
         return None
@@ -177,7 +177,7 @@ def _interval(values: Sequence[float]) -> Interval | None:
 
 
 def _area(launches: Sequence[Launch], names: set[str]) -> PointValue | None:
-    """Return the area over the launches that measured all these points: without any of them it is smaller."""
+    """Return the area over the repeats that measured all these points: without any of them it is smaller."""
     whole = [launch for launch in launches if names and all(_has(curve, names) for curve in launch)]
     # Of requests of one token nobody knows the tokens of a user: there is no area.
     return point_value([[area for curve in launch if (area := _area_of(curve, names))] for launch in whole])
@@ -250,7 +250,7 @@ def few_requests(curve: ServingCurve, at: CurvePoint | None = None, metric: str 
     q = LATENCY_QUANTILES[name].share
     fewest = min(point.requests - point.errors for point in points if name in point.few)
     needed = f"p{100 * q:g} needs {most_bounds(q)} requests at a point, in each repeat if repeats differ"
-    return f"few-requests: {needed}; there are {fewest}"
+    return f"few-requests: {needed}, but there are {fewest}"
 
 
 def curve_messages(curve: ServingCurve) -> Iterable[str]:

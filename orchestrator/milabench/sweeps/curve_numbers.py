@@ -19,7 +19,7 @@ def curve_number(curve: ServingCurve, asked: ServingCriterion) -> CurveNumber:
     load = asked.metric.removeprefix("slo_")
     # Without such a point, no point of the sweep could have met the limits, and none could have missed them.
     if all(getattr(point, load) is None for point in curve.points):
-        return CurveNumber(measured=f"no {load}", missing=f"a point with a {load}; the sweep has {_names(curve)}")
+        return CurveNumber(measured=f"no {load}", missing=f"a point with a {load}. The sweep has {_names(curve)}")
     limit = curve.slo_concurrency if load == "concurrency" else curve.slo_rate
     if not limit and curve.has_few_requests:
         return CurveNumber(measured="no point is shown to meet the SLO", missing=why_no_best(curve))
@@ -29,7 +29,7 @@ def curve_number(curve: ServingCurve, asked: ServingCriterion) -> CurveNumber:
 def _point_number(curve: ServingCurve, asked: ServingCriterion) -> CurveNumber:
     point = next((point for point in curve.points if point.name == asked.point), None)
     if point is None:
-        return CurveNumber(measured="no such point", missing=f"this point; the sweep has {_names(curve)}")
+        return CurveNumber(measured="no such point", missing=f"this point. The sweep has {_names(curve)}")
     if point.state != "measured":
         state = f"{point.state}: {point.why}" if point.why else point.state
         return CurveNumber(measured=state, missing="a measurement of this point")

@@ -50,7 +50,7 @@ def curve_figure(curves: Sequence[NamedCurve]) -> Markup | None:
     )
     note = (
         "Up and right is better. Steps: the area below a curve's points, not interpolated. Bars: 95 % intervals over"
-        " repeats, from 3 on; an open bar goes on. A label is a load: c is requests in flight, /s requests that arrive;"
+        " repeats, from 3 on. An open bar goes on. A label is a load: c is requests in flight, /s requests that arrive."
         " ★ marks the best point, ✕ a point that misses the SLO."
     )
     drawing = svg("output tokens/s against tokens/s of a user", describe[:4000], WIDTH, BOTTOM + 44, *drawn)
@@ -78,7 +78,7 @@ def ttft_figure(curves: Sequence[NamedCurve], load: str) -> Markup | None:
         f"{name}, {point.name}: {format_number(number.value)} ms" for name, _, own in placed for point, _, number in own
     )
     drawing = svg(f"TTFT p90 against {_LOADS[load]}", describe[:4000], WIDTH, BOTTOM + 44, *drawn)
-    note = "Down is better. Bars: 95 % intervals over repeats, from 3 on; the dashed line is the limit of the SLO."
+    note = "Down is better. Bars: 95 % intervals over repeats, from 3 on. The dashed line is the limit of the SLO."
     return figure(f"Time to the first token (p90) against {_LOADS[load]}", [_legend(sign), drawing], note)
 
 

@@ -239,9 +239,9 @@ def point_quantile(metric: str, launches: Sequence[LaunchPoint]) -> PointValue |
 
 
 def meets(points: Sequence[LaunchPoint], slo: Mapping[str, float]) -> bool | None:
-    """Return whether the launches of a point show at 95 % confidence that it keeps every limit, or that it misses any.
+    """Return whether the repeats of a point show at 95 % confidence that it keeps every limit, or that it misses any.
 
-    None without a limit, and where neither is shown. Every launch has to keep limits other than quantiles. A number
+    None without a limit, and where neither is shown. Every repeat has to keep limits other than quantiles. A number
     that is not known keeps no limit, but for the times between tokens where no request had two.
     """
     verdicts = [_is_within(name, points, limit) for name, limit in slo.items()]
@@ -472,7 +472,7 @@ def _output_tps(point: LaunchPoint) -> float:
 
 
 def serving_throughput(curve: LaunchCurve) -> Throughput | None:
-    """Return the number of a launch: the output tokens a second of its best point."""
+    """Return the number of a repeat: the output tokens a second of its best point."""
     best = best_point(curve.points)
     if best is None or _output_tps(best) < SMALLEST_NUMBER:
         return None

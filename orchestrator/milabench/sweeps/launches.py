@@ -1,4 +1,4 @@
-"""The steps of a benchmark that swept a server -> its launches: which count, their devices' energy, the number of each."""
+"""The steps of a benchmark that swept a server -> its repeats: which count, their devices' energy, the number of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from milabench.sweeps.curve import serving_curve, with_costs
 
 
 def _curves_by_step(results: Sequence[StepResult], costs: Costs, clocks: SharedClocks) -> dict[str, LaunchCurve]:
-    """Return the curve of each client's step, with the energy of all devices of its launch. Empty for any other benchmark."""
+    """Return the curve of each client's step, with the energy of all devices of its repeat. Empty for any other benchmark."""
     curves: dict[str, LaunchCurve] = {}
     for result in results:
         curve = result.measured.serving
@@ -28,7 +28,7 @@ def _curves_by_step(results: Sequence[StepResult], costs: Costs, clocks: SharedC
 def _joules_of(
     client: StepResult, launch: Sequence[StepResult], clocks: SharedClocks
 ) -> Callable[[float, float], float | None]:
-    """Return the function for the joules of a launch's devices between two moments on the client's clock, each device once.
+    """Return the function for the joules of a repeat's devices between two moments on the client's clock, each device once.
 
     None unless all of them have readings for it.
     """
@@ -55,14 +55,14 @@ def _ahead_s(result: StepResult, clocks: SharedClocks) -> float:
 def over_launches(
     results: Sequence[StepResult], processes: tuple[ReplicateResult, ...], costs: Costs, clocks: SharedClocks
 ) -> tuple[ServingCurve | None, tuple[ReplicateResult, ...]]:
-    """Return the curve over launches, and the launches with the number of each at its best point."""
+    """Return the curve over repeats, and the repeats with the number of each at its best point."""
     curves = _curves_by_step(results, costs, clocks)
     serving = _curve_over(results, curves, costs.currency)
     return serving, _at_best_point(processes, curves, serving)
 
 
 def _curve_over(results: Sequence[StepResult], curves: Mapping[str, LaunchCurve], currency: str) -> ServingCurve | None:
-    """Return the curve over the launches in which every step passed, over those that failed where none did."""
+    """Return the curve over the repeats in which every step passed, over those that failed where none did."""
     failed = {result.step.repeat for result in results if result.outcome != "passed"}
     launches: dict[int, list[LaunchCurve]] = {}
     for result in results:
@@ -76,7 +76,7 @@ def _curve_over(results: Sequence[StepResult], curves: Mapping[str, LaunchCurve]
 def _at_best_point(
     processes: Sequence[ReplicateResult], curves: Mapping[str, LaunchCurve], serving: ServingCurve | None
 ) -> tuple[ReplicateResult, ...]:
-    """Return the launches with the number of each at the best point of all. Without a best point, none has a number."""
+    """Return the repeats with the number of each at the best point of all. Without a best point, none has a number."""
     if serving is None:
         return tuple(processes)
     counted = []

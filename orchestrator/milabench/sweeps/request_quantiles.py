@@ -1,8 +1,8 @@
 """Quantiles of the requests of a point: only with enough of them, with bounds by order statistics (methodology.md, 1.2).
 
 The q-quantile needs n requests with 1 - q^n >= 0.95 (`most_bounds`: 5 for p50, 29 for p90, 299 for p99), so that the slowest of
-them bounds it: MLPerf's early stopping without a request over the limit. Launches count together where their requests are alike.
-Else each launch needs as many, and the bounds are of a mean over launches.
+them bounds it: MLPerf's early stopping without a request over the limit. Repeats count together where their requests are alike.
+Else each repeat needs as many, and the bounds are of a mean over repeats.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from milabench.analysis.serving_model import PointValue
 LEVELS = (0.8, 0.9, 0.95, 0.975, 0.99, 0.995, 0.999, 0.9999)
 """The confidences of stored one-sided bounds."""
 _UNLIKE = 0.01
-"""Launches are not alike where requests like theirs would differ as much in fewer cases than these."""
+"""Repeats are not alike where requests like theirs would differ as much in fewer cases than these."""
 _EXACT = 20_000
 """Number of requests up to which the ranks are exact, above by the normal distribution with its correction for skewness."""
 
 
 def requests_quantile(launches: Sequence[Sequence[float]], q: float) -> PointValue | None:
-    """Return the q-quantile of requests' times above zero, each launch's in order. None where they are too few.
+    """Return the q-quantile of requests' times above zero, each repeat's in order. None where they are too few.
 
-    Its `launches` are empty unless each launch has enough requests of its own.
+    Its `launches` are empty unless each repeat has enough requests of its own.
     """
     launches = [launch for launch in launches if launch]
     needed = most_bounds(q)
@@ -52,7 +52,7 @@ def requests_quantile(launches: Sequence[Sequence[float]], q: float) -> PointVal
 
 
 def _of_few(launches: Sequence[Sequence[float]], own: tuple[float, ...], q: float) -> PointValue | None:
-    """Return a quantile of too few launches for an interval: whichever of them is typical, its own bounds hold."""
+    """Return a quantile of too few repeats for an interval: whichever of them is typical, its own bounds hold."""
     lowers, uppers = zip(*(_rank_bounds(launch, q) for launch in launches), strict=True)
     lower = {level: min(one[level] for one in lowers) for level in lowers[0] if all(level in one for one in lowers)}
     upper = {level: max(one[level] for one in uppers) for level in uppers[0] if all(level in one for one in uppers)}
@@ -60,7 +60,7 @@ def _of_few(launches: Sequence[Sequence[float]], own: tuple[float, ...], q: floa
 
 
 def _over_launches(own: tuple[float, ...]) -> PointValue | None:
-    """Return the mean of launches' quantiles with its log-t bounds."""
+    """Return the mean of repeats' quantiles with its log-t bounds."""
     logs = [math.log(value) for value in own]
     error, centre = stdev(logs) / math.sqrt(len(logs)), mean(logs)
     reach = {f"{level:g}": t_quantile(level, len(logs) - 1) * error for level in LEVELS}
@@ -91,7 +91,7 @@ def is_known_quantile(launches: Sequence[Sequence[float]], q: float) -> bool:
 
 
 def is_surely_above(launches: Sequence[Sequence[float]], q: float, limit: float) -> bool:
-    """Return whether the requests of each launch alone show at 95 % confidence that their q-quantile is above a limit."""
+    """Return whether the requests of each repeat alone show at 95 % confidence that their q-quantile is above a limit."""
     return all(_rank_bounds(launch, q)[0].get("0.95", -math.inf) > limit for launch in launches)
 
 
@@ -146,7 +146,7 @@ def _rank(n: int, q: float, tail: float) -> float:
 
 
 def _are_alike(launches: Sequence[Sequence[float]], q: float) -> bool:
-    """Return whether launches may share a distribution: by ranks (Kruskal and Wallis), and by the counts in each tail."""
+    """Return whether repeats may share a distribution: by ranks (Kruskal and Wallis), and by the counts in each tail."""
     ordered = sorted((value, index) for index, launch in enumerate(launches) for value in launch)
     scores: list[tuple[float, int]] = []
     for _, group in groupby(ordered, key=lambda pair: pair[0]):

@@ -22,7 +22,7 @@ BRIEF_LEGEND = ("tokens/s: output of all users, ± its 95 % interval; of a user:
 _HEADLINE = 90
 """The quantile of TTFT that a brief table and a narrow terminal keep."""
 _SPARED = ("e2e", "tpot", "itl")
-"""The latencies that a narrow terminal leaves out, the least important first."""
+"""The latencies that a narrow terminal leaves out, in the order in which it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ def _remarks(point: CurvePoint, *, has_notes: bool) -> Iterator[str]:
 
 
 def _state(point: CurvePoint) -> str:
-    """Return `failed` or `skipped`. Empty for a point that every launch measured."""
+    """Return `failed` or `skipped`. Empty for a point that every repeat measured."""
     if point.state != "measured":
         return point.state
     return "not in every repeat" if point.why else ""

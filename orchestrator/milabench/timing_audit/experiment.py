@@ -95,6 +95,6 @@ def read_audit(name: str, base: Path | None) -> TimingAudit:
     audit = timing_audit(event.data for _, event in replay(run) if isinstance(event, Data) and "audit" in event.data)
     if audit is None:
         raise RecordError(
-            f"{run.path}: no timing audit is recorded here; `milabench report {run.name}` shows its results"
+            f"{run.path}: no timing audit is recorded here. `milabench report {run.name}` shows its results"
         )
     return audit

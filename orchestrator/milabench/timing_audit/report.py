@@ -14,9 +14,9 @@ HEADINGS = (
 )
 _SPARE = ("settles", "first ms", "unread", "[95 %]", "mean ms")
 LEGEND = (
-    "call: median of the calls of a process (sync=end: the window by its calls, without the first call); median over processes",
-    "mean: the average that a script prints over all its calls, including the first; n decides how much the first call counts",
-    "unread: share of the calls whose end event the device had not reached when the host could have read it; a script that",
+    "call: median over processes of the median of their calls (sync=end: the window by its calls, without the first call)",
+    "mean: the average that a script prints over all its calls, including the first, so n decides how much the first call counts",
+    "unread: share of the calls whose end event the device had not reached when the host could have read it. A script that",
     "  reads at once fails there (not ready), and only there: record all, wait once at the end, then read",
 )
 

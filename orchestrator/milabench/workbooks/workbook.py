@@ -81,7 +81,7 @@ def workbook_bytes(sheets: Sequence[Sheet]) -> bytes:
         import xlsxwriter
     except ImportError:
         raise UsageError(
-            "workbooks need the package XlsxWriter; install it with `pip install 'milabench[xlsx]'`"
+            "workbooks need the package XlsxWriter. Install it with `pip install 'milabench[xlsx]'`"
         ) from None
     written = io.BytesIO()
     with xlsxwriter.Workbook(written, {"in_memory": True}) as book:

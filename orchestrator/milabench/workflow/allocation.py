@@ -34,7 +34,7 @@ def allocation_for(system: SystemConfig, options: SuiteOptions, session: Session
     if not options.allocate:
         return stated_allocation(system, is_distributed=options.distribute) if ours is None else without_job(ours)
     if engine != "slurm":
-        raise UsageError(f"--engine {engine}: it gives nodes to jobs alone; add --submit")
+        raise UsageError(f"--engine {engine}: it gives nodes to jobs alone. Add --submit")
     if session.allocation is None:
         seams.handler("--engine slurm")(system, ours, options, session)
     assert session.allocation is not None
@@ -53,7 +53,7 @@ def require_arch(system: SystemConfig) -> None:
     if system.arch is None and stated_devices(system) and not this_machine().answer().devices:
         raise ConfigError(
             f"system.arch: unknown: this machine has no devices, and slurm.gpus_per_node={system.slurm.gpus_per_node} asks for"
-            " nodes that have some; set it, or --arch, to their kind: cuda, rocm, xpu or hpu"
+            " nodes that have some. Set it, or --arch, to their kind: cuda, rocm, xpu or hpu"
         )
 
 

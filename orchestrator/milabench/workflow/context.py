@@ -103,7 +103,7 @@ def slurm_overrides(options: SuiteOptions) -> dict[str, str]:
         key = name.replace("-", "_")
         if not equals or not _SLURM_KEY.fullmatch(name):
             raise UsageError(
-                f"--slurm-arg '{mask_argument(word)}': not an option of Slurm; write it as key=value, such as time=1:00:00"
+                f"--slurm-arg '{mask_argument(word)}': not an option of Slurm. Write it as key=value, such as time=1:00:00"
             )
         if key == "extra":
             extra.append(value)
@@ -241,7 +241,7 @@ def _profile_of(suite: Suite, extent: Extent) -> Profile:
 
     name = extent.profile or suite.profile
     if name not in PROFILES:
-        raise ConfigError(f"profile: unknown profile '{name}'; known: {', '.join(PROFILES)}")
+        raise ConfigError(f"profile: unknown profile '{name}'. Known: {', '.join(PROFILES)}")
     return PROFILES[name]
 
 
@@ -277,7 +277,7 @@ def read_single_context(
     context = read_context(replace(options, select=bench), session, extent)
     if len(context.benches) != 1:
         names = ", ".join(selected.config.name for selected in context.benches)
-        raise UsageError(f"{what} one benchmark; '{bench}' selects {names}")
+        raise UsageError(f"{what} one benchmark, but '{bench}' selects {names}")
     return context
 
 
@@ -371,7 +371,7 @@ def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
     from milabench.plan.context import COMMAND, ResolvedBenchmark
 
     if bench.definition is None and not bench.command:
-        raise ConfigError(f"{bench.name}: has no definition; give the folder with its benchfile.py, or a command")
+        raise ConfigError(f"{bench.name}: has no definition. Give the folder with its benchfile.py, or a command")
     if bench.definition is None:
         return ResolvedBenchmark(config=bench, folder=str(Path.cwd()), declared=COMMAND)
     is_local = isinstance(bench.definition, Path)

@@ -62,9 +62,9 @@ def held_devices(context: CommandContext, name: str, plan: Plan | None = None, *
 
         if not wait:
             close_files(opened)
-            raise Unreachable(f"{read_holder(holder)}; use --wait to wait for it to end")
+            raise Unreachable(f"{read_holder(holder)}. Use --wait to wait for it to end")
         if not is_told:
-            context.session.note(f"{read_holder(holder)}; waiting for it to end")
+            context.session.note(f"{read_holder(holder)}. Waiting for it to end")
             is_told = True
         time.sleep(_LOOK_AGAIN_S)
     locks.keep(opened, run=name)

@@ -137,7 +137,7 @@ def unavailable_benches(context: SuiteContext) -> dict[str, str]:
 def _why_unavailable(unmet: Mapping[str, str]) -> str:
     """Return which packages are lacking, and the command that gets them."""
     needs = ", ".join(f"{requirement} ({state})" for requirement, state in unmet.items())
-    return f"needs {needs} in {sys.prefix}; {shlex.join(['pip', 'install', *unmet])}"
+    return f"needs {needs} in {sys.prefix}: {shlex.join(['pip', 'install', *unmet])}"
 
 
 def benchmate_command() -> str:
@@ -252,7 +252,7 @@ def _given_lock(context: SuiteContext) -> RequirementFile | None:
     if len(groups) > 1:
         raise UsageError(
             f"{context.options.lock}: is the lock of a single environment, and the selected benchmarks have {len(groups)} "
-            f"({', '.join(groups)}); --select the benchmarks of a single environment"
+            f"({', '.join(groups)}). --select the benchmarks of a single environment"
         )
     return read_requirements(context.options.lock)
 
@@ -299,7 +299,7 @@ def warn_of_unknown_requirements(context: SuiteContext) -> None:
         ):
             context.session.warn(
                 f"{bench.config.name}: has no {requirements_name(variant)}, so only benchmate is looked for in "
-                f"{sys.prefix}; {_how_to_add(variant)}"
+                f"{sys.prefix}: {_how_to_add(variant)}"
             )
 
 

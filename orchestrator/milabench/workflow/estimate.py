@@ -65,7 +65,7 @@ _WITHOUT_A_WINDOW = frozenset(("timed", "metrics", "serve"))
 
 
 def stated_seconds(bench: BenchmarkConfig | None, profile: Profile) -> float | None:
-    """Return how long the suite says that a launch takes, with the warm-up and window of a profile, in seconds."""
+    """Return how long the suite says that a repeat takes, with the warm-up and window of a profile, in seconds."""
     if bench is None or bench.resources.minutes is None:
         return None
     stated, usual = 60 * bench.resources.minutes, PROFILES["default"]
@@ -100,7 +100,7 @@ def without_accelerators(benches: Iterable[BenchmarkConfig], nodes: Iterable[Nod
         return ""
     return (
         f"{count} of the benchmarks are of a size for accelerators (they state memory of a device), and there is none "
-        "here: this may take hours; `--size tiny` is for a processor"
+        "here: this may take hours. `--size tiny` is for a processor"
     )
 
 
@@ -147,7 +147,7 @@ class BudgetedPlan:
                 f"estimate: not known before a run below this base has passed with {unknown}{'' if is_timed else by_profile}",
                 *cut,
             ]
-        rest = f"; unknown: {unknown}" if estimate.unknown else ""
+        rest = f", unknown: {unknown}" if estimate.unknown else ""
         hours = f"{estimate.device_hours:.2g} device-hours"
         return [f"estimate: {duration(estimate.seconds)}, {hours}, by {_names(estimate.runs)}{rest}", *cut]
 
@@ -210,14 +210,14 @@ def apply_budget(planned: PlannedRequest) -> BudgetedPlan:
         return BudgetedPlan(planned=planned, estimate=estimate)
     if estimate.unknown:
         raise UsageError(
-            f"--budget: no earlier run tells how long {_names(estimate.unknown)} takes; run it once without, or leave out "
+            f"--budget: no earlier run tells how long {_names(estimate.unknown)} takes. Run it once without, or leave out "
             "--repeat, to measure on until the time is over"
         )
     wanted, seconds = _by_name(planned, estimate)
     affordable = within(wanted, seconds, target.budget_s)
     if not all(affordable.values()):
         raise UsageError(
-            f"{budget} for a replicate of each, about {duration(sum(seconds.values()))} by {_names(estimate.runs)}; give "
+            f"{budget} for a replicate of each, about {duration(sum(seconds.values()))} by {_names(estimate.runs)}. Give "
             "more, or select less"
         )
     replicates = {name: Replicates(wanted=wanted[name], planned=n) for name, n in affordable.items()}
@@ -285,7 +285,7 @@ def time_spent(run: Run) -> tuple[dict[str, float], float]:
 
 
 def imprecise_benches(summary: Summary, precision: float) -> dict[str, float]:
-    """Return the uncertainty of each number that more launches may make as precise as asked, or of each ratio of an A/B run.
+    """Return the uncertainty of each number that more repeats may make as precise as asked, or of each ratio of an A/B run.
 
     It is infinite where unknown. More repeats do not help a benchmark where a repeat failed, where its number is
     suspect, or where the part common to all repeats exceeds the request. A benchmark that others disturbed is measured again.

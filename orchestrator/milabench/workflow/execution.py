@@ -161,7 +161,7 @@ def continue_plan(
 def require_nodes(context: CommandContext) -> None:
     """Raise UsageError for nodes that are only stated: nothing can be executed on them."""
     if context.allocation is not None and not context.allocation.job:
-        raise UsageError("the nodes of Slurm are only planned for here; `milabench run --engine slurm` asks for them")
+        raise UsageError("the nodes of Slurm are only planned for here. `milabench run --engine slurm` asks for them")
 
 
 @contextlib.contextmanager
@@ -173,7 +173,7 @@ def _held_for_use(plan: Plan, context: CommandContext) -> Iterator[None]:
         for lock in locks:
             thing = data.get(lock, Path(lock).with_name(Path(lock).name.removesuffix(".lock").lstrip(".")))
             if plan.phase == "run" and Path(lock).exists() and not thing.exists():
-                raise Unreachable(f"{locks[lock]}: was removed while this command started; try again")
+                raise Unreachable(f"{locks[lock]}: was removed while this command started. Try again")
         yield
 
 

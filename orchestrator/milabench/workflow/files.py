@@ -6,7 +6,7 @@ from pathlib import Path
 
 from milabench.config.problems import did_you_mean
 from milabench.devices.regular_file import MIB, open_regular, read_regular
-from milabench.errors import ConfigError, MilabenchError, Problem, RecordError, UsageError, os_reason
+from milabench.errors import ConfigError, MilabenchError, Problem, RecordError, UsageError, os_reason, with_remedy
 from milabench.events.atomic_write import write_output
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -48,8 +48,8 @@ def suite_file(config_file: Path | None) -> Path:
         return here if here.is_file() else shipped_suite("standard")
     if str(config_file).lstrip().startswith("{"):
         raise UsageError(
-            "MILABENCH_CONFIG holds the keys of a benchmark, as its programs are given them, not the path of a suite;"
-            " unset it, or give --config"
+            "MILABENCH_CONFIG holds the keys of a benchmark, as its programs are given them, not the path of a suite."
+            " Unset it, or give --config"
         )
     if config_file.suffix or len(config_file.parts) != 1:
         return config_file
@@ -61,7 +61,7 @@ def suite_file(config_file: Path | None) -> Path:
         return config_file
     if config_file.exists():
         raise UsageError(
-            f"{config_file} is a file here and a shipped suite; give {config_file.absolute()} or {shipped}"
+            f"{config_file} is a file here and a shipped suite. Give {config_file.absolute()} or {shipped}"
         )
     return shipped
 
@@ -75,7 +75,7 @@ def read_file(path: Path, error: type[MilabenchError] = ConfigError, hint: str =
 
 
 def _unreadable(path: Path, why: OSError, error: type[MilabenchError], hint: str = "") -> MilabenchError:
-    return error(f"{path}: cannot be read: {os_reason(why)}{f'; {hint}' if hint else ''}")
+    return error(with_remedy(f"{path}: cannot be read: {os_reason(why)}", hint))
 
 
 def require_file(path: Path, error: type[MilabenchError]) -> None:

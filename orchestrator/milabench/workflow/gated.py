@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig, GatedConfig
 
 VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
-HOW = "accept the terms there, then give a token by HF_TOKEN or `hf auth login`"
+HOW = "Accept the terms there, then give a token by HF_TOKEN or `hf auth login`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,4 +65,4 @@ def token_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def why_refused(gated: Gated) -> str:
     """Return why a benchmark cannot be prepared without a token, in a single line."""
     terms = gated.terms
-    return f"{gated.bench}: no token for {terms.repository}, which is gated: {terms.page}; {HOW}"
+    return f"{gated.bench}: no token for {terms.repository}, which is gated: {terms.page}. {HOW}"

@@ -106,7 +106,7 @@ def warn_of_missing_locks(context: CommandContext) -> None:
     context.session.warn(
         f"no {', '.join(dict.fromkeys(context.missing_locks[bench] for bench in lacking))}: installed from requirements.in"
         + (f" within {limits.name}" if limits is not None else "")
-        + f", in the versions of another lock where they fit, else the newest; `{pin} --variant {arch}` writes the lock"
+        + f", in the versions of another lock where they fit, else the newest. `{pin} --variant {arch}` writes the lock"
     )
 
 
@@ -237,7 +237,7 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOpt
                 if remote.venv != dirs.venv:
                     # The scripts of an environment begin with the absolute path of its interpreter.
                     what = f"an environment cannot be moved from {dirs.venv} to {remote.venv}"
-                    raise EnvironmentFailed(f"{node.name}: {what}; give both the same base, or leave out system.sync")
+                    raise EnvironmentFailed(f"{node.name}: {what}. Give both the same base, or leave out system.sync")
                 for venv in plan.venvs:
                     activities.now(node.name, f"sending {venv.group}")
                     await files.send(store_folder(dirs, venv), str(store_folder(remote, venv)), thorough=False)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 METERS = "meters"
-"""The folder of a run that has the meters' measurements of it. Its records are not touched."""
+"""The folder of a run for its meters' measurements. Its records are not touched."""
 
 
 def is_metered(run: Run) -> bool:
@@ -37,7 +37,7 @@ def resolve_runs(base: Path | None, names: Sequence[str]) -> list[Run]:
         run = handle.run
         if handle.is_active:
             raise RecordError(
-                f"{run.name}: is still running ({handle.executed_by}); wait for its end, or end it with "
+                f"{run.name}: is still running ({handle.executed_by}). Wait for its end, or end it with "
                 f"`milabench cancel {run.name}`"
             )
         require_measured(run)

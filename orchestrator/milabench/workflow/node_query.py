@@ -128,7 +128,7 @@ def ask_nodes(
         return nodes
     if apart := [node.name for node in nodes.values() if node.storage]:
         raise UsageError(
-            f"{base_folder(options.base)}: is another folder on {', '.join(apart)}; the nodes of Slurm need a base on a file"
+            f"{base_folder(options.base)}: is another folder on {', '.join(apart)}. The nodes of Slurm need a base on a file"
             " system that they share with this machine: choose it with --base"
         )
     return {name: reachable(node) for name, node in nodes.items()}

@@ -196,7 +196,7 @@ class AcceptRequest:
     def file(self) -> Path:
         """The file of criteria. Raises UsageError where none is named."""
         if self.criteria is None:
-            raise UsageError("missing option --criteria FILE; docs/reference/criteria.md shows such a file")
+            raise UsageError("missing option --criteria FILE. docs/reference/criteria.md shows such a file")
         return self.criteria
 
 

@@ -60,7 +60,7 @@ class Request:
         return replace(self, sides=tuple(changed))
 
     def measured_on(self, target: PrecisionTarget, replicates: Mapping[str, int] | None = None) -> Request:
-        """Return the same request with a target. With a precision it begins with the fewest launches that show a scatter."""
+        """Return the same request with a target. With a precision it begins with the fewest repeats that show a scatter."""
         targeted, context = replace(self, target=target), self.context.plan_context
         if target.precision is None:
             return targeted.repeated(context.repeats, replicates)
@@ -79,10 +79,10 @@ def expand_requests(
     """Return the requests of a command, a request for each run: several where the system file has a `multirun`.
 
     `stamp` replaces `{time}` in names. `is_part`: only a part of the plan will be run. `is_submitted`: by jobs, between whose
-    launches nothing can be decided. Raises the errors of `read_context`, and UsageError for options that contradict each other.
+    repeats nothing can be decided. Raises the errors of `read_context`, and UsageError for options that contradict each other.
     """
     if extent.ab is not None and is_part:
-        raise UsageError("--failed runs a part, of which pairs may be left half; leave out --ab, or use `resume`")
+        raise UsageError("--failed runs a part, of which pairs may be left half. Leave out --ab, or use `resume`")
     whole = read_request(options, extent, session)
     suite = whole.context.suite
     # Everything is read before anything is measured: a mistake in the last run must not be found after hours.
@@ -90,7 +90,7 @@ def expand_requests(
     for name, values in runs(suite.multirun, {"time": stamp, "run_name": extent.run_name}):
         if "size" in values and options.size is not None and not options.size_by:
             raise UsageError(
-                f"the multirun of the system file chooses the size ({values['size']}); leave out --size {options.size}"
+                f"the multirun of the system file chooses the size ({values['size']}). Leave out --size {options.size}"
             )
         # The command line's overrides come later, and so win over the combination's.
         overrides = (*(_override(suite, key, value) for key, value in values.items()), *options.overrides)
@@ -110,7 +110,7 @@ def require_jobs(system: SystemConfig) -> None:
     if system.engine not in seams.SCHEDULERS:
         known = " or ".join(seams.SCHEDULERS)
         raise UsageError(
-            f"--submit makes jobs of a batch scheduler; add --engine {known}, or set engine in the system file"
+            f"--submit makes jobs of a batch scheduler. Add --engine {known}, or set engine in the system file"
         )
 
 
@@ -122,12 +122,12 @@ def require_submittable(requests: Sequence[Request]) -> None:
         for option, values in (("--override", options.overrides), ("--slurm-arg", options.slurm_args)):
             if secret := next((mask_argument(value) for value in values if mask_argument(value) != value), ""):
                 raise UsageError(
-                    f"{option} {secret}: the jobs read the options of the run from its records, which keep no secret; set a"
+                    f"{option} {secret}: the jobs read the options of the run from its records, which keep no secret. Set a"
                     " variable, and write ${oc.env:VARIABLE}"
                 )
         if request.target is not None and request.target.precision is not None:
             raise UsageError(
-                "how often a benchmark runs has to be known before its jobs are submitted; give --repeat, not a precision"
+                "how often a benchmark runs has to be known before its jobs are submitted. Give --repeat, not a precision"
             )
 
 
@@ -145,9 +145,9 @@ def with_target(request: Request, extent: Extent, *, is_part: bool, measures_on:
     """Return the request with its precision and budget. The profile's holds only if `measures_on`. Raises UsageError."""
     precision = extent.precision
     if precision is not None and extent.repeat is not None:
-        raise UsageError("--precision computes how often each benchmark is run; leave out --repeat")
+        raise UsageError("--precision computes how often each benchmark is run. Leave out --repeat")
     if is_part and (precision is not None or extent.budget_s is not None):
-        raise UsageError("--failed runs a part, from which no precision follows; leave out --precision and --budget")
+        raise UsageError("--failed runs a part, from which no precision follows. Leave out --precision and --budget")
     is_rigorous = request.context.plan_context.profile.name == "rigorous"
     # The five pairs of an A/B run are enough for a first verdict.
     if precision is None and extent.repeat is None and measures_on and (is_rigorous or not request.is_ab):
@@ -182,16 +182,16 @@ def require_comparable(a: CommandContext, b: CommandContext) -> None:
     for context in (a, b):
         if context.suite.multirun:
             raise UsageError(
-                f"{context.suite_file}: has a multirun, which makes several runs; --ab makes a single run of two suites"
+                f"{context.suite_file}: has a multirun, which makes several runs, but --ab makes a single run of two suites"
             )
     # Sides that differ in more than their suites would be compared for the wrong reason.
     if a.plan_context.profile != b.plan_context.profile:
         raise UsageError(
             f"{a.suite_file} is measured with profile {a.plan_context.profile.name}, {b.suite_file} with "
-            f"{b.plan_context.profile.name}; choose it with --profile"
+            f"{b.plan_context.profile.name}. Choose it with --profile"
         )
     if _devices(a) != _devices(b):
-        raise UsageError(f"{a.suite_file} and {b.suite_file}: are for different systems; choose a system with --system")
+        raise UsageError(f"{a.suite_file} and {b.suite_file}: are for different systems. Choose a system with --system")
 
 
 def _devices(context: CommandContext) -> object:
@@ -233,7 +233,7 @@ def plan_single_suite(context: CommandContext) -> Plan:
     """Return the plan of a run of a single suite. Raises NothingSelected, with every reason, when nothing in it can run here."""
     plan = plan_run(context.benches, context.plan_context)
     if not plan.steps:
-        hint = "; `milabench install` fetches programs" if any(s.why == "not fetched" for s in plan.skipped) else ""
+        hint = ". `milabench install` fetches programs" if any(s.why == "not fetched" for s in plan.skipped) else ""
         raise NothingSelected(f"no selected benchmark can run: {_skip_reasons(plan)}{hint}")
     return plan
 

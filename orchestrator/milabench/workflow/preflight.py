@@ -156,8 +156,8 @@ def _require_none(what: str, missing: Sequence[str], verb: str, context: Command
     if missing:
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         named = f"{', '.join(missing[:_NAMED])}{more}"
-        first = "" if is_chosen(context.options) else "; for a first look run `milabench quickstart`, a small suite"
-        raise EnvironmentFailed(f"{what}: {named}; run `{command_line(verb, context.options)}`{first}")
+        first = "" if is_chosen(context.options) else ". For a first look run `milabench quickstart`, a small suite"
+        raise EnvironmentFailed(f"{what}: {named}. Run `{command_line(verb, context.options)}`{first}")
 
 
 def is_chosen(options: SuiteOptions) -> bool:
@@ -272,7 +272,7 @@ def preparation_steps(context: CommandContext) -> list[Preparation]:
             continue
         script = Path(bench.folder, bench.declared.prepare or BENCHFILE)
         if not script.is_file():
-            raise EnvironmentFailed(f"{bench.config.name}: {script}: no such file; its benchfile names it")
+            raise EnvironmentFailed(f"{bench.config.name}: {script}: no such file. Its benchfile names it")
         # All of its folder: prepare.py may import its neighbours, and those of the folder that it shares with others.
         folders = {"": script.parent, **({"modules/": Path(bench.modules)} if bench.modules else {})}
         files = {f"{of}{path.name}": read_regular(path) for of, at in folders.items() for path in at.glob("*.py")}

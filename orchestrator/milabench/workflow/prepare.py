@@ -107,7 +107,7 @@ def prepare_quickly(pending: Plan, context: CommandContext) -> None:
     slow = [step.id for step in pending.steps if durations.get(step.id, 0.0) >= LIMIT_S]
     if slow:
         raise EnvironmentFailed(
-            f"not prepared: {', '.join(slow)}, which took {LIMIT_S:g} s or more the last time; run `{command}`"
+            f"not prepared: {', '.join(slow)}, which took {LIMIT_S:g} s or more the last time. Run `{command}`"
         )
     benches = tuple(dict.fromkeys(step.bench for step in pending.steps))
     context.session.info(f"run: preparing {', '.join(benches)} first, {LIMIT_S:g} s at most for each")
@@ -127,7 +127,7 @@ def prepare_quickly(pending: Plan, context: CommandContext) -> None:
         executed = _execute(plan, context, RetryPolicy(wait=True, max_failures=1))
     if executed.result.interrupted:
         raise InterruptRequested
-    if failures := _failures(executed, f"; where it needs more than {LIMIT_S:g} s, run `{command}`"):
+    if failures := _failures(executed, f". Where it needs more than {LIMIT_S:g} s, run `{command}`"):
         raise EnvironmentFailed("\nerror: ".join(failures))
 
 
@@ -181,7 +181,7 @@ def log_tail(run: Path, step: str) -> str:
     """Return the end of a step's output, and the path of the whole output."""
     path = open_run(run).log(step)
     if path is None:
-        return f" (no output; records in {run})"
+        return f" (no output, records in {run})"
     with open_regular(path) as file:
         file.seek(max(0, path.stat().st_size - TAIL_BYTES))
         lines = file.read(TAIL_BYTES).decode("utf-8", "backslashreplace").splitlines()

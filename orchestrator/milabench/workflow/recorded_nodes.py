@@ -80,4 +80,4 @@ def held_text(allocation: RecordedAllocation) -> str:
     """Return a text about the nodes of a run without an orchestrator. Empty once they are given back."""
     if not held_jobs([allocation]):
         return ""
-    return f"; they are still held, and given back soon, or by `milabench cancel {allocation.run.name}`"
+    return f". They are still held, and given back soon, or by `milabench cancel {allocation.run.name}`"

@@ -76,11 +76,11 @@ def save_reference(base: Path | None, names: Sequence[str], file: Path, session:
         found = _private(text, run)
         if found:
             raise RecordError(
-                f"{run.name}: cannot become a reference: '{found}' in '{text[:80]}' belongs to its machine or its owner; "
-                "measure again with paths below the base"
+                f"{run.name}: cannot become a reference: '{found}' in '{text[:80]}' belongs to its machine or its owner. "
+                "Measure again with paths below the base"
             )
     write_file(file, json.dumps(value, indent=1, sort_keys=False) + "\n")
-    session.info(f"written to {file}: {value['machine']}; look through it before you publish it")
+    session.info(f"written to {file}: {value['machine']}. Look through it before you publish it")
 
 
 def reference_of(run: Run, name: str) -> dict[str, Any]:

@@ -129,7 +129,7 @@ async def upload_definitions(context: CommandContext, node: Node, files: RemoteF
                 continue
             if folders.setdefault(remote, folder) != folder:
                 what = f"{folder} and {folders[remote]} would be the same folder on {node.name}"
-                raise ConfigError(f"{bench.config.name}: {what}: {remote}; rename a folder")
+                raise ConfigError(f"{bench.config.name}: {what}: {remote}. Rename a folder")
     for remote, folder in folders.items():
         await files.send(Path(folder), remote)
 

@@ -11,7 +11,7 @@ from milabench import seams
 from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
-from milabench.errors import MAX_PROBLEMS, ConfigError, NothingSelected, RecordError, UsageError
+from milabench.errors import MAX_PROBLEMS, ConfigError, NothingSelected, RecordError, UsageError, with_remedy
 from milabench.events.rundir import ReadManifest, Run, read_alone
 from milabench.events.runs_folder import find_run
 from milabench.events.stored_json import from_json_value
@@ -71,7 +71,9 @@ class WeightProfile:
         if self.tags is not None and not self.tags.keys() & tags:
             raise UsageError(f"--weights: none of the benchmarks here has a tag {' or '.join(self.tags)}")
         for tag in [] if self.is_shipped else [tag for tag in self.tags or {} if tag not in tags]:
-            session.warn(f"--weights: none of the benchmarks here has the tag {tag!r}; {_way_out(tag, tags)}")
+            session.warn(
+                with_remedy(f"--weights: none of the benchmarks here has the tag {tag!r}", _way_out(tag, tags))
+            )
         for what, values in (("weights", self.weights), ("work", self.work)):
             unknown = [name for name in values or {} if name not in benches]
             if unknown and len(unknown) == len(values or {}):
@@ -80,7 +82,10 @@ class WeightProfile:
                 )
             if unknown:
                 lines = (
-                    f"--weights: its {what} name {name!r}, which is not a benchmark of this run; {_way_out(name, benches)}"
+                    with_remedy(
+                        f"--weights: its {what} name {name!r}, which is not a benchmark of this run",
+                        _way_out(name, benches),
+                    )
                     for name in unknown[:MAX_PROBLEMS]
                 )
                 raise UsageError("\nerror: ".join(lines))
@@ -135,7 +140,7 @@ def read_profile(path: Path | None) -> WeightProfile:
     else:
         weights, work = _numbers(path, values, ""), None
     if (weights is not None or tags is not None) and not any((*(weights or {}).values(), *(tags or {}).values())):
-        raise ConfigError(f"{path}: no weight is above zero; give a benchmark a weight")
+        raise ConfigError(f"{path}: no weight is above zero. Give a benchmark a weight")
     return WeightProfile(name=name, is_shipped=is_shipped, weights=weights, work=work, tags=tags)
 
 
@@ -152,9 +157,9 @@ def _profile_file(path: Path) -> Path:
         if path.exists():
             return path
         known = ", ".join(shipped_profiles())
-        raise ConfigError(f"--weights {path}: is neither a file here nor a profile; profiles: {known}")
+        raise ConfigError(f"--weights {path}: is neither a file here nor a profile. Profiles: {known}")
     if path.exists():
-        raise UsageError(f"{path} is a file here and a weight profile; give {path.absolute()} or {WEIGHTS / path}.yaml")
+        raise UsageError(f"{path} is a file here and a weight profile. Give {path.absolute()} or {WEIGHTS / path}.yaml")
     return WEIGHTS / f"{path.name}.yaml"
 
 
@@ -166,7 +171,7 @@ def read_costs(path: Path | None, systems: Sequence[str]) -> dict[str, Mapping[s
     if all(isinstance(value, dict) for value in values.values()):
         for name in values:
             if name not in systems:
-                raise ConfigError(f"{path}: {name}: no such system is compared; they are {', '.join(systems)}")
+                raise ConfigError(f"{path}: {name}: no such system is compared. They are {', '.join(systems)}")
         return {str(name): _costs(path, value, f"{name}.") for name, value in values.items()}
     return dict.fromkeys(systems, _costs(path, values, ""))
 
@@ -207,7 +212,7 @@ def read_reference(name: str) -> ReportSource:
     """Return a shipped reference result. Raises NothingSelected."""
     if name not in shipped_references():
         known = ", ".join(shipped_references()) or "none"
-        raise NothingSelected(f"no reference result '{name}' comes with milabench; known: {known}")
+        raise NothingSelected(f"no reference result '{name}' comes with milabench. Known: {known}")
     return replace(_json_report(REFERENCES / f"{name}.json"), name=f"{SHIPPED}{name}")
 
 
@@ -248,7 +253,7 @@ def _json_report(path: Path) -> ReportSource:
         summary = summary_from_json(value, manifest)
     except (ValueError, RecordError) as error:
         raise RecordError(
-            f"{path}: {error}; give a run, its JSON report (`milabench report --json`) or its bundle"
+            f"{path}: {error}. Give a run, its JSON report (`milabench report --json`) or its bundle"
         ) from None
     return ReportSource(name=name or summary.run or path.stem, summary=summary, manifest=manifest, metered=metered)
 
@@ -277,7 +282,7 @@ def _numbers(path: Path, values: Mapping[str, Any], within: str) -> dict[str, fl
 def _costs(path: Path, values: Mapping[str, object], within: str) -> Mapping[str, Any]:
     for name, value in values.items():
         if name not in _COSTS:
-            raise ConfigError(f"{path}: {within}{name}: unknown key; known are {', '.join(_COSTS)}")
+            raise ConfigError(f"{path}: {within}{name}: unknown key. Known: {', '.join(_COSTS)}")
         if name != "currency" and positive(value) is None:
             raise _expected(f"{path}: {within}{name}", "a number above 0", value)
     return values

@@ -80,7 +80,7 @@ def _summaries(
 ) -> tuple[list[Summary], list[Sequence[Trace] | None] | None]:
     """Return the content of a report. The runs of bundles are unpacked until `opened` is closed."""
     if request.reference is not None and request.score == "compat":
-        raise UsageError("--score compat is not relative to a reference; leave out --reference or --score")
+        raise UsageError("--score compat is not relative to a reference. Leave out --reference or --score")
     profile = read_profile(request.weights)
     folder = base_folder(request.base)
     tracing = tracing_for(form)
@@ -160,8 +160,8 @@ def require_no_records(request: ReportRequest, form: Format) -> None:
     given = [option for option, is_given in needs_records.items() if is_given]
     if given:
         raise UsageError(
-            f"--from-db: the store has results only, and {given[0]} needs a run's records; "
-            f"leave out {given[0]} or --from-db"
+            f"--from-db: the store has results only, and {given[0]} needs a run's records. "
+            f"Leave out {given[0]} or --from-db"
         )
 
 
@@ -272,7 +272,7 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
     folder, names, weights = base_folder(request.base), request.runs, request.weights
     sides = [session_names(folder, name) if isinstance(name, str) else list(name) for name in names]
     if len(sides) < 2 or not all(sides):
-        raise UsageError(f"'{names[0]}' is a single run; name two or more to compare, the baseline first")
+        raise UsageError(f"'{names[0]}' is a single run. Name two or more to compare, the baseline first")
     profile = (
         WeightProfile(name="the caller", weights=weights) if isinstance(weights, Mapping) else read_profile(weights)
     )
@@ -389,7 +389,7 @@ def comparison_exit_code(comparison: Comparison) -> int:
     if not contrasts:
         raise NothingSelected(
             "the runs have no benchmark in common that passed, is not invalid, and has the same units and arguments "
-            "(--across compares other arguments); the benchmarks of each are listed above"
+            "(--across compares other arguments). The benchmarks of each are listed above"
         )
     verdicts = [contrast.verdict for contrast in contrasts] + [index.verdict for index in comparison.indices]
     has_new_failure = any(

@@ -56,7 +56,7 @@ def resume_run(
     with hold_run(path, orchestrator):
         run = open_run(path)  # only once we hold its lock: a living orchestrator would still write to it
         if run.phase != "run":
-            raise UsageError(f"{path}: is not a run but a {run.phase}; `milabench {run.phase}` continues it")
+            raise UsageError(f"{path}: is not a run but a {run.phase}. `milabench {run.phase}` continues it")
         passed = passed_steps(run)
         if takes_part("recorded nodes"):
             handler("recorded nodes").claim_recorded(run, session, force=force)

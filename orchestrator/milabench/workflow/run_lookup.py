@@ -148,7 +148,7 @@ def find_step(run: Run, name: str) -> tuple[str, list[str]]:
     if not near:
         known = list(run.files)
         more = f" and {len(known) - 8} more" if len(known) > 8 else ""
-        raise NothingSelected(f"{run.name}: unknown step '{name}'; known: {', '.join(known[:8])}{more}")
+        raise NothingSelected(f"{run.name}: unknown step '{name}'. Known: {', '.join(known[:8])}{more}")
 
     def written(step: str) -> float:
         try:

@@ -153,7 +153,7 @@ def _warn_of_busy_hosts(plan: Plan, session: Session) -> None:
     used = {step.node for step in plan.steps}
     for node in plan.system["nodes"]:
         if node["name"] in used and (busy := busy_text(node)):
-            session.warn(f"{node['name']}: {busy}; that may make the numbers imprecise")
+            session.warn(f"{node['name']}: {busy}. That may make the numbers imprecise")
 
 
 def prepare_request(request: Request, settings: RunSettings) -> BudgetedPlan:
@@ -185,7 +185,7 @@ def finish_run(executed: ExecutedPlan, session: Session, *, is_kept: bool = True
     """
     is_whole = report_run(executed.path, session, is_kept=is_kept, no_gate=no_gate)
     if executed.result.is_cut and is_kept:
-        session.info("run: interrupted; `milabench resume` continues it")
+        session.info("run: interrupted. `milabench resume` continues it")
     if executed.result.interrupted:
         return INTERRUPTED
     return DONE if is_whole and executed.result.all_passed else STEPS_FAILED
@@ -208,7 +208,7 @@ def report_result(summary: Summary, path: Path, session: Session, *, is_kept: bo
     from milabench.report.model import half_width, ordered, result_text, validity_text
     from milabench.report.rerun import line_about_run
 
-    session.info(f"run: {result_text(summary)}{f'; records in {path}' if is_kept else ''}")
+    session.info(f"run: {result_text(summary)}{f'. Records: {path}' if is_kept else ''}")
     if summary.profile != "quick":
         for bench in ordered(summary.benchmarks):
             rate = "" if bench.perf is None else f"{format_number(bench.perf)} {half_width(bench)} {bench.units}, "
@@ -227,7 +227,7 @@ def only_failed(plan: Plan, name: str, base: Path) -> Plan:
     run = find_run(base, name) if name else latest_run(base)
     failed = set(run.files) - passed_steps(run)
     if not failed:
-        raise NothingSelected(f"{run.name}: every step has passed; nothing is left for --failed")
+        raise NothingSelected(f"{run.name}: every step has passed. Nothing is left for --failed")
     part = restricted_plan(plan, failed)
     if not part.steps:
         names = ", ".join(sorted(failed)[:5])

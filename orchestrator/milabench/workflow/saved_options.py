@@ -75,7 +75,7 @@ def load_options(run: Run) -> tuple[SuiteOptions, Extent]:
     saved = run.manifest.get("options")
     if not isinstance(saved, dict):
         what = "does not hold the options of its command" if run.manifest else "is missing or truncated"
-        raise RecordError(f"{run.path}: cannot resume: the manifest {what}; start a new run with `milabench run`")
+        raise RecordError(f"{run.path}: cannot resume: the manifest {what}. Start a new run with `milabench run`")
     try:
         values = {option.name: saved.get(option.name, option.default) for option in fields(SuiteOptions)}
         for name in ("config_file", "system_file", "base", "lock"):
@@ -85,7 +85,7 @@ def load_options(run: Run) -> tuple[SuiteOptions, Extent]:
             if any(MASK in word for word in values[name]):
                 # Without the value another command would be run.
                 raise RecordError(
-                    f"{run.path}: cannot resume: a secret was given by {option}, and records keep none; start a new run, with"
+                    f"{run.path}: cannot resume: a secret was given by {option}, and records keep none. Start a new run, with"
                     " the secret in a variable and ${oc.env:VARIABLE} in its place"
                 )
         ab = saved.get("ab")
@@ -106,7 +106,7 @@ def load_options(run: Run) -> tuple[SuiteOptions, Extent]:
 
 def altered_settings(run: Run, error: Exception) -> RecordError:
     """Return the error for a manifest that was altered."""
-    return RecordError(f"{run.path}: its manifest was altered: {error}; start a new run with `milabench run`")
+    return RecordError(f"{run.path}: its manifest was altered: {error}. Start a new run with `milabench run`")
 
 
 def target_of(run: Run) -> PrecisionTarget | None:

@@ -66,7 +66,7 @@ def read_scaling(path: Path) -> Scaling:
 def save_observations(path: Path, observations: Mapping[str, Sequence[Observation]]) -> None:
     """Add observations to the file, which is replaced atomically. Raises ConfigError and RecordError."""
     if path.exists() and not path.is_file():
-        raise ConfigError(f"{path}: is not a file; name a file, which will be replaced")
+        raise ConfigError(f"{path}: is not a file. Name a file, which will be replaced")
     text = scaling_text(read_scaling(path), observations)
     path = path.resolve()  # a link stays one
     try:

@@ -68,7 +68,7 @@ class ShownSteps:
             self._display.on_message(f"{launch}: {number}")
 
     def _numbers(self, group: Sequence[Step]) -> dict[str, str]:
-        """Return the number of each launch of a group that was not shown yet: of a job as a whole, of any other step its own."""
+        """Return the number of each repeat of a group that was not shown yet: of a job as a whole, of any other step its own."""
         launches: dict[str, list[Step]] = {}
         for member in group:
             launches.setdefault("" if member.one_job else member.id, []).append(member)

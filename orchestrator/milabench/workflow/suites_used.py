@@ -94,7 +94,7 @@ def read_suites(base: Path) -> tuple[UsedSuite, ...] | None:
     try:
         record = json.loads(read_regular(path, _MAX_BYTES))
         if int(record["schema"]) > SCHEMA:
-            raise RecordError(f"{path}: was written by a newer version of milabench; use that version in this base")
+            raise RecordError(f"{path}: was written by a newer version of milabench. Use that version in this base")
         return tuple(_suite_of(entry, base) for entry in record["suites"])
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -102,7 +102,7 @@ def read_suites(base: Path) -> tuple[UsedSuite, ...] | None:
         raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         raise RecordError(
-            f"{path}: was not written by milabench; remove it, and `milabench install` writes it again"
+            f"{path}: was not written by milabench. Remove it, and `milabench install` writes it again"
         ) from None
 
 
@@ -141,16 +141,18 @@ def with_last_chosen(options: SuiteOptions) -> tuple[SuiteOptions, str]:
     try:
         suite = last_chosen(base_folder(options.base))
     except RecordError as error:
-        raise RecordError(f"{error}; --config names a suite without it") from None
+        raise RecordError(f"{error}. Name another suite with --config") from None
     if suite is None:
         return options, ""
     if options.system_file is not None:
         suite = replace(suite, system=None)
     if is_gone(suite.path):
-        raise UsageError(f"the suite last used in {where}, {display_path(suite.path)}, is gone; --config chooses one")
+        raise UsageError(
+            f"the suite last used in {where}, {display_path(suite.path)}, is gone. Choose a suite with --config"
+        )
     if suite.system is not None and is_gone(Path(suite.system)):
         gone = f"the system file {display_path(Path(suite.system))} of the suite last used in {where}, {suite.path}, is gone"
-        raise UsageError(f"{gone}; --system or --config chooses another")
+        raise UsageError(f"{gone}. Choose another with --system or --config")
     is_default = suite.system is None and suite.path == suite_file(None)
     system = options.system_file if suite.system is None else Path(suite.system)
     # Else a plan that follows a run of one size would be of another.
@@ -163,7 +165,7 @@ def with_last_chosen(options: SuiteOptions) -> tuple[SuiteOptions, str]:
     if is_default and size is None:
         return given, ""
     at = "" if size is None else f" at size {size}"
-    return given, f"suite: {suite}{at}, the last used in {where}; --config chooses another"
+    return given, f"suite: {suite}{at}, the last used in {where}. Choose another with --config"
 
 
 def record_use(context: CommandContext, *, as_default: bool = True) -> None:

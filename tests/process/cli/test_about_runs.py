@@ -171,7 +171,7 @@ def test_logs_show_what_a_step_said_also_of_an_earlier_attempt(
     assert milabench("logs", "shaky.0", "--attempt", "1").out == "not yet\n"
     said = milabench("logs", "nobody")
     assert said.code == 3
-    assert "unknown step 'nobody'; known:" in said.err
+    assert "unknown step 'nobody'. Known:" in said.err
 
 
 def test_logs_are_followed_until_the_step_ends(

@@ -44,7 +44,7 @@ def test_an_unknown_key_is_told_the_near_one(milabench: Callable[..., Said], tmp
     said = milabench("list", "--config", str(tmp_path / "suite.yaml"))
     assert said.code == 2
     assert "suite.yaml:3:3: good" in only_line(said)
-    assert "did you mean 'max_duration'?" in only_line(said)
+    assert "Did you mean 'max_duration'?" in only_line(said)
 
 
 def test_a_definition_without_a_benchfile(milabench: Callable[..., Said], tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_definition_without_a_benchfile(milabench: Callable[..., Said], tmp_pa
 def test_run_before_install_says_which_command_to_give(milabench: Callable[..., Said]) -> None:
     said = milabench("run", *HERE[1:], "--select", "good")
     assert said.code == 4
-    assert "run `milabench install --config" in only_line(said)
+    assert "Run `milabench install --config" in only_line(said)
 
 
 def test_a_prepare_that_fails_is_named_shows_its_log_and_the_others_go_on(milabench: Callable[..., Said]) -> None:
@@ -79,7 +79,7 @@ def test_a_base_that_cannot_be_written(milabench: Callable[..., Said], tmp_path:
 def test_an_unknown_verb_names_the_nearest(milabench: Callable[..., Said]) -> None:
     said = milabench("reprot")
     assert said.code == 2
-    assert "did you mean report" in only_line(said)
+    assert "Did you mean report" in only_line(said)
 
 
 def test_report_without_any_run(milabench: Callable[..., Said]) -> None:

@@ -80,7 +80,7 @@ def test_a_disk_that_fills_fails_the_steps_concerned_and_the_rest_is_kept(
         said = milabench("run", *here, "--seed", "7", "--display", "plain", MILABENCH_BASE=str(place))
         assert said.code == 1
         assert said.err.count("cannot record: ") >= 1
-        assert len([line for line in said.err.splitlines() if "the steps concerned fail" in line]) == 1
+        assert len([line for line in said.err.splitlines() if "The steps concerned fail" in line]) == 1
         (run,) = runs(place)
         assert ends(run)[0] == ("a.0", 1, "passed")
         assert "fine" in (run / "a.0.stdout").read_text()

@@ -193,7 +193,7 @@ def test_a_secret_among_the_words_is_refused_and_kept_nowhere(
 ) -> None:
     said = bench("--runs", "1", *words)
     assert (said.code, said.out) == (2, "")
-    assert "a secret is among the words; give it by --env NAME" in said.err
+    assert "a secret is among the words. Give it by --env NAME" in said.err
     assert "abc123456xyz" not in said.err
     assert holding(Path(environ["MILABENCH_BASE"]), "abc123456xyz") == []
 
@@ -215,28 +215,28 @@ def test_a_secret_that_a_variable_gives_may_be_among_the_words(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "no command; give a command after --, or one or several, each quoted"),
-        (("true", "--", "true"), "give a single command after --, or several before it, each quoted; not both"),
+        ((), "no command. Give a command after --, or one or several, each quoted"),
+        (("true", "--", "true"), "give a single command after --, or several before it, each quoted, but not both"),
         (("--", "no-such-program", "x"), "no-such-program: no such command on the PATH"),
-        (("sleep", "0.1"), "0.1: no such command on the PATH; quote a command with its arguments, or put -- before it"),
+        (("sleep", "0.1"), "0.1: no such command on the PATH. Quote a command with its arguments, or put -- before it"),
         (("./nowhere",), "./nowhere: no such program in"),
-        (("true | cat",), "true | cat: '|' needs a shell; add --shell, quote it, or give words after --"),
+        (("true | cat",), "true | cat: '|' needs a shell. Add --shell, quote it, or give words after --"),
         (("echo a;echo b",), "echo a;echo b: ';' needs a shell"),
         (("echo a>/dev/null",), "'>' needs a shell"),
         (("cat *.py",), "'*' needs a shell"),
         (('echo "$HOME"',), "'$' needs a shell"),
         (("echo 'a' `true`",), "'`' needs a shell"),
         (("true\ntrue",), "needs a shell"),
-        (("echo 'open",), "no closing quotation; --shell gives the line to a shell"),
+        (("echo 'open",), "no closing quotation. Give the line to a shell with --shell"),
         (("echo --out=@run",), "--out=@run: each repeat replaces @run by a value"),
         (("--", "echo", "@{step_dir}/a"), "each repeat replaces @{step_dir} by a value"),
         ((" ",), "a command is empty"),
         (("--metric", "x(", "true"), "--metric x(: is no regular expression: missing ), unterminated subpattern"),
-        (("--metric", "(a)(b)", "true"), "has 2 groups; keep a single group, around the number"),
+        (("--metric", "(a)(b)", "true"), "has 2 groups. Keep a single group, around the number"),
         (("--metric", "a=1", "--metric", "a=2", "true"), "there is a metric 'a' already"),
-        (("--metric", "a=1", "--units", "b=s", "true"), "--units b=s: no metric is named 'b'; there are a"),
+        (("--metric", "a=1", "--units", "b=s", "true"), "--units b=s: no metric is named 'b'. Known: a"),
         (("--metric", "a=1", "--direction", "up", "true"), "--direction up: is none of higher, lower, none"),
-        (("--units", "s", "true"), "--units s: it needs --metric; the seconds of a command need no option"),
+        (("--units", "s", "true"), "--units s: it needs --metric. The seconds of a command need no option"),
         (("--env", "1=2", "true"), "--env 1: is no NAME=VALUE, and no NAME of a variable"),
         (("--env", "NOT_THERE", "true"), "--env NOT_THERE: there is no such variable here"),
         (("--cwd", "/no/folder", "true"), "--cwd /no/folder: is no folder"),

@@ -90,7 +90,7 @@ def test_explain_shows_what_placeholders_and_functions_become(milabench: Milaben
 def test_explain_of_an_unknown_key_names_the_nearest(milabench: Milabench) -> None:
     said = milabench("config", "explain", "digits.max_duratoin", *QUICKSTART)
     assert said.code == 2
-    assert said.err == "error: 'digits.max_duratoin' is not set; did you mean 'max_duration'?\n"
+    assert said.err == "error: 'digits.max_duratoin' is not set. Did you mean 'max_duration'?\n"
 
 
 # --- check and schema ------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_check_tells_every_problem_of_every_file_at_once(milabench: Milabench) -
 @pytest.mark.parametrize(
     ("file", "what"),
     [
-        ("unknown_key.yaml", "3:3: a: unknown key 'max_durration'; did you mean 'max_duration'?"),
+        ("unknown_key.yaml", "3:3: a: unknown key 'max_durration'. Did you mean 'max_duration'?"),
         ("wrong_type.yaml", "3:17: a.max_duration: expected a number of seconds, got 'ten'"),
         ("duplicate_key.yaml", "4:3: a.weight: the key 'weight' is given twice"),
         ("missing_include.yaml", "1:10: include: the included file cannot be read (no such file or directory)"),
@@ -253,4 +253,4 @@ def test_a_row_of_the_list_has_what_the_documentation_says(milabench: Milabench)
 def test_nothing_selected_is_exit_code_3_with_the_nearest_names(milabench: Milabench, verb: str) -> None:
     said = milabench(verb, *QUICKSTART, "--select", "digist")
     assert said.code == 3
-    assert said.err == "error: unknown benchmark, group or tag 'digist'; did you mean 'digits'?\n"
+    assert said.err == "error: unknown benchmark, group or tag 'digist'. Did you mean 'digits'?\n"

@@ -34,7 +34,7 @@ def test_with_run_the_benchmarks_own_command_is_started_in_a_folder_of_its_own(m
     assert said.code == 0, said.err
     assert "train" in said.err
     refused = milabench("dev", *HERE, "good", "--run", "--", "true")
-    assert (refused.code, refused.err) == (2, "error: --run runs the benchmark's own command; leave out the other\n")
+    assert (refused.code, refused.err) == (2, "error: --run runs the benchmark's own command. Leave out the other\n")
 
 
 @pytest.mark.parametrize("words", [("--select", "good"), ("--select=good",)])
@@ -75,7 +75,7 @@ def test_an_audit_runs_the_benchmarks_own_command(milabench: Callable[..., Said]
 
 def test_an_audit_has_a_voirfile_and_no_other_command(milabench: Callable[..., Said]) -> None:
     said = milabench("dev", *HERE, "good", "--audit", "--", "true")
-    assert (said.code, said.err) == (2, "error: --audit runs the benchmark's own command; leave out the other\n")
+    assert (said.code, said.err) == (2, "error: --audit runs the benchmark's own command. Leave out the other\n")
     said = milabench("dev", *HERE, "good", "--audit")
     assert said.code == 2
     assert "good has no voirfile" in said.err

@@ -154,7 +154,7 @@ def test_a_metrics_policy_goes_with_any_command(driver: Callable[..., Said], her
     [
         ((), "", "error: no task: give --task-name T, or --metrics-policy"),
         (("--task-name", "t", "--config", "none.cfg"), "", "none.cfg: cannot be read: no such file or directory"),
-        (("--task-name", "t"), section("tt", "true"), "unknown section; did you mean 'tt'?"),
+        (("--task-name", "t"), section("tt", "true"), "unknown section. Did you mean 'tt'?"),
         (("--task-name", "t"), section("t", "true", "loss ("), ":2:13: t.patterns: 'loss (' is not usable: missing )"),
         (("--task-name", "t", "--epochs", "3"), section("t", "true"), "its command has no --epochs to replace"),
         (("--metrics-policy", "t"), "", "--metrics-policy and --command-to-execute go together"),
@@ -195,7 +195,7 @@ def test_a_task_in_a_suite_is_reported_with_units_and_directions(
         ({"driver": "work/task_config_template.cfg", "task": "x"}, "x: unknown section"),
         (
             {"driver": "work/task_config_template.cfg", "task": TASK, "metrics": {"sped": {"units": "s"}}},
-            "bench.metrics.sped: the key 'pattern' is missing; did you mean 'speed'?",
+            "bench.metrics.sped: the key 'pattern' is missing. Did you mean 'speed'?",
         ),
         (
             {"command": "true", "metrics": {"speed": {"units": "s"}}},
@@ -243,7 +243,7 @@ def test_a_file_that_is_no_result_of_ours_is_refused_before_anything_runs(
     (here / "thesis.tex").write_text("mine")
     said = driver("--task-name", "t", "--result", "thesis.tex", cfg=section("t", "touch ran; exit 7"))
     assert said.code == 2
-    assert "--result thesis.tex: exists, and is no result of `milabench driver`; choose another name" in said.err
+    assert "--result thesis.tex: exists, and is no result of `milabench driver`. Choose another name" in said.err
     assert ((here / "thesis.tex").read_text(), (here / "ran").exists()) == ("mine", False)
 
 

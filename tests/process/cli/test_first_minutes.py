@@ -27,17 +27,17 @@ def test_a_run_without_anything_names_what_installs_it_and_the_small_suite(
     assert (said.code, said.out) == (4, "")
     (line,) = said.err.splitlines()
     assert line.startswith("error: not installed: ")
-    assert f"run `milabench install --base {tmp_path}`" in line
-    assert line.endswith("for a first look run `milabench quickstart`, a small suite")
+    assert f"Run `milabench install --base {tmp_path}`" in line
+    assert line.endswith("For a first look run `milabench quickstart`, a small suite")
 
 
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (("run", "--config", "nope"), 2, "nope: neither a file here nor a shipped suite; shipped suites: "),
+        (("run", "--config", "nope"), 2, "nope: neither a file here nor a shipped suite. Shipped suites: "),
         (("report", "page.html"), 3, "no run is called 'page.html' below "),
-        (("run", "digits"), 2, "Got unexpected extra argument (digits); choose benchmarks with --select NAME"),
-        (("bench", "echo 1; echo 2"), 2, "';' needs a shell; add --shell, quote it, or give words after --"),
+        (("run", "digits"), 2, "Got unexpected extra argument (digits). Choose benchmarks with --select NAME"),
+        (("bench", "echo 1; echo 2"), 2, "';' needs a shell. Add --shell, quote it, or give words after --"),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(
@@ -46,7 +46,7 @@ def test_a_mistake_is_answered_in_one_line(
     said = milabench(*words, cwd=tmp_path)
     (line,) = said.err.splitlines()
     assert (said.code, said.out, sentence in line) == (code, "", True), said
-    assert "report" not in words or line.endswith("to write that file say -o page.html")
+    assert "report" not in words or line.endswith("To write that file, give -o page.html")
 
 
 def test_logs_of_a_benchmark_with_several_repeats_says_which_step_it_shows(
@@ -55,7 +55,7 @@ def test_logs_of_a_benchmark_with_several_repeats_says_which_step_it_shows(
     run = record(tmp_path, *(Recorded(repeat=repeat, stderr=f"repeat {repeat}\n") for repeat in range(3)))
     said = milabench("logs", "digits", "--run", str(run.path))
     assert (said.code, said.out) == (0, "repeat 2\n")
-    assert said.err == "digits.D0.R2, the last of 3 steps; also digits.D0, digits.D0.R1\n"
+    assert said.err == "digits.D0.R2, the last of 3 steps. Also digits.D0, digits.D0.R1\n"
 
 
 def test_logs_of_a_step_without_output_says_so(milabench: Milabench, tmp_path: Path) -> None:

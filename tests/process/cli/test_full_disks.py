@@ -58,7 +58,7 @@ def test_copies_of_what_is_shipped_leave_no_folder_behind(milabench: Callable[..
         said = milabench("init", str(place / "new" / "folder"))
         assert said.code == 2
         assert only_error(said).endswith(
-            "config: cannot be created: no space left on the disk; nothing was left behind"
+            "config: cannot be created: no space left on the disk. Nothing was left behind"
         )
         assert [path.name for path in place.iterdir()] == ["filler"]
 

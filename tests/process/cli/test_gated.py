@@ -68,8 +68,8 @@ def test_without_a_token_only_the_gated_benchmark_is_not_prepared(
     assert said.code == 4
     errors = [line for line in said.err.splitlines() if line.startswith("error: ")]
     assert errors == [
-        "error: locked: no token for owner/model, which is gated: https://huggingface.co/owner/model; "
-        "accept the terms there, then give a token by HF_TOKEN or `hf auth login`"
+        "error: locked: no token for owner/model, which is gated: https://huggingface.co/owner/model. "
+        "Accept the terms there, then give a token by HF_TOKEN or `hf auth login`"
     ]
     assert "Traceback" not in said.err
     assert "nothing to do, 1 benchmarks" in milabench("prepare", *here, "--select", "free", **nobody).err

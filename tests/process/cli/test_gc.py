@@ -138,15 +138,15 @@ def test_a_suite_that_cannot_be_found_keeps_what_it_refers_to_until_it_is_forgot
     Path(suite).unlink()
     said = milabench("gc", "--json", "--base", str(base))
     assert unused(said) == before
-    kept = f"{suite} cannot be found, and its files are kept; --forget {suite} counts them as unused"
+    kept = f"{suite} cannot be found, and its files are kept. --forget {suite} counts them as unused"
     assert json.loads(said.out)["note"] == kept
     assert unused(milabench("gc", "--json", "--forget", suite, "--base", str(base))) == forgotten
     assert {"venv/.store/torch-0123456789abcdef", "code/used-1", "data/a"} <= set(forgotten)
     said = milabench("gc", "--forget", "nope", "--base", str(base))
-    hint = "your own are named by their paths"
+    hint = "Your own are named by their paths"
     assert (said.code, said.err) == (
         2,
-        f"error: --forget nope: no such suite was used in {base}; {hint}; used: {suite}\n",
+        f"error: --forget nope: no such suite was used in {base}. Used: {suite}. {hint}\n",
     )
 
 
@@ -194,7 +194,7 @@ def test_a_base_of_an_older_version_keeps_everything_until_a_suite_is_recorded(
     said = milabench("gc", "--remove", "--base", str(base))
     assert (said.code, said.err) == (
         0,
-        "note: which suites were used here is not recorded; `milabench install --config SUITE` records it\n"
+        "note: which suites were used here is not recorded. `milabench install --config SUITE` records it\n"
         "gc: 0 removed, 0 B freed\n",
     )
 

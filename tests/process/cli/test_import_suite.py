@@ -200,7 +200,7 @@ def test_nothing_is_overwritten_and_no_half_result_left(milabench: Milabench, su
     mine.mkdir()
     said = milabench("import-suite", str(suite), "--into", str(mine))
     assert said.code == 2
-    assert said.err == f"error: {mine} exists; choose another folder, or remove it first\n"
+    assert said.err == f"error: {mine} exists. Choose another folder, or remove it first\n"
     assert list(mine.iterdir()) == []
     said = milabench("import-suite", str(FOLDERS / "plain" / "main.py"), "--into", str(tmp_path / "none" / "new"))
     assert said.code == 2
@@ -237,7 +237,7 @@ def test_new_from_a_folder(milabench: Milabench, tmp_path: Path) -> None:
     said = milabench("new", "mine", "--into", str(tmp_path), "--from", str(FOLDERS / "plain"))
     assert (said.code, "exists" in said.err) == (2, True)
     said = milabench("new", "two", "--into", str(tmp_path), "--from", str(FOLDERS))
-    assert (said.code, "import-suite takes a folder of several" in said.err) == (2, True)
+    assert (said.code, "`milabench import-suite` takes a folder of several" in said.err) == (2, True)
 
 
 @pytest.mark.parametrize("own", ["", "tool", "-r more.txt", "torchcompat>=1"])

@@ -125,7 +125,7 @@ def test_a_container_that_cannot_be_taken_over_is_told_with_the_way_out(
 ) -> None:
     said = own("plan run", method, system=system)
     assert (said.code, text in said.err) == (2, True)
-    assert "name it in the suite: `container: {engine: podman, image: NAME}`" in said.err
+    assert "Name it in the suite: `container: {engine: podman, image: NAME}`" in said.err
 
 
 def test_a_token_that_a_benchfile_sets_is_shown_nowhere(own: Own, environ: dict[str, str]) -> None:

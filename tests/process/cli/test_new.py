@@ -62,7 +62,7 @@ def test_file_and_digest_come_from_the_index_and_requirements_from_the_release(
     assert said.out.splitlines() == [
         f"created {folder}, of {WHEEL}",
         "  steps: the iterations of the program's own loop (`for batch in itertools.count()`, line 12)",
-        "  not observed: samples: a step counts as a sample; `batch_size=64` in the probe sets how many samples a step has",
+        "  not observed: samples: a step counts as a sample. `batch_size=64` in the probe sets how many samples a step has",
         "  not observed: loss: observe the function that returns it with probes.result",
         "try it:",
         f"  milabench quickstart --config {folder}/suite.yaml",
@@ -107,17 +107,17 @@ def test_a_program_of_a_release_is_measured_as_it_was_created(
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("--from", "pypi:tool==1"), 2, "has 2 programs; choose a program with --script or --module: tool_lib/plot.py"),
+        (("--from", "pypi:tool==1"), 2, "has 2 programs. Choose a program with --script or --module: tool_lib/plot.py"),
         (("--from", "pypi:tool==1", "--script", "x.py"), 2, "--script x.py: no such file in " + WHEEL),
         (("--from", "pypi:tool==1", "--script", "../x.py"), 2, "no such file"),
         (("--from", "pypi:tool==1", "--module", "tool_lib.x"), 2, "no such module in " + WHEEL),
-        (("--from", "pypi:tool==1", "--module", "a.b", "--script", "c"), 2, "give only one"),
+        (("--from", "pypi:tool==1", "--module", "a.b", "--script", "c"), 2, "Give only one"),
         (("--from", "tool==1"), 2, "give pypi:PROJECT==VERSION"),
         (("--from", "pypi:tool"), 2, "give pypi:PROJECT==VERSION"),
-        (("--from", "pypi:tool==2"), 4, f"the newest that they list: {WHEEL}"),
+        (("--from", "pypi:tool==2"), 4, f"The newest that they list: {WHEEL}"),
         (("--from", "pypi:tool==1:tool-1.zip"), 4, "no file tool-1.zip"),
         (("--from", "pypi:absent==1"), 4, "absent 1: no sdist and no pure wheel"),
-        (("--script", "c.py"), 2, "add --from"),
+        (("--script", "c.py"), 2, "Add --from"),
     ],
 )
 def test_what_cannot_be_created_leaves_no_folder(

@@ -68,7 +68,7 @@ def test_a_script_is_copied_with_the_modules_that_it_imports(
     assert said.out.splitlines() == [
         "created benchmarks/mine, with a copy of train.py and 1 of its modules",
         "  steps: the iterations of the program's own loop (`for epoch in range(1000000)`, line 5)",
-        "  not observed: samples: a step counts as a sample; `batch_size=64` in the probe sets how many samples a step has",
+        "  not observed: samples: a step counts as a sample. `batch_size=64` in the probe sets how many samples a step has",
         "  not observed: loss: observe the function that returns it with probes.result",
         "try it:",
         "  milabench quickstart --use-current-env --config benchmarks/mine/suite.yaml",
@@ -121,7 +121,7 @@ def test_a_folder_is_copied_and_its_program_chosen(new: New, here: Path) -> None
     (folder / "data.txt").write_text("1\n")
     refused = new("project")
     assert (refused.code, refused.err) == (
-        2, "error: project: has 2 programs; choose a program with --script or --module: a.py, b.py\n",
+        2, "error: project: has 2 programs. Choose a program with --script or --module: a.py, b.py\n",
     )  # fmt: skip
     said = new("project", "--script", "b.py")
     assert said.code == 0, said.err

@@ -228,4 +228,4 @@ def test_a_container_engine_that_is_not_there_is_said_before_the_run(milabench: 
     suite.write_text("a: {command: ['true'], docker_image: image, plan: {method: njobs}}")
     said = milabench("run", "--use-current-env", "--config", str(suite), PATH=str(tmp_path))
     assert said.code == 4
-    assert "error: not installed: image image (docker is not on PATH); run `milabench install " in said.err
+    assert "error: not installed: image image (docker is not on PATH). Run `milabench install " in said.err

@@ -181,11 +181,11 @@ def put_back_to_the_end_of_the_first_block(run: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--precision", "1%", "--repeat", "3"), "leave out --repeat"),
-        (("--precision", "1"), "'1' is not a precision; give a percentage such as 1%"),
-        (("--precision", "1%", "--budget", "90"), "'90' is not a duration; give 90s"),
+        (("--precision", "1%", "--repeat", "3"), "Leave out --repeat"),
+        (("--precision", "1"), "'1' is not a precision. Give a percentage such as 1%"),
+        (("--precision", "1%", "--budget", "90"), "'90' is not a duration. Give 90s"),
         (("--budget", "1h"), "no earlier run tells how long a takes"),
-        (("--ab", "a.yaml", "b.yaml"), "leave out --config"),
+        (("--ab", "a.yaml", "b.yaml"), "Leave out --config"),
     ],
 )
 def test_what_cannot_be_asked_for_is_one_line(
@@ -307,7 +307,7 @@ def test_what_two_suites_must_have_in_common_is_said(milabench: Callable[..., Sa
     other.write_text(text.replace("profile: quick", "profile: default"))
     said = milabench("plan", "run", *options)
     assert said.code == 2
-    assert "choose it with --profile" in said.err
+    assert "Choose it with --profile" in said.err
     other.write_text(text)
     said = milabench("plan", "run", *options, "--select", "only_a or only_b")
     assert said.code == 3

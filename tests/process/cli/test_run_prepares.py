@@ -75,7 +75,7 @@ def test_without_preparing_the_command_is_said_and_nothing_is_recorded(
 ) -> None:
     said = milabench("run", *mine, "--no-prepare")
     command = f"milabench prepare --config {mine[-1]} --base {environ['MILABENCH_BASE']} --use-current-env"
-    assert (said.code, said.err) == (4, f"error: not prepared: mine; run `{command}`\n")
+    assert (said.code, said.err) == (4, f"error: not prepared: mine. Run `{command}`\n")
     assert milabench("run", *mine, MILABENCH_NO_PREPARE="1").code == 4
     assert (phases(environ), count(tmp_path)) == ([], 0)
 

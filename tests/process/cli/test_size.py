@@ -52,8 +52,8 @@ def test_another_failure_ends_the_search_and_says_why(milabench: Milabench) -> N
 @pytest.mark.parametrize(
     ("argv", "code", "what"),
     [
-        (("fixed",), 2, "write it as auto_batch(N)"),
-        (("sizde",), 3, "did you mean 'sized'"),
+        (("fixed",), 2, "Write it as auto_batch(N)"),
+        (("sizde",), 3, "Did you mean 'sized'"),
         (("sized,tiny",), 2, "selects sized, tiny"),
         (("sized", "--min", "9", "--max", "8"), 2, "--max 8 is less than --min 9"),
     ],
@@ -130,7 +130,7 @@ def test_which_of_file_environment_and_option_won_can_be_explained(milabench: Mi
 def test_a_slip_in_an_option_of_the_sizer_is_told(milabench: Milabench) -> None:
     said = milabench("plan", "run", *SIZED, "--override", "system.options.sizer.mutl=2", MILABENCH_SIZER_AUTO="x")
     assert said.code == 2
-    assert "did you mean 'mult'?" in said.err
+    assert "Did you mean 'mult'?" in said.err
     assert "MILABENCH_SIZER_AUTO: system.options.sizer.auto: expected 0 or 1, got 'x'" in said.err
 
 

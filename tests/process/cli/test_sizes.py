@@ -53,11 +53,11 @@ SUITES = {
     "values": (f"a: {{command: echo, argv: [{'x,' * 5_000_000}]}}", "more than 200000 values in a file"),
     "matrix": (
         matrix(9),
-        "1000000000 benchmarks are more than the limit of 20000; allow them with --max-benchmarks 1000000000",
+        "1000000000 benchmarks are more than the limit of 20000. Allow them with --max-benchmarks 1000000000",
     ),
     "matrices": (
         "".join(matrix(4, str(number)) for number in range(30)),
-        "the suite has more benchmarks than the limit of 20000; allow more with --max-benchmarks N",
+        "the suite has more benchmarks than the limit of 20000. Allow more with --max-benchmarks N",
     ),
     "benchmarks": (
         "".join(f"b{i}: {{command: echo}}\n" for i in range(50_000)),

@@ -21,7 +21,7 @@ from .written import journal
 FOREVER = r"(a+)+$"
 LINES = "ok 1\n" + 35 * "a" + "b\nok 2\n"
 SENTENCE = (
-    "metric bad: '(a+)+$' took more than 1 s on line 2 of stdout; write it without a repetition within or next to"
+    "metric bad: '(a+)+$' took more than 1 s on line 2 of stdout. Write it without a repetition within or next to"
 )
 # Each of these lines takes a good part of a second, and all of them many: whoever waits for a match is in the midst of one.
 SLOW_LINES = 12 * (24 * "a" + "b\n") + "ok 3\n"

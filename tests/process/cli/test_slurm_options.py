@@ -73,11 +73,11 @@ def test_engine_wins_over_the_system_file(suite: Path, tmp_path: Path) -> None:
     [
         (
             ("plan", "run", "--slurm-arg", "time"),
-            "--slurm-arg 'time': not an option of Slurm; write it as key=value, such as time=1:00:00",
+            "--slurm-arg 'time': not an option of Slurm. Write it as key=value, such as time=1:00:00",
         ),
         (
             ("run", "--slurm-arg", "a b=1"),
-            "--slurm-arg 'a b=1': not an option of Slurm; write it as key=value, such as time=1:00:00",
+            "--slurm-arg 'a b=1': not an option of Slurm. Write it as key=value, such as time=1:00:00",
         ),
         (
             ("plan", "run", "--slurm-arg", "nodes=two"),
@@ -87,19 +87,19 @@ def test_engine_wins_over_the_system_file(suite: Path, tmp_path: Path) -> None:
         (("run", "--array"), "--array goes with --submit"),
         (
             ("plan", "install", "--submit"),
-            "--submit and --distribute go with `plan run`; leave them out of `plan install`",
+            "--submit and --distribute go with `plan run`. Leave them out of `plan install`",
         ),
         (
             ("run", "--submit"),
-            "--submit makes jobs of a batch scheduler; add --engine slurm, or set engine in the system file",
+            "--submit makes jobs of a batch scheduler. Add --engine slurm, or set engine in the system file",
         ),
         (
             ("plan", "run", "--distribute", "--engine", "local"),
-            "--distribute makes jobs of Slurm; add --engine slurm, or engine: slurm to the system file",
+            "--distribute makes jobs of Slurm. Add --engine slurm, or engine: slurm to the system file",
         ),
         (
             ("plan", "run", "--submit", "--engine", "slurm", "--precision", "1%"),
-            "how often a benchmark runs has to be known before its jobs are submitted; give --repeat, not a precision",
+            "how often a benchmark runs has to be known before its jobs are submitted. Give --repeat, not a precision",
         ),
     ],
 )
@@ -121,7 +121,7 @@ def test_in_an_allocation_jobs_are_those_of_slurm(milabench: Milabench, suite: P
 @pytest.mark.parametrize("option", ["--array", "--distribute"])
 def test_the_pairs_of_an_ab_run_are_not_taken_apart(milabench: Milabench, suite: Path, option: str) -> None:
     said = milabench("plan", "run", "--engine", "slurm", "--submit", option, "--ab", str(suite), str(suite))
-    assert said.code == 2 and said.err.startswith("error: --ab ") and said.err.endswith(f"; leave out {option}\n"), said
+    assert said.code == 2 and said.err.startswith("error: --ab ") and said.err.endswith(f". Leave out {option}\n"), said
 
 
 def test_a_run_keeps_its_engine_and_arguments_for_resume_and_rerun(

@@ -125,7 +125,7 @@ def test_variables_of_slurm_that_make_no_sense_are_one_line(
     ("option", "line"),
     [
         ("nodelist=n[1-", "system.slurm.nodelist: 'n[1-': "),
-        ("gpus_per_node=many", "system.slurm.gpus_per_node: 'many' is not a number of devices; write 4, or a100:4"),
+        ("gpus_per_node=many", "system.slurm.gpus_per_node: 'many' is not a number of devices. Write 4, or a100:4"),
         ("job-name=mine", "system.slurm.extra: --job-name=mine: milabench sets --job-name itself"),
         ("extra=switches", "system.slurm.extra: expected an option such as --switches=1, got 'switches'"),
     ],

@@ -151,4 +151,4 @@ def test_dev_has_a_folder_too_which_is_gone_afterwards(milabench: Callable[..., 
     assert said.code == 0, said.err
     (told,) = said.out.splitlines()  # the folder is empty
     assert not Path(told).parent.exists()
-    assert "the folder of a repeat; here it is removed at the end" in said.err
+    assert "the folder of a repeat, here removed at the end" in said.err

@@ -81,7 +81,7 @@ def test_one_suite_is_measured_with_two_locks_in_turn(
     ("words", "why"),
     [
         (("--ab", "old.lock", "suite.yaml"), "two suites or two lock files"),
-        (("--lock", "old.lock", "--use-current-env"), "leave out --lock or --use-current-env"),
+        (("--lock", "old.lock", "--use-current-env"), "Leave out --lock or --use-current-env"),
         (("--ab", "no.lock", "such.lock"), "no.lock: cannot be read"),
     ],
 )
@@ -164,7 +164,7 @@ def test_the_suite_last_used_in_a_base_is_the_default_and_said(milabench: Callab
     said = milabench("prepare", cwd=pair.folder)
     assert (said.code, said.err.splitlines()[0]) == (
         0,
-        "suite: a.yaml, the last used in base; --config chooses another",
+        "suite: a.yaml, the last used in base. Choose another with --config",
     )
     for verb in ("install", "prepare", "run"):
         assert milabench(verb, *pair.config("b")).code == 0
@@ -173,7 +173,7 @@ def test_the_suite_last_used_in_a_base_is_the_default_and_said(milabench: Callab
     assert ([bench["name"] for bench in json.loads(listed.out)["benchmarks"]], listed.err) == (["a"], "")
     listed = milabench("list", "--json", cwd=pair.folder)
     assert [bench["name"] for bench in json.loads(listed.out)["benchmarks"]] == ["b"]
-    assert listed.err == "suite: b.yaml, the last used in base; --config chooses another\n"
+    assert listed.err == "suite: b.yaml, the last used in base. Choose another with --config\n"
     # Nor does what brings a suite of its own.
     assert milabench("bench", "--runs", "1", "true").code == 0
     assert milabench("list", cwd=pair.folder).err.startswith("suite: b.yaml, the last used")
@@ -194,15 +194,15 @@ def test_another_suite_than_the_last_used_is_never_meant_silently(milabench: Cal
     said = milabench("list", cwd=pair.folder)
     assert (said.code, said.err) == (
         2,
-        f"error: the system file system.yaml of the suite last used in base, {pair.folder / 'b.yaml'}, is gone; "
-        "--system or --config chooses another\n",
+        f"error: the system file system.yaml of the suite last used in base, {pair.folder / 'b.yaml'}, is gone. "
+        "Choose another with --system or --config\n",
     )
     (pair.folder / "b.yaml").rename(pair.folder / "moved.yaml")
     for command in (["install"], ["prepare"], ["run"], ["plan", "run"], ["list"], ["dev", "b"]):
         said = milabench(*command, cwd=pair.folder)
         assert (said.code, said.err) == (
             2,
-            "error: the suite last used in base, b.yaml, is gone; --config chooses one\n",
+            "error: the suite last used in base, b.yaml, is gone. Choose a suite with --config\n",
         ), command
     assert milabench("list", *pair.config("a")).code == 0
     # Nor after its environment was removed, twice.
@@ -214,8 +214,8 @@ def test_another_suite_than_the_last_used_is_never_meant_silently(milabench: Cal
     said = milabench("run", cwd=pair.folder)
     assert (said.code, said.err) == (
         6,
-        f"error: {record}: was not written by milabench; remove it, and `milabench install` writes it again; "
-        "--config names a suite without it\n",
+        f"error: {record}: was not written by milabench. Remove it, and `milabench install` writes it again. "
+        "Name another suite with --config\n",
     )
     assert milabench("list", *pair.config("a")).code == 0
 
@@ -229,7 +229,7 @@ def test_the_default_keeps_its_size_and_says_it(milabench: Callable[..., Said], 
         said = milabench("plan", "run", "--json", *words, cwd=pair.folder)
         assert {step["config"]["size"] for step in json.loads(said.out)["steps"]} == {size}, said.err
         at = "" if words else " at size tiny"
-        assert said.err.startswith(f"suite: sized.yaml{at}, the last used in base; --config chooses another\n")
+        assert said.err.startswith(f"suite: sized.yaml{at}, the last used in base. Choose another with --config\n")
     said = milabench("config", "explain", "a.size", cwd=pair.folder)
     assert said.out.splitlines()[1] == "  the size tiny is chosen by the last use of the suite in base"
     # An override says more than what is remembered.
@@ -242,7 +242,7 @@ def test_a_record_of_a_newer_version_is_left_as_it_is(milabench: Callable[..., S
     record = pair.base / "suites.json"
     newer = json.dumps({"schema": 2, "suites": []})
     record.write_text(newer)
-    why = f"{record}: was written by a newer version of milabench; use that version in this base"
+    why = f"{record}: was written by a newer version of milabench. Use that version in this base"
     for command in (["gc"], ["gc", "--remove"]):
         said = milabench(*command)
         assert (said.code, said.err) == (6, f"error: {why}\n")

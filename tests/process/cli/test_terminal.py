@@ -65,7 +65,7 @@ def test_a_table_fits_the_terminal_and_says_what_it_left_out(
     recorded: Callable[..., Said], terminal: Terminal, argv: tuple[str, ...]
 ) -> None:
     table = terminal(*argv, columns=60).splitlines()
-    (note,) = [line for line in table if line.endswith("; --wide shows everything")]
+    (note,) = [line for line in table if line.endswith(". --wide shows everything")]
     assert "left out" in note
     assert max(len(line) for line in table if line != note) <= 60
     whole = recorded(*argv).out
@@ -100,7 +100,7 @@ def test_a_query_for_machines_is_the_same_on_a_terminal(
 
 def test_a_query_in_two_formats_is_refused(milabench: Callable[..., Said]) -> None:
     said = milabench("db", "query", "SELECT 1", "--csv", "--format", "json")
-    assert (said.code, said.err) == (2, "error: csv and json are different formats; choose a single format\n")
+    assert (said.code, said.err) == (2, "error: csv and json are different formats. Choose a single format\n")
 
 
 def seen_until(pattern: str, go: Path, environ: dict[str, str], *argv: str) -> None:

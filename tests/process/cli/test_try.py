@@ -71,8 +71,8 @@ def test_a_program_that_ends_before_its_steps_are_measured_is_timed_as_a_whole(t
         (["needs.py"], 4, "needs.py imports no_such_package (line 2), not installed for "),
         (["broken.py"], 2, "broken.py:1: is no Python: "),
         (["need.py"], 2, "need.py: no such file in "),
-        (["notes.md"], 2, "notes.md: is no program; name a script (.py), "),
-        (["needs.py", "--help"], 2, "--help is an option of needs.py; `milabench try --help` shows ours"),
+        (["notes.md"], 2, "notes.md: is no program. Name a script (.py), "),
+        (["needs.py", "--help"], 2, "--help is an option of needs.py. `milabench try --help` shows ours"),
     ],
 )
 def test_what_cannot_be_started_is_one_line(tried: Try, here: Path, words: list[str], code: int, text: str) -> None:

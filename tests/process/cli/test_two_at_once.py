@@ -45,7 +45,7 @@ def test_every_command_that_measures_looks_first_whether_a_device_is_held(
     refused = milabench(*words, *here, cwd=flags)
     assert refused.code == 5, refused.err
     assert "device cpu-" in refused.err and "is held by run other" in refused.err
-    assert refused.err.endswith("; use --wait to wait for it to end\n")
+    assert refused.err.endswith(". Use --wait to wait for it to end\n")
     assert "milabench install" not in refused.out
     assert not (flags / "prepared").exists()
 
@@ -58,7 +58,7 @@ def test_a_command_that_waits_for_a_device_says_so_and_goes_on_when_it_is_free(
     pipes = {"env": environ, "cwd": flags, "stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True}
     with started(begun(environ, "quickstart", "--wait", *here), **pipes) as process:
         assert process.stderr is not None
-        assert "is held by run other" in (line := process.stderr.readline()) and "; waiting for it to end" in line
+        assert "is held by run other" in (line := process.stderr.readline()) and ". Waiting for it to end" in line
         assert not (flags / "prepared").exists()
         held.release()
         process.communicate(timeout=CEILING_S)
@@ -123,7 +123,7 @@ def test_a_run_is_refused_while_its_environment_is_built_again(
     (lock,) = store.glob("timed-*.lock")
     with hold_lock(lock):
         said = milabench("run", *here)
-    what = f"{store / lock.stem}: another process is building it; try again when it has ended"
+    what = f"{store / lock.stem}: another process is building it. Try again when it has ended"
     assert (said.code, what in said.err) == (5, True), said.err
     assert milabench("run", *here).code == 0
 

@@ -153,7 +153,7 @@ def test_an_environment_that_is_deleted_during_the_run_fails_the_steps_that_need
     failure = milabench("report").out
     assert "bin/python" in failure
     said = milabench("resume")
-    assert (said.code, "not installed: venv/timed; run `milabench install" in said.err) == (4, True)
+    assert (said.code, "not installed: venv/timed. Run `milabench install" in said.err) == (4, True)
     assert milabench("install", *here).code == 0
     assert milabench("resume").code == 0
 
@@ -167,6 +167,6 @@ def test_a_run_is_refused_when_benchmate_was_changed_in_its_environment(
     module.write_text(text + "\n# faster\n")
     said = milabench("run", *recorded)
     assert said.code == 4
-    assert "venv/timed (benchmate 0.1.0: benchmate/clock.py was changed); run `milabench install" in said.err
+    assert "venv/timed (benchmate 0.1.0: benchmate/clock.py was changed). Run `milabench install" in said.err
     assert milabench("install", *recorded).code == 0
     assert milabench("run", *recorded).code == 0

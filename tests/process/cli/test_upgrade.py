@@ -90,12 +90,12 @@ def test_only_locks_that_pass_are_kept_and_only_when_asked_for(
     assert not list((base / "cache").glob("upgrade-*"))
     assert "lock files changed" not in said.err
     assert "milabench report" not in said.err
-    assert "1 of 2 locks passed; nothing is written; --write keeps them" in said.err
+    assert "1 of 2 locks passed. Nothing is written: --write keeps them" in said.err
     failed = base / "cache" / "failed-upgrade"
     assert str(failed) in said.err
     assert any("no longer works with tool 3" in log.read_text() for log in failed.rglob("*") if log.is_file())
     assert not (failed / "venv").exists()
-    assert "0 of 1 locks passed; nothing is written\n" in milabench(*here, "--select", "one", "--write").err
+    assert "0 of 1 locks passed. Nothing is written\n" in milabench(*here, "--select", "one", "--write").err
     assert milabench(*here, "--write").code == 1
     assert "tool==1" in (tmp_path / "benchmarks" / "one" / "requirements.cpu.txt").read_text()
     assert "tool==2" in (tmp_path / "benchmarks" / "two" / "requirements.cpu.txt").read_text()
@@ -148,4 +148,4 @@ def test_options_that_contradict_each_other_are_refused(milabench: Callable[...,
     assert "--write goes with --upgrade" in milabench("pin", "--write").err
     said = milabench("pin", "--upgrade", "--all-variants")
     assert said.code == 2
-    assert "leave out --variant" in said.err
+    assert "Leave out --variant" in said.err

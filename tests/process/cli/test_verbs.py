@@ -120,7 +120,7 @@ def test_in_the_current_environment_runs_what_its_packages_allow_and_the_rest_is
     why = f"needs click<1 ({version('click')} is installed), no-such-package>=1 (not installed) in {sys.prefix}"
     said = milabench("install", *here)
     assert said.code == 0, said.err
-    assert f"skipped: needy: {why}; pip install 'click<1' 'no-such-package>=1'" in said.err
+    assert f"skipped: needy: {why}: pip install 'click<1' 'no-such-package>=1'" in said.err
     for words in (("prepare",), ("run", "--profile", "quick")):
         said = milabench(*words, *here)
         assert said.code == 0, said.err
@@ -144,7 +144,7 @@ def test_the_three_verbs_say_the_same_of_files_that_are_not_there(
         path.unlink()
     suite = ("--use-current-env", "--config", str(folder / "suite.yaml"), "-s", "bare.install_variant=unpinned")
     warning = (
-        f"warning: bare: has no requirements.in, so only benchmate is looked for in {sys.prefix}; "
+        f"warning: bare: has no requirements.in, so only benchmate is looked for in {sys.prefix}: "
         "write requirements.in, empty where nothing is needed\n"
     )
     for verb in ("install", "prepare", "run"):
@@ -154,7 +154,7 @@ def test_the_three_verbs_say_the_same_of_files_that_are_not_there(
     refused = {verb: milabench(verb, *suite) for verb in ("install", "prepare", "run")}
     assert {said.code for said in refused.values()} == {2}
     for said in refused.values():
-        assert f"error: {folder}/main.py: bare: no such file; its benchfile names it" in said.err
+        assert f"error: {folder}/main.py: bare: no such file. Its benchfile names it" in said.err
 
 
 def test_a_new_benchmark_passes_at_once(milabench: Callable[..., Said], tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_new_benchmark_never_overwrites(milabench: Callable[..., Said], tmp_pa
 def test_doctor_says_what_is_missing_and_which_verb_makes_it(milabench: Callable[..., Said]) -> None:
     said = milabench("doctor", "--config", HERE[2], "--select", "good")
     assert said.code == 1
-    assert "milabench install makes them" in said.out
+    assert "`milabench install` makes them" in said.out
 
 
 def test_the_report_can_be_written_in_every_format(prepared: Callable[..., Said], tmp_path: Path) -> None:

@@ -267,7 +267,7 @@ def test_a_machine_without_git_is_told_so(place: Place, server: Server) -> None:
     environ = {**place.environ, "PATH": str(place.wheels)}
     how = InstallOptions(benchmate="/none", environ=environ, pip={})
     (outcome,) = fetch_sources([Git(f"{server.url}/a.git", "0" * 40)], place.dirs, how, place.said.append)
-    assert outcome.why.endswith("is a git repository, and git is not installed; install it")
+    assert outcome.why.endswith("is a git repository, and git is not installed. Install it")
 
 
 def descendants(pid: int) -> list[int]:

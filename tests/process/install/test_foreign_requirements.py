@@ -176,7 +176,7 @@ def test_a_repository_that_cannot_be_reached_is_refused_with_file_line_and_the_w
     assert why.startswith(
         "b/requirements.cpu.txt:3: git+file:///no/such/repository@main: cannot be resolved to a commit: "
     )
-    assert why.endswith("write the full commit after the @, or install where the repository can be reached")
+    assert why.endswith("Write the full commit after the @, or install where the repository can be reached")
     assert "\n" not in why
 
 

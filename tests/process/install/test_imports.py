@@ -53,7 +53,7 @@ def test_a_library_that_does_not_fit_another_one_is_one_line(place: Place) -> No
     wheel(place.wheels, "vision", "1", needs=("tool",), content=VISION)
     outcome = installed(place, "tool==2", "vision==1", required=("tool", "vision"))
     assert outcome.why == (
-        "vision, which b requires, cannot be imported: RuntimeError: operator tool::nms does not exist; let the versions in "
+        "vision, which b requires, cannot be imported: RuntimeError: operator tool::nms does not exist. Let the versions in "
         "requirements.in fit each other, and lock them with `milabench pin --select b`"
     )
     assert outcome.log is not None
@@ -115,7 +115,7 @@ def test_on_a_machine_with_such_a_device_a_missing_driver_fails_the_environment(
 def test_a_requirement_that_the_lock_lacks_is_a_note(place: Place) -> None:
     outcome = installed(place, "tool==1", required=("tool", "forgotten"))
     assert not outcome.why
-    assert outcome.notes == ("forgotten is required by b and not in the lock; write it again with `milabench pin`",)
+    assert outcome.notes == ("forgotten is required by b and not in the lock. Write it again with `milabench pin`",)
 
 
 def with_torchvision(place: Place, *, needs: str = "torchvision", variant: str = "cpu") -> tuple[VenvSpec, Installed]:

@@ -49,7 +49,7 @@ def why(place: Place, requirement: str, changes: dict[str, object]) -> str:
 
 def test_without_a_compiler(place: Place, changes: dict[str, object]) -> None:
     sdist(place.wheels, "compiled")
-    assert "has to be compiled, and gcc is not installed; install it, or" in why(place, "compiled\n", changes)
+    assert "has to be compiled, and gcc is not installed. Install it, or" in why(place, "compiled\n", changes)
 
 
 def test_with_an_older_python_than_a_package_requires(place: Place, changes: dict[str, object]) -> None:

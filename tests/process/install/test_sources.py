@@ -162,7 +162,7 @@ def test_a_folder_of_a_programs_name_that_was_not_fetched_stays(place: Place, op
     folder.mkdir(parents=True)
     (folder / "thesis").write_text("mine")
     (outcome,) = fetch(place, source, **options)
-    assert why(outcome) == f"{folder}: exists, and milabench did not make it; move it away"
+    assert why(outcome) == f"{folder}: exists, and milabench did not make it. Move it away"
     assert tree(folder) == {"thesis": b"mine"}
 
 

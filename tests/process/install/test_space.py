@@ -91,4 +91,4 @@ def test_a_disk_with_room_for_no_more_than_the_estimate_is_refused_too(place: Pl
     wheel(place.wheels, "large", "1", content=LARGE)
     with disk(tmp_path / "disk", "19m"), slow_index(place.wheels) as index:
         _, line = refused(place, index, tmp_path / "disk")
-        assert "and a quarter more for unknown needs; 20 MB are free" in line
+        assert "a quarter more for unknown needs, and 20 MB are free" in line

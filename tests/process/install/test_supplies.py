@@ -109,7 +109,7 @@ def test_a_python_that_is_neither_packed_nor_here_is_one_line(place: Place, tmp_
     sealed = sealed_environment(place.environ, tmp_path / "pythons")
     pip = {"no-index": "true", "find-links": place.wheels.as_uri()}
     (outcome,) = place.install(spec, is_sealed=True, environ=sealed, pip=pip)
-    assert outcome.why == "python 3.77 is neither in the capsule nor on this machine; install it first"
+    assert outcome.why == "python 3.77 is neither in the capsule nor on this machine. Install it first"
 
 
 def test_the_wheel_of_an_installed_package_is_the_same_each_time_and_has_its_files(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_file_that_was_changed_in_the_cache_of_uv_is_noticed(place: Place) -> 
         path.write_text("__version__ = 'another'\n")
     (outcome,) = place.install(spec, force=True)
     assert refused(place, spec, outcome).startswith(
-        "tool 1: tool/__init__.py: is not as it was published; `uv cache clean tool`"
+        "tool 1: tool/__init__.py: is not as it was published. `uv cache clean tool`"
     )
     environ = dict(place.environ)
     subprocess.run([place.options().uv or "", "cache", "clean", "--quiet", "tool"], env=environ, check=True)

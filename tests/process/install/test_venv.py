@@ -163,7 +163,7 @@ def test_a_cpu_environment_never_pulls_the_cuda_build(place: Place) -> None:
     wheel(place.wheels, "nvidia-runtime", "9")
     (outcome,) = place.install(place.spec("torch==1\nvoir\n"))
     assert "would pull CUDA packages (nvidia-runtime==9) into a cpu environment" in broken(outcome).why
-    assert "cannot be reached; using the configured indexes" in repr(place.said)
+    assert "cannot be reached. Using the configured indexes" in repr(place.said)
 
 
 def test_locks_for_a_python_that_is_not_here_are_tried_with_ours_and_that_is_said(place: Place) -> None:
@@ -180,7 +180,7 @@ def test_a_folder_in_the_place_of_the_link_is_left_alone(place: Place) -> None:
 
 def test_a_base_that_cannot_be_written_says_which_option_to_give(place: Place) -> None:
     place.base.write_text("a file")
-    with pytest.raises(EnvironmentFailed, match=r"cannot be created: .*; choose another folder with --base"):
+    with pytest.raises(EnvironmentFailed, match=r"cannot be created: .*. Choose another folder with --base"):
         place.install(place.spec(place.lock("tool==1")))
 
 

@@ -50,8 +50,8 @@ def test_all_mistakes_are_told_at_once_with_their_places() -> None:
         ("a.yaml:4:6", "benchmarks.b"),
         ("a.yaml:5:11", "required"),
     ]
-    assert "did you mean 'title'?" in str(caught.value)
-    assert "3 has no unit; write '800 items/s' or '1.2 x reference'" in str(caught.value)
+    assert "Did you mean 'title'?" in str(caught.value)
+    assert "3 has no unit. Write '800 items/s' or '1.2 x reference'" in str(caught.value)
 
 
 @pytest.mark.parametrize("bound", ["-3 s", "fast", "true", "1.2 reference", "[1]"])

@@ -78,7 +78,7 @@ def test_one_replicate_decides_nothing(tmp_path: Path) -> None:
     check = only(held(run(tmp_path, 800), minimum("100 images/s")), "minimum")
     assert (check.verdict, check.missing) == (
         "INCONCLUSIVE",
-        "replicates: 1 of at least 3; run it with --repeat 3",
+        "replicates: 1 of at least 3. Measure with --repeat 3",
     )
 
 

@@ -268,7 +268,7 @@ def test_a_difference_that_may_be_that_of_the_devices_at_hand_says_so(tmp_path: 
     # t = 2.776 of two errors of 0.0035, the least that three launches have.
     assert found.ci95 == pytest.approx((1.0159, 1.0443), abs=2e-4)
     assert found.ci95_devices == pytest.approx((0.98497, 1.07710), abs=5e-5)
-    assert found.note == "true of these devices; for others of their kinds the 95 % interval is [0.9850, 1.0771]"
+    assert found.note == "true of these devices. For others of their kinds the 95 % interval is [0.9850, 1.0771]"
     far = only(compare_systems([a, machine(tmp_path, "far", (131.0, 133.0, 135.0), launches)]))
     assert (far.verdict, far.note) == ("FASTER", "")
 
@@ -298,7 +298,7 @@ def test_that_milabench_1_3_measured_one_side_is_told_once() -> None:
     notes = [note for note in compare_systems([old, ours]).warnings if "1.3" in note]
     assert len(notes) == 1
     assert notes[0].startswith("measured differently: milabench 1.3 (a)")
-    assert "; c measured all the time of a window" in notes[0]
+    assert ", and c all the time of a window" in notes[0]
     assert not [note for note in compare_systems([old, older]).warnings if "1.3" in note]
 
 

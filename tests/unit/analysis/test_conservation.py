@@ -40,7 +40,7 @@ BROKEN = {
     ),
     "two processes, one after the other": (
         [window_of(7), window_of(8), *REGULAR],
-        "rank 0: steps of 2 processes; a rank's steps come from 1",
+        "rank 0: steps of 2 processes, but a rank's steps come from 1",
     ),
     "a window that goes on after its last step": (
         [window_of(7), *REGULAR[:60]],

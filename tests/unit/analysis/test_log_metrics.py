@@ -239,7 +239,7 @@ def test_a_log_without_a_match_is_a_problem_unless_matches_are_counted() -> None
 def test_a_match_around_several_numbers_asks_for_a_group() -> None:
     (series,) = found(["epoch 3 loss 0.5\n"], metric(r"epoch \d+ loss \S+"))
     assert series.unread == 1
-    assert series.problem.endswith("matched, but around no single number; put a group around the number")
+    assert series.problem.endswith("matched, but around no single number. Put a group around the number")
 
 
 def test_a_deviation_needs_two_values_and_a_harmonic_mean_positive_ones() -> None:

@@ -173,7 +173,7 @@ def test_a_passed_step_without_a_rate_says_so(tmp_path: Path) -> None:
     bench = only(summarise(record(tmp_path, Recorded(events=rates(5.0, warmup=True)))))
     assert (bench.outcome, bench.perf, bench.validity) == ("passed", None, None)
     assert bench.messages == (
-        "no observation after warm-up: no rate; shorten the warm-up with `--profile quick` or a smaller `voir.options.skip`",
+        "no observation after warm-up: no rate. Shorten the warm-up with `--profile quick` or a smaller `voir.options.skip`",
     )
 
 

@@ -71,7 +71,7 @@ def test_the_odd_one_of_three_is_named_with_its_step_and_the_number_is_invalid(t
 def test_a_process_that_does_not_repeat_itself_where_others_do_is_wrong(tmp_path: Path) -> None:
     bench = run_of(tmp_path, [GOOD] * 3, [GOOD, GOOD, from_step(4)])
     [failure] = bench.failures
-    assert failure.detail == "digits.D2 (H200) did not repeat its loss from step 4 on; 2 others did"
+    assert failure.detail == "digits.D2 (H200) did not repeat its loss from step 4 on, 2 others did"
 
 
 def test_of_two_that_differ_one_is_wrong_and_nobody_knows_which(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_an_unknown_field_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_missing_or_foreign_benchmark_says_what_to_write(tmp_path: Path) -> None:
-    assert "defines no `benchmark`; write `benchmark = Benchmark(...)`" in message(benchfile(tmp_path, "bench = 1\n"))
+    assert "defines no `benchmark`. Write `benchmark = Benchmark(...)`" in message(benchfile(tmp_path, "bench = 1\n"))
     assert "`benchmark` is a dict" in message(benchfile(tmp_path, "benchmark = {}\n"))
 
 
@@ -72,18 +72,18 @@ def test_a_missing_or_foreign_benchmark_says_what_to_write(tmp_path: Path) -> No
         ("script='/a.py'", "benchmark.script: expected a path inside the folder"),
         (
             "module='a.{trainer}', options={'model': 1}",
-            "benchmark.module: {trainer} is none of its options; known: model",
+            "benchmark.module: {trainer} is none of its options. Known: model",
         ),
-        ("script='{}.py'", "benchmark.script: {} is none of its options; known: none"),
+        ("script='{}.py'", "benchmark.script: {} is none of its options. Known: none"),
         (
             "module='a.{trainer', options={'trainer': 'sft'}",
-            "benchfile.py: benchmark.module: a { without its partner in 'a.{trainer'; an option stands in it as {NAME}; known: ",
+            "benchfile.py: benchmark.module: a { without its partner in 'a.{trainer'. An option stands in it as {NAME}. Known: ",
         ),
         ("script='trainer}.py'", "benchmark.script: a } without its partner in 'trainer}.py'"),
         ("script='a.py', voirfile='{{a}.py', options={'a': 'b'}", "benchmark.voirfile: a { without its partner"),
         (
             "script='a.py', requirements='../locks'",
-            "benchfile.py: benchmark.requirements: no such folder: ../locks; make it, with a requirements.in, or name one that",
+            "benchfile.py: benchmark.requirements: no such folder: ../locks. Make it, with a requirements.in, or name one that",
         ),
         ("script='a.py', requirements='benchfile.py'", "benchmark.requirements: no such folder: benchfile.py"),
         ("script='a.py', requirements='../../locks'", "next to it (../NAME), got '../../locks'"),

@@ -52,7 +52,7 @@ def test_the_template_makes_its_points_once_and_replaces_no_others(prepare: Prep
     assert points.stat().st_ino == made
     points.with_name(".points.json.recipe.json").unlink()
     points.write_text("mine")
-    with pytest.raises(SystemExit, match=r"points.json: was not made by milabench, so it stays; use it as it is"):
+    with pytest.raises(SystemExit, match=r"points.json: was not made by milabench, so it stays. Use it as it is"):
         prepare("_template")
     assert points.read_text() == "mine"
 

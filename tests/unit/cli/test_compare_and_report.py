@@ -186,7 +186,7 @@ def test_other_arguments_are_compared_across_only(tmp_path: Path, invoke: Invoke
 
 def test_one_run_is_no_comparison(tmp_path: Path, invoke: Invoke) -> None:
     made(tmp_path, "a")
-    with pytest.raises(UsageError, match="is a single run; name two or more"):
+    with pytest.raises(UsageError, match=r"is a single run. Name two or more"):
         invoke(compare.command, "a")
 
 

@@ -119,13 +119,13 @@ def test_help_is_a_word_too(line: str) -> None:
 
 @pytest.mark.parametrize("name", REMOVED)
 def test_a_verb_that_was_removed_says_what_there_is_instead(name: str) -> None:
-    with pytest.raises(click.UsageError, match=f"'{name}' was removed; ") as error:
+    with pytest.raises(click.UsageError, match=f"'{name}' was removed. ") as error:
         shown(name, "whatever", "--option")
     assert error.value.exit_code == 2
 
 
 def test_help_of_an_unknown_verb_names_the_nearest() -> None:
-    with pytest.raises(click.UsageError, match="no command 'reprot'; did you mean report"):
+    with pytest.raises(click.UsageError, match=r"no command 'reprot'. Did you mean report"):
         shown("help", "reprot")
 
 

@@ -19,7 +19,7 @@ def test_a_precision_is_a_percentage_or_a_fraction(text: str, fraction: float) -
 
 @pytest.mark.parametrize("text", ["1", "100%", "0", "-1%", "%", "none", "nan", "inf", "", "0.001%"])
 def test_another_text_is_not_a_precision(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is not a precision; give a percentage such as 1%"):
+    with pytest.raises(click.BadParameter, match=r"is not a precision. Give a percentage such as 1%"):
         fraction_of(CONTEXT, OPTION, text)
 
 
@@ -32,7 +32,7 @@ def test_a_budget_has_a_unit(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["90", "soon", "", "0s", "4 hours", "-3h", "1h30", "1e9s"])
 def test_another_text_is_not_a_duration(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is not a duration; give 90s, 30m, 4h, 90d or 1h30m"):
+    with pytest.raises(click.BadParameter, match=r"is not a duration. Give 90s, 30m, 4h, 90d or 1h30m"):
         seconds_of(CONTEXT, OPTION, text)
 
 

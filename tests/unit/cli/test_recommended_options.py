@@ -122,7 +122,7 @@ def test_the_check_of_a_suite_of_which_all_is_disabled_says_so(milabench: Milabe
     said = milabench("config", "check", "--config", str(file))
     assert said.code == 0
     assert said.err == (
-        f"{file}: every benchmark is disabled; `milabench run --select NAME` runs one anyway\n1 file is valid\n"
+        f"{file}: every benchmark is disabled. `milabench run --select NAME` runs a benchmark anyway\n1 file is valid\n"
     )
 
 

@@ -142,7 +142,7 @@ def test_before_the_first_run_there_is_no_latest(milabench: Milabench, base: Pat
 
 def test_a_file_to_write_given_as_a_run_is_answered_with_its_option(milabench: Milabench, base: Path) -> None:
     said = milabench("report", "page.html", "--base", str(base))
-    assert (said.code, said.err.endswith("; to write that file say -o page.html\n")) == (3, True)
+    assert (said.code, said.err.endswith(". To write that file, give -o page.html\n")) == (3, True)
 
 
 @pytest.mark.parametrize("place", ["{}/runs/first", "{}/runs/third one"])

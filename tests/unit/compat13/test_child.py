@@ -283,7 +283,7 @@ def test_a_child_that_is_ended_ends_what_it_waits_for(tmp_path: Path, number: in
         (
             "__pack__ = 1\n",
             "benchfile.py",
-            "`__pack__` is no class; write `__pack__ = NAME_OF_THE_CLASS` at module level",
+            "`__pack__` is no class. Write `__pack__ = NAME_OF_THE_CLASS` at module level",
         ),
     ],
 )

@@ -28,13 +28,13 @@ EXPECTED = {
     "matrix_too_large.yaml": ["3:5: a.matrix: 110000 benchmarks are more than the limit of 20000"],
     "merge_keys.yaml": ["1:14: _a.<<: << takes a mapping", "2:24: a.<<: << takes a mapping"],
     "missing_include.yaml": ["1:10: include: the included file cannot be read (no such file or directory)"],
-    "missing_parent.yaml": ["2:15: a.inherits: no benchmark or template named '_resnet50'; did you mean '_resnet18'?"],
+    "missing_parent.yaml": ["2:15: a.inherits: no benchmark or template named '_resnet50'. Did you mean '_resnet18'?"],
     "not_a_mapping.yaml": ["1:1: expected a mapping from name to benchmark, got a list"],
     "not_utf8.yaml": ["2:18: not UTF-8 (byte 0xe9)"],
     "same_job_name.yaml": ["3:8: a1: two benchmarks are named 'a1'", "3:8: a2: two benchmarks are named 'a2'"],
     "syntax.yaml": ["4:2: not YAML: "],
     "system.yaml": [
-        "2:9: system.arch: expected one of cuda, rocm, xpu, hpu, cpu, got 'cdua'; did you mean 'cuda'?",
+        "2:9: system.arch: expected one of cuda, rocm, xpu, hpu, cpu, got 'cdua'. Did you mean 'cuda'?",
         "3:16: system.gpu.count: expected a whole number, got 'many'",
         "3:32: system.gpu.capacity: expected an amount of memory",
         "6:49: system.nodes.0.port: expected a port that is at most 65535, got 99999",
@@ -42,7 +42,7 @@ EXPECTED = {
     ],
     "too_deep.yaml": ["3:71: a.voir.0: nested more than 64 deep"],
     "unknown_key.yaml": [
-        "3:3: a: unknown key 'max_durration'; did you mean 'max_duration'?",
+        "3:3: a: unknown key 'max_durration'. Did you mean 'max_duration'?",
         "4:3: a: unknown key 'requierments'",
     ],
     "wrong_type.yaml": [

@@ -96,8 +96,8 @@ def test_an_unknown_name_is_told_with_its_place_and_the_nearest_one() -> None:
     with pytest.raises(ConfigError) as caught:
         evaluate("len(node) > 1", NAMES, where="s.yaml:1:2", path="a.requires_capabilities.0")
     assert str(caught.value) == (
-        "s.yaml:1:2: a.requires_capabilities.0: in the expression 'len(node) > 1': there is no name 'node'; "
-        "did you mean 'nodes'?"
+        "s.yaml:1:2: a.requires_capabilities.0: in the expression 'len(node) > 1': there is no name 'node'. "
+        "Did you mean 'nodes'?"
     )
 
 

@@ -47,7 +47,7 @@ def test_a_removed_setting_of_a_check_names_what_there_is_instead() -> None:
     node = parse_document("{rate: {drift: 0.05}}", SourceLocation("oven.yaml", "")).root
     keys_of(ValidationKeys).parse(node, "a.validation", ValueParser(problems, ""))
     (problem,) = map(str, problems.all())
-    assert "a.validation.rate: expected true or false, got a mapping; `drift` was removed" in problem
+    assert "a.validation.rate: expected true or false, got a mapping. `drift` was removed" in problem
     assert "`precision`" in problem
 
 
@@ -58,7 +58,7 @@ def test_the_key_itself_wins_over_its_alias() -> None:
 def test_other_keys_are_kept_unless_they_are_a_slip() -> None:
     assert parse("{name: a, colour: red}")[0].extra == {"colour": "red"}
     _, problems = parse("{name: a, degres: 1}")
-    assert problems == ["oven.yaml:1:11: oven: unknown key 'degres'; did you mean 'degrees'?"]
+    assert problems == ["oven.yaml:1:11: oven: unknown key 'degres'. Did you mean 'degrees'?"]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_other_keys_are_kept_unless_they_are_a_slip() -> None:
     [
         ("{}", "oven.yaml:1:1: oven: the key 'name' is missing"),
         ("{name: a, degrees: -1}", "oven.degrees: expected a temperature that is at least 0, got -1"),
-        ("{name: a, mode: fam}", "oven.mode: expected one of fan, grill, got 'fam'; did you mean 'fan'?"),
+        ("{name: a, mode: fam}", "oven.mode: expected one of fan, grill, got 'fam'. Did you mean 'fan'?"),
         ("{name: a, racks: [x]}", "oven.racks.0: expected a whole number, got 'x'"),
     ],
 )

@@ -120,7 +120,7 @@ def test_templates_are_no_benchmarks(files: Files) -> None:
 def test_a_missing_parent_is_an_error_with_the_nearest_name(files: Files) -> None:
     text = files.error("_resnet18: {definition: x}\na: {inherits: _resnet50}")
     assert text == (
-        "suite.yaml:2:15: a.inherits: no benchmark or template named '_resnet50'; did you mean '_resnet18'?"
+        "suite.yaml:2:15: a.inherits: no benchmark or template named '_resnet50'. Did you mean '_resnet18'?"
     )
 
 
@@ -200,7 +200,7 @@ def test_an_override_that_appends_does_so_once(files: Files) -> None:
 
 def test_an_override_of_an_unknown_benchmark_is_an_error_with_the_nearest_name(files: Files) -> None:
     text = files.error("resnet50: {definition: x}", "resnet5.weight=1")
-    assert text == "--override 'resnet5.weight=1': no benchmark or template named 'resnet5'; did you mean 'resnet50'?"
+    assert text == "--override 'resnet5.weight=1': no benchmark or template named 'resnet5'. Did you mean 'resnet50'?"
 
 
 @pytest.mark.parametrize("override", ["a", "=1", "a..b=1", "a.=1", "a=1", "a.x=[", ".a=1", 'a."x=1', "include=x"])
@@ -232,7 +232,7 @@ def test_a_wrong_value_is_told_with_its_place_and_the_value_that_it_replaces(fil
 
 def test_an_unknown_key_is_told_with_its_place_and_the_nearest_one(files: Files) -> None:
     assert files.error("a:\n  definition: x\n  max_durration: 3\n") == (
-        "suite.yaml:3:3: a: unknown key 'max_durration'; did you mean 'max_duration'?"
+        "suite.yaml:3:3: a: unknown key 'max_durration'. Did you mean 'max_duration'?"
     )
 
 
@@ -266,11 +266,11 @@ def test_a_key_that_no_benchfile_can_be_asked_about_is_kept_with_a_warning(files
 
 def test_a_slip_is_an_error_even_where_no_benchfile_can_be_asked(files: Files) -> None:
     text = files.error("a: {definition: x, max_durration: 3}", declared=lambda folder: None)
-    assert "did you mean 'max_duration'?" in text
+    assert "Did you mean 'max_duration'?" in text
 
 
 def test_an_unknown_key_of_a_template_without_children_is_an_error(files: Files) -> None:
-    assert "_t: unknown key 'wieght'; did you mean 'weight'?" in files.error("_t: {wieght: 1}\na: {definition: x}")
+    assert "_t: unknown key 'wieght'. Did you mean 'weight'?" in files.error("_t: {wieght: 1}\na: {definition: x}")
     assert "a: unknown key 'use_deepspeed'" in files.error("a: {command: x, use_deepspeed: 1}")
     assert files.error('"a\\nb": {command: x}').count("\n") == 0
 
@@ -282,7 +282,7 @@ def test_the_same_file_twice_in_a_chain_of_includes_is_told_with_the_chain(files
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read: no such file or directory; is the path right"):
+    with pytest.raises(ConfigError, match=r"cannot be read: no such file or directory. Is the path right"):
         read_suite([tmp_path / "nowhere.yaml"])
     with pytest.raises(ConfigError, match="cannot be read: is a directory"):
         read_suite([tmp_path])
@@ -404,7 +404,7 @@ def test_a_benchmark_in_a_system_file_is_an_error(files: Files) -> None:
         ("[{name: a, ip: i, proxy_jump: 'b c'}]", "a: 'b c' is not a valid jump host"),
         ("[{name: a, ip: i, base: '~/x'}]", "a: '~/x' is not an absolute path"),
         ("[{ip: i, port: 0}]", "expected a port that is at least 1, got 0"),
-        ("[{ip: i, prot: 22}]", "unknown key 'prot'; did you mean 'port'?"),
+        ("[{ip: i, prot: 22}]", "unknown key 'prot'. Did you mean 'port'?"),
     ],
 )
 def test_a_wrong_node_is_an_error(files: Files, nodes: str, message: str) -> None:
@@ -486,8 +486,8 @@ def test_a_key_of_the_system_at_a_node_is_warned_about_and_others_are_not(tmp_pa
     )
     warned = [str(warning).replace(f"{file}:", "") for warning in read_suite([file]).warnings]
     assert warned == [
-        "3:39: system.nodes.0.transport: does nothing at a node; write it as system.transport, for all nodes",
-        "5:5: system.nodes.1.sshkey: does nothing at a node; write it as system.sshkey, for all nodes",
+        "3:39: system.nodes.0.transport: does nothing at a node. Write it as system.transport, for all nodes",
+        "5:5: system.nodes.1.sshkey: does nothing at a node. Write it as system.sshkey, for all nodes",
     ]
 
 

@@ -82,7 +82,7 @@ def test_a_field_may_have_a_format_and_an_index(tmp_path: Path) -> None:
 def test_the_limit_of_jobs_names_the_way_on(tmp_path: Path) -> None:
     text = "m: {matrix: {x: [1, 2, 3], y: [1, 2]}, job: {name: 'm{x}{y}', definition: d}}"
     assert error(tmp_path, text, max_benchmarks=5) == (
-        "s.yaml:1:13: m.matrix: 6 benchmarks are more than the limit of 5; allow them with --max-benchmarks 6"
+        "s.yaml:1:13: m.matrix: 6 benchmarks are more than the limit of 5. Allow them with --max-benchmarks 6"
     )
     assert len(suite(tmp_path, text, max_benchmarks=6).benchmarks) == 6
 

@@ -80,8 +80,8 @@ def test_a_template_that_many_inherit_and_that_is_not_there_is_told_once(read: R
     with pytest.raises(ConfigError) as error:
         read("a: {inherits: _timm}\nb: {inherits: _timm}\nc: {inherits: _hf}\nd: {definition: x}\nd: {definition: x}")
     assert told(error) == [
-        "a.inherits: no benchmark or template named '_timm', which 1 more inherits; define it, or include the file that does",
-        "c.inherits: no benchmark or template named '_hf'; define it, or include the file that does",
+        "a.inherits: no benchmark or template named '_timm', which 1 more inherits. Define it, or include the file that does",
+        "c.inherits: no benchmark or template named '_hf'. Define it, or include the file that does",
     ]
 
 
@@ -103,11 +103,11 @@ def test_keys_for_foreign_code_are_kept_with_one_note_each(read: Read) -> None:
     assert suite.benchmarks["a"].options == {"use_deepspeed": True, "capabilities": {"nodes": 1}, "arg": "x"}
     assert suite.benchmarks["b"].options == {"use_deepspeed": False, "capabilities": {"nodes": 2}}
     lines = [str(warning).partition(": ")[2] for warning in suite.warnings]
-    kept = "it is kept for its benchfile, which may read it"
+    kept = "kept for its benchfile, which may read it"
     assert lines == [
-        f"a: unknown key 'use_deepspeed'; {kept}",
-        f"a: unknown key 'capabilities'; {kept}",
-        f"a: unknown key 'arg'; {kept}; did you mean 'argv'?",
+        f"a: unknown key 'use_deepspeed', {kept}",
+        f"a: unknown key 'capabilities', {kept}",
+        f"a: unknown key 'arg', {kept}. Did you mean 'argv'?",
     ]
     assert read(to_yaml(suite)).benchmarks == suite.benchmarks
 
@@ -118,13 +118,13 @@ def test_an_image_that_milabench_13_ignores_is_ignored_and_shown(read: Read) -> 
     assert (theirs.docker_image, theirs.options, ours.docker_image) == (None, {"docker_image": "x/y"}, "x/y")
     assert "docker_image: x/y" in to_yaml(suite, ["a"])
     (note,) = suite.warnings
-    assert "a: 'docker_image' is ignored, as by milabench 1.3; to run it in a container, write container:" in str(note)
+    assert "a: 'docker_image' is ignored, as by milabench 1.3. To run it in a container, write container:" in str(note)
 
 
 def test_an_unknown_key_of_one_of_our_benchmarks_is_an_error_all_the_same(read: Read) -> None:
     with pytest.raises(ConfigError) as error:
         read("a: {definition: theirs, capabilities: {}}\nb: {definition: ours, capabilities: {}}")
-    assert told(error) == ["b: unknown key 'capabilities'; did you mean 'requires_capabilities'?"]
+    assert told(error) == ["b: unknown key 'capabilities'. Did you mean 'requires_capabilities'?"]
 
 
 def test_what_has_no_program_is_left_out_with_one_note_for_each_file(read: Read) -> None:
@@ -133,7 +133,7 @@ def test_what_has_no_program_is_left_out_with_one_note_for_each_file(read: Read)
     assert list(suite.benchmarks) == ["a"]
     (note,) = suite.warnings
     said = "it is left out: it has neither a definition nor a command"
-    assert str(note).endswith(f"2:5: x0: {said}, as are {', '.join(names[1:9])} and 3 more; is its name right?")
+    assert str(note).endswith(f"2:5: x0: {said}, as are {', '.join(names[1:9])} and 3 more. Is its name right?")
 
 
 # --- keys that are given twice ---------------------------------------------------------------------------------------
@@ -145,9 +145,9 @@ def test_of_a_key_that_is_given_twice_the_last_holds_in_a_suite_of_milabench_13(
     assert suite.benchmarks["d"].argv == (("--b", 3), ("--c", 2))
     lines = [line.partition("suite.yaml:")[2] for warning in suite.warnings for line in str(warning).splitlines()]
     assert lines == [
-        "2:2: a.argv.--b: the key '--b' is given twice; the last value is used; remove the others",
+        "2:2: a.argv.--b: the key '--b' is given twice. The last value is used. Remove the others",
         "1:32",
-        "4:1: d: the key 'd' is given twice; the last value is used; remove the others",
+        "4:1: d: the key 'd' is given twice. The last value is used. Remove the others",
         "3:1",
     ]
 
@@ -156,8 +156,8 @@ def test_of_a_key_that_is_given_twice_nothing_holds_in_a_suite_of_ours(read: Rea
     with pytest.raises(ConfigError) as error:
         read("a: {definition: ours, weight: 1, weight: 2, nonsense: 3}")
     assert told(error) == [
-        "a: unknown key 'nonsense'; `milabench config schema` lists the keys",
-        "a.weight: the key 'weight' is given twice; remove a copy",
+        "a: unknown key 'nonsense'. `milabench config schema` lists the keys",
+        "a.weight: the key 'weight' is given twice. Remove a copy",
     ]
 
 
@@ -171,7 +171,7 @@ def test_a_system_file_without_its_root_is_read_with_a_note(read: Read) -> None:
     suite = read("a: {definition: theirs}", system=f"arch: cuda\n{nodes}")
     assert (suite.system.arch, [node.name for node in suite.system.nodes]) == ("cuda", ["n1", "n2"])
     (note,) = suite.warnings
-    assert "system.yaml:1:1: the keys of a system; they are read as if they were below `system:`" in str(note)
+    assert "system.yaml:1:1: the keys of a system, which are read as if they were below `system:`" in str(note)
     assert read(nodes).system.nodes == suite.system.nodes
 
 
@@ -182,7 +182,7 @@ def test_a_benchmark_may_have_the_name_of_a_key_of_a_system(read: Read) -> None:
 def test_options_of_a_scheduler_by_name_are_no_suite_and_told_in_one_line(read: Read) -> None:
     with pytest.raises(ConfigError) as error:
         read("small: [--nodes=1]\nlarge: [--nodes=2]\nnamed: {cluster: x, args: [--nodes=2]}")
-    assert told(error) == ["this is not a suite: 2 of its 3 keys hold lists; a benchmark is a name with keys below it"]
+    assert told(error) == ["this is not a suite: 2 of its 3 keys hold lists. A benchmark is a name with keys below it"]
 
 
 @pytest.mark.parametrize(

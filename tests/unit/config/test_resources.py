@@ -40,7 +40,7 @@ def test_operations_of_an_item_are_a_number_or_arithmetic(tmp_path: Path, writte
 @pytest.mark.parametrize(
     ("keys", "what"),
     [
-        ("resources: {memry: 4 GiB}", "a.resources: unknown key 'memry'; did you mean 'memory'?"),
+        ("resources: {memry: 4 GiB}", "a.resources: unknown key 'memry'. Did you mean 'memory'?"),
         ("resources: {memory: much}", "a.resources.memory: expected an amount of memory such as 80 GiB, got 'much'"),
         (
             "resources: {memory: -4 GiB}",

@@ -68,8 +68,8 @@ def test_a_selection_means(suite: Suite, selected: str | None, excluded: str | N
 @pytest.mark.parametrize(
     ("selected", "excluded", "message"),
     [
-        ("resnet5", None, "unknown benchmark, group or tag 'resnet5'; did you mean 'resnet50'"),
-        ("llama,resnt50", None, "unknown benchmark, group or tag 'resnt50'; did you mean 'resnet50'"),
+        ("resnet5", None, "unknown benchmark, group or tag 'resnet5'. Did you mean 'resnet50'"),
+        ("llama,resnt50", None, "unknown benchmark, group or tag 'resnt50'. Did you mean 'resnet50'"),
         ("bert*", None, "'bert*' matches no benchmark"),
         ("llama and vision", None, "nothing selected by --select 'llama and vision'"),
         ("llama", "nlp", "nothing selected by --select 'llama' --exclude 'nlp'"),

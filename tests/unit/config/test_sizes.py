@@ -134,7 +134,7 @@ dpo:
 def test_an_inherited_size_that_is_deleted_is_gone(read: Read) -> None:
     text = "_t: {definition: x, sizes: {tiny: {weight: 2}, device: {weight: 3}}}\ndpo: {inherits: _t, sizes: {tiny: !delete }}\n"
     assert read.bench(text).weight == 3
-    assert "dpo.sizes: the size 'tiny' is missing; it has device;" in read.unusable(text, "size=tiny")
+    assert "dpo.sizes: the size 'tiny' is missing. It has device." in read.unusable(text, "size=tiny")
 
 
 def test_the_variants_of_a_matrix_have_its_sizes(read: Read) -> None:
@@ -162,13 +162,13 @@ plain: {definition: x}
 
 def test_a_size_that_is_missing_is_told_with_the_way_out(read: Read) -> None:
     assert read.unusable(LACKING, "size=node", select="dpo") == (
-        "suite.yaml:1:29: dpo.sizes: the size 'node' is missing; it has tiny, device; add it, as `{}` where nothing changes, "
+        "suite.yaml:1:29: dpo.sizes: the size 'node' is missing. It has tiny, device. Add it, as `{}` where nothing changes, "
         "or leave the benchmark out with --exclude dpo"
     )
     # Of those that share their sizes, one is named; what leaves all of them out is said.
     assert read.unusable(LACKING, "size=device").splitlines() == [
-        "suite.yaml:2:41: sft.sizes: the size 'device' is missing; it has tiny",
-        "error: the size 'device' is missing in 2 benchmarks; add it, as `{}` where nothing changes, or leave them out with "
+        "suite.yaml:2:41: sft.sizes: the size 'device' is missing. It has tiny",
+        "error: the size 'device' is missing in 2 benchmarks. Add it, as `{}` where nothing changes, or leave them out with "
         "--exclude 'sft,\"kto 2\"'",
     ]
 
@@ -191,10 +191,10 @@ def test_what_is_disabled_may_lack_a_size_but_not_be_selected_by_its_name(read: 
     [
         (
             "{tiny: {argvs: {}}, device: {}}",
-            "suite.yaml:2:11: dpo.sizes.tiny: unknown key 'argvs'; did you mean 'argv'?",
+            "suite.yaml:2:11: dpo.sizes.tiny: unknown key 'argvs'. Did you mean 'argv'?",
         ),
         ("{tiny: {weight: heavy}, device: {}}", "dpo.sizes.tiny.weight: expected a number, got 'heavy'"),
-        ("{device: {}, tinny: {}}", "dpo.sizes: unknown size 'tinny'; did you mean 'tiny'?"),
+        ("{device: {}, tinny: {}}", "dpo.sizes: unknown size 'tinny'. Did you mean 'tiny'?"),
         ("{device: {}, tiny: 4}", "dpo.sizes.tiny: expected a mapping, got 4"),
         ("4", "dpo.sizes: expected a mapping from tiny, device, node, cluster to keys, got 4"),
         ("{device: {}, tiny: {definition: y}}", "dpo.sizes.tiny: 'definition' cannot differ between sizes"),
@@ -208,7 +208,7 @@ def test_what_is_wrong_in_a_size_that_is_not_chosen_is_told_too(read: Read, size
 
 def test_a_template_that_nobody_inherits_is_checked(read: Read) -> None:
     said = read.error("_t: {definition: x, sizes: {tiny: {argvs: 1}}}\n", declared=lambda _: frozenset())
-    assert "_t.sizes.tiny: unknown key 'argvs'; did you mean 'argv'?" in said
+    assert "_t.sizes.tiny: unknown key 'argvs'. Did you mean 'argv'?" in said
 
 
 def test_what_the_benchfile_declares_may_stand_in_a_size(read: Read) -> None:
@@ -243,7 +243,7 @@ def test_explain_says_that_a_size_is_missing_or_that_there_are_none(read: Read) 
     assert explain(suite, "sft.size") == (
         'sft.size = ""',
         "  the size device is chosen by --override 'size=device'",
-        "  the size 'device' is missing; it has tiny",
+        "  the size 'device' is missing. It has tiny",
     )
     for key, value in (("size", '""'), ("sizes", "{}")):
         lines = (f"plain.{key} = {value}", "  it has no sizes: it is the same at each")
@@ -325,7 +325,7 @@ def test_a_benchmark_without_the_size_keeps_no_other_from_running(
     for verb in (("list",), ("plan", "run"), ("config", "check"), ("config", "show"), ("config", "show", "lone")):
         said = milabench(*verb, *here)
         assert said.code == 2
-        assert "lone.sizes: the size 'node' is missing; it has tiny; " in said.err
+        assert "lone.sizes: the size 'node' is missing. It has tiny. " in said.err
         assert said.err.rstrip().splitlines()[0].endswith("--exclude lone")
 
 

@@ -177,7 +177,7 @@ def test_explain_knows_defaults_keys_with_dashes_and_whole_benchmarks(suite: Sui
     ("key", "message"),
     [
         ("v1.3.weight", "unknown benchmark in 'v1.3.weight'"),
-        ("v1.2.wieght", "'v1.2.wieght' is not set; did you mean 'weight'?"),
+        ("v1.2.wieght", "'v1.2.wieght' is not set. Did you mean 'weight'?"),
     ],
 )
 def test_explaining_what_is_not_there_is_an_error(suite: Suite, key: str, message: str) -> None:

@@ -83,13 +83,13 @@ def test_every_value_knows_its_line_and_column() -> None:
 
 def test_a_duplicate_key_is_an_error_that_names_both_places() -> None:
     assert problem("a: {x: 1,\n  x: 2}") == (
-        "s.yaml:2:3: a.x: the key 'x' is given twice; remove a copy\n       it was first given at s.yaml:1:5"
+        "s.yaml:2:3: a.x: the key 'x' is given twice. Remove a copy\n       it was first given at s.yaml:1:5"
     )
 
 
 def test_all_problems_of_a_document_are_told_at_once() -> None:
     text = problem("a: {x: 1, x: 2}\nb: !!python/name:os.system\n? [k]\n: v\n")
-    assert [line.split(": ")[1] for line in text.split("\nerror: ")[1:]] == ["b", "a key must be text; quote it"]
+    assert [line.split(": ")[1] for line in text.split("\nerror: ")[1:]] == ["b", "a key must be text. Quote it"]
 
 
 def test_merge_keys_work_and_own_keys_win() -> None:
@@ -118,18 +118,18 @@ def test_nesting_without_end_is_refused(opening: str) -> None:
 
 
 def test_a_second_document_is_refused() -> None:
-    assert problem("a: 1\n---\nb: 2") == "s.yaml:2:1: a second document begins; put each document into its own file"
+    assert problem("a: 1\n---\nb: 2") == "s.yaml:2:1: a second document begins. Put each document into its own file"
 
 
 def test_a_syntax_error_has_its_place() -> None:
     assert problem("a: [1\nb: 2").startswith("s.yaml:2:2: not YAML: ")
-    assert "indent with spaces, not with a tab" in problem("a:\n\tb: 2")
+    assert "Indent with spaces, not with a tab" in problem("a:\n\tb: 2")
 
 
 def test_a_file_that_is_not_utf_8_is_refused_with_the_place() -> None:
     with pytest.raises(ConfigError) as caught:
         decode_text(b"a: 1\nb: caf\xe9", "s.yaml")
-    assert str(caught.value) == "s.yaml:2:7: not UTF-8 (byte 0xe9); save the file as UTF-8"
+    assert str(caught.value) == "s.yaml:2:7: not UTF-8 (byte 0xe9). Save the file as UTF-8"
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text() -> None:

@@ -101,8 +101,8 @@ def test_text_is_read_as_python_reads_it(written: str, pattern: str) -> None:
 
 def test_lists_of_unequal_length_are_an_error_with_its_place() -> None:
     assert problems(FILE.replace("'average', 'last'", "'average'")) == [
-        "tasks.cfg:5:18: speeds.compute_method: the lists are of unequal length: patterns 2, metrics 2, compute_method 1; "
-        "each belongs to the metric at its place"
+        "tasks.cfg:5:18: speeds.compute_method: the lists are of unequal length: patterns 2, metrics 2, compute_method 1. "
+        "Each belongs to the metric at its place"
     ]
 
 
@@ -114,12 +114,12 @@ def test_a_bad_regular_expression_is_an_error_with_the_position_in_it() -> None:
 
 def test_two_groups_are_an_error() -> None:
     (said,) = problems(FILE.replace("Speed: (", "(Speed): ("))
-    assert "it has 2 groups; keep a single group" in said
+    assert "it has 2 groups. Keep a single group" in said
 
 
 def test_a_method_that_there_is_not_is_an_error_with_the_nearest_one() -> None:
     (said,) = problems(FILE.replace("'average'", "'avrage'"))
-    assert said == "tasks.cfg:5:19: speeds.compute_method: unknown method 'avrage'; did you mean 'average'?"
+    assert said == "tasks.cfg:5:19: speeds.compute_method: unknown method 'avrage'. Did you mean 'average'?"
 
 
 @pytest.mark.parametrize("value", ["speed", "[1, 2]", "['a' 'b", "['a'] x", "['a',, 'b']", "[f'a', 'b']"])
@@ -134,7 +134,7 @@ def test_all_that_is_wrong_with_a_section_is_said_at_once() -> None:
 
 
 def test_a_section_that_there_is_not_is_an_error_with_the_nearest_one() -> None:
-    assert problems(FILE, "sppeds") == ["tasks.cfg: sppeds: unknown section; did you mean 'speeds'?"]
+    assert problems(FILE, "sppeds") == ["tasks.cfg: sppeds: unknown section. Did you mean 'speeds'?"]
 
 
 def test_a_line_that_belongs_to_nothing_is_an_error_with_its_place() -> None:
@@ -156,7 +156,7 @@ def test_what_is_there_twice_is_a_warning_and_the_later_one_holds() -> None:
     assert made.num_gpus == 2
     assert [warning.what for warning in made.warnings] == [
         "the section is there twice, first in line 2",
-        "num_gpus is there twice; the later value is used",
+        "num_gpus is there twice. The later value is used",
     ]
 
 
@@ -186,7 +186,7 @@ def test_workers_divide_totals_and_multiply_aggregates() -> None:
     )
     scales = {name: metric["scale"] for name, metric in as_benchmark(made, 4)["metrics"].items()}
     assert scales == {"time": 0.25, "rate": 4.0, "acc": 1.0}
-    with pytest.raises(ConfigError, match="set DEEPLEARNING_WORKERS_COUNT"):
+    with pytest.raises(ConfigError, match="Set DEEPLEARNING_WORKERS_COUNT"):
         as_benchmark(made)
 
 

@@ -54,7 +54,7 @@ def test_a_run_name_cannot_leave_the_folder_of_runs(tmp_path: Path) -> None:
 
 def test_a_base_that_is_a_file_is_a_record_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RecordError, match="choose a --base"):
+    with pytest.raises(RecordError, match="Choose a --base"):
         run_writer.create_run(tmp_path / "file", "quick", NOON)
 
 

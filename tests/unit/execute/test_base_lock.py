@@ -30,7 +30,7 @@ def test_a_held_folder_is_waited_for_and_its_holder_is_named(tmp_path: Path) -> 
     assert order[1:] == ["first", "second"]
     assert order[0].startswith(f"{tmp_path} is held by `install` of ")
     assert f"@{socket.gethostname()} (pid {os.getpid()}) since 20" in order[0]
-    assert order[0].endswith("; waiting for it to end")
+    assert order[0].endswith(". Waiting for it to end")
 
 
 def test_a_free_lock_names_nobody(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_the_folder_is_made(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(EnvironmentFailed, match="choose another --base"),
+        pytest.raises(EnvironmentFailed, match="Choose another --base"),
         hold_base(tmp_path / "file" / "base", "install", say=print),
     ):
         pass

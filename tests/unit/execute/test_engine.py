@@ -120,7 +120,7 @@ def test_the_steps_of_a_group_run_together() -> None:
 
 def test_a_step_after_one_that_did_not_pass_is_skipped_with_the_reason() -> None:
     done, _ = carry_out(step("a", "false"), step("b", after=("a",)), step("c", after=("b",)), step("d", after=("x",)))
-    assert done.outcomes["b"] == Outcome("skipped", "a failed (exit: exited with code 1; stderr is empty)")
+    assert done.outcomes["b"] == Outcome("skipped", "a failed (exit: exited with code 1, with an empty stderr)")
     assert done.outcomes["c"].name == "skipped"
     assert done.outcomes["d"] == Outcome("skipped", "x was not run")
 

@@ -91,7 +91,7 @@ def test_pip_is_given_the_hashes_and_torchs_index() -> None:
         ),
         (
             "error: Failed to download `click==8.1.7`\n  cause: Hash mismatch for `click==8.1.7`\n\n   Expected:\n",
-            "click==8.1.7: the hash of the index's file is not in the lock; nothing was installed from it",
+            "click==8.1.7: the hash of the index's file is not in the lock. Nothing was installed from it",
         ),
         (
             "error: No solution found when resolving dependencies\n  cause: Because click was not found in the cache "
@@ -101,8 +101,8 @@ def test_pip_is_given_the_hashes_and_torchs_index() -> None:
         (
             "error: Request failed after 3 retries in 8.1s\n  cause: Failed to fetch: https://pypi.invalid/simple/click/\n"
             "  cause: client error (Connect)\n  cause: dns error\n",
-            "cannot reach https://pypi.invalid/simple/click/, and the cache does not hold everything; "
-            "check the network or the index of `pip config`",
+            "cannot reach https://pypi.invalid/simple/click/, and the cache does not hold everything. "
+            "Check the network or the index of `pip config`",
         ),
         (
             "error: Failed to install: torch.whl\n  cause: failed to copy: No space left on device (os error 28)\n",
@@ -111,7 +111,7 @@ def test_pip_is_given_the_hashes_and_torchs_index() -> None:
         (
             "error: Failed to initialize cache at `/home/x/.cache/uv`\n"
             "  cause: failed to create directory `/home/x/.cache/uv`: Permission denied (os error 13)\n",
-            "/home/x/.cache/uv: cannot create the cache of uv; set UV_CACHE_DIR to another folder",
+            "/home/x/.cache/uv: cannot create the cache of uv. Set UV_CACHE_DIR to another folder",
         ),
         (
             "error: Failed to install: x.whl\n  cause: failed to create `/base/venv/x`: Read-only file system (os error 30)\n",
@@ -125,39 +125,39 @@ def test_pip_is_given_the_hashes_and_torchs_index() -> None:
             "error: No solution found when resolving dependencies\n  cause: Because tool==1 has no wheels with a matching "
             "platform tag (e.g., `manylinux_2_36_x86_64`) and you require tool==1, we can conclude that your requirements are "
             "unsatisfiable.",
-            "tool==1: it has no file for this platform and Python (manylinux_2_36_x86_64); choose another version, or lock it "
+            "tool==1: it has no file for this platform and Python (manylinux_2_36_x86_64). Choose another version, or lock it "
             "for this machine",
         ),
         (
             "error: Request failed\n  cause: Failed to fetch: http://host/simple/voir/\n  cause: HTTP status client error (407 "
             "Proxy Authentication Required) for url (http://host/simple/voir/)\n",
-            "http://host/simple/voir/: the server answers 407 Proxy Authentication Required; check the proxy or the index of "
+            "http://host/simple/voir/: the server answers 407 Proxy Authentication Required. Check the proxy or the index of "
             "`pip config`",
         ),
         (
             "ERROR: Could not install requirement tool==1 from http://host/tool.whl because of HTTP error 403 Client Error: "
             "Forbidden for url: http://host/tool.whl for URL http://host/tool.whl\n",
-            "http://host/tool.whl: the server answers 403; check the proxy or the index of `pip config`",
+            "http://host/tool.whl: the server answers 403. Check the proxy or the index of `pip config`",
         ),
         (
             "error: Failed to download `tool==1`\n  cause: Failed to extract archive: tool-1-py3-none-any.whl\n",
-            "tool-1-py3-none-any.whl: the answer is not a package, perhaps the page of a proxy; check the network or the "
+            "tool-1-py3-none-any.whl: the answer is not a package, perhaps the page of a proxy. Check the network or the "
             "index of `pip config`",
         ),
         (
             "error: No solution found when resolving dependencies\n  cause: Because new==1 requires Python >=3.99 and only "
             "new==1 is available, we can conclude that all versions of new cannot be used.",
-            "new==1 requires python >=3.99, and the environment has another version; choose a version of the package that fits",
+            "new==1 requires python >=3.99, and the environment has another version. Choose a version of the package that fits",
         ),
         (
             "error: Failed to build `scipy==1`\n  cause: The build backend returned an error\n"
             "   ../meson.build:1:0: ERROR: Unknown compiler(s): [['cc'], ['gcc']]\n",
-            "scipy==1 has to be compiled, and a compiler is not installed; install it, or choose a version with a wheel for this "
+            "scipy==1 has to be compiled, and a compiler is not installed. Install it, or choose a version with a wheel for this "
             "Python",
         ),
         (
             "The virtual environment was not created successfully because ensurepip is not available.  On Debian\n",
-            "this Python cannot make environments; install its venv package, or uv",
+            "this Python cannot make environments. Install its venv package, or uv",
         ),
         ("error: something new\n  cause: and why\n", "something new: and why"),
         ("just this\n", "just this"),

@@ -31,11 +31,11 @@ def test_what_is_no_file_of_keys_is_said(tmp_path: Path, transport: str, kind: s
     machine = RemoteHost(Address(name="n0", host="127.0.0.1", port=1, transport=transport, **{field: str(path)}))
     with pytest.raises(Unreachable) as caught:
         asyncio.run(machine.connection())
-    assert str(caught.value) == f"n0: {path}: {what}; system.{setting}"
+    assert str(caught.value) == f"n0: {path}: {what}. system.{setting}"
 
 
 def test_known_hosts_that_are_not_kept_or_not_there_yet_are_none_of_it(tmp_path: Path) -> None:
     for known_hosts in ("/dev/null", str(tmp_path / "nowhere")):
         require_key_files(Address(name="n0", host="h", known_hosts=known_hosts))
-    with pytest.raises(Unreachable, match=r"no such file; system\.sshkey names the private key"):
+    with pytest.raises(Unreachable, match=r"no such file\. system\.sshkey names the private key"):
         require_key_files(Address(name="n0", host="h", key=str(tmp_path / "nowhere")))

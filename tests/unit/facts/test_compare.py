@@ -45,7 +45,7 @@ def test_a_clock_that_is_far_off_is_in_the_way_and_one_that_is_a_little_off_is_n
         for each in compare_nodes([node("b", details={"behind_s": -3.0})], base="/base")
         if each.what == "clock"
     ]
-    assert says == "its clock is 3.0 s ahead; set both by NTP"
+    assert says == "its clock is 3.0 s ahead. Set both by NTP"
 
 
 def test_little_room_is_noted_and_none_is_in_the_way() -> None:

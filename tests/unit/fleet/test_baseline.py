@@ -193,7 +193,7 @@ def test_what_is_written_is_read_back(fleet: list[Summary]) -> None:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ({}, "b.json: is not a baseline; make it with `milabench baseline RUN"),
+        ({}, "b.json: is not a baseline. Make it with `milabench baseline RUN"),
         ({"kind": "milabench-baseline", "schema": 9}, "has schema 9"),
         ({"kind": "milabench-baseline", "schema": 1, "expected": [{"median": -1}]}, r"expected\[0\]: has no median"),
     ],

@@ -58,8 +58,8 @@ def test_the_rank_that_is_last_in_most_steps_is_named_with_its_share() -> None:
     found = verdict(lambda number, step: 0.02 * (number == 2 and step % 3 > 0))
     assert (found.verdict, found.check) == ("warn", "stragglers")
     assert found.message == (
-        "rank 2 is slow: last into the collectives in 40 of 60 steps, 100% of the waiting; "
-        "each other rank waits 13.3 ms a step for it"
+        "rank 2 is slow: last into the collectives in 40 of 60 steps, 100% of the waiting. "
+        "Each other rank waits 13.3 ms a step for it"
     )
     assert found.numbers == {"steps": 60, "shares": {"2": 1.0, "3": 0.0}}
 

@@ -200,7 +200,7 @@ def test_export_writes_each_format(milabench: Milabench, base: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("argv", "why"),
     [
-        (("a", "b", "-o", "x.prom"), "name a single run"),
+        (("a", "b", "-o", "x.prom"), "Name a single run"),
         (("a",), "missing option --format parquet|prometheus|otlp-json"),
         (("a", "-f", "parquet"), "Parquet is no text"),
         (("a", "-o", "x.txt"), "no format ends in '.txt'"),

@@ -63,7 +63,7 @@ def test_the_detail_names_job_node_state_reason_and_where_its_output_is() -> Non
     state = JobState(phase="ended", state="FAILED", reason="NonZeroExitCode", nodes=("n7",), exit_code=127)
     *steps, last = harvested(share(a=None), (state, "failed"), "jobs/s1.out")
     (step,) = steps
-    assert step["detail"] == "job 12 on n7: FAILED, NonZeroExitCode, exit code 127; its output is in jobs/s1.out"
+    assert step["detail"] == "job 12 on n7: FAILED, NonZeroExitCode, exit code 127. Its output is in jobs/s1.out"
     assert last == {
         "share": "s1",
         "job": "12",
@@ -93,7 +93,7 @@ def test_a_lost_job_did_not_end_in_the_state_in_which_it_was_last_seen(seen: Job
     assert lost is not None
     of = Share(name="s1", steps=("a",), jobs=(waiting,), attempts={"a": None})
     step, _ = harvested(of, lost, "jobs/s1.out")
-    assert (step["why"], step["detail"]) == ("job-lost", f"job 110_3: {words}; its output is in jobs/s1.out")
+    assert (step["why"], step["detail"]) == ("job-lost", f"job 110_3: {words}. Its output is in jobs/s1.out")
 
 
 @pytest.mark.parametrize("phase", ["pending", "running"])

@@ -202,7 +202,7 @@ def test_ranks_of_srun_in_a_container_are_refused(tmp_path: Path) -> None:
     )
     declared = Benchmark(script="main.py", voirfile=None, prepare=None)
     bench = ResolvedBenchmark(config=made.benchmarks["b"], folder="/suite/b", declared=declared)
-    with pytest.raises(ConfigError, match=r"b\.plan\.launcher: .*; use torchrun or ranks with a container"):
+    with pytest.raises(ConfigError, match=r"b\.plan\.launcher: .*. Use torchrun or ranks with a container"):
         plan_run([bench], where)
 
 

@@ -140,10 +140,10 @@ def test_auto_batch_asks_the_sizer() -> None:
     [
         (
             "{gpu_cont}",
-            "the placeholder {gpu_cont} cannot be resolved, there is no 'gpu_cont'; did you mean 'gpu_count'?",
+            "the placeholder {gpu_cont} cannot be resolved, there is no 'gpu_cont'. Did you mean 'gpu_count'?",
         ),
         ("{nodes[3][ip]}", "the placeholder {nodes[3][ip]} cannot be resolved, there is no '3'"),
-        ("{nodes[0][ipp]}", "did you mean 'ip'?"),
+        ("{nodes[0][ipp]}", "Did you mean 'ip'?"),
         ("{arch[0]}", "the placeholder {arch[0]} cannot be resolved"),
         ("{nodes}", "the placeholder {nodes} is not a single value"),
         ("{nothing}", "the placeholder {nothing} has no value here"),

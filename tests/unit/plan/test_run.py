@@ -158,7 +158,7 @@ def test_a_benchmark_with_a_barrier_leaves_the_measure_of_the_others_as_it_is(tm
 
 def test_a_node_that_there_is_not_is_a_skip_with_those_that_there_are(tmp_path: Path) -> None:
     plan = World(tmp_path, "b: {definition: x, plan: {nodes: [third]}}", node(), node("second")).plan()
-    assert [skip.why for skip in plan.skipped] == ["unknown node third; known: one, second"]
+    assert [skip.why for skip in plan.skipped] == ["unknown node third. Known: one, second"]
 
 
 def test_the_paths_of_another_node_are_below_its_own_base(tmp_path: Path) -> None:
@@ -375,7 +375,7 @@ b: {{definition: x, argv: ["{{cpu_count}} {{cpu_per_gpu}} {{n_worker}} auto({{n_
 
 
 def test_a_placeholder_that_cannot_be_resolved_is_an_error_with_its_place(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"suite\.yaml:1:\d+: b\.argv\.0: .*did you mean 'gpu_count'"):
+    with pytest.raises(ConfigError, match=r"suite\.yaml:1:\d+: b\.argv\.0: .*Did you mean 'gpu_count'"):
         World(tmp_path, "b: {definition: x, argv: ['{gpu_cuont}']}").plan()
 
 
@@ -553,7 +553,7 @@ def test_a_benchmark_without_observations_keeps_its_own_and_says_so(tmp_path: Pa
     world = World(tmp_path, SIZED + "\nfixed: {definition: x, argv: {--batch-size: 3}}", node(count=1), sizer=sizer)
     assert world.plan().steps[0].config.get("batch_size", 64) == 64
     assert sizing_notes(world.ready(), world.where) == (
-        "b: keeps its own batch size: config/scaling/x9.yaml has no observation of it",
+        "b: keeps its own batch size: config/scaling/x9.yaml has no observation of this benchmark",
     )
 
 

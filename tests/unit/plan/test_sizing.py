@@ -59,7 +59,7 @@ def test_options_of_the_sizer(options: dict[str, object], expected: int) -> None
 def test_without_observations_the_default_is_kept_and_scaled() -> None:
     sizer = Sizer(options=SizerOptions(auto=True, mult=2), source="f.yaml")
     assert sizer.size("b", 12, 1000) == 24
-    assert sizer.why_unsized("b", 1000) == "b: keeps its own batch size: f.yaml has no observation of it"
+    assert sizer.why_unsized("b", 1000) == "b: keeps its own batch size: f.yaml has no observation of this benchmark"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_without_observations_the_default_is_kept_and_scaled() -> None:
             100,
             "no memory",
         ),
-        ({"optimized": True}, (Observation(batch_size=3, memory_mib=1),), 100, "no observation of it has a rate"),
+        ({"optimized": True}, (Observation(batch_size=3, memory_mib=1),), 100, "none of its observations has a rate"),
     ],
 )
 def test_observations_that_cannot_decide_say_why(
@@ -114,7 +114,7 @@ def test_options_are_read_and_their_slips_told_with_places() -> None:
         sizer_options({"auto": 3, "mutl": 2, "power": 1, "capacity": "much"}, lambda key: f"s.yaml:1:1({key})")
     assert str(caught.value).split("\nerror: ") == [
         "s.yaml:1:1(options.sizer.auto): system.options.sizer.auto: expected 0 or 1, got 3",
-        "s.yaml:1:1(options.sizer.mutl): system.options.sizer: unknown key 'mutl'; did you mean 'mult'?",
+        "s.yaml:1:1(options.sizer.mutl): system.options.sizer: unknown key 'mutl'. Did you mean 'mult'?",
         "s.yaml:1:1(options.sizer.power): system.options.sizer.power: expected a whole number that is at least 2, got 1",
         "s.yaml:1:1(options.sizer.capacity): system.options.sizer.capacity: "
         "expected an amount of memory such as 80 GiB, got 'much'",

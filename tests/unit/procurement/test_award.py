@@ -47,17 +47,17 @@ def bids(**offers: tuple[float, str]) -> TenderScores:
         (
             {"A": (3.0, "yes"), "B": (3.001, "yes"), "C": (2.0, "yes")},
             "B",
-            "B has the highest score of the admissible offers; not shown to be below it: A (INCONCLUSIVE).",
+            "B has the highest score of the admissible offers. Not shown to be below: A (INCONCLUSIVE).",
         ),
         (
             {"A": (5.0, "not shown"), "B": (3.0, "yes")},
             "B",
-            "B has the highest score of the admissible offers; not shown to be below it: A (FASTER, not shown to be admissible).",
+            "B has the highest score of the admissible offers. Not shown to be below: A (FASTER, not shown to be admissible).",
         ),
         (
             {"A": (5.0, "no"), "B": (3.0, "yes")},
             "B",
-            "B has the highest score of the admissible offers; all others are ruled out.",
+            "B has the highest score of the admissible offers. All others are ruled out.",
         ),
         (
             {"A": (5.0, "yes"), "B": (3.0, "yes")},
@@ -68,7 +68,7 @@ def bids(**offers: tuple[float, str]) -> TenderScores:
         (
             {"A": (5.0, "no"), "B": (2.0, "not shown"), "C": (3.0, "not shown")},
             "C",
-            "No offer is shown to be admissible; of those not ruled out C has the highest score, and is shown to be above every"
+            "No offer is shown to be admissible. Of those not ruled out, C has the highest score, and is shown to be above every"
             " other offer that is not ruled out.",
         ),
         ({"A": (5.0, "no"), "B": (6.0, "no")}, "A", "No offer is admissible."),

@@ -116,7 +116,7 @@ def test_fewer_nodes_than_a_benchmark_runs_on_have_no_score() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "A: the price of a node is not known; give its offer price: {node: 300 k EUR}"),
+        ({}, "A: the price of a node is not known. Give its offer price: {node: 300 k EUR}"),
         ({"node_price": constant(1e5, "USD")}, "units differ: 'EUR' and 'USD'"),
         (
             {"node_price": constant(1e5, "EUR"), "fixed_price": constant(2e7, "EUR")},

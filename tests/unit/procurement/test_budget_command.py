@@ -188,17 +188,17 @@ def test_the_page_draws_swings(milabench: Milabench, files: dict[str, str], tmp_
     ("argv", "code", "message"),
     [
         ([], 2, "names no system: give runs or offers, or --match A B"),
-        (["{a}", "--spend", "2 M USD"], 2, "--spend: is in USD, and the tender in EUR; convert to the same currency"),
+        (["{a}", "--spend", "2 M USD"], 2, "--spend: is in USD, and the tender in EUR. Convert to the same currency"),
         (["{a}", "--spend", "much"], 2, "--spend"),
         (["{a}", "--power", "3 EUR"], 2, "its units are W, kW, MW"),
         (["{a}", "--spend", "1M"], 2, "A: its fixed price of 1,000,000 EUR leaves no part of 1,000,000 EUR for nodes"),
-        (["{b}", "--spend", "4M"], 2, "B: the price of a node is not known; give its offer price: {node: 300 k EUR}"),
+        (["{b}", "--spend", "4M"], 2, "B: the price of a node is not known. Give its offer price: {node: 300 k EUR}"),
         (
             ["{a}", "--metric", "index"],
             2,
-            "index does not grow with the nodes of a system; choose ssi, ssni, ssp, throughput with --metric",
+            "index does not grow with the nodes of a system. Choose ssi, ssni, ssp, throughput with --metric",
         ),
-        (["--match", "{a}", "{a}"], 2, "is the same system twice; name another"),
+        (["--match", "{a}", "{a}"], 2, "is the same system twice. Name another"),
         (["{a}", "--vary", "200%"], 2, "expected a share such as 10% or 0.1, got '200%'"),
     ],
 )

@@ -231,7 +231,7 @@ def test_prices_in_two_currencies_are_one_line(tmp_path: Path) -> None:
         expenses_of(tmp_path, "years: 5, electricity: 0.12 EUR/kWh", price=300000, currency="USD")
     assert (
         str(refused.value)
-        == "currency: prices in two currencies: EUR of the tender, USD of the system; convert to the same currency"
+        == "currency: prices in two currencies: EUR of the tender, USD of the system. Convert to the same currency"
     )
 
 

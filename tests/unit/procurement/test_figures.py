@@ -67,7 +67,7 @@ def test_an_uncertainty_that_is_not_known_leaves_no_interval_where_it_counts() -
     [
         (
             "rat",
-            r"tender\.yaml:3:9: milc\.figure: in the expression 'rat': there is no name 'rat'; did you mean 'rate'\?",
+            r"tender\.yaml:3:9: milc\.figure: in the expression 'rat': there is no name 'rat'. Did you mean 'rate'\?",
         ),
         ("rate - 200", r"a figure of merit is a number above zero, got -9"),
         ("rate * 1e308", "a figure of merit is a number above zero, got inf"),
@@ -75,7 +75,7 @@ def test_an_uncertainty_that_is_not_known_leaves_no_interval_where_it_counts() -
         ("'fast'", "a figure of merit is a number above zero, got 'fast'"),
         ("rate.real", "attributes are not part of the language"),
         ("rate / 0", "division by zero"),
-        ("loss", r"'loss' is both a metric and an argument; write metrics\[\"loss\"\] or arguments\[\"loss\"\]"),
+        ("loss", r"'loss' is both a metric and an argument. Write metrics\[\"loss\"\] or arguments\[\"loss\"\]"),
         ("", "not an expression"),
     ],
 )

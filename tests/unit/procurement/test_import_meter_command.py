@@ -98,7 +98,7 @@ def test_an_offset_may_be_given(milabench: Milabench, tmp_path: Path) -> None:
     [
         (["--clock-offset", "0"], "none of its readings is of the time of the run, which is -"),
         (["--clock-offset", "noon"], "expected seconds such as -3600, or auto, got 'noon'"),
-        (["--outlet", "b"], "has no outlet 'b'; it has meter"),
+        (["--outlet", "b"], "has no outlet 'b'. It has meter"),
     ],
 )
 def test_what_cannot_be_imported_is_one_line_and_writes_nothing(

@@ -68,37 +68,37 @@ def test_times_without_a_zone_are_taken_as_utc_and_it_is_said() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "pdu.csv:1:1: has no readings; a meter's CSV has a heading and a row for each time"),
+        ("", "pdu.csv:1:1: has no readings. A meter's CSV has a heading and a row for each time"),
         (
             "when,W\n1,2\n",
-            "pdu.csv:1:1: has no column of times: when, W; name a column 'time', in ISO 8601 or seconds since 1970",
+            "pdu.csv:1:1: has no column of times: when, W. Name a column 'time', in ISO 8601 or seconds since 1970",
         ),
-        ("time,amps\n1,2\n", "pdu.csv:1:1: has no column in W, kW, Wh or kWh: time, amps; write the unit: 'power (W)'"),
+        ("time,amps\n1,2\n", "pdu.csv:1:1: has no column in W, kW, Wh or kWh: time, amps. Write the unit: 'power (W)'"),
         (
             "time,a W,a W\n1,2,3\n",
-            "pdu.csv:1:10: has two columns of power for a: time, a W, a W; remove a column, or name both",
+            "pdu.csv:1:10: has two columns of power for a: time, a W, a W. Remove a column, or name both",
         ),
         (
             "time,W\nnoon,2\n",
-            "pdu.csv:2:1: 'noon' is no time; write it as 2026-03-14T12:00:00Z, or in seconds since 1970",
+            "pdu.csv:2:1: 'noon' is no time. Write it as 2026-03-14T12:00:00Z, or in seconds since 1970",
         ),
         (
             "time,W\n1773489600,-3\n",
-            "pdu.csv:2:12: expected a number from 0 up and below 1e+15, got '-3'; leave the cell empty if it was not read",
+            "pdu.csv:2:12: expected a number from 0 up and below 1e+15, got '-3'. Leave the cell empty if it was not read",
         ),
         ("time,W\n1773489600,1,2\n", "pdu.csv:2:1: has 3 cells, the heading 2"),
         (
             "time,W\n1773489605,1\n1773489600,2\n",
-            "pdu.csv:3:1: is 5 s before the row above; sort the rows by time; if the clock was set back, make a file "
+            "pdu.csv:3:1: is 5 s before the row above. Sort the rows by time, or if the clock was set back make a file "
             "for each part",
         ),
         (
             "time,Wh\n1773489600,5\n1773489610,4\n",
-            "pdu.csv:3:12: the counter of energy falls to 4; give a counter that only grows, or a column of power",
+            "pdu.csv:3:12: the counter of energy falls to 4. Give a counter that only grows, or a column of power",
         ),
         (
             "time,total W,a W\n1773489600,5,4\n",
-            "pdu.csv: has a total and its parts: total, a; choose those that do not overlap with --outlet",
+            "pdu.csv: has a total and its parts: total, a. Choose those that do not overlap with --outlet",
         ),
     ],
 )
@@ -170,7 +170,7 @@ def test_sensors_are_read_by_their_units() -> None:
         ),
         (
             report(("/a/PowerWatts", "5", "2026-03-14T12:00:00Z"), ("/b/PowerWatts", "5", "2026-03-14T12:00:00Z")),
-            "dump.json: has several sensors: /a, /b; choose those that do not overlap with --outlet",
+            "dump.json: has several sensors: /a, /b. Choose those that do not overlap with --outlet",
         ),
     ],
 )
@@ -198,7 +198,7 @@ def test_a_dump_that_no_reader_of_json_takes_is_one_line(text: str) -> None:
 def test_an_outlet_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(ConfigError) as refused:
         read_meter(b"time,a W,b W\n1773489600,1,2\n", "pdu.csv", ["c"])
-    assert str(refused.value) == "pdu.csv: has no outlet 'c'; it has a, b"
+    assert str(refused.value) == "pdu.csv: has no outlet 'c'. It has a, b"
 
 
 # ------------------------------------------------------------------------------------------------------------- curves
@@ -265,7 +265,7 @@ def test_a_meter_of_something_else_is_refused() -> None:
     noise = random.Random(3)
     other = EnergyCurve.of_power([(BEGIN - 60 + second, 300 + noise.gauss(0, 10)) for second in range(480)])
     with pytest.raises(
-        UsageError, match=r"does not follow the device power of the run: the best correlation is 0\.\d\d; check"
+        UsageError, match=r"does not follow the device power of the run: the best correlation is 0\.\d\d. Check"
     ):
         fit_clock(other, *known_to_run())
 
@@ -273,7 +273,7 @@ def test_a_meter_of_something_else_is_refused() -> None:
 def test_a_load_that_repeats_has_two_offsets_and_is_refused() -> None:
     own, basis = run_curve([("n/0", (0.0, 60.0), [(t, 400.0) for t in range(60)])])
     twice = [(float(t), 100.0 + 300.0 * (200 <= t < 260 or 600 <= t < 660)) for t in range(1000)]
-    with pytest.raises(UsageError, match=r"as well at two offsets .* give --clock-offset SECONDS"):
+    with pytest.raises(UsageError, match=r"as well at two offsets .* Give --clock-offset SECONDS"):
         fit_clock(EnergyCurve.of_power(twice), own, basis)
 
 

@@ -222,7 +222,7 @@ def test_beyond_eight_times_the_largest_count_somebody_has_to_answer(
 def test_only_numbers_with_records_are_said_to_be_computed_again(offered: Offered, tmp_path: Path) -> None:
     archive, tender = offered()
     assert (
-        "All numbers of 1 run were computed again from the records; 0 failures"
+        "All numbers of 1 run were computed again from the records. 0 failures"
         in ran("verify", archive, "--tender", tender, "--wide").stdout
     )
     declared = {name: {"value": "70 items/s", "nodes": 4} for name in SPEEDS}
@@ -361,7 +361,7 @@ def test_a_run_that_was_copied_out_of_its_base_is_not_packed_without_its_locks(t
     copied = shutil.copytree(run, tmp_path / "elsewhere" / "runs" / run.name)
     declared = offer_file(tmp_path / "vendor", "A", {name: {"run": str(copied)} for name in SPEEDS})
     said = refused(RecordError, "create", "--tender", tender, "--offer", declared, "-o", tmp_path / "a.zip")
-    assert "is gone: no lock file of it; an offer needs the locks of its run: pack it in the base" in said
+    assert "is gone, and its lock file with it. An offer needs the locks of its run: pack it in the base" in said
     assert not (tmp_path / "a.zip").exists()
 
 
@@ -414,7 +414,7 @@ def test_verify_takes_an_offer_with_its_tender_too(offered: Offered, tmp_path: P
     assert run("--offer", archive, tender).stdout == ran("verify", archive, "--tender", tender).stdout
     with pytest.raises(UsageError, match="--offer: name the tender that it answers too"):
         run("--offer", archive)
-    with pytest.raises(UsageError, match="add --offer"):
+    with pytest.raises(UsageError, match="Add --offer"):
         run(archive, tender)
 
 

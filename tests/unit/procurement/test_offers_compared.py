@@ -213,7 +213,7 @@ def test_k_ssi_1_in_a_worksheet(tmp_path: Path) -> None:
 def test_every_format_has_all_offers_and_what_fails(four: tuple[Path, Path], form: str) -> None:
     page = shown(four, "--format", form).stdout
     assert all(f"{vendor} {vendor}-1000" in page for vendor in VENDORS)
-    assert "FAIL" in page and "is ported; declared as-is" in page
+    assert "FAIL" in page and "is ported, declared as-is" in page
 
 
 def with_lower_price(archive: Path, target: Path) -> None:
@@ -296,7 +296,7 @@ def test_an_offer_in_another_currency_fails_and_does_not_hide_the_others(
     shown = ran(offer.command, "verify", folder / "b.zip", "--tender", four[1])
     assert shown.return_value == 7
     said = " ".join(shown.stdout.split())
-    assert "FAIL price.node: is in GBP; the tender at" in said and "is in EUR; convert to the same currency" in said
+    assert "FAIL price.node: is in GBP, and the tender at" in said and "is in EUR. Convert to the same currency" in said
 
 
 def test_an_archive_that_cannot_be_read_does_not_hide_the_others(four: tuple[Path, Path], tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_of_says_what_is_counted(invoke: Invoke, runs: list[str]) -> None:
 def test_nodes_with_unlike_numbers_of_devices_are_no_count(tmp_path: Path, invoke: Invoke) -> None:
     for nodes, devices in ((1, 1), (2, 2), (4, 2)):
         on_nodes(tmp_path, nodes, 100.0 * nodes * devices, devices=devices)
-    with pytest.raises(NothingSelected, match=r"devices per node differ \(1, 2\); project it --of devices"):
+    with pytest.raises(NothingSelected, match=r"devices per node differ \(1, 2\). Project it --of devices"):
         invoke(project.command, "on1", "on2", "on4")
     assert [row["count"] for row in only(invoke, "on1", "on2", "on4", "--of", "devices")["measured"]] == [1, 4, 8]
 
@@ -147,7 +147,7 @@ def test_one_count_is_refused_in_one_line(tmp_path: Path, invoke: Invoke) -> Non
     with pytest.raises(NothingSelected) as caught:
         invoke(project.command, "on4", "again", "--of", "nodes")
     assert str(caught.value) == (
-        "nothing can be projected: bert: a single measured count (4 nodes) shows no scaling; measure at a second count"
+        "nothing can be projected: bert: a single measured count (4 nodes) shows no scaling. Measure at a second count"
     )
     assert caught.value.exit_code == 3
 
@@ -257,7 +257,7 @@ def test_a_count_that_is_none_is_refused(invoke: Invoke, runs: list[str], to: st
     ("argv", "error", "told"),
     [
         ((0, 0), UsageError, "is given twice"),
-        ((0, 1, "--benchmark", "gpt"), UsageError, "no benchmark 'gpt' in these runs; they have bert"),
+        ((0, 1, "--benchmark", "gpt"), UsageError, "no benchmark 'gpt' in these runs. They have bert"),
         ((0, "on3"), NothingSelected, "on3"),
         ((0, 1, "--format", "csv"), UsageError, "--format csv: choose one of text, markdown, html, json"),
     ],

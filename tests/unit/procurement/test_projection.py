@@ -267,7 +267,7 @@ def test_points_of_one_count_are_launches_of_it() -> None:
     ("points", "message"),
     [
         ([], "nothing was measured"),
-        (points_of([(16, 100.0)]), r"a single measured count \(16\) shows no scaling; measure at a second count"),
+        (points_of([(16, 100.0)]), r"a single measured count \(16\) shows no scaling. Measure at a second count"),
         (points_of([(0, 1.0), (2, 2.0)]), "measured at 0: a count of nodes or devices is above zero"),
         (points_of([(1, 1.0), (2, -2.0)]), r"measured at 2: \[-2.0\] has to be values above zero"),
         (points_of([(1, 1.0), (2, math.nan)]), r"measured at 2: \[nan\]"),
@@ -282,7 +282,7 @@ def test_what_cannot_be_fitted_is_refused_in_one_line(points: list[CountPoint], 
 def test_no_law_can_be_chosen_says_why_of_each() -> None:
     with pytest.raises(UsageError, match="usl: 2 measured counts do not settle its 3 parameters"):
         choose_law(points_of([(1, 1.0), (2, 2.0)]), ["usl"])
-    with pytest.raises(UsageError, match="unknown law of scaling 'moore'; known: ideal, amdahl, usl"):
+    with pytest.raises(UsageError, match=r"unknown law of scaling 'moore'. Known: ideal, amdahl, usl"):
         choose_law(SPECSDM91, ["moore"])
 
 
@@ -290,7 +290,7 @@ def test_a_projection_far_beyond_needs_a_declared_bound() -> None:
     fit = fitted("amdahl", RAYTRACER)
     assert project(fit, 512).count == 512
     with pytest.raises(
-        UsageError, match=r"project to 513: beyond 8 times the largest measured count \(64\); measure at more"
+        UsageError, match=r"project to 513: beyond 8 times the largest measured count \(64\)\. Measure at more"
     ):
         project(fit, 513)
     assert project(fit, 513, declared_bound=1000).count == 513

@@ -251,11 +251,11 @@ def test_wrong_use_is_one_line(milabench: Milabench, base: Path, options: list[s
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--plan"], "--plan was removed; use `milabench accept plan`"),
-        (["--recheck", "0.9", "--against", "then"], "--recheck was removed; use `milabench accept recheck"),
-        (["--sequential", "--alpha", "0.05"], "--sequential was removed; use `milabench accept looks`"),
-        (["--cap", "5"], "--cap was removed; use `milabench accept looks`"),
-        (["--calendar", "a.ics"], "--calendar was removed; --every prints the dates"),
+        (["--plan"], "--plan was removed. Use `milabench accept plan`"),
+        (["--recheck", "0.9", "--against", "then"], "--recheck was removed. Use `milabench accept recheck"),
+        (["--sequential", "--alpha", "0.05"], "--sequential was removed. Use `milabench accept looks`"),
+        (["--cap", "5"], "--cap was removed. Use `milabench accept looks`"),
+        (["--calendar", "a.ics"], "--calendar was removed. --every prints the dates"),
     ],
 )
 def test_an_old_spelling_is_answered_with_the_new_one(milabench: Milabench, options: list[str], words: str) -> None:
@@ -276,7 +276,7 @@ def test_a_variable_for_another_way_contradicts_nothing(
 def test_runs_in_the_wrong_order_are_refused(milabench: Milabench, base: Path) -> None:
     then, now = written(base, "then", {"a": [100]}), written(base, "now", {"a": [100]}, created=NOW)
     said = milabench("accept", "recheck", str(then), "--against", str(now))
-    assert (said.code, "the run of today comes first" in said.err) == (2, True)
+    assert (said.code, "Name the run of today first" in said.err) == (2, True)
 
 
 CRITERIA = "title: nodes\nbenchmarks:\n  a: {minimum: 0.9 x reference}\n  b: {minimum: 90 items/s}\n"
@@ -407,8 +407,8 @@ def test_a_growing_run_in_every_format(milabench: Milabench, base: Path, tmp_pat
     ("options", "words"),
     [
         ([], "--criteria FILE"),
-        (["--boundary", "pocock", "--criteria", "a.yaml"], "--boundary was removed; error rates are shared"),
-        (["--criteria", "a.yaml", "--cap", "2"], "--cap 2: give 3 to 100 launches"),
+        (["--boundary", "pocock", "--criteria", "a.yaml"], "--boundary was removed. Error rates are shared"),
+        (["--criteria", "a.yaml", "--cap", "2"], "--cap 2: give 3 to 100 repeats"),
         (["--criteria", "a.yaml", "--alpha", "0.6", "--beta", "0.6"], "below 1 together"),
         (["--criteria", "a.yaml", "--bad-failure-rate", "1 %"], "0 < good < bad < 1"),
     ],

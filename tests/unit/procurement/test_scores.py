@@ -259,7 +259,7 @@ def test_k_spec_3_a_ratio_of_two_means() -> None:
 @pytest.mark.parametrize(
     ("metric", "bench", "machine", "message"),
     [
-        ("sssi", timed("a", 1, 1), None, r"metric: unknown metric 'sssi'; did you mean 'ssi'\?"),
+        ("sssi", timed("a", 1, 1), None, r"metric: unknown metric 'sssi'. Did you mean 'ssi'\?"),
         ("index", timed("a", 1), None, r"a\.reference: is missing, index needs it"),
         ("ssi", timed("a", 1, 1, nodes=1), MachineSize(nodes=1), r"a\.reference_nodes: is missing, ssi needs it"),
         ("ssni", timed("a", 1, 1), MachineSize(nodes=1), r"machine\.reference_nodes: is missing, ssni needs it"),
@@ -291,9 +291,9 @@ def test_what_a_score_cannot_be_computed_of_is_named(
 
 def test_weights_of_what_is_unweighted_and_a_mean_that_is_none_of_its_own_are_refused() -> None:
     rows = [timed("a", 1, 1, weight=1), timed("b", 1, 1, weight=2)]
-    with pytest.raises(ConfigError, match="weights: ssp is not weighted; leave the weights out"):
+    with pytest.raises(ConfigError, match=r"weights: ssp is not weighted. Leave the weights out"):
         offer_score("ssp", rows, MachineSize(nodes=1))
-    with pytest.raises(ConfigError, match="mean: index has no harmonic mean; allowed: geometric"):
+    with pytest.raises(ConfigError, match=r"mean: index has no harmonic mean. Allowed: geometric"):
         offer_score("index", rows, mean="harmonic")
     with pytest.raises(ConfigError, match="benchmarks: a score needs at least one"):
         offer_score("index", [])

@@ -123,7 +123,7 @@ def test_the_planned_launches_are_the_cap_where_none_is_given(tmp_path: Path) ->
     found = accept_so_far(criteria, run(tmp_path, CLEAR[:3]), None, plan, {})
     assert "of at most 4 repeats" in only(found).measured
     few = accept_so_far(criteria, run(tmp_path, CLEAR[:2], "few"), None, SequentialPlan(launches={"a": 2}), {})
-    assert "allow more with --cap" in only(few).missing
+    assert "Allow more with --cap" in only(few).missing
 
 
 def drawn(noise: random.Random, centre: float, spread: float, cap: int) -> Iterator[tuple[float, ...]]:
@@ -185,7 +185,7 @@ def test_the_exact_rates_of_a_short_plan_are_told(tmp_path: Path) -> None:
     rejected = sum(0.1 ** sum(failed) * 0.9 ** (6 - sum(failed)) for failed, end in ends.items() if end == "reject")
     accepted = sum(0.2 ** sum(failed) * 0.8 ** (6 - sum(failed)) for failed, end in ends.items() if end == "accept")
     assert f"10.00% of the steps fail is rejected in {rejected:.1%} of all runs" in note
-    assert f"20.00% fail is accepted in {accepted:.1%}; 6 steps do not decide" in note
+    assert f"20.00% fail is accepted in {accepted:.1%}. 6 steps do not decide" in note
     last = only(
         so_far("failure_rate: 10 %", run(tmp_path, CLEAR, "last"), None, Trials(failed=[False] * 6, planned=6)),
         "failure_rate",

@@ -155,10 +155,10 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
             BASE.replace("1}", "-1}"),
             "procurement.yaml:3:15: benchmarks.b.weight: expected a number that is at least 0, got -1",
         ),
-        (BASE.replace("1}", "0}"), "procurement.yaml:3:15: benchmarks: all weights are 0; give at least one a weight"),
+        (BASE.replace("1}", "0}"), "procurement.yaml:3:15: benchmarks: all weights are 0. Give at least one a weight"),
         (
             "metric: ssi\n" + BASE.replace("run: r, ", ""),
-            "procurement.yaml:4:6: benchmarks.b: ssi needs a reference, and it has none; give its reference a value, or the"
+            "procurement.yaml:4:6: benchmarks.b: ssi needs a reference, and it has none. Give its reference a value, or the"
             " tender a reference run",
         ),
         (
@@ -167,20 +167,20 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
         ),
         (
             BASE + "terms: {currency: EUR, electricity: 0.1 USD/kWh}\n",
-            "procurement.yaml:4:37: terms.electricity: is in USD; terms.currency at procurement.yaml:4:19 is in EUR;"
-            " convert to the same currency",
+            "procurement.yaml:4:37: terms.electricity: is in USD, and terms.currency at procurement.yaml:4:19 is in EUR."
+            " Convert to the same currency",
         ),
         (
             BASE + "limits: {power: 400 EUR}\n",
-            "procurement.yaml:4:17: limits.power: '400 EUR': its units are W, kW, MW; write '10.2 kW +- 2 %'",
+            "procurement.yaml:4:17: limits.power: '400 EUR': its units are W, kW, MW. Write '10.2 kW +- 2 %'",
         ),
         (
             BASE + "limits: {power: 400}\n",
-            "procurement.yaml:4:17: limits.power: 400 has no unit; write '10.2 kW +- 2 %'",
+            "procurement.yaml:4:17: limits.power: 400 has no unit. Write '10.2 kW +- 2 %'",
         ),
         (
             BASE + "limits: {power: 4 kW +- 5}\n",
-            "procurement.yaml:4:17: limits.power: an error of the whole number or more: '4 kW +- 5'; give its bounds, as"
+            "procurement.yaml:4:17: limits.power: an error of the whole number or more: '4 kW +- 5'. Give its bounds, as"
             " [low, high]",
         ),
         (
@@ -189,7 +189,7 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
         ),
         (
             BASE + "limits: {power: [4 kW, 3 kW]}\n",
-            "procurement.yaml:4:17: limits.power: the first bound, '4 kW', is not below the second, '3 kW'; write [low, high]",
+            "procurement.yaml:4:17: limits.power: the first bound, '4 kW', is not below the second, '3 kW'. Write [low, high]",
         ),
         (
             BASE + "limits: {power: [4 kW]}\n",
@@ -201,7 +201,7 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
         ),
         (
             BASE + "limits: {budget: 4.5kEUR}\n",
-            "procurement.yaml:4:18: limits.budget: '4.5kEUR': k is separated from the unit; write '4.5 k EUR'",
+            "procurement.yaml:4:18: limits.budget: '4.5kEUR': k is separated from the unit. Write '4.5 k EUR'",
         ),
         (
             BASE + "limits: {budget: 4e30 EUR}\n",
@@ -214,7 +214,7 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
         (
             BASE + "terms: {electricity: 0 EUR/kWh}\n",
             "procurement.yaml:4:22: terms.electricity: expected an amount above 0 such as '0.12 +- 0.02 EUR/kWh', got"
-            " '0 EUR/kWh'; leave the key out where there is none",
+            " '0 EUR/kWh'. Leave the key out where there is none",
         ),
         (
             BASE + "terms: {years: 1e9}\n",
@@ -226,21 +226,21 @@ BASE = "reference: {run: r, nodes: 8}\nbenchmarks:\n  b: {weight: 1}\n"
         ),
         (
             "metric: ssj\n" + BASE,
-            "procurement.yaml:1:9: metric: expected one of ssi, ssni, ssp, throughput, index, got 'ssj'; did you mean 'ssp'?",
+            "procurement.yaml:1:9: metric: expected one of ssi, ssni, ssp, throughput, index, got 'ssj'. Did you mean 'ssp'?",
         ),
         (
             "mean: harmonic\nmetric: ssi\n" + BASE,
-            "procurement.yaml:1:7: mean: ssi has no harmonic mean; allowed: geometric",
+            "procurement.yaml:1:7: mean: ssi has no harmonic mean. Allowed: geometric",
         ),
         (
             BASE.replace("weight", "wieght"),
-            "procurement.yaml:3:7: benchmarks.b: unknown key 'wieght'; did you mean 'weight'?",
+            "procurement.yaml:3:7: benchmarks.b: unknown key 'wieght'. Did you mean 'weight'?",
         ),
         ("reference: {nodes: 8}\n", "procurement.yaml:1:1: the key 'benchmarks' is missing"),
         (
             BASE.replace("1}", "1, figure_of_merit: rate *}"),
             "procurement.yaml:3:35: benchmarks.b.figure_of_merit: in the expression 'rate *': not an expression (invalid"
-            " syntax); allowed: names, [index], + - * / // % **, comparisons, and or not, len, min, max",
+            " syntax). Allowed: names, [index], + - * / // % **, comparisons, and or not, len, min, max",
         ),
     ],
 )
@@ -253,16 +253,16 @@ def test_a_mistake_in_a_tender_is_one_line_with_its_place(text: str, expected: s
     [
         (
             OFFER.replace("1 M EUR", "1 M USD"),
-            "offer.yaml:5:33: price.fixed: is in USD; price.node at offer.yaml:5:15 is in EUR; convert to the same currency",
+            "offer.yaml:5:33: price.fixed: is in USD, and price.node at offer.yaml:5:15 is in EUR. Convert to the same currency",
         ),
         (
             OFFER.replace("[r8.json, r16.json]", "r8.json"),
-            "offer.yaml:11:17: benchmarks.resnet.run: is projected, from 1 measured count; name runs on at least"
+            "offer.yaml:11:17: benchmarks.resnet.run: is projected, from 1 measured count. Name runs on at least"
             " two counts of nodes",
         ),
         (
             OFFER.replace("nodes: 64, measured: false", "measured: false"),
-            "offer.yaml:11:11: benchmarks.resnet: is projected, and does not say to how many nodes; give it 'nodes'",
+            "offer.yaml:11:11: benchmarks.resnet: is projected, and does not say to how many nodes. Give it 'nodes'",
         ),
         (
             OFFER.replace("nodes: 320", "nodes: 3200"),
@@ -270,7 +270,7 @@ def test_a_mistake_in_a_tender_is_one_line_with_its_place(text: str, expected: s
         ),
         (
             OFFER.replace("run: bert.tar.zst, ", ""),
-            "offer.yaml:10:9: benchmarks.bert: has neither a run nor a value; name the run that measured it",
+            "offer.yaml:10:9: benchmarks.bert: has neither a run nor a value. Name the run that measured it",
         ),
         (
             OFFER.replace("level: L1", "level: L4"),
@@ -288,12 +288,12 @@ def test_a_mistake_in_an_offer_is_one_line_with_its_place(text: str, expected: s
     [
         (
             OFFER.replace("  bert:", "  bret:").replace("  resnet:", "  vgg:"),
-            "offer.yaml:10:3: benchmarks: is an offer for another suite: procurement.yaml has none of its benchmarks; asked"
+            "offer.yaml:10:3: benchmarks: is an offer for another suite: procurement.yaml has none of its benchmarks. Asked"
             " for: bert, resnet",
         ),
         (
             OFFER.replace("months: 54", "months: 55"),
-            "offer.yaml:7:9: phases: last 61 months, and procurement.yaml:15:31 asks for 60; end the last phase with the years"
+            "offer.yaml:7:9: phases: last 61 months, and procurement.yaml:15:31 asks for 60. End the last phase with the years"
             " of the tender",
         ),
         (
@@ -302,7 +302,7 @@ def test_a_mistake_in_an_offer_is_one_line_with_its_place(text: str, expected: s
         ),
         (
             OFFER.replace("tier: ported", "tier: optimized"),
-            "offer.yaml:10:46: benchmarks.bert.tier: is optimized; procurement.yaml:11:12 allows as-is, ported",
+            "offer.yaml:10:46: benchmarks.bert.tier: is optimized. procurement.yaml:11:12 allows as-is, ported",
         ),
         (
             OFFER[: OFFER.index("  resnet")],
@@ -310,7 +310,7 @@ def test_a_mistake_in_an_offer_is_one_line_with_its_place(text: str, expected: s
         ),
         (
             OFFER.replace("EUR", "USD"),
-            "offer.yaml:5:15: price.node: is in USD; the tender at procurement.yaml is in EUR; convert to the same currency",
+            "offer.yaml:5:15: price.node: is in USD, and the tender at procurement.yaml is in EUR. Convert to the same currency",
         ),
     ],
 )
@@ -394,7 +394,7 @@ def test_k_sto_1_spare_supplies_are_not_counted() -> None:
         (
             "{supplies:",
             "{node: 5 kW, supplies:",
-            "power.supplies: is given, and 'node' too; keep only one way",
+            "power.supplies: is given, and 'node' too. Keep only one way",
         ),
         ("{supplies:", "{level: L1, supplies:", "power.level: supplies are provisioned, not L1"),
         ("{supplies:", "{cooling: air, supplies:", "power.cooling: goes with 'parts'"),
@@ -408,6 +408,6 @@ def test_supplies_that_do_not_fit_are_one_line(old: str, new: str, message: str)
 def test_phases_that_never_come_to_all_nodes_are_one_line() -> None:
     text = "vendor: A\nnodes: 40\nphases: [{nodes: 10, months: 6}, {nodes: 30, months: 6}]\nbenchmarks: {a: {value: 1 s}}\n"
     with pytest.raises(
-        ConfigError, match=r"offer.yaml:3:9: phases: come to 30 nodes, and 40 are offered; say in which month"
+        ConfigError, match=r"offer.yaml:3:9: phases: come to 30 nodes, and 40 are offered. Say in which month"
     ):
         parse_offer(text.encode(), "offer.yaml")

@@ -395,7 +395,7 @@ def test_a_figure_of_one_instance_of_other_counts_is_not_shared_out_over_nodes(
     whole = {"years_per_day": "years_per_day * instances", "instance_rate": "instance_rate * instances"}
     assert (fewer["score"], fewer["why_not"]) == (
         None,
-        "weather is the figure of a single instance of 2, of 4 on the reference, which ssi cannot divide by nodes; the figure of"
+        "weather is the figure of a single instance of 2, of 4 on the reference, which ssi cannot divide by nodes. The figure of"
         f" all instances is '{whole.get(formula, '(1 / instance_rate) / instances')}'",
     )
     checked = invoke(tender.command, "check", "procurement.yaml", "offer0.yaml", "offer1.yaml").stderr
@@ -465,7 +465,7 @@ def test_an_offer_is_not_compared_with_the_nodes_that_a_run_happened_to_use(tmp_
     (problem,) = error.value.problems
     assert str(problem) == (
         "procurement.yaml:3:3: reference: the nodes of the reference system are missing, ssi needs them together with all nodes"
-        " of an offer; its run had 1 node; write 'nodes: 1024'"
+        " of an offer. Its run had 1 node. Write 'nodes: 1024'"
     )
     # A run is a whole machine beside the reference's run, and the index counts no nodes.
     assert invoke(compare.command, runs[1], "--tender", "procurement.yaml").return_value == 0
@@ -551,7 +551,7 @@ def test_the_first_line_names_the_best_offer_and_the_next_command_shows_all(invo
     write("procurement.yaml", APEX), write("a.yaml", OFFER), write("b.yaml", OFFER.replace("vendor: A", "vendor: B"))
     shown = invoke(compare.command, "a.yaml", "b.yaml", "--tender", "procurement.yaml", "--format", "brief").stdout
     first, *_, last = shown.splitlines()
-    assert first.startswith("No offer is shown to be admissible; of those not ruled out A has the highest score")
+    assert first.startswith("No offer is shown to be admissible. Of those not ruled out, A has the highest score")
     assert last.startswith("next: `milabench compare ") and "--full`" in last
     alone = invoke(compare.command, "a.yaml", "--tender", "procurement.yaml").stdout
     text = "ssi 3.061, not shown to be admissible, with declared figures that no run measured, minimum 3: not decided."
@@ -620,7 +620,7 @@ def test_explain_shows_what_is_below_a_key(invoke: Invoke) -> None:
     text = invoke(tender.command, "explain", asked, "terms").stdout
     assert "terms.pue" in text and "[1.2519, 1.3500]" in text and "procurement.yaml:9:14" in text
     assert "benchmarks" not in text
-    with pytest.raises(UsageError, match=r"no number 'terms.peu' here; did you mean 'terms.pue'\?"):
+    with pytest.raises(UsageError, match=r"no number 'terms.peu' here. Did you mean 'terms.pue'\?"):
         invoke(tender.command, "explain", asked, "terms.peu")
 
 
@@ -682,7 +682,7 @@ def test_check_looks_into_what_the_files_name(tmp_path: Path, invoke: Invoke) ->
         (
             {"nodes": 8},
             2,
-            "benchmarks.a.reference.nodes: 2, and the reference's run measured 1; give the nodes of the run",
+            "benchmarks.a.reference.nodes: 2, and the reference's run measured 1. Give the nodes of the run",
         ),
         ({"nodes": 0.5}, None, "reference.nodes: 0.5, and its run had 1"),
     ],
@@ -754,53 +754,53 @@ def refused(invoke: Invoke, asked: str | dict[str, Any], offer: str | dict[str, 
         pytest.param(
             APEX.replace("weight: 2", "weight: 0").replace("weight: 1", "weight: 0"),
             OFFER,
-            "procurement.yaml:5:17: benchmarks: all weights are 0; give at least one a weight",
+            "procurement.yaml:5:17: benchmarks: all weights are 0. Give at least one a weight",
             id="all weights zero",
         ),
         pytest.param(
             APEX,
             OFFER.replace("gtc", "x").replace("milc", "y").replace("meraculous", "z"),
-            "offer.yaml:4:3: benchmarks: is an offer for another suite: procurement.yaml has none of its benchmarks; asked for:"
+            "offer.yaml:4:3: benchmarks: is an offer for another suite: procurement.yaml has none of its benchmarks. Asked for:"
             " gtc, milc, meraculous",
             id="an offer for another suite",
         ),
         pytest.param(
             APEX,
             OFFER.replace("value: 350 s", f"run: {RUNS / 'system_a'}"),
-            "offer.yaml:4:14: benchmarks.gtc.run: system_a is a run of another suite: it has no benchmark 'gtc'; name the run"
+            "offer.yaml:4:14: benchmarks.gtc.run: system_a is a run of another suite: it has no benchmark 'gtc'. Name the run"
             " that measured it",
             id="a run of another suite in an offer",
         ),
         pytest.param(
             APEX.replace("{nodes: 5586}", f"{{nodes: 5586, run: {RUNS / 'system_a'}}}").replace("value: 42.74 s, ", ""),
             OFFER,
-            "procurement.yaml:3:31: reference.run: system_a: 'meraculous' is not in this run; give"
+            "procurement.yaml:3:31: reference.run: system_a: 'meraculous' is not in this run. Give"
             " benchmarks.meraculous.reference a value, or name another run",
             id="a reference without a benchmark",
         ),
         pytest.param(
             APEX,
             OFFER.replace("350 s", "350 min"),
-            "offer.yaml:4:16: benchmarks.gtc.value: units differ: 's' of the reference, 'min' of A; give both the same figure of"
+            "offer.yaml:4:16: benchmarks.gtc.value: units differ: 's' of the reference, 'min' of A. Give both the same figure of"
             " merit, or convert the units",
             id="units that differ",
         ),
         pytest.param(
             APEX + "terms: {currency: EUR}\n",
             OFFER + "price: {node: 3 k USD}\n",
-            "offer.yaml:7:15: price.node: is in USD; the tender at procurement.yaml is in EUR; convert to the same currency",
+            "offer.yaml:7:15: price.node: is in USD, and the tender at procurement.yaml is in EUR. Convert to the same currency",
             id="prices in two currencies",
         ),
         pytest.param(
             APEX,
             OFFER.replace("value: 350 s", "run: a.zip, measured: false"),
-            "offer.yaml:4:14: benchmarks.gtc.run: is projected, from 1 measured count; name runs on at least two counts of nodes",
+            "offer.yaml:4:14: benchmarks.gtc.run: is projected, from 1 measured count. Name runs on at least two counts of nodes",
             id="one measured count for a projection",
         ),
         pytest.param(
             APEX,
             OFFER.replace("value: 350 s, nodes: 200", f"run: {RUNS / 'nothing'}"),
-            f"offer.yaml:4:14: benchmarks.gtc.run: {RUNS / 'nothing'} is not there; paths are relative to the file",
+            f"offer.yaml:4:14: benchmarks.gtc.run: {RUNS / 'nothing'} is not there. Paths are relative to the file",
             id="a run that is not there",
         ),
         pytest.param(
@@ -827,27 +827,27 @@ def test_a_measured_benchmark_on_other_nodes_than_its_run_is_refused(tmp_path: P
     run = made(tmp_path, "one", 100.0, "gtc")
     asked = APEX.replace("699.78 s", "50 images/s")
     (line,) = refused(invoke, asked, OFFER.replace("value: 350 s", f"run: {run}"))
-    assert "benchmarks.gtc.nodes: 200, and its run measured 1; give the nodes of the run" in line
+    assert "benchmarks.gtc.nodes: 200, and its run measured 1. Give the nodes of the run" in line
 
 
 def test_a_metric_of_another_kind_says_what_the_tender_lacks(invoke: Invoke) -> None:
     lines = refused(invoke, APEX, OFFER, "--metric", "ssp")
     assert (
-        lines[0] == "procurement.yaml:5:8: benchmarks.gtc: its work is missing, ssp needs it; write 'work: 1065 TFLOP'"
+        lines[0] == "procurement.yaml:5:8: benchmarks.gtc: its work is missing, ssp needs it. Write 'work: 1065 TFLOP'"
     )
-    assert "procurement.yaml:6:18: benchmarks.milc.weight: ssp has no weights; leave them out" in lines
+    assert "procurement.yaml:6:18: benchmarks.milc.weight: ssp has no weights. Leave them out" in lines
 
 
 def test_weights_that_a_metric_has_not_are_those_that_are_written(invoke: Invoke) -> None:
     asked = APEX.replace("weight: 1, ", "").replace("metric: ssi", "metric: ssp")
     lines = [line for line in refused(invoke, asked, OFFER) if "weight" in line]
-    assert lines == ["procurement.yaml:6:18: benchmarks.milc.weight: ssp has no weights; leave them out"]
+    assert lines == ["procurement.yaml:6:18: benchmarks.milc.weight: ssp has no weights. Leave them out"]
 
 
 def test_scores_that_were_removed_name_the_one_that_there_is(invoke: Invoke) -> None:
     (line,) = refused(invoke, APEX.replace("metric: ssi", "metric: specrate"), OFFER)
-    assert line.endswith("got 'specrate'; it was removed: index is the same mean of ratios")
-    with pytest.raises(UsageError, match="--metric specspeed was removed; --metric index is the same mean of ratios"):
+    assert line.endswith("got 'specrate'. It was removed: index is the same mean of ratios")
+    with pytest.raises(UsageError, match=r"--metric specspeed was removed. --metric index is the same mean of ratios"):
         invoke(compare.command, "offer.yaml", "--tender", "procurement.yaml", "--metric", "specspeed")
 
 

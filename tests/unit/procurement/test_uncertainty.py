@@ -109,7 +109,7 @@ def test_a_function_is_differentiated_in_every_use_of_an_input() -> None:
 def test_a_number_that_has_no_logarithm_is_refused(value: float) -> None:
     with pytest.raises(ConfigError, match="expected a number above zero"):
         UncertainValue(value=value)
-    with pytest.raises(ConfigError, match="milc: expected launches with numbers above zero"):
+    with pytest.raises(ConfigError, match="milc: expected repeats with numbers above zero"):
         UncertainValue.of_launches([1.0, value], source="milc")
 
 
@@ -125,7 +125,7 @@ def test_an_error_or_a_share_that_is_none_is_refused(value: float, error: float)
 
 
 def test_units_that_differ_are_refused() -> None:
-    with pytest.raises(ConfigError, match="prices: units differ: 'CHF' and 'EUR'; convert to the same units"):
+    with pytest.raises(ConfigError, match=r"prices: units differ: 'CHF' and 'EUR'. Convert to the same units"):
         same_units([constant(1.0, "EUR"), constant(2.0, "CHF")], "prices")
 
 

@@ -31,7 +31,7 @@ def test_a_table_that_fits_is_whole() -> None:
 )
 def test_the_least_important_columns_are_left_out_first(width: int, left_out: str) -> None:
     *table, note = lines(width)
-    assert note == f"{left_out}; --wide shows everything"
+    assert note == f"{left_out}. --wide shows everything"
     assert max(map(len, table)) <= width
     assert table[0].split(" | ")[0].strip() == "run"
 
@@ -43,7 +43,7 @@ def test_a_column_that_is_not_spare_stays_however_narrow_the_terminal() -> None:
 def test_long_values_are_shortened_before_a_column_is_left_out() -> None:
     rows = [["a", "passed", "now", "x" * 200]]
     *table, note = lines(80, rows)
-    assert note == "long values shortened; --wide shows everything"
+    assert note == "long values shortened. --wide shows everything"
     assert table[-1].endswith("x" * (LONGEST - 1) + "…")
     assert "x" * 200 in lines(None, rows)[-1]
 
@@ -62,7 +62,7 @@ def test_columns_of_the_same_name_are_left_out_one_by_one() -> None:
 def test_of_many_columns_only_some_are_named() -> None:
     headings = list("abcdefg")
     *_, note = text_table(headings, [["x"] * 7], [True] * 7, spare=reversed(headings), width=3)
-    assert note == "6 columns left out (g, f, e, d, ...); --wide shows everything"
+    assert note == "6 columns left out (g, f, e, d, ...). --wide shows everything"
 
 
 def test_a_table_of_a_document_is_fitted_too() -> None:

@@ -263,7 +263,7 @@ def test_other_servers_and_other_points_are_the_same_requests() -> None:
     assert name == "chat"
     assert "serve.concurrency 4 / 4, 8" in why
     assert "server" not in why.partition("other work")[2]
-    assert why.endswith("; its curves are compared point by point")
+    assert why.endswith(" (its curves are compared point by point)")
     assert comparison.sentence.startswith("new and old have curves in common and no single number")
     (row,) = index_table(comparison).rows
     assert "none: no benchmark in common has a number that counts" in row

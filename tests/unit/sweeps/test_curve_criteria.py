@@ -92,15 +92,15 @@ def schema() -> Draft202012Validator:
 @pytest.mark.parametrize(
     ("serving", "at", "why"),
     [
-        ("concurrent=8: {}", "concurrent", "unknown point 'concurrent=8'; name a point such as 'concurrency=8'"),
-        ("slo_concurency: {minimum: 1}", "slo_con", "did you mean 'slo_concurrency'?"),
-        ("rate=2: {ttft_p90: {maximum: 5 ms}}", "ttft", "did you mean 'ttft_p90_ms'?"),
-        ("rate=2: {ttft_p90_ms: {maximum: 0.5 s}}", "0.5", "'0.5 s': its units are ms; write '800 ms'"),
-        ("rate=2: {ttft_p90_ms: {maximum: 500}}", "500", "500 has no unit; write '800 ms' or '1.2 x reference'"),
+        ("concurrent=8: {}", "concurrent", "unknown point 'concurrent=8'. Name a point such as 'concurrency=8'"),
+        ("slo_concurency: {minimum: 1}", "slo_con", "Did you mean 'slo_concurrency'?"),
+        ("rate=2: {ttft_p90: {maximum: 5 ms}}", "ttft", "Did you mean 'ttft_p90_ms'?"),
+        ("rate=2: {ttft_p90_ms: {maximum: 0.5 s}}", "0.5", "'0.5 s': its units are ms. Write '800 ms'"),
+        ("rate=2: {ttft_p90_ms: {maximum: 500}}", "500", "500 has no unit. Write '800 ms' or '1.2 x reference'"),
         ("rate=2: {error_rate: {maximum: 5 ms}}", "5 ms", "'5 ms': it has no units"),
         ("rate=2: {error_rate: {maximum: -1}}", "-1", "expected such as '800' or '1.2 x reference', got -1"),
         ("rate=2: {error_rate: {atmost: 1}}", "atmost", "unknown key 'atmost'"),
-        ("rate=2: {error_rate: {}}", "{}", "asks for nothing; give it a minimum or a maximum"),
+        ("rate=2: {error_rate: {}}", "{}", "asks for nothing. Give it a minimum or a maximum"),
         ("rate=2: [1]", "[1]", "expected a mapping of metrics"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_bound_of_a_point_is_decided_over_launches() -> None:
     assert only(held(asked("concurrency=8: {ttft_p90_ms: {maximum: 10.2 ms}}"), one)).verdict == "INCONCLUSIVE"
     assert only(held(asked("concurrency=8: {ttft_p90_ms: {maximum: 9.9 ms}}"), one)).verdict == "FAIL"
     few = only(held(asked("concurrency=8: {ttft_p90_ms: {maximum: 99 ms}}"), with_values(10, 11)))
-    assert few.missing == "replicates: 2 of at least 3; run it with --repeat 3"
+    assert few.missing == "replicates: 2 of at least 3. Measure with --repeat 3"
 
 
 def test_a_bound_against_a_reference_is_welchs() -> None:
@@ -139,7 +139,7 @@ def test_a_bound_against_a_reference_is_welchs() -> None:
     assert (check.verdict, check.value) == ("PASS", pytest.approx(0.797046, abs=1e-6))
     assert check.bounds == pytest.approx((0.814481, 0.779985), abs=1e-6)
     lacking = only(held(text, with_values(*B), curve(point(4))))
-    assert lacking.missing == "its number in the reference (this point; the sweep has concurrency=4)"
+    assert lacking.missing == "its number in the reference (this point. The sweep has concurrency=4)"
 
 
 def test_other_requests_than_the_reference_s_decide_nothing() -> None:
@@ -170,13 +170,13 @@ def test_a_sweep_without_such_a_load_decides_nothing_on_the_largest(bound: str, 
     check = only(held(asked(f"slo_{load}: {{{bound}: 2}}"), one))
     known = "rate=2" if load == "concurrency" else "concurrency=8, concurrency=16"
     assert (check.verdict, check.measured) == ("INCONCLUSIVE", f"no {load}")
-    assert check.missing == f"a point with a {load}; the sweep has {known}"
+    assert check.missing == f"a point with a {load}. The sweep has {known}"
 
 
 @pytest.mark.parametrize(
     ("serving", "missing"),
     [
-        ("concurrency=9: {ttft_p90_ms: {maximum: 1 ms}}", "this point; the sweep has concurrency=8, concurrency=16"),
+        ("concurrency=9: {ttft_p90_ms: {maximum: 1 ms}}", "this point. The sweep has concurrency=8, concurrency=16"),
         ("concurrency=16: {ttft_p90_ms: {maximum: 1 ms}}", "a measurement of this point"),
         ("concurrency=8: {tpot_p90_ms: {maximum: 1 ms}}", "a measurement of its tpot_p90_ms"),
         ("concurrency=8: {goodput: {minimum: 1 requests/s}}", "a goodput above zero in every repeat"),

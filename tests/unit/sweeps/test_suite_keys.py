@@ -66,10 +66,10 @@ def test_lengths_are_a_number_or_a_distribution(suites: Suites, length: Any) -> 
 @pytest.mark.parametrize(
     ("serve", "line"),
     [
-        ("{concurrency: 1}", "a.serve: the key 'model' is missing; name the model that requests ask for"),
-        ("{model: /m}", "a.serve: a sweep needs a point; give concurrency, rate or scenario"),
+        ("{concurrency: 1}", "a.serve: the key 'model' is missing. Name the model that requests ask for"),
+        ("{model: /m}", "a.serve: a sweep needs a point. Give concurrency, rate or scenario"),
         ("{model: /m, concurrency: []}", "a.serve: a sweep needs a point"),
-        ("{model: /m, concurrency: [1, 2, 1]}", "a.serve.concurrency.2: 1 is there twice; remove a copy"),
+        ("{model: /m, concurrency: [1, 2, 1]}", "a.serve.concurrency.2: 1 is there twice. Remove a copy"),
         ("{model: /m, rate: [2, 2.0]}", "a.serve.rate.1: 2.0 is there twice"),
         ("{model: /m, concurrency: 0}", "a.serve.concurrency.0: expected a whole number that is at least 1, got 0"),
         ("{model: /m, rate: -1}", "a.serve.rate.0: expected a number that is at least 0.001, got -1"),
@@ -81,7 +81,7 @@ def test_lengths_are_a_number_or_a_distribution(suites: Suites, length: Any) -> 
         ),
         (
             "{model: /m, rate: [1, 1000], seconds: 1e4}",
-            "a.serve: a point would have 1e+07 requests, 1000000 are the most; give fewer requests, rounds or seconds",
+            "a.serve: a point would have 1e+07 requests, 1000000 are the most. Give fewer requests, rounds or seconds",
         ),
         (
             # Its rounds are full.
@@ -96,14 +96,14 @@ def test_lengths_are_a_number_or_a_distribution(suites: Suites, length: Any) -> 
         ("{model: /m, rate: 1, requests: 0}", "a.serve.requests: expected a whole number that is at least 1, got 0"),
         (
             "{model: /m, rate: 1, client: vlm}",
-            "a.serve.client: expected one of vllm, aiperf, loadgen, plain, got 'vlm'; did",
+            "a.serve.client: expected one of vllm, aiperf, loadgen, plain, got 'vlm'. Did",
         ),
-        ("{model: /m, scenario: offline}", "a.serve.scenario: vllm has no scenarios; write client: loadgen, or give"),
+        ("{model: /m, scenario: offline}", "a.serve.scenario: vllm has no scenarios. Write client: loadgen, or give"),
         (
             "{model: /m, rate: 1, slo: {ttft_p95_ms: 1}}",
-            "a.serve.slo: unknown key 'ttft_p95_ms'; did you mean 'ttft_p9",
+            "a.serve.slo: unknown key 'ttft_p95_ms'. Did you mean 'ttft_p9",
         ),
-        ("{model: /m, rate: 1, slo: {goodput: 1}}", "a.serve.slo: unknown key 'goodput'; known: e2e_p50_ms, "),
+        ("{model: /m, rate: 1, slo: {goodput: 1}}", "a.serve.slo: unknown key 'goodput'. Known: e2e_p50_ms, "),
         (
             "{model: /m, rate: 1, slo: {error_rate: 2}}",
             "a.serve.slo.error_rate: expected a number that is at most 1, got 2",
@@ -112,11 +112,14 @@ def test_lengths_are_a_number_or_a_distribution(suites: Suites, length: Any) -> 
             "{model: /m, rate: 1, input_tokens: {mean: 3}}",
             "a.serve.input_tokens: expected a number of tokens, {mean, stddev}",
         ),
-        ("{model: /m, rate: 1, input_tokens: {least: 3, most: 2}}", "a.serve.input_tokens: least, 3, is above most, 2"),
+        (
+            "{model: /m, rate: 1, input_tokens: {least: 3, most: 2}}",
+            "a.serve.input_tokens: `least` (3) is above `most` (2)",
+        ),
         ("{model: /m, rate: 1, input_tokens: 1.5}", "a.serve.input_tokens: expected a whole number, got 1.5"),
         (
             "{model: /m, rate: 1, prefix_tokens: 100, input_tokens: 8}",
-            "a.serve.prefix_tokens: 100 is above input_tokens, 8, of which it is a part; give a longer input or a shorter",
+            "a.serve.prefix_tokens: 100 is above input_tokens, 8, of which it is a part. Give a longer input or a shorter",
         ),
         ("{model: /m, rate: 1, prefix_tokens: 129}", "a.serve.prefix_tokens: 129 is above input_tokens, 128, of"),
         (
@@ -129,17 +132,17 @@ def test_lengths_are_a_number_or_a_distribution(suites: Suites, length: Any) -> 
         ),
         (
             "{model: /m, rate: 1, request_options: {max_tokens: 3}}",
-            "a.serve.request_options.max_tokens: the client itself sets it; write serve.output_tokens",
+            "a.serve.request_options.max_tokens: the client itself sets it. Write serve.output_tokens",
         ),
         (
             "{model: /m, rate: 1, request_options: {top_p: 1, stream: false}}",
-            "a.serve.request_options.stream: the client itself sets it; leave it out: times are measured on a stream",
+            "a.serve.request_options.stream: the client itself sets it. Leave it out: times are measured on a stream",
         ),
         (
             "{model: m, rate: 1}",
-            "a.serve.model: m/tokenizer.json is not a whole path; in serve.tokenizer name its folder, as {mila",
+            "a.serve.model: m/tokenizer.json is not a whole path. In serve.tokenizer name its folder, as {mila",
         ),
-        ("{model: m, rate: 1, tokenizer: ./m}", "a.serve.tokenizer: ./m/tokenizer.json is not a whole path; in serve."),
+        ("{model: m, rate: 1, tokenizer: ./m}", "a.serve.tokenizer: ./m/tokenizer.json is not a whole path. In serve."),
         ("{model: /m, rate: 1, retries: 3}", "a.serve: unknown key 'retries'"),
     ],
 )
@@ -153,28 +156,28 @@ def test_a_sweep_that_cannot_be_run_is_refused(suites: Suites, serve: str, line:
 @pytest.mark.parametrize(
     ("others", "more", "line"),
     [
-        ("definition: x", "", "a.serve: a sweep needs a server; write server: {command"),
-        ("server: {url: 'http://h:1'}", "", "a.serve: its client needs an environment; write definition: FOLDER"),
+        ("definition: x", "", "a.serve: a sweep needs a server. Write server: {command"),
+        ("server: {url: 'http://h:1'}", "", "a.serve: its client needs an environment. Write definition: FOLDER"),
         (
             "definition: x, server: {url: 'http://h:1', ready: {port: 1}}",
             "",
-            "a.server.ready: server.url names a server that runs already; leave out either of them",
+            "a.server.ready: server.url names a server that runs already. Leave out either of them",
         ),
         (
             "definition: x, server: {url: 'http://h:1'}",
             ", on_server_exit: restart",
-            "a.serve.on_server_exit: nobody here starts the server of server.url; leave it out",
+            "a.serve.on_server_exit: nobody here starts the server of server.url. Leave it out",
         ),
         (
             "definition: x, server: {url: 'http://me:secret@h:1'}",
             "",
             "a.server.url: expected http://HOST:PORT or https://HOST, without a password, got",
         ),
-        (SERVER, "", "a.serve: its client needs an environment; write definition: FOLDER"),
+        (SERVER, "", "a.serve: its client needs an environment. Write definition: FOLDER"),
         (
             f"definition: x, command: run, {SERVER}",
             "",
-            "a.command: with a sweep it would be server and client; write it as",
+            "a.command: with a sweep it would be server and client. Write it as",
         ),
         (
             "definition: x, server: {argv: [a], ready: up}",
@@ -184,7 +187,7 @@ def test_a_sweep_that_cannot_be_run_is_refused(suites: Suites, serve: str, line:
         (
             "definition: x, server: {argv: ['@port'], ready: up}",
             ", on_server_exit: restart",
-            "a.serve.on_server_exit: nobody would know when the server is back; write server.ready: {port",
+            "a.serve.on_server_exit: nobody would know when the server is back. Write server.ready: {port",
         ),
     ],
 )
@@ -198,7 +201,7 @@ def test_only_a_sweep_goes_to_a_server_that_runs_already(tmp_path: Path) -> None
     file = tmp_path / "suite.yaml"
     file.write_text("a: {definition: x, server: {url: 'http://h:1'}}\n")
     with pytest.raises(
-        ConfigError, match=r"a\.server\.url: only a sweep goes to a server that runs already; write serve:"
+        ConfigError, match=r"a\.server\.url: only a sweep goes to a server that runs already. Write serve:"
     ):
         read_suite([file])
 
@@ -236,9 +239,9 @@ def test_a_trace_that_is_prepared_is_not_looked_for(suites: Suites) -> None:
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (None, ": cannot be read: no such file or directory; is the path right?"),
-        ("", ": it has no line; a line is"),
-        (GOOD + "hello\n", ":2: not JSON; a line is"),
+        (None, ": cannot be read: no such file or directory. Is the path right?"),
+        ("", ": it has no line. A line is"),
+        (GOOD + "hello\n", ":2: not JSON. A line is"),
         (GOOD + "\n[1]\n", ":3: no list of turns"),
         ('{"session": "a"}\n', ":1: no list of turns"),
         ('{"turns": []}\n', ":1: no list of turns"),
@@ -259,7 +262,7 @@ def test_a_file_that_is_no_trace_is_refused_with_its_line(suites: Suites, conten
 def test_a_trace_has_prompts_of_its_own(suites: Suites, key: str) -> None:
     (suites.folder / "talks.jsonl").write_text(GOOD)
     said = suites.error(f"{{model: /m, rate: 1, trace: talks.jsonl, {key}: 3}}")
-    assert f"a.serve.{key}: a trace has prompts of its own; leave out {key} or trace" in said
+    assert f"a.serve.{key}: a trace has prompts of its own. Leave out {key} or trace" in said
 
 
 def test_what_is_shown_reads_back_the_same(suites: Suites) -> None:

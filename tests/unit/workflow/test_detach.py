@@ -43,7 +43,7 @@ def test_a_process_that_ended_before_its_run_began_has_reported_why(
 
 def test_a_run_that_was_ended_as_it_began_can_be_resumed(session: Session, reporter: CollectingReporter) -> None:
     assert report_detached("run", DetachedProcess(run=RUN, code=130), session) == 130
-    assert reporter.texts("info") == [f"run: {RUN.name} was ended; `milabench resume` continues it"]
+    assert reporter.texts("info") == [f"run: {RUN.name} was ended. `milabench resume` continues it"]
 
 
 @pytest.mark.parametrize(

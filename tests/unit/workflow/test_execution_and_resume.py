@@ -56,7 +56,7 @@ def test_every_step_has_an_outcome_and_a_failure_is_no_exception(
     assert passed_steps(recorded(executed)) == {"good"}
     assert finish_run(executed, session) == STEPS_FAILED
     ended, following = reporter.texts("info")
-    assert ended == f"run: 1 passed, 1 failed; records in {executed.path}"
+    assert ended == f"run: 1 passed, 1 failed. Records: {executed.path}"
     assert following.startswith(f"next: `milabench report {executed.path.name}")
     assert json.loads((executed.path / "summary.json").read_text())["verdict"] == "failed"
 
@@ -186,7 +186,7 @@ def test_only_what_failed_is_run_again(half: Run, planned: PlannedRequest, tmp_p
 @pytest.mark.parametrize("manifest", [{}, {"options": None}, {"options": {"run_name": "x"}}])
 def test_a_run_without_saved_options_cannot_be_resumed(tmp_path: Path, manifest: dict[str, object]) -> None:
     run = record(tmp_path, Recorded(events=rates(5.0)), manifest=manifest)
-    with pytest.raises(RecordError, match="start a new"):
+    with pytest.raises(RecordError, match="Start a new"):
         load_options(run)
 
 
@@ -322,7 +322,7 @@ def test_a_step_is_found_by_id_and_by_its_benchmark(tmp_path: Path) -> None:
     for last, other in (("digits.D0", "digits.D0.R1"), ("digits.D0.R1", "digits.D0")):
         os.utime(run.path / f"{run.stem(last, 1)}.data", (2e9, 2e9 + (last != "digits.D0")))
         assert find_step(run, "digits") == (last, [other])
-    with pytest.raises(NothingSelected, match="unknown step 'x'; known: "):
+    with pytest.raises(NothingSelected, match=r"unknown step 'x'. Known: "):
         find_step(run, "x")
 
 

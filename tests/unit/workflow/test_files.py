@@ -30,20 +30,20 @@ def test_a_name_is_a_shipped_suite_and_everything_else_a_file(folder: Path) -> N
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("quickstar", "did you mean 'quickstart'?"), ("mine", "shipped suites: acceptance-1h, ci, ops, ")],
+    [("quickstar", "Did you mean 'quickstart'?"), ("mine", "Shipped suites: acceptance-1h, ci, ops, ")],
 )
 def test_a_name_that_is_neither_is_answered_with_the_shipped_suites(name: str, hint: str) -> None:
     with pytest.raises(ConfigError) as refused:
         suite_file(Path(name))
-    assert f"{name}: neither a file here nor a shipped suite; {hint}" in str(refused.value)
+    assert f"{name}: neither a file here nor a shipped suite. {hint}" in str(refused.value)
 
 
 def test_a_name_that_is_also_a_file_is_refused_with_both_paths(folder: Path) -> None:
     (folder / "quickstart").touch()
     with pytest.raises(UsageError) as refused:
         suite_file(Path("quickstart"))
-    both = f"give {folder / 'quickstart'} or {ROOT / 'config' / 'quickstart.yaml'}"
-    assert str(refused.value) == f"quickstart is a file here and a shipped suite; {both}"
+    both = f"Give {folder / 'quickstart'} or {ROOT / 'config' / 'quickstart.yaml'}"
+    assert str(refused.value) == f"quickstart is a file here and a shipped suite. {both}"
     assert suite_file(folder / "quickstart") == folder / "quickstart"
 
 
@@ -55,7 +55,7 @@ def test_the_default_is_the_standard_suite_here_else_the_shipped_one(folder: Pat
 
 def test_copies_of_what_is_shipped_overwrite_nothing(folder: Path) -> None:
     (folder / "benchmarks").mkdir()
-    with pytest.raises(UsageError, match="benchmarks exists; choose another folder, or remove it first"):
+    with pytest.raises(UsageError, match=r"benchmarks exists. Choose another folder, or remove it first"):
         copy_shipped(folder)
     assert not (folder / "config").exists()
 
@@ -64,7 +64,7 @@ def test_copies_of_what_is_shipped_overwrite_nothing(folder: Path) -> None:
 def test_on_a_full_disk_nothing_is_left_and_with_room_it_works(folder: Path, words: str) -> None:
     made = {"init": copy_shipped, "new": lambda into: create_benchmark("mine", into)}[words]
     with disk(folder / "disk", "24k") as small:
-        with pytest.raises(UsageError, match="no space left on the disk; nothing was left behind"):
+        with pytest.raises(UsageError, match=r"no space left on the disk. Nothing was left behind"):
             made(small)
         assert list(small.iterdir()) == []
     (folder / "more").mkdir()

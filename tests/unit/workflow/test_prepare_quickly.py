@@ -26,11 +26,11 @@ def test_what_takes_too_long_is_ended_and_not_tried_again(
     command = f"milabench prepare --config benchmarks/mine/suite.yaml --base {tmp_path / 'base'} --use-current-env"
     assert said.code == 4
     assert "error: mine: prepare failed: timeout: still running after 0.5 s; " in said.err
-    assert f"where it needs more than 0.5 s, run `{command}`\n  | downloading\n" in said.err
+    assert f"Where it needs more than 0.5 s, run `{command}`\n  | downloading\n" in said.err
     again = milabench("run", *suite)
     assert (again.code, again.err) == (
         4,
-        f"error: not prepared: mine, which took 0.5 s or more the last time; run `{command}`\n",
+        f"error: not prepared: mine, which took 0.5 s or more the last time. Run `{command}`\n",
     )
     # What is prepared by hand has the time that it takes.
     script.write_text(script.read_text().replace("3600", "0.6"))

@@ -117,10 +117,10 @@ def test_an_ab_run_has_five_pairs_unless_it_is_to_be_precise(expand: Expand, sui
 @pytest.mark.parametrize(
     ("extent", "is_part", "hint"),
     [
-        ({"precision": 0.1, "repeat": 3}, False, "leave out --repeat"),
-        ({"precision": 0.1}, True, "leave out --precision"),
-        ({"budget_s": 1.0}, True, "leave out --precision and --budget"),
-        ({"ab": (Path("a.yaml"), Path("b.yaml"))}, True, "leave out --ab"),
+        ({"precision": 0.1, "repeat": 3}, False, "Leave out --repeat"),
+        ({"precision": 0.1}, True, "Leave out --precision"),
+        ({"budget_s": 1.0}, True, "Leave out --precision and --budget"),
+        ({"ab": (Path("a.yaml"), Path("b.yaml"))}, True, "Leave out --ab"),
     ],
 )
 def test_options_that_contradict_one_another_are_refused(
@@ -157,7 +157,7 @@ def test_a_multirun_over_sizes_measures_each_of_them(expand: Expand, options: Su
     sized = replace(options, config_file=tmp_path / "sized.yaml", system_file=system)
     benches = [request.context.suite.benchmarks["a"] for request in expand(sized)]
     assert [(bench.size, bench.weight) for bench in benches] == [("tiny", 1), ("device", 2)]
-    with pytest.raises(UsageError, match=r"chooses the size \(tiny\); leave out --size device"):
+    with pytest.raises(UsageError, match=r"chooses the size \(tiny\). Leave out --size device"):
         expand(replace(sized, size="device"))
 
 
@@ -172,7 +172,7 @@ def test_two_suites_are_measured_in_pairs(expand: Expand, suite_file: Callable[.
 
 
 def test_two_suites_of_different_profiles_are_refused(expand: Expand, suite_file: Callable[..., Path]) -> None:
-    with pytest.raises(UsageError, match="choose it with --profile"):
+    with pytest.raises(UsageError, match="Choose it with --profile"):
         expand(ab=(suite_file(), suite_file("other.yaml", profile="rigorous")))
 
 
@@ -209,7 +209,7 @@ def test_of_many_reasons_and_benchmarks_a_few_are_named(
 
 
 def test_an_unknown_profile_is_refused_with_the_known_ones(context_of: ReadContext) -> None:
-    with pytest.raises(ConfigError, match="unknown profile 'slow'; known: "):
+    with pytest.raises(ConfigError, match=r"unknown profile 'slow'. Known: "):
         context_of(profile="slow")
 
 

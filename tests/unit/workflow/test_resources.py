@@ -73,7 +73,7 @@ def step(bench: str, *devices: int) -> dict[str, Any]:
     return {"config": {"name": bench}, "node": "n", "devices": devices}
 
 
-OF_A_DEVICE = "a: needs 40 GiB of memory; a device of n has 24 GiB"
+OF_A_DEVICE = "a: needs 40 GiB of memory, but a device of n has 24 GiB"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,10 @@ OF_A_DEVICE = "a: needs 40 GiB of memory; a device of n has 24 GiB"
         (node(128, 80, 24), [OF_A_DEVICE]),
         (
             node(32, 24),
-            ["a: needs 40 GiB of memory; a device of n has 24 GiB", "b: needs 64 GiB of memory; the node n has 32 GiB"],
+            [
+                "a: needs 40 GiB of memory, but a device of n has 24 GiB",
+                "b: needs 64 GiB of memory, but the node n has 32 GiB",
+            ],
         ),
         (node(0, 0), []),
     ],
@@ -115,7 +118,7 @@ def test_more_than_a_thousand_gib_are_written_out(tmp_path: Path) -> None:
     (tmp_path / "suite.yaml").write_text(SUITE.replace("64 GiB", "1.5 TiB"))
     benches = read_suite([tmp_path / "suite.yaml"]).benchmarks
     lines = memory_shortages(benches, [step("b")], [node(1024)])
-    assert list(lines) == ["b: needs 1,536 GiB of memory; the node n has 1,024 GiB"]
+    assert list(lines) == ["b: needs 1,536 GiB of memory, but the node n has 1,024 GiB"]
 
 
 def test_sizes_for_accelerators_are_told_where_there_is_none(benches: dict[str, BenchmarkConfig]) -> None:
@@ -189,10 +192,10 @@ def test_sizes_of_environments_are_those_of_the_variant_cpu() -> None:
 
 def test_plan_run_sums_minutes_and_data_and_warns_of_memory(planned: Callable[..., Any]) -> None:
     said = planned("run", "--profile", "default", "--repeat", "2")
-    assert "estimate: 6 min 0 s, 0.1 device-hours, by the suite; unknown: " in said.out
+    assert "estimate: 6 min 0 s, 0.1 device-hours, by the suite, unknown: " in said.out
     assert "  a: 2 x 180 s (as the suite states)" in said.out
     assert "data: 3.2 GB on disk, 1.1 GB to download\n" in said.out
-    assert "a: needs 40 GiB of memory; a device of" in said.err
+    assert "a: needs 40 GiB of memory, but a device of" in said.err
     plan = json.loads(planned("run", "--json", "--select", "a").out)
     assert plan["data"] == {"disk": 2 * GIB, "download": 0, "unknown": []}
     (bench,) = plan["estimate"]["benchmarks"]

@@ -75,7 +75,7 @@ def test_accept_says_what_it_lacks(milabench: Milabench, base: Path, tmp_path: P
     run(base, "new")
     assert milabench("accept").err.startswith("error: missing option --criteria FILE")
     assert milabench("accept", "--criteria", "no.yaml").err == (
-        "error: no.yaml: cannot be read: no such file or directory; check the path\n"
+        "error: no.yaml: cannot be read: no such file or directory. Check the path\n"
     )
     (tmp_path / "a.yaml").write_text("benchmarks: {digits: {minimum: 1 x reference}}\n")
     said = milabench("accept", "--criteria", "a.yaml")
@@ -139,12 +139,12 @@ def test_a_bundle_of_one_run_stands_for_the_run(milabench: Milabench, base: Path
     said = milabench("compare", "two.zip", "new")
     assert (said.code, said.err) == (
         6,
-        "error: two.zip: holds 2 runs, expected a single run; make a bundle of that run alone\n",
+        "error: two.zip: holds 2 runs, expected a single run. Make a bundle of that run alone\n",
     )
     edited(tmp_path / "old.zip", tmp_path / "bad.zip", lambda name, content: content.replace(b"800", b"900"))
     said = milabench("compare", "bad.zip", "new")
     assert said.code == 6
-    assert re.match(r"error: bad.zip: was modified: .*; `milabench verify bad.zip` shows everything\n", said.err)
+    assert re.match(r"error: bad.zip: was modified: .*\. `milabench verify bad.zip` shows everything\n", said.err)
 
 
 def edited(source: Path, target: Path, change: Callable[[str, bytes], bytes | None], **added: bytes) -> None:
@@ -251,7 +251,7 @@ def test_another_zip_is_no_bundle(milabench: Milabench, tmp_path: Path) -> None:
     said = milabench("verify", "x.zip")
     assert (said.code, said.err) == (
         6,
-        "error: x.zip: not a bundle: it has no bundle.json; create it with `milabench bundle`\n",
+        "error: x.zip: not a bundle: it has no bundle.json. Create it with `milabench bundle`\n",
     )
     assert milabench("verify", "none.zip").err == "error: none.zip: no such file\n"
 
@@ -309,7 +309,7 @@ def test_an_empty_store_and_an_unknown_benchmark_are_one_line(milabench: Milaben
     store = base / "history.sqlite"
     assert (said.code, said.err) == (
         3,
-        f"error: {store}: no results store; create it with `milabench db add RUN... --db {store}`\n",
+        f"error: {store}: no results store. Create it with `milabench db add RUN... --db {store}`\n",
     )
     elsewhere = milabench("history", "digits", "--db", "my results.sqlite").err
     assert "`milabench db add RUN... --db 'my results.sqlite'`" in elsewhere
@@ -323,7 +323,7 @@ def test_an_empty_store_and_an_unknown_benchmark_are_one_line(milabench: Milaben
     assert milabench("db", "add", "prepare").err.endswith(": is the record of prepare, in which nothing was measured\n")
     run(base, "a")
     milabench("db", "add")
-    assert milabench("history", "bert").err.endswith("no run of 'bert' with a rate is in the store; it has digits\n")
+    assert milabench("history", "bert").err.endswith("no run of 'bert' with a rate is in the store. It has digits\n")
 
 
 def test_history_finds_the_night_when_a_benchmark_became_faster(milabench: Milabench, base: Path) -> None:
@@ -408,7 +408,7 @@ def test_an_active_run_has_no_results_yet(
         said = milabench(*argv)
     assert (said.code, said.out) == (6, "")
     assert re.fullmatch(
-        r"error: a\S+: is still running \(process \d+\); wait for its end, or end it with `milabench cancel a\S+`\n",
+        r"error: a\S+: is still running \(process \d+\). Wait for its end, or end it with `milabench cancel a\S+`\n",
         said.err,
     )
     assert not (tmp_path / "x").exists()

@@ -61,7 +61,7 @@ def test_a_folder_without_a_lock_is_named(milabench: Milabench, suite: Path) -> 
     (suite.parent / "_environments" / "both" / "requirements.cpu.txt").unlink()
     said = milabench("plan", "install", "--arch", "cpu", "--config", str(suite))
     assert said.code == 2
-    assert "_environments/both: a: has no requirements.cpu.txt; write it with `milabench pin`" in said.err
+    assert "_environments/both: a: has no requirements.cpu.txt. Write it with `milabench pin`" in said.err
 
 
 def test_a_folder_that_is_not_there_is_named_with_the_benchfile(milabench: Milabench, suite: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_folder_that_is_not_there_is_named_with_the_benchfile(milabench: Milab
     for verb in (("plan", "install"), ("plan", "run", "--use-current-env"), ("pin",)):
         said = milabench(*verb, "--config", str(suite))
         assert said.code == 2
-        told = f"{suite.parent}/a/benchfile.py: benchmark.requirements: no such folder: ../_environments/both; make it, with a"
+        told = f"{suite.parent}/a/benchfile.py: benchmark.requirements: no such folder: ../_environments/both. Make it, with a"
         assert told in said.err
 
 

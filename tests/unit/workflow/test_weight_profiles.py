@@ -123,15 +123,15 @@ def test_a_name_that_is_no_benchmark_is_refused_and_a_tag_that_is_none_is_told(
     said = milabench(*here)
     assert said.code == 2
     assert said.err.splitlines()[-1] == (
-        "error: --weights: its weights name 'resnt', which is not a benchmark of this run; did you mean 'resnet'?"
+        "error: --weights: its weights name 'resnt', which is not a benchmark of this run. Did you mean 'resnet'?"
     )
     file.write_text("weights: {sft: 2}\nwork: {sft: 1, xyz: 2}\n")
-    told = "--weights: its work name 'xyz', which is not a benchmark of this run; correct it, or leave it out"
+    told = "--weights: its work name 'xyz', which is not a benchmark of this run. Correct it, or leave it out"
     assert milabench(*here).err.rstrip().endswith(told)
     file.write_text("tags: {training: 2, sience: 1}\n")
     said = milabench(*here)
     assert said.code == 0
-    assert "warning: --weights: none of the benchmarks here has the tag 'sience'; did you mean 'science'?" in said.err
+    assert "warning: --weights: none of the benchmarks here has the tag 'sience'. Did you mean 'science'?" in said.err
     # A shipped profile is for every suite, whichever of its tags that has.
     assert "has the tag" not in milabench(*here[:-1], "science").err
 
@@ -140,7 +140,7 @@ def test_an_unknown_profile_is_told_with_those_that_there_are(milabench: Milaben
     said = milabench("report", str(run), "--weights", "trainings")
     assert said.code == 2
     assert (
-        "--weights trainings: is neither a file here nor a profile; profiles: inference, machine, science, training"
+        "--weights trainings: is neither a file here nor a profile. Profiles: inference, machine, science, training"
         in said.err
     )
 

@@ -115,7 +115,7 @@ ORIGINAL_OPTIONS += ["out_stream", "resume_id", "stop_id", "run_batch_size", "ba
 
 
 def require_at_least(*options: tuple[str, int | None, int]) -> None:
-    """Raise OpsError for an option that is given and below its least value."""
+    """Raise OpsError for an option that is given and below its minimum."""
     for name, value, least in options:
         if value is not None and value < least:
             raise OpsError(f"{name}: expected at least {least}, got {value}")

@@ -1,7 +1,7 @@
 """Supervise commands on a node: start them, gather their output, end them together with everything they started.
 
 Standard library only, Python 3.8 or later, no import from the rest of milabench: the folder is sent to other machines as it
-is. Unaware of benchmarks and of plans. Its protocol is protocol.md. Its standard input is its lease: at the end of it
+is. Unaware of benchmarks and of plans. Its protocol is protocol.md. Its standard input is its lease: at its end
 everything is ended.
 
     python -u -I -S agent/__main__.py serve --run-id ID      requests on stdin, frames on stdout

@@ -226,7 +226,7 @@ class FileServer:
             file.truncate()
         if self._source.read(32) != digest.digest():
             os.unlink(part)
-            raise ValueError("%s arrived altered; try again" % path)
+            raise ValueError("%s arrived altered. Try again" % path)
         os.chmod(part, mode)
         os.utime(part, ns=(mtime_ns, mtime_ns))
         # Mode and time first: what has its name is whole, and is not sent again.

@@ -150,7 +150,7 @@ class Groups:
             end = "was ended by %s" % signal_name(-code) if code < 0 else "ended with exit code %d" % code
             *_, last = ["", *output.decode("utf-8", "backslashreplace").strip().splitlines()]
             live[0].frames.message(
-                "the monitor %s; devices and host are not read any more%s"
+                "the monitor %s, so devices and host are no longer read%s"
                 % (end, last and ": " + last[:TAIL_CHARACTERS])
             )
 

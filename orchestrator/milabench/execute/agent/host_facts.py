@@ -52,7 +52,7 @@ def host_facts(disks: List[str]) -> Dict[str, Any]:
 
 
 def runnable_threads() -> Optional[int]:
-    """Return how many threads of others run or wait for a processor now. Ours are this thread and those of our parents."""
+    """Return how many threads of others run or wait for a processor now. Ours are this thread and our parents' threads."""
     for line in read_text("/proc/stat").splitlines():
         name, _, count = line.partition(" ")
         if name == "procs_running":

@@ -122,7 +122,7 @@ class StepLedger:
             return "signal", "ended by %s%s%s" % (name, hint, " after: " + text if text else "")
         if self.is_contained and code in ENGINE_FAILED and not self.ranks:
             return "environment", "its container could not be started: %s" % (text or "stderr is empty")
-        return "exit", text or "exited with code %d; stderr is empty" % code
+        return "exit", text or "exited with code %d, with an empty stderr" % code
 
 
 class OomWatch:

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
             """Return the limits on open files of a child that is spawned, not forked. None where it has to be forked."""
 
         def make_step_dir(self, step: str, path: str) -> None:
-            """Make the folder of a launch. Raises OSError."""
+            """Make the folder of a repeat. Raises OSError."""
 
         def members(self, step: "RunningStep") -> List[Process]:
             """Return the live processes of a step."""
@@ -631,7 +631,7 @@ class RunningStep:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
             except OSError as error:
                 self.frames.message(
-                    "cannot write the completion marker; the step will be repeated: %s" % format_oserror(error)
+                    "cannot write the completion marker, so the step will be repeated: %s" % format_oserror(error)
                 )
 
 

@@ -423,7 +423,7 @@ class Agent:
         return head + values[name] if name in values else text
 
     def make_step_dir(self, step: str, path: str) -> None:
-        """Make the folder of a launch. Raises OSError."""
+        """Make the folder of a repeat. Raises OSError."""
         self.step_dirs[step] = StepDir(path)
 
     def _port(self, group: str) -> str:

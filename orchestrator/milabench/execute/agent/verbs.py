@@ -150,7 +150,7 @@ def main() -> NoReturn:
     """Carry out a verb."""
     verb, argv = sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:]
     if verb not in VERBS:
-        sys.exit("agent: unknown verb %r; known: %s" % (verb, ", ".join(VERBS)))
+        sys.exit("agent: unknown verb %r. Known: %s" % (verb, ", ".join(VERBS)))
     code = VERBS[verb](argv)
     sys.stdout.flush()
     os._exit(code)  # at once: Python would first free every object, for 5 ms that whoever waits for us has to wait

@@ -43,7 +43,7 @@ def test_options_become_words(options: Any, words: list[Any]) -> None:
 
 
 def test_false_is_refused_and_names_its_option() -> None:
-    with pytest.raises(ValueError, match="--amp: false; write null"):
+    with pytest.raises(ValueError, match=r"--amp: false. Write null"):
         assemble_options({"--amp": False})
 
 

@@ -144,7 +144,7 @@ class BasePackage:
 
     def conda_install(self, *args: Any, **kwargs: Any) -> None:
         """Raise RuntimeError: environments are not made by conda here."""
-        raise RuntimeError(f"conda_install({', '.join(map(str, args))}): environments are made by uv; use pip_install")
+        raise RuntimeError(f"conda_install({', '.join(map(str, args))}): environments are made by uv. Use pip_install")
 
     async def checked_install(self) -> None:
         """Install."""

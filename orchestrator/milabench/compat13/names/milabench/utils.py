@@ -26,7 +26,7 @@ def assemble_options(options: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
         if value is True:
             (words if name.startswith("-") else positional).append(name)
         elif value is False:
-            raise ValueError(f"{name}: false; write null to leave an option out")
+            raise ValueError(f"{name}: false. Write null to leave an option out")
         elif name == "--":
             words += value
         else:
