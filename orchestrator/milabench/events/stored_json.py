@@ -1,4 +1,4 @@
-"""JSON -> a declared value, checked by msgspec; what does not fit is named with its place. And what declarations are made of.
+"""JSON -> a declared value, checked by msgspec; what does not fit is named with its place. Also the numbers of declarations.
 
 msgspec takes tens of milliseconds to import: import this module where something is read.
 """

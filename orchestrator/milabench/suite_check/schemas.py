@@ -39,10 +39,12 @@ def schema_text(name: str) -> str:
     return json.dumps(schema_of(name), indent=1) + "\n"
 
 
-def _of_struct(kind: type) -> dict[str, Any]:
+def _of_run(kind: str) -> dict[str, Any]:
     from msgspec.json import schema
 
-    return schema(kind)
+    from milabench.events import stored_run
+
+    return schema(getattr(stored_run, kind))
 
 
 def _suite() -> dict[str, object]:
@@ -68,24 +70,6 @@ def _comparison() -> dict[str, object]:
     return comparison_schema()
 
 
-def _plan() -> dict[str, Any]:
-    from milabench.events.stored_run import StoredPlan
-
-    return _of_struct(StoredPlan)
-
-
-def _manifest() -> dict[str, object]:
-    from milabench.events.stored_run import StoredManifest
-
-    return _of_struct(StoredManifest)
-
-
-def _journal() -> dict[str, object]:
-    from milabench.events.stored_run import JournalEntry
-
-    return _of_struct(JournalEntry)
-
-
 def _record() -> dict[str, object]:
     from milabench.events.wire import record_schema
 
@@ -99,8 +83,8 @@ SCHEMAS: Mapping[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     "offer": ("offer of milabench, offer.yaml", lambda: _of_a_feature("schema offer")),
     "report": ("milabench report of runs as JSON, and summary.json of a run", _report),
     "comparison": ("milabench comparison as JSON", _comparison),
-    "plan": ("milabench plan as JSON", _plan),
-    "manifest": ("manifest.json of a milabench run", _manifest),
-    "journal": ("a line of journal.jsonl of a milabench run", _journal),
+    "plan": ("milabench plan as JSON", lambda: _of_run("StoredPlan")),
+    "manifest": ("manifest.json of a milabench run", lambda: _of_run("StoredManifest")),
+    "journal": ("a line of journal.jsonl of a milabench run", lambda: _of_run("JournalEntry")),
     "record": ("a line of a step's .data file in a milabench run", _record),
 }
