@@ -42,10 +42,10 @@ def offer_document(check: OfferCheck, archive: str, wrong: Sequence[str], signer
         *([change_table(check)] if check.changes else []),
         Notes(
             lines=(
-                "measured: figure of merit on this number of nodes, projected: rate, from other numbers, declared: no record"
-                " shows it",
-                "tier: the strictest tier that allows the change, by suite, program and lock. Whether changed source keeps"
-                " to its tier is for experts to decide",
+                "measured: by runs on this number of nodes",
+                "projected: from runs on other numbers of nodes",
+                "declared: no run shows it",
+                "tier: the strictest tier that allows the change; experts decide whether changed source keeps to its tier",
             )
         ),
     )
@@ -66,9 +66,9 @@ def _sentence(check: OfferCheck, archive: str, wrong: Sequence[str]) -> str:
         else "No number was computed again, for no run is in the archive: its declaration was compared with the tender"
     )
     if declared:
-        recomputed += f". Declared, and shown by no record: {', '.join(declared)}"
+        recomputed += f". Declared only: {', '.join(declared)}"
     return (
-        f"{recomputed}. {counted(count, 'failure')}, {open_ones} not shown, "
+        f"{recomputed}. {counted(count, 'failure')}, {open_ones} not decided, "
         f"{allowed} of {counted(len(check.changes), 'change')} allowed."
     )
 
