@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -14,6 +15,15 @@ def stream(file: object) -> list[object]:
     """How a standard stream is set up."""
     names = ("encoding", "errors", "line_buffering", "write_through", "newlines")
     return [getattr(file, name) for name in names]
+
+
+def open_files() -> list[str]:
+    """The numbers of open files. libffi, which ctypes loads, may keep its own file open."""
+    links = {}
+    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        with contextlib.suppress(FileNotFoundError):  # the folder that was listed
+            links[number] = os.readlink(f"/proc/self/fd/{number}")  # noqa: PTH115
+    return sorted(number for number, link in links.items() if ".so" not in link)
 
 
 given = {
@@ -30,7 +40,7 @@ given = {
     "user": [os.getresuid(), os.getresgid(), os.getgroups()],
     "signals": {str(each): str(signal.getsignal(each)) for each in signal.Signals},
     "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
-    "files": sorted(os.listdir("/proc/self/fd")),  # noqa: PTH208
+    "files": open_files(),
     "inherited": [number for number in range(3) if os.get_inheritable(number)],
     "streams": [stream(sys.stdin), stream(sys.stdout), stream(sys.stderr)],
     "input": sys.stdin.read(),

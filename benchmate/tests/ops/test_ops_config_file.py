@@ -124,7 +124,7 @@ def test_a_number_of_another_kind_is_passed_on_with_a_warning(caplog):
 
 def test_text_that_is_no_json_has_line_and_column():
     with pytest.raises(OpsError, match=r"f.json:3:1: not JSON: expecting property name"):
-        parse_operators_text('{\n"a": 1,\n}', "f.json")
+        parse_operators_text('{\n"a": 1, "b": 2,\n1}', "f.json")
     with pytest.raises(OpsError, match=r"'torch\.mm' is there twice"):
         parse_operators_text('{"torch.mm": {}, "torch.mm": {}}')
     with pytest.raises(OpsError, match="No such file"):

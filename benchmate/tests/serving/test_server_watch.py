@@ -71,6 +71,10 @@ def test_an_answer_that_only_announces_itself_is_given_up_in_time(monkeypatch: p
     monkeypatch.setattr(server_watch, "ANSWER_S", 0.2)
     with (
         OddServer([], [b"HTTP/1.1 100 Continue\r\n\r\n" * 1000], is_read=True) as server,
-        pytest.raises(TimeoutError, match=r"no whole answer within 0\.2 s"),
+        # Python 3.14 counts them.
+        pytest.raises(
+            (TimeoutError, http.client.HTTPException),
+            match=r"no whole answer within 0\.2 s|more than 100 interim responses",
+        ),
     ):
         get(server.url, "/metrics")

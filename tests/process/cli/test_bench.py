@@ -127,7 +127,7 @@ def test_metrics_are_found_in_the_output(
     options = (*words, "--units", "speed=img/s", "--reduce", "speed=harmonic", "--runs", "2")
     said = bench(*options, "--shell", line)
     assert said.code == 0, said.err
-    assert "estimate: unknown" in said.err and "warm-up and window" not in said.err
+    assert "estimate: not known before a run" in said.err and "warm-up and window" not in said.err
     (result,) = summary_of(milabench, run_of(environ))["benchmarks"]
     assert (result["perf"], result["units"], result["direction"]) == (pytest.approx(16 / 3), "img/s", "higher")
     metrics = {metric["metric"]: metric for metric in result["metrics"]}

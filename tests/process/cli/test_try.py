@@ -142,7 +142,7 @@ def test_a_loop_is_measured_for_half_a_minute_and_then_ended(tried: Try, here: P
     said = tried("train.py")
     assert said.code == 0, said.err
     number, *_, seen, following = said.out.splitlines()
-    assert number.startswith("train.py: 49.") and " steps/s ± ?, imprecise" in number
+    assert 40 < float(number.split()[1]) < 50 and " steps/s ± ?, imprecise" in number
     assert seen == "observed: the iterations of the program's own loop (`for step in range(1000000)`, line 2)"
     assert (
         following

@@ -94,5 +94,5 @@ def test_who_saw_the_records_when_they_were_read_need_not_read_them_again(tmp_pa
     assert summarise(run, course=tracing.course(run)) == alone
     for path in run.path.glob("*.data"):
         path.unlink()
-    assert tracing.of(run) == read_by_itself
+    assert repr(tracing.of(run)) == repr(read_by_itself)  # nan is not equal to itself
     assert any(one.ranks and one.devices for one in read_by_itself)

@@ -102,7 +102,7 @@ def parse_operators_text(text: str, source: str = "configuration") -> tuple[Oper
     """Return the operators of a configuration in JSON. Raises OpsError with line and column where it does not parse."""
     try:
         # json would keep the last of two equal keys and say nothing.
-        data = json.loads(text, object_pairs_hook=_without_duplicates)
+        return parse_operators(json.loads(text, object_pairs_hook=_without_duplicates), source)
     except json.JSONDecodeError as error:
         raise OpsError(f"{source}:{error.lineno}:{error.colno}: not JSON: {error.msg.lower()}") from None
     except RecursionError:
@@ -111,7 +111,6 @@ def parse_operators_text(text: str, source: str = "configuration") -> tuple[Oper
         raise OpsError(f"{source}: key {str(error)!r} is there twice in an object. Remove a copy") from None
     except ValueError:  # Python's limit
         raise OpsError(f"{source}: a number in it has more than {sys.get_int_max_str_digits()} digits") from None
-    return parse_operators(data, source)
 
 
 def parse_operators(data: object, source: str = "configuration") -> tuple[OperatorSpec, ...]:

@@ -48,7 +48,11 @@ class _OldAst(types.ModuleType):
 
 class _StrMeta(type):
     def __instancecheck__(cls, node: object) -> bool:
-        return isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            return False
+        if sys.version_info >= (3, 14):
+            node.s = node.value  # which ptera reads
+        return True
 
 
 class _Str(metaclass=_StrMeta):
