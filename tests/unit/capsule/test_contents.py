@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 import tarfile
 import tracemalloc
 from collections.abc import Callable, Iterable
@@ -87,7 +88,8 @@ def test_the_same_contents_give_the_same_bytes_which_a_shell_can_unpack(tmp_path
     assert one.read_bytes() == two.read_bytes()
     with tarfile.open(one) as tar:
         assert tar.getnames() == [capsule.NAME, *(content.path for content in CONTENTS)]
-        tar.extractall(tmp_path / "by tar", filter="data")
+    (tmp_path / "by tar").mkdir()
+    subprocess.run(["tar", "-xf", one, "-C", tmp_path / "by tar"], check=True)
     (tmp_path / "by us").mkdir()
     assert unpacked(one, tmp_path / "by us").digest == unpacked(two).digest
     for content in CONTENTS:
