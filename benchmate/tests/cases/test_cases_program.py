@@ -277,7 +277,7 @@ def test_a_registration_that_cannot_be_ends_the_program_with_a_line(program: Mak
     said = made.run()
     line = made.file.read_text().splitlines().index('@benchmark.register(name="A/{task}")') + 1
     assert said.code == 2
-    assert said.err == f"error: {made.file}:{line}: 'A/{{task}}': no values for the field {{task}}; add task=[...]\n"
+    assert said.err == f"error: {made.file}:{line}: 'A/{{task}}': no values for the field {{task}}. Add task=[...]\n"
 
 
 QUIET = """

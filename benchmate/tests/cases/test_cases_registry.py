@@ -109,8 +109,8 @@ def test_a_parameter_may_be_a_slot() -> None:
 @pytest.mark.parametrize(
     ("name", "subject", "params", "said"),
     [
-        ("A/{task}/{x}", Anything, {"task": ["a"]}, "no values for the field {x}; add x=[...]"),
-        ("A/{task}", Anything, {}, "no values for the field {task}; add task=[...]"),
+        ("A/{task}/{x}", Anything, {"task": ["a"]}, "no values for the field {x}. Add x=[...]"),
+        ("A/{task}", Anything, {}, "no values for the field {task}. Add task=[...]"),
         ("A/{}", Anything, {"task": ["a"]}, "the field {} has no name"),
         ("A/{", Anything, {"task": ["a"]}, "A brace itself is written twice"),
         ("A/{task}", Anything, {"task": "CoLA"}, "taken letter by letter. Write task=['CoLA']"),

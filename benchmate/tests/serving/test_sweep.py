@@ -224,7 +224,7 @@ def test_a_signal_fails_the_point_in_hand_and_skips_the_rest(tmp_path: Path, why
     [
         ({}, "serve: no points. Give concurrency, rate or scenario"),
         ({"concurrency": [1], "client": "wrk"}, "unknown client 'wrk'. Known: vllm, aiperf, loadgen, plain"),
-        ({"concurrency": [1], "tokenizer": "/nowhere"}, "/nowhere/tokenizer.json: no such file; "),
+        ({"concurrency": [1], "tokenizer": "/nowhere"}, "/nowhere/tokenizer.json: no such file. "),
         ({"concurrency": [1], "trace": "/nowhere.jsonl"}, "/nowhere.jsonl: No such file or directory"),
     ],
 )

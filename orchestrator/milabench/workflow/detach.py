@@ -40,7 +40,7 @@ def report_detached(verb: str, process: DetachedProcess, session: Session) -> in
             )
             return DONE
         case code if code < 0:
-            began = f"`milabench resume` continues {name}" if name else "no run had begun"
+            began = f"`milabench resume` continues {name}" if name else "No run had begun"
             raise Unreachable(f"the process that left the terminal was killed by signal {-code}. {began}")
         case code:
             if name:  # it was asked to end, and its messages are in its log

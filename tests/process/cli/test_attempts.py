@@ -31,7 +31,7 @@ def test_a_retry_that_passes_is_marked_flaky_and_both_attempts_are_kept(
     assert (bench["outcome"], bench["counts"]["passed"], bench["counts"]["failed"]) == ("passed", 1, 0)
     assert (flaky["attempt"], [each["outcome"] for each in flaky["others"]]) == (2, ["failed"])
     text = milabench("report").out
-    assert "passed at attempt 2; attempt 1: exit: not yet" in text
+    assert "passed at attempt 2. Attempt 1: exit: not yet" in text
     assert str(run / "shaky.0.stderr") in text
 
 

@@ -88,7 +88,7 @@ def test_a_flaky_step_names_the_machine_on_which_it_failed(tmp_path: Path, invok
     with (run.path / "journal.jsonl").open("a") as journal:
         journal.write(json.dumps(again) + "\n")
     shown = invoke(report.command, run.path, "--full").stdout
-    assert "digits.D0.node1 on node2: passed at attempt 2; attempt 1: exit" in shown
+    assert "digits.D0.node1 on node2: passed at attempt 2. Attempt 1: exit" in shown
 
 
 def test_the_command_that_status_shows_can_be_pasted(tmp_path: Path, invoke: Invoke) -> None:

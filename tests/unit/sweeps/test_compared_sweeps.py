@@ -90,7 +90,7 @@ def test_criteria_on_a_curve_end_with_their_verdict(
         {0: "PASS", 7: "FAIL", 8: "INCONCLUSIVE"}[code],
     )
     if "128" in bounds:
-        assert "the sweep has concurrency=1, concurrency=2" in found.stdout
+        assert "The sweep has concurrency=1, concurrency=2" in found.stdout
 
 
 def test_a_number_that_no_curve_has_is_refused(base: Path, tmp_path: Path) -> None:

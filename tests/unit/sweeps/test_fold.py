@@ -417,11 +417,11 @@ def test_a_point_that_failed_in_a_launch_is_not_the_best(tmp_path: Path) -> None
     curve = the_curve(bench)
     assert (curve.best, curve.slo_concurrency) == ("concurrency=4", 4.0)
     assert bench.doubts == ("points-missing",)
-    assert (curve.points[1].state, curve.points[1].why) == ("measured", "the server ended (1 of 3 launches)")
+    assert (curve.points[1].state, curve.points[1].why) == ("measured", "the server ended (1 of 3 repeats)")
     assert len(curve.points[1].values["output_tps"].launches) == 2
     assert curve.area is not None
     assert len(curve.area.launches) == 2  # an area without a point is smaller, and no sample of the others
-    assert "concurrency=8 failed: the server ended (1 of 3 launches)" in bench.messages
+    assert "concurrency=8 failed: the server ended (1 of 3 repeats)" in bench.messages
 
 
 def test_a_sweep_that_was_cut_off_is_shown_as_far_as_it_came(tmp_path: Path) -> None:
@@ -468,7 +468,7 @@ def test_a_note_of_a_point_makes_the_number_suspect(tmp_path: Path, note: str, r
     )
     assert bench.doubts == (() if reason is None else (reason,))
     assert {point.name: point.notes for point in the_curve(bench).points}["concurrency=4"] == (
-        f"{note} (1 of 2 launches)",
+        f"{note} (1 of 2 repeats)",
     )
 
 

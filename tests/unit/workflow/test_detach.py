@@ -47,10 +47,10 @@ def test_a_run_that_was_ended_as_it_began_can_be_resumed(session: Session, repor
 
 
 @pytest.mark.parametrize(
-    ("run", "rest"), [(None, "no run had begun"), (RUN, f"`milabench resume` continues {RUN.name}")]
+    ("run", "rest"), [(None, "No run had begun"), (RUN, f"`milabench resume` continues {RUN.name}")]
 )
 def test_a_killed_process_is_reported(session: Session, run: Path | None, rest: str) -> None:
-    with pytest.raises(Unreachable, match=f"was killed by signal 9; {rest}"):
+    with pytest.raises(Unreachable, match=f"was killed by signal 9. {rest}"):
         report_detached("run", DetachedProcess(run=run, code=-9), session)
 
 

@@ -38,6 +38,6 @@ def test_a_value_that_is_no_name_is_told_with_its_place(planned: Callable[[str],
     said = planned("../dqn")
     assert said.code == 2
     assert (
-        "suite.yaml:4:14: b.algorithm: '../dqn' can be no part of script='{algorithm}.py'; it stands in braces"
+        "suite.yaml:4:14: b.algorithm: '../dqn' can be no part of script='{algorithm}.py'. It stands in braces"
         in said.err
     )

@@ -151,10 +151,10 @@ def test_an_unknown_reference_names_those_there_are(
 ) -> None:
     made(tmp_path, "old")
     invoke(report.command, "old", "--save-reference", shipped / "h100.json")
-    with pytest.raises(NothingSelected, match="known: h100"):
+    with pytest.raises(NothingSelected, match="Known: h100"):
         invoke(compare.command, "old", "reference:h200")
     for name in ("reference:../old", "reference:"):
-        with pytest.raises(NothingSelected, match="known: h100"):
+        with pytest.raises(NothingSelected, match="Known: h100"):
             invoke(compare.command, "old", name)
 
 
