@@ -88,8 +88,7 @@ def test_a_benchmark_is_measured_on_until_it_is_precise_in_shuffled_blocks(
     told = {each["bench"]: each for each in json.loads(milabench("report", "--json").out)["benchmarks"]}
     assert {name: each["processes"] for name, each in told.items()} == {**count, "dumb": 0}
     assert told["shaky"]["uncertainty"]["expanded"] <= 0.03 < told["wild"]["uncertainty"]["expanded"]
-    shown = " ".join(milabench("report").out.split())
-    assert "wild 10 replicates for a precision of 3 %; reached ± " in shown
+    assert "wild: 10 replicates for a precision of 3 %; reached ± " in milabench("report").out
 
 
 def test_the_profile_default_measures_on_and_a_number_of_launches_is_taken_exactly(
