@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice, pairwise
-from operator import sub, truediv
-from typing import NamedTuple
+from operator import add, sub, truediv
+from typing import NamedTuple, TypeVar
 
 from milabench.analysis.intervals import most_bounds
 from milabench.analysis.order_statistics import OrderStatistics, order_statistics
@@ -22,6 +22,7 @@ from milabench.analysis.series import CompactSeries, GeneralSeries, RunLengths, 
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _ALIKE = 0.1  # items a step, of two parts of a window
+T = TypeVar("T")
 _CYCLES = 10_000  # of more steps several are one cycle: what matters in a window lasts longer than those
 
 
@@ -228,9 +229,16 @@ class Part:
 
     def overlapped_ns(self) -> int:
         """Return the nanoseconds in which a step had begun before the previous step ended."""
-        indices = sorted(chain.from_iterable(self._ranges), key=self.series.t0_ns.__getitem__)
-        begins = [self.series.t0_ns[index] for index in indices]
-        return sum(over for over in map(sub, map(self._end_ns, indices), begins[1:]) if over > 0)
+        series = self.series
+        begins: Iterator[int]
+        ends: Iterator[int]
+        if isinstance(series, GeneralSeries):  # in any order
+            indices = sorted(chain.from_iterable(self._ranges), key=series.t0_ns.__getitem__)
+            begins, ends = map(series.t0_ns.__getitem__, indices), map(self._end_ns, indices)
+        else:  # of millions no list is made
+            t0_ns, host_ns = memoryview(series.t0_ns), memoryview(series.host_ns or series.lasted)
+            begins, ends = self._entries(t0_ns), map(add, self._entries(t0_ns), self._entries(host_ns))
+        return sum(over for over in map(sub, ends, islice(begins, 1, None)) if over > 0)
 
     def items_inside(self, span: TimeSpan) -> float:
         """Return the number of items of those that begin and end in a span."""
@@ -310,7 +318,7 @@ class Part:
             joined.extend(whole[indices.start : indices.stop])
         return joined
 
-    def _entries(self, column: Sequence[float]) -> Iterator[float]:
+    def _entries(self, column: Sequence[T]) -> Iterator[T]:
         return chain.from_iterable(column[indices.start : indices.stop] for indices in self._ranges)
 
     def _total(self, column: Sequence[float]) -> float:
