@@ -201,7 +201,7 @@ def test_reports_of_an_earlier_job_are_not_taken_for_this_one(milabench: Callabl
 def test_a_baseline_among_the_reports_is_refused_and_kept(milabench: Callable[..., Said], workspace: Path) -> None:
     assert ci(milabench, workspace).code == 0
     said = ci(milabench, workspace, "--baseline", "milabench-reports/report.json")
-    assert (said.code, "copy it out of milabench-reports" in said.err) == (2, True)
+    assert (said.code, "Copy it out of milabench-reports" in said.err) == (2, True)
     assert json.loads((workspace / "milabench-reports" / "report.json").read_text())["schema"] == 1
 
 

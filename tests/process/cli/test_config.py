@@ -165,7 +165,7 @@ def test_more_jobs_can_be_allowed(milabench: Milabench, tmp_path: Path) -> None:
     suite.write_text("m: {matrix: {x: [1, 2, 3]}, job: {name: 'm{x}', definition: x}}")
     said = milabench("list", "--config", str(suite), "--max-benchmarks", "2")
     assert said.code == 2
-    assert "allow them with --max-benchmarks 3" in said.err
+    assert "Allow them with --max-benchmarks 3" in said.err
     assert milabench("list", "--config", str(suite), "--max-benchmarks", "3").code == 0
 
 

@@ -53,7 +53,7 @@ def test_every_image_that_cannot_be_fetched_is_a_line_with_the_engines_last(call
             [wanted("absent"), image_of("apptainer", "/no/i.sif", "/cache")], refetch=False, say=lambda _: None
         )
     first, second = str(failed.value).split("\nerror: ")
-    assert first.startswith("image absent: podman cannot fetch it: no such registry; ")
+    assert first.startswith("image absent: podman cannot fetch it: no such registry. ")
     assert second.startswith(("image /no/i.sif: apptainer is not on PATH", "/no/i.sif: no such image"))
     assert calls.exists()
 

@@ -277,7 +277,7 @@ def test_a_pattern_that_takes_too_long_on_a_line_is_given_up_and_the_others_go_o
     first, given_up, last = fold.series()
     assert list(first.values) == list(last.values) == [1, 2, 3]
     assert given_up.value is None
-    assert "'(a+)+$' took more than 0.1 s on line 2 of stdout;" in given_up.problem
+    assert "'(a+)+$' took more than 0.1 s on line 2 of stdout." in given_up.problem
 
 
 def test_lines_that_take_less_than_the_limit_each_have_one_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,7 @@ def test_lines_that_take_less_than_the_limit_each_have_one_together(monkeypatch:
         given_up, other = fold.series()
         if given_up.failure:
             break
-    assert f"took more than 0.3 s on the lines up to line {number + 1};" in given_up.problem
+    assert f"took more than 0.3 s on the lines up to line {number + 1}." in given_up.problem
     assert list(other.values) == list(range(number + 1))
 
 
