@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from milabench.analysis.intervals import Interval
 from milabench.analysis.json_codec import OPTIONAL
 from milabench.analysis.throughput import Direction
-from milabench.events.stored_json import NotNegative, Number, Whole
+from milabench.events.stored_json import NotNegative, Number, Whole, WholeOrFloat
 from milabench.records.latencies import LATENCY_QUANTILES
 
 AREA, AREA_UNITS = "area", "(tokens/s)^2"
@@ -158,7 +158,7 @@ class ServingCurve:
     client: str = ""
     version: str = ""
     seed: Whole | None = None
-    slo: Mapping[str, Number] = field(default_factory=dict)
+    slo: Mapping[str, WholeOrFloat] = field(default_factory=dict)
     points: tuple[CurvePoint, ...] = ()
     area: PointValue | None = None
     best: str = ""

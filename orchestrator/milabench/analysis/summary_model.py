@@ -23,7 +23,7 @@ from milabench.analysis.throughput import Direction, Throughput
 from milabench.analysis.uncertainty import CONFIDENCE, NO_ALLOWANCE, Allowance, Uncertainty
 from milabench.events.attempts import with_node
 from milabench.events.model import OutcomeName
-from milabench.events.stored_json import AboveZero, NotNegative, Number, Whole
+from milabench.events.stored_json import AboveZero, NotNegative, Number, Whole, WholeOrFloat
 from milabench.events.values import mappings_in, strict
 
 SCHEMA = 1
@@ -321,8 +321,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     benchmarks: tuple[BenchSummary, ...]
     expenses: Annotated[tuple[Expense, ...], OPTIONAL] = ()
     score: Score = Score()
-    aim: Annotated[Mapping[str, Number | None], _WITH_AIM] = field(default_factory=dict)
-    replicates: Annotated[Mapping[str, Mapping[str, Number | None]], _WITH_AIM] = field(default_factory=dict)
+    aim: Annotated[Mapping[str, WholeOrFloat | None], _WITH_AIM] = field(default_factory=dict)
+    replicates: Annotated[Mapping[str, Mapping[str, WholeOrFloat | None]], _WITH_AIM] = field(default_factory=dict)
     ab: Annotated[AB | None, JsonKey("ab", write=AB.to_json, is_optional=True)] = field(default=None, name=_DERIVED)
     manifest: Annotated[Mapping[str, Any], OPTIONAL] = field(default_factory=dict)
 

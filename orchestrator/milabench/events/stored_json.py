@@ -20,6 +20,8 @@ NotNegative = Annotated[float, Meta(ge=0, le=LARGEST_NUMBER)]
 AboveZero = Annotated[float, Meta(ge=SMALLEST_NUMBER, le=LARGEST_NUMBER)]
 """It can be divided by."""
 Whole = Annotated[int, Meta(ge=-_LARGEST_WHOLE, le=_LARGEST_WHOLE)]
+WholeOrFloat = Whole | Number
+"""Of numbers that users give: a whole number stays one, and is shown and written again as it was read."""
 Count = Annotated[int, Meta(ge=0, le=_LARGEST_WHOLE)]
 _UNPRINTABLE = r"\x00-\x1f\x7f-\xa0\xad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ud800-\uf8ff\ufeff"
 FileName = Annotated[str, Meta(pattern=rf"^[^/{_UNPRINTABLE}]+(?![\s\S])")]
@@ -32,12 +34,13 @@ _SHOWN = 40  # characters of a value that is not as it should be
 _MESSAGE = re.compile(r"(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?", re.DOTALL)
 _PART = re.compile(r"\.(?P<name>\w+)|\[(?P<index>\d+)\]|\[\.\.\.\]")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
-_EXPECTED = re.compile(r"Expected `(?P<kind>\w+)[^`]*`(?:, got .*| (?P<limit>.*))?", re.DOTALL)
+_EXPECTED = re.compile(r"Expected `(?P<kind>int \| float|\w+)[^`]*`(?:, got .*| (?P<limit>.*))?", re.DOTALL)
 _KINDS = {
     "str": "a text",
     "bool": "true or false",
     "int": "a whole number",
     "float": "a number",
+    "int | float": "a number",
     "array": "a list",
     "object": "a mapping",
 }
