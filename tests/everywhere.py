@@ -89,8 +89,6 @@ class Row:
 
 LOAD = 4
 """Busy processes, so that with the tests' own the load average is about 8."""
-TURNS = 3
-"""How many runs of `make test` run each test that takes turns: tests/turns.py."""
 ROWS = (
     Row(name="root"),
     Row(name="private", folder="private"),
@@ -358,7 +356,7 @@ def main(words: list[str]) -> int:
             for number in range(1, options.times + 1):
                 log = options.logs / f"{row.name}-{number}.log"
                 print(f"== {row.name}: {python}; output in {log}", flush=True)
-                target = f"test {'ALL=1' if options.all else f'TURN={next(turns) % TURNS}'}"
+                target = f"test {'ALL=1' if options.all else f'TURN={next(turns)}'}"
                 results.append(run(row, python, options.tests, target, log.resolve(), options.keep))
                 print(*(f"FAILED {test}" for test in results[-1].failed), sep="\n", flush=True)
                 has_failed |= results[-1].code != 0

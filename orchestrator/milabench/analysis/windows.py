@@ -20,9 +20,10 @@ from milabench.analysis.order_statistics import OrderStatistics, order_statistic
 from milabench.analysis.sample_statistics import in_blocks
 from milabench.analysis.series import CompactSeries, GeneralSeries, RunLengths, Series
 
+T = TypeVar("T")
+
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _ALIKE = 0.1  # items a step, of two parts of a window
-T = TypeVar("T")
 _CYCLES = 10_000  # of more steps several are one cycle: what matters in a window lasts longer than those
 
 

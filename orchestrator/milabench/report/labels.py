@@ -22,8 +22,10 @@ def replicates_text(decision: Mapping[str, Any], aim: Mapping[str, Any]) -> str:
     """Return how often a benchmark runs and why. Both arguments are as in the manifest."""
     wanted, planned = decision.get("wanted"), decision.get("planned")
     if wanted is not None and planned < wanted:
-        return f"{planned:g} of {wanted:g} replicates: the budget of {duration(aim.get('budget_s') or 0)} reaches no further"
-    replicates = f"{planned:g} replicates"
+        return (
+            f"{planned} of {wanted} replicates: the budget of {duration(aim.get('budget_s') or 0)} reaches no further"
+        )
+    replicates = f"{planned} replicates"
     return replicates if aim.get("precision") is None else f"{replicates} for {aim_text(aim)}"
 
 
