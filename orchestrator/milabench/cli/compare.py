@@ -62,9 +62,9 @@ margin_option = click.option(
 
 @click.command(
     "compare",
-    epilog="Exit codes: 0 compared. 1 a benchmark, the index, a point of a curve or an offer is SLOWER, a benchmark failed that "
-    "passed on the first system, or an offer is not admissible. 2 usage, or mistakes in a tender or an offer. 3 nothing in "
-    "common. 6 records unreadable.",
+    epilog="Exit codes: 0: compared. 1: a benchmark, the index, a point of a curve or an offer is SLOWER, a benchmark failed "
+    "that passed on the first system, or an offer is not admissible. 2: usage, or mistakes in a tender or an offer. 3: nothing "
+    "in common. 6: records unreadable.",
 )
 @runs_argument(required=True)
 @base_option

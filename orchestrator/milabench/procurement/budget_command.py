@@ -27,8 +27,8 @@ def varied_share(ctx: click.Context, param: click.Parameter, value: str) -> floa
 
 @click.command(
     "budget",
-    epilog="Exit codes: 0 answered. 2 usage, or a tender or an offer that lacks a value the question needs. 3 nothing in common. "
-    "6 records unreadable.",
+    epilog="Exit codes: 0: answered. 2: usage, or a tender or an offer that lacks a value the question needs. 3: nothing in "
+    "common. 6: records unreadable.",
 )
 @click.argument("tender", metavar="TENDER", type=click.Path(path_type=Path))
 @click.argument("systems", nargs=-1, metavar="[RUN|OFFER]...")

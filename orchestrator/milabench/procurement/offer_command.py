@@ -44,8 +44,8 @@ def pack_offer(tender: Path, declaration: Path, output: Path, key: Path | None, 
 @command.command(
     "verify",
     short_help="Recompute an offer's numbers and find its changes",
-    epilog="Exit codes: 0 PASS. 2 the tender or the declaration has mistakes. 6 altered, or no offer. 7 FAIL. 8 INCONCLUSIVE: "
-    "the records do not show a declared figure or level.",
+    epilog="Exit codes: 0: PASS. 2: the tender or the declaration has mistakes. 6: altered, or no offer. 7: FAIL. 8: "
+    "INCONCLUSIVE, as the records do not show a declared figure or level.",
 )
 @click.argument("offer", type=click.Path(path_type=Path))
 @_tender_option
@@ -74,8 +74,8 @@ def show_verified_offer(offer: Path, tender: Path, allowed_signers: Path | None,
 @command.command(
     "compare",
     short_help="Compare all offers in a folder by a tender",
-    epilog="Exit codes: 0 compared. 1 no offer is admissible. 2 a tender or a declaration has mistakes. 3 no offer in the "
-    "folder. 6 an offer was altered or cannot be read. 7 an offer fails its verification.",
+    epilog="Exit codes: 0: compared. 1: no offer is admissible. 2: a tender or a declaration has mistakes. 3: no offer in the "
+    "folder. 6: an offer was altered or cannot be read. 7: an offer fails its verification.",
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False, exists=True))
 @_tender_option

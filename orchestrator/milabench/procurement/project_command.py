@@ -27,8 +27,8 @@ def counts_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 @click.command(
     "project",
-    epilog="Exit codes: 0 projected. 2 usage, or a count beyond 8 times the largest measured one without --bound. 3 no benchmark "
-    "was measured at two counts. 6 records unreadable, or projected values given as measured ones.",
+    epilog="Exit codes: 0: projected. 2: usage, or a count beyond 8 times the largest measured one without --bound. 3: no "
+    "benchmark was measured at two counts. 6: records unreadable, or projected values given as measured ones.",
 )
 @runs_argument(required=True)
 @base_option

@@ -149,7 +149,7 @@ def _detectable_text(difference: float) -> str:
     """Return the size of a difference that such data would show."""
     if difference >= _TOO_FEW_REPEATS:
         return "these repeats are too few to detect a difference of 50 %. Measure more"
-    return f"with these repeats a difference of {difference:.2%} is detected every second time, more repeats detect smaller ones"
+    return f"with these repeats a difference of {difference:.2%} is detected every second time. More repeats detect smaller ones"
 
 
 def index_name(index: Index) -> str:
@@ -291,7 +291,7 @@ def legend_lines(comparison: Comparison) -> list[str]:
     lines = [
         f"ratio: {what}, over the first system's, > 1 means better. For lower-is-better metrics the ratio is inverted."
         " interval: 95 %, Welch on logarithms of repeats, or of sessions where a side has several",
-        f"FASTER, SLOWER: beyond {comparison.margin:.2%}, EQUIVALENT, DIFFERENT-BUT-SMALL: within it by two one-sided tests,"
+        f"FASTER, SLOWER: beyond {comparison.margin:.2%}. EQUIVALENT, DIFFERENT-BUT-SMALL: within it by two one-sided tests,"
         " both by Holm's correction over all rows",
         "index: weighted geometric mean of the ratios of the benchmarks that count on both. Its interval is for this suite",
         "repeats, sessions: on each side. ~: about this number would decide. ±: half the 95 % interval. ?: suspect, !: invalid",

@@ -125,7 +125,7 @@ def iterable(ov: InstrumentHost, target: str, **options: Unpack[LoopOptions]) ->
 def loop(ov: InstrumentHost, line: int, **options: Unpack[LoopOptions]) -> None:
     """Observe the `for` or `while` at this line of the program. Each iteration of a `while` is a step of a single item.
 
-    For loops that no name leads to. Place it before the program is loaded.
+    For loops that no name leads to. Place it before the program is loaded. `task` is a name, no function.
     """
     probe = LoopProbe(f"loop at line {line}", **options)
     probe.why_not = lambda: why_no_loop(line)

@@ -23,8 +23,8 @@ from benchmate.ops.traces.progress import Progress
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
 
 EPILOG = """\
-exit code: 0 done, also where a replay leaves out what the trace does not describe, and says so. 1 an operator of a replay failed,
-or nothing was recorded. 2 a file or an option is wrong and nothing ran.
+exit code: 0: done, also where a replay leaves out what the trace does not describe, and says so. 1: an operator of a replay
+failed, or nothing was recorded. 2: a file or an option is wrong and nothing ran.
 """
 
 
