@@ -70,6 +70,9 @@ class BoundDecision:
     missing: str = ""
 
 
+_END = {"at least": "lower bound", "at most": "upper bound"}
+
+
 def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTarget) -> BoundDecision:
     """Check replicates' numbers, or their ratio to a reference's numbers (`base`, else empty), against a bound.
 
@@ -80,7 +83,7 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
         return BoundDecision(verdict="PASS" if wanted.is_kept_by(centre) else "FAIL", value=centre)
     fewest = min(len(values), len(base) or len(values))
     if fewest < LEAST_LAUNCHES:
-        missing = f"replicates: {fewest} of at least {LEAST_LAUNCHES}. Measure with --repeat {LEAST_LAUNCHES}"
+        missing = f"repeats: {fewest} of at least {LEAST_LAUNCHES}. Measure with --repeat {LEAST_LAUNCHES}"
         return BoundDecision(verdict="INCONCLUSIVE", value=centre, missing=missing)
     estimate = _estimate(values, base)
     estimate = replace(estimate, error=estimate.error * widening(wanted.of_launches, fewest))
@@ -97,7 +100,7 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
         verdict=verdict,
         value=centre,
         sure=f"{word} {bound:.4g} at {confidence:.3g} confidence, n={len(values)}{_ALIKE if estimate.error <= ROUNDING else ''}",
-        bound=f"{word} {bound:.4g}",
+        bound=f"{_END[word]} {bound:.4g}",
         bounds=(kept, missed),
         missing=_more(values, base, estimate.d - math.log(wanted.value), wanted) if verdict == "INCONCLUSIVE" else "",
     )
@@ -122,7 +125,7 @@ def decide_quantile(number: PointValue, base: PointValue | None, wanted: BoundTa
         verdict=verdict,
         value=centre,
         sure="" if bound is None else f"{word} {bound:.4g} at {confidence:.3g} confidence, by order statistics",
-        bound="" if bound is None else f"{word} {bound:.4g}",
+        bound="" if bound is None else f"{_END[word]} {bound:.4g}",
         bounds=None if kept is None or missed is None else (kept, missed),
         missing="few-requests: more requests at this point, or repeats" if verdict == "INCONCLUSIVE" else "",
     )
@@ -148,7 +151,7 @@ def _more(values: Sequence[float], base: Sequence[float], away: float, wanted: B
     if precision <= 0 < allowed:
         return "a calmer run: the possible cost of disturbances exceeds the bound"
     if precision <= 0:
-        return "nothing that replicates could give: it is exactly the bound"
+        return "nothing that repeats could give: it is exactly the bound"
     if base:
         spread = max(log_stdev(values) or 0.0, log_stdev(base) or 0.0)
         needed, sides = processes_for_ratio(spread, precision, level=level), " on both sides"
@@ -156,7 +159,7 @@ def _more(values: Sequence[float], base: Sequence[float], away: float, wanted: B
         needed, sides = processes_for(log_stdev(values) or 0.0, precision, level=level), ""
     needed = min(MOST_REPLICATES, max(needed, LEAST_LAUNCHES, launches_for(abs(away) - allowed)))
     most = "more than" if needed >= MOST_REPLICATES else "about"
-    return f"replicates: {most} {needed}{sides} would decide if they are like these"
+    return f"repeats: {most} {needed}{sides} would decide if they are like these"
 
 
 def _estimate(values: Sequence[float], base: Sequence[float]) -> Estimate:

@@ -210,14 +210,14 @@ class BenchEvaluation:
         counts = bench.counts
         others = [f"{counts[name]} {name}" for name in counts if counts[name] and name not in ("planned", "passed")]
         steps = ", ".join([f"{counts['passed']} of {counts['planned']} steps passed", *others])
-        requirement = "to pass"
+        requirement = "every step passes"
         if bench.outcome == "failed" and self.criteria.failure_rate is None:
             why = "; ".join(f"{failure.name}: {failure.why}" for failure in bench.failures[:3])
             return self._check("runs", "FAIL", requirement, f"{steps} ({why})", briefly=steps)
         if bench.outcome == "passed" or (counts["passed"] and self.criteria.failure_rate is not None):
             return self._check("runs", "PASS", requirement, steps)
         if not self.criteria.is_required and bench.outcome == "skipped":
-            return self._check("runs", "PASS", "to pass if it is run", steps)
+            return self._check("runs", "PASS", "every step passes, if it is run", steps)
         skips = "; ".join(dict.fromkeys(skip.detail for skip in bench.skipped))
         missing = f"its run{f' ({skips})' if skips else ''}"
         return self._check("runs", "INCONCLUSIVE", requirement, steps, missing=missing)

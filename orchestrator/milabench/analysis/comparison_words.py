@@ -147,7 +147,7 @@ def _tally(verdicts: Sequence[Verdict]) -> str:
         ("SLOWER", "slower"),
         ("EQUIVALENT", "equivalent"),
         ("DIFFERENT-BUT-SMALL", "different but by little"),
-        ("INCONCLUSIVE", "not decided"),
+        ("INCONCLUSIVE", "inconclusive"),
     )
     return ", ".join(f"{verdicts.count(verdict)} {word}" for verdict, word in words if verdict in verdicts)
 
@@ -196,7 +196,7 @@ def _claim(index: Index, first: str, comparison: Comparison) -> tuple[str, str]:
         "SLOWER": f"{index.system} is slower than {first}, at {index.value:.3f} of its speed",
         "EQUIVALENT": f"{index.system} and {first} are equally fast within {within}, ratio {index.value:.3f}",
         "DIFFERENT-BUT-SMALL": f"{index.system} and {first} differ by less than {within}, ratio {index.value:.3f}",
-        "INCONCLUSIVE": f"it is not decided whether {index.system} is faster than {first}, ratio {index.value:.3f}",
+        "INCONCLUSIVE": f"inconclusive: {index.system} may be faster or slower than {first}, ratio {index.value:.3f}",
     }[index.verdict]
     counts = [row.contrasts[column] for row in comparison.rows]
     verdicts = [contrast.verdict for contrast in counts if contrast is not None]

@@ -201,7 +201,7 @@ def widening(confidence: float, launches: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncertainty:
-    """The uncertainty of a number: half the length of its interval as a share of the number, at a confidence, and its components.
+    """The uncertainty of a number: half-width of its interval as a share of the number, at a confidence, and its components.
 
     The confidence is of Student's t: 97.5 % where repeats were added until they were precise, for 95 % then.
     `low` and `high` are the ends of the interval in the number's units. All are None where fewer than three repeats tell

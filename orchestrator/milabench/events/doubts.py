@@ -37,7 +37,7 @@ class Doubt(StrEnum):
     )
     CASES_DIFFER = (
         "cases-differ",
-        "replicates are means over different cases",
+        "repeats are means over different cases",
         "run the same cases in every repeat",
     )
     CLIENT_BOUND = (
@@ -62,7 +62,7 @@ class Doubt(StrEnum):
     )
     CONTENDED = (
         "contended",
-        "other programs used a device that is measured alone",
+        "other programs used the device meanwhile",
         "end them, and measure again",
     )
     CUT_OFF = (
@@ -92,7 +92,7 @@ class Doubt(StrEnum):
     )
     NODES_DIFFER = (
         "nodes-differ",
-        "replicates, or the two sides of a pair, ran on different nodes",
+        "repeats, or the two sides of a pair, ran on different nodes",
         "measure all of them in the same allocation, or on the same node",
     )
     NONFINITE = (

@@ -82,7 +82,7 @@ class _Installation(InstallSession):
             self.report(f"{spec.group}: needs: {known or 'the size of the download is unknown'}")
         takes = total(needs, is_linked=is_linked)
         if len(specs) > 1 and needs:
-            self.report(f"in all: {takes}")
+            self.report(f"all environments, shared packages counted once: {takes}")
         wanted = {self.store: takes.base}
         if cache is not None:
             there = self.store if _is_one_disk(cache, self.store, {}) else cache

@@ -425,7 +425,9 @@ class VenvBuild:
         there = sum(1 for _ in self._folder.glob("lib/python*/site-packages/*.dist-info"))
         child = self._child
         written = bytes_written(child.pid) if child is not None else 0
-        return ", ".join(([f"{there} there"] if there else []) + ([f"{size_text(written)} written"] if written else []))
+        return ", ".join(
+            ([f"{there} packages installed"] if there else []) + ([f"{size_text(written)} written"] if written else [])
+        )
 
     def _run(self, attempts: Iterable[InstallCommand], heard: Callable[[str], object] = str) -> InstallCommand:
         """Return the first command that succeeds. Else raise EnvironmentFailed, with the most informative error.

@@ -47,7 +47,7 @@ def render_acceptance(acceptance: Acceptance) -> str:
         acceptance_title(acceptance),
         acceptance_sentence(acceptance),
         None,
-        alert("Missing", "doubt", missing_evidence(acceptance)),
+        alert("Inconclusive", "doubt", missing_evidence(acceptance)),
         [
             ("criteria", "Criteria", html_table(criteria_table(acceptance))),
             *([("notes", "Notes", [el("p", note) for note in acceptance.notes])] if acceptance.notes else []),

@@ -133,7 +133,7 @@ def _ratios(comparison: Comparison) -> Child:
         f"Right of 1 is better than {comparison.systems[0].name}. For lower-is-better metrics the ratio is inverted. "
         f"Band: ±{comparison.margin:.2%}, in which nothing is called faster or slower. "
         "Whiskers: 95 % intervals. An arrow: the interval goes on. ▲ faster, ▼ slower, ■ equivalent, ◆ different but small, "
-        "○ not decided. '?' marks a suspect number."
+        "○ inconclusive. '?' marks a suspect number."
     )
     if is_many:
         lead = f"Of {len(comparison.systems)} systems only the index is drawn. The ratios are in the table below."

@@ -318,7 +318,7 @@ def _facts(bench: BenchSummary) -> list[tuple[Child, Child]]:
     within, first, energy = bench.spread_within, bench.first_step_s, bench.energy_j
     return [
         *([("represents", bench.about)] if bench.about else []),
-        ("rate of an instance", "none" if bench.perf is None else f"{format_number(bench.perf)} {bench.units}"),
+        ("rate of each copy", "none" if bench.perf is None else f"{format_number(bench.perf)} {bench.units}"),
         *([] if bench.serving is None else [("best point", bench.serving.best or "none")]),
         ("95 % interval", interval_cell(bench) or f"none below 3 repeats (has {bench.replicates})"),
         ("steps", ", ".join(f"{count} {name}" for name, count in bench.counts.items() if count)),
@@ -374,7 +374,7 @@ def _checks(summary: Summary) -> list[tuple[str, str]]:
 
 def _records(summary: Summary) -> list[Child]:
     entries = (
-        ("replicates", ("bench", "how often"), model.replicate_lines(summary)),
+        ("repeats", ("bench", "how often"), model.replicate_lines(summary)),
         ("checks", ("steps", "verdicts"), _checks(summary)),
         ("messages", ("benchmarks", "message"), model.grouped_messages(summary)),
     )

@@ -57,7 +57,7 @@ from milabench.workflow.options import AcceptRequest
 @collected_as("request", AcceptRequest)
 @collected_as("plan", SequentialPlan)
 def command(request: AcceptRequest, plan: SequentialPlan, destination: Destination) -> int:
-    """Check a growing run repeat by repeat: accepted, rejected or not decided yet.
+    """Check a growing run repeat by repeat: accepted, rejected or inconclusive.
 
     Exit codes: 0 PASS, 7 FAIL, 8 INCONCLUSIVE.
     """

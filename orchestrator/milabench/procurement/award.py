@@ -7,7 +7,7 @@ from typing import Final
 
 from milabench.procurement.tender_scores import Admissible, ScoredBid, TenderScores, compared_with_first
 
-_RANKS: Final[dict[Admissible, int]] = {"yes": 2, "not shown": 1, "no": 0}
+_RANKS: Final[dict[Admissible, int]] = {"yes": 2, "inconclusive": 1, "no": 0}
 
 
 def leading(scores: TenderScores) -> ScoredBid | None:

@@ -186,7 +186,7 @@ def nodes_for_money(budget: UncertainValue, system: BudgetSystem, terms: Terms, 
         return max(0.0, left) / each * _per_node(system, names)
 
     return _with_sensitivity(
-        answer, "score that it buys", score, [*_stated_inputs(stated, vary), *_score_inputs([system], vary)]
+        answer, "score by budget", score, [*_stated_inputs(stated, vary), *_score_inputs([system], vary)]
     )
 
 
@@ -203,7 +203,7 @@ def nodes_for_power(limit: UncertainValue, system: BudgetSystem, terms: Terms, *
         return names.get("limit of power", limit.value) / names["power of a node"] * _per_node(system, names)
 
     return _with_sensitivity(
-        answer, "score that fits", score, [*_stated_inputs(stated, vary), *_score_inputs([system], vary)]
+        answer, "score by power", score, [*_stated_inputs(stated, vary), *_score_inputs([system], vary)]
     )
 
 

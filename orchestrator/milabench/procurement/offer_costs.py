@@ -10,7 +10,7 @@ from milabench.procurement.offer import Offer
 from milabench.procurement.tender import Tender
 from milabench.procurement.uncertainty import UncertainValue, constant, product, sum_of
 
-WithinLimit = Literal["yes", "no", "not decided"]
+WithinLimit = Literal["yes", "no", "inconclusive"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,5 +112,5 @@ def _within(value: UncertainValue | None, limit: UncertainValue | None) -> Withi
     is_comparable = value is not None and value.units == limit.units
     interval = product([(value, 1), (limit, -1)]).interval(0.90) if value is not None and is_comparable else None
     if interval is None:
-        return "not decided"
-    return "yes" if interval[1] <= 1 else "no" if interval[0] > 1 else "not decided"
+        return "inconclusive"
+    return "yes" if interval[1] <= 1 else "no" if interval[0] > 1 else "inconclusive"

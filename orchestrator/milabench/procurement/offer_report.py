@@ -35,7 +35,7 @@ def offer_document(check: OfferCheck, archive: str, wrong: Sequence[str], signer
             )
         ),
         *section(archive.lower(), [("", line) for line in wrong]),
-        *section("fails or is not shown", open_findings),
+        *section("fails or is inconclusive", open_findings),
         *section("missing for the declared power level", [("", line) for line in check.power.missing]),
         evidence_table(check),
         *projected_tables([check]),
@@ -68,7 +68,7 @@ def _sentence(check: OfferCheck, archive: str, wrong: Sequence[str]) -> str:
     if declared:
         recomputed += f". Declared only: {', '.join(declared)}"
     return (
-        f"{recomputed}. {counted(count, 'failure')}, {open_ones} not decided, "
+        f"{recomputed}. {counted(count, 'failure')}, {open_ones} inconclusive, "
         f"{allowed} of {counted(len(check.changes), 'change')} allowed."
     )
 

@@ -219,7 +219,7 @@ class _Bench:
             measured=_measured(ratio, *(len(replicate_values(run, "system")) for run in (self.now, self.then))),
         )
         if ratio.lower is not None and ratio.upper is not None:
-            briefly = f"{ratio.ratio:.4g} x then, at least {ratio.lower:.4g}"
+            briefly = f"{ratio.ratio:.4g} x then, lower bound {ratio.lower:.4g}"
             result = replace(result, bounds=(ratio.lower, ratio.upper), briefly=briefly)
         if other := self.other_work:
             return (*runs, replace(result, missing=other))

@@ -264,8 +264,8 @@ def _doubt(definition: ScoreMetric, ratio: UncertainValue | None) -> str:
         return ""
     interval, least = ratio.interval(), definition.least_speedup[0]
     if interval is None:
-        return "not shown: no interval"
-    return f"not shown: [{interval[0]:.4g}, {interval[1]:.4g}]" if interval[0] < least < interval[1] else ""
+        return "inconclusive: no interval"
+    return f"inconclusive: [{interval[0]:.4g}, {interval[1]:.4g}]" if interval[0] < least < interval[1] else ""
 
 
 def _require(

@@ -38,13 +38,13 @@ TENDER_LEGEND = (
     " clipped; w: share of the weights, for throughput the weight itself",
     "interval: 95 %, delta method on logarithms, degrees of freedom after Satterthwaite, empty below three repeats"
     " where all numbers are constants",
-    "INCONCLUSIVE: not shown by the interval, or by numbers that are declared or suspect, which are not used in a decision",
+    "INCONCLUSIVE: the interval contains the limit, or the score has values that are declared or suspect: these decide nothing",
     "limits: the cost of all years where it is known, else the price, and the power of all nodes, one-sided at 95 %,"
     " INCONCLUSIVE where the limit is within the interval or the offer does not say",
     "FASTER, SLOWER, EQUIVALENT, DIFFERENT-BUT-SMALL: score relative to the first system, by Holm's correction over all systems",
 )
 NO_INTERVAL = "not known"
-_MET = {"PASS": "met", "FAIL": "not met", "INCONCLUSIVE": "not decided"}
+_MET = {"PASS": "met", "FAIL": "not met", "INCONCLUSIVE": "inconclusive"}
 _MOST_SHOWN = 32  # characters of a value that changed
 
 
@@ -63,7 +63,7 @@ def tender_document(scores: TenderScores, *tables: Table, findings: Document = (
         *section("no score", [(entry.bid.name, entry.why_not) for entry in scores.bids if entry.why_not]),
         *section("not in the score", scores.excluded),
         *section("tiers", tier_entries(scores)),
-        *section("not used in the decision", unused_numbers(scores)),
+        *section("values that do not count in the decision", unused_numbers(scores)),
         *section("warnings", [("", line) for line in tender_warnings(scores)]),
         score_table(scores).without_empty()[0],
         *_limit_tables(scores),
@@ -200,7 +200,7 @@ def tender_warnings(scores: TenderScores) -> Iterator[str]:
 def score_table(scores: TenderScores) -> Table:
     """Return a row for each bid: its score, whether it is admissible, its ratio to the first."""
     columns = (
-        f"system | #{scores.metric} | 95 % interval | units | benchmarks | admissible | #minimum | met"
+        f"system | #score ({scores.metric}) | 95 % interval | units | benchmarks | admissible | #minimum | met"
         "| #over the first | its interval | verdict | #potency | #potency per M"
     )
     rows = []
@@ -350,7 +350,7 @@ def _bid_json(scores: TenderScores, entry: ScoredBid) -> dict[str, object]:
         "nodes": entry.machine.nodes,
         "reference_nodes": entry.machine.reference_nodes,
         "score": to_json_value(None if entry.score is None else entry.score.value),
-        "admissible": {"yes": True, "no": False, "not shown": None}[entry.admissible],
+        "admissible": {"yes": True, "no": False, "inconclusive": None}[entry.admissible],
         **picked(entry, "breaches", "doubts", "limits", "why_not"),
         "changes": to_json_value(None if entry.bid.suite is None else entry.bid.suite.changes),
         **picked(entry, "least", "meets", "ratio", "verdict", "potency"),

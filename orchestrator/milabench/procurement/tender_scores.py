@@ -35,7 +35,7 @@ from milabench.procurement.uncertainty import Mean, UncertainValue, product
 Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 OF_REFERENCE: Final = "reference, "
 """Beginning of a warning about a figure of the reference."""
-Admissible = Literal["yes", "no", "not shown"]
+Admissible = Literal["yes", "no", "inconclusive"]
 Verified = Literal["PASS", "FAIL", "INCONCLUSIVE", "ALTERED", "UNTRUSTED"]
 """The verification of an archive: no finding, changes that its tender forbids, missing evidence, modified, or that
 none of the allowed signers signed it."""
@@ -43,7 +43,7 @@ _UNBELIEVED: Final = {
     "ALTERED": "its archive was modified",
     "UNTRUSTED": "its archive is by none of the allowed signers",
 }
-_LIMIT_DECISIONS: Final[Mapping[WithinLimit, Decision]] = {"yes": "PASS", "no": "FAIL", "not decided": "INCONCLUSIVE"}
+_LIMIT_DECISIONS: Final[Mapping[WithinLimit, Decision]] = {"yes": "PASS", "no": "FAIL", "inconclusive": "INCONCLUSIVE"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,14 +179,14 @@ class ScoredBid:
     def admissible(self) -> Admissible:
         """Whether it has a score, breaks no rule and keeps the limits, including the minimum score.
 
-        Not shown where a limit is not decided, an S has no interval, or verifying its archive left something open.
+        Inconclusive where a limit is, an S has no interval, or verifying its archive left something open.
         """
         if self.score is None or self.breaches:
             return "no"
         is_known = all(not term.doubt or term.speedup is None or term.speedup.interval() for term in self.score.terms)
         is_within = all(decision == "PASS" for decision in (self.meets or "PASS", *(it.decision for it in self.limits)))
         is_verified = self.bid.verified != "INCONCLUSIVE"
-        return "yes" if is_known and is_within and is_verified else "not shown"
+        return "yes" if is_known and is_within and is_verified else "inconclusive"
 
     @property
     def is_admissible(self) -> bool:
@@ -496,7 +496,7 @@ def amount_text(amount: float) -> str:
 
 def _limits(tender: Tender, costs: OfferCosts | None) -> Iterator[LimitCheck]:
     """Yield an offer's use of each limit of the tender. A run alone has no price and draws no declared power."""
-    costs = costs or OfferCosts(within_budget="not decided", within_power="not decided")
+    costs = costs or OfferCosts(within_budget="inconclusive", within_power="inconclusive")
     checks: tuple[
         tuple[Literal["budget", "power"], UncertainValue | None, UncertainValue | None, WithinLimit | None], ...
     ]

@@ -14,7 +14,12 @@ from milabench.shown import by_text
 
 # Of the tables of the full report.
 _COLUMNS = ("benchmarks", "units", "potency", "potency per M")
-_HEADINGS = {"met": "minimum", "over the first": "x first", "verdict": "against the first", "all years": "total"}
+_HEADINGS = {
+    "met": "minimum",
+    "over the first": "ratio to first",
+    "verdict": "vs the first",
+    "all years": "total",
+}
 _COST_COLUMNS = (
     *("system", "power kW", "energy a year", "a year", "its interval", "currency", "score per M", "score per kW"),
     *("budget", "power"),
@@ -97,9 +102,9 @@ def _offer_table(table: OfferTable) -> Table:
 def _findings(scores: TenderScores) -> Document:
     return (
         *section("rules broken", _grouped((entry.bid.name, line) for entry in scores.bids for line in entry.breaches)),
-        *section("not decided", _grouped(_undecided(scores))),
+        *section("inconclusive", _grouped(_undecided(scores))),
         *section("no score", _grouped((entry.bid.name, entry.why_not) for entry in scores.bids if entry.why_not)),
-        *section("not used in the decision", _grouped(unused_numbers(scores))),
+        *section("values that do not count in the decision", _grouped(unused_numbers(scores))),
         *section("not in the score", _grouped(scores.excluded)),
         *section("warnings", [*_grouped(tier_entries(scores)), *(("", line) for line in tender_warnings(scores))]),
     )

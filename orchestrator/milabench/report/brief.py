@@ -25,9 +25,9 @@ WIDTH = 100
 _LEFT_OUT = ("profile", "created", "memory", "os", "software", "harness")
 _LEGEND = {
     "n": "n: processes",
-    "perf": "perf: rate of an instance",
-    "±": "±: half of its 95 % interval",
-    "?": "?: the reference is suspect",
+    "perf": "perf: rate of each copy of the program",
+    "±": "±: half-width of its 95 % interval",
+    "?": "?: suspect",
 }
 # Where a sentence on a benchmark says what it is, before it says how.
 _CLAUSE = re.compile(r"[:;,.(]\s")
@@ -60,7 +60,7 @@ def brief_document(summary: Summary) -> document.Document:
         *document.section("flaky", model.flaky(summary)),
         *document.section("skipped", model.skips(summary)),
         *document.section("without a ratio to the reference", model.without_ratio(summary)),
-        *document.section("replicates", model.replicate_lines(summary)),
+        *document.section("repeats", model.replicate_lines(summary)),
         *document.section("warnings (`milabench report --full` shows every check)", doubts(summary)),
         *document.section("messages", model.grouped_messages(summary)),
         document.Notes(lines=(model.next_line(summary),), name="next"),
@@ -116,7 +116,7 @@ def doubts(summary: Summary) -> list[tuple[str, str]]:
     ]
     measured = sum(bench.perf is not None for bench in summary.benchmarks)
     return [
-        (doubt, f"{'all' if len(names) == measured > 1 else ', '.join(names)}: {text}")
+        (doubt, f"{'all benchmarks' if len(names) == measured > 1 else ', '.join(names)}: {text}")
         for (doubt, text), names in by_text(((doubt, text), name) for doubt, text, name in warned).items()
     ]
 

@@ -159,10 +159,10 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 LEGEND = (
-    "fail: steps that did not pass; perf: rate of an instance (a device, a job), geometric mean over processes, in units;"
-    " all instances: total rate of concurrent instances, in units",
-    "±: half of the 95 % interval that holds the undisturbed number; std %: over processes; within %: between the steps of a"
-    " process",
+    "fail: steps that did not pass; perf: rate of each copy of the program, geometric mean over processes;"
+    " all instances: total rate of the copies that run at the same time, in units",
+    "±: half-width of the 95 % interval that holds the undisturbed number; std %: over processes; within %: between the"
+    " steps of a process",
 )
 PAGE_LEGEND = (
     "devices %: between the means of devices; 95 % interval: holds the undisturbed perf, in units, from 3 repeats on",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from milabench.analysis.comparison_model import Comparison
     from milabench.analysis.system_diff import Differences
 
+_VALUES = "values: the total of the copies of a program that run at the same time. Reports show the rate of each copy"
 _NOT_SHOWN = ("repeats", "sessions", "p (Holm)", "scaling")
 
 
@@ -32,6 +33,7 @@ def comparison_screen(comparison: Comparison, differences: Differences) -> docum
     return (
         document.Notes(lines=claim_lines(comparison)),
         table,
+        document.Notes(lines=(_VALUES,)),
         *curve_blocks(comparison),
         *document.section("failures", comparison_text.failed_entries(comparison)),
         *document.section("not compared", excluded),
@@ -70,12 +72,12 @@ def acceptance_screen(acceptance: Acceptance) -> document.Document:
     verdicts = [check.verdict for check in undone]
     counts = [f"{held} of {len(acceptance.checks)} criteria hold"]
     counts += [f"{number} fail{'s' * (number == 1)}" for number in (verdicts.count("FAIL"),) if number]
-    counts += [f"{number} not decided" for number in (verdicts.count("INCONCLUSIVE"),) if number]
+    counts += [f"{number} inconclusive" for number in (verdicts.count("INCONCLUSIVE"),) if number]
     return (
         document.Statement(text=f"{acceptance.verdict}: {', '.join(counts)}"),
         document.Notes(lines=(f"{acceptance.title or 'acceptance'}: {acceptance.run}{against}{by}",)),
         document.words_table("", ("verdict", "benchmark", "criterion", "required", "measured"), map(_row, shown)),
-        *document.section("missing", _missing(undone)),
+        *document.section("inconclusive", _missing(undone)),
         *document.section("failures", _of_failed(undone)),
         *document.notes(acceptance.notes),
     )

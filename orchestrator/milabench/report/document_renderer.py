@@ -62,7 +62,7 @@ def run_document(summary: Summary) -> document.Document:
         *document.section(model.JOBS_TITLE, model.unfinished_jobs(summary)),
         *document.section("failures", model.failures(summary)),
         *document.section("flaky", model.flaky(summary)),
-        *document.section("replicates", model.replicate_lines(summary)),
+        *document.section("repeats", model.replicate_lines(summary)),
         *document.section("skipped", model.skips(summary)),
         *document.section("validations", model.validations(summary)),
         *document.section("messages", model.messages(summary)),
@@ -118,7 +118,7 @@ def acceptance_document(acceptance: Acceptance) -> document.Document:
         document.Title(text=acceptance_title(acceptance)),
         document.Statement(text=acceptance_sentence(acceptance)),
         criteria_table(acceptance),
-        *document.section("missing", missing_evidence(acceptance)),
+        *document.section("inconclusive", missing_evidence(acceptance)),
         *document.notes(acceptance.notes),
     )
 
@@ -135,7 +135,7 @@ def acceptance_sentence(acceptance: Acceptance) -> str:
     by = f", by {acceptance.file}" if acceptance.file else ""
     return (
         f"{acceptance.run}{against}{by}: {counts['PASS']} of {len(acceptance.checks)} criteria hold, "
-        f"{counts['FAIL']} fail, {counts['INCONCLUSIVE']} are not decided"
+        f"{counts['FAIL']} fail, {counts['INCONCLUSIVE']} are inconclusive"
     )
 
 

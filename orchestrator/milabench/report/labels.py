@@ -22,10 +22,8 @@ def replicates_text(decision: Mapping[str, Any], aim: Mapping[str, Any]) -> str:
     """Return how often a benchmark runs and why. Both arguments are as in the manifest."""
     wanted, planned = decision.get("wanted"), decision.get("planned")
     if wanted is not None and planned < wanted:
-        return (
-            f"{planned} of {wanted} replicates: the budget of {duration(aim.get('budget_s') or 0)} reaches no further"
-        )
-    replicates = f"{planned} replicates"
+        return f"{planned} of {wanted} repeats: the budget of {duration(aim.get('budget_s') or 0)} reaches no further"
+    replicates = f"{planned} repeats"
     return replicates if aim.get("precision") is None else f"{replicates} for {aim_text(aim)}"
 
 

@@ -81,7 +81,7 @@ INCOMPLETE = Statement(text="this run is incomplete or still running: the report
 
 _WORDS: Mapping[str, str] = {each: each.meaning for each in Doubt}
 # Also of a check's word, where one message does not stand for all.
-_IN_GENERAL = {**_WORDS, "sensor-lost": "the machine was read too rarely to check it, or a sensor stopped answering"}
+_IN_GENERAL = {**_WORDS, "sensor-lost": "the machine was read too rarely, or a sensor stopped answering"}
 _NAMED_REPEATS = 4
 
 

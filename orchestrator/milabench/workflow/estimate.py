@@ -217,7 +217,7 @@ def apply_budget(planned: PlannedRequest) -> BudgetedPlan:
     affordable = within(wanted, seconds, target.budget_s)
     if not all(affordable.values()):
         raise UsageError(
-            f"{budget} for a replicate of each, about {duration(sum(seconds.values()))} by {_names(estimate.runs)}. Give "
+            f"{budget} for a repeat of each, about {duration(sum(seconds.values()))} by {_names(estimate.runs)}. Give "
             "more, or select less"
         )
     replicates = {name: Replicates(wanted=wanted[name], planned=n) for name, n in affordable.items()}

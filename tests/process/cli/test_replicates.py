@@ -88,7 +88,7 @@ def test_a_benchmark_is_measured_on_until_it_is_precise_in_shuffled_blocks(
     told = {each["bench"]: each for each in json.loads(milabench("report", "--json").out)["benchmarks"]}
     assert {name: each["processes"] for name, each in told.items()} == {**count, "dumb": 0}
     assert told["shaky"]["uncertainty"]["expanded"] <= 0.03 < told["wild"]["uncertainty"]["expanded"]
-    assert "wild: 10 replicates for a precision of 3 %; reached ± " in milabench("report").out
+    assert "wild: 10 repeats for a precision of 3 %; reached ± " in milabench("report").out
 
 
 def test_the_profile_default_measures_on_and_a_number_of_launches_is_taken_exactly(
@@ -225,13 +225,13 @@ def test_a_budget_alone_trims_by_earlier_runs_and_refuses_what_does_not_fit(
     seconds = json.loads(milabench("plan", "run", *here, "--json").out)["estimate"]["seconds"]
     said = milabench("run", *here, "--repeat", "9", "--budget", f"{2.5 * seconds:.3f}s")
     assert said.code == 0, said.err
-    assert "nap: 2 of 9 replicates: the budget of" in said.err
+    assert "nap: 2 of 9 repeats: the budget of" in said.err
     run = runs(environ["MILABENCH_BASE"])[-1]
     assert [step for step, _, _ in ends(run)] == ["nap.0.R0", "nap.0.R1"]
     assert manifest(run)["replicates"]["nap"]["wanted"] == 9
     said = milabench("run", *here, "--budget", "0.1s")
     assert said.code == 2
-    assert "--budget: 0.1 s is not enough for a replicate of each" in said.err
+    assert "--budget: 0.1 s is not enough for a repeat of each" in said.err
 
 
 def sides(folder: Path, *, rate_b: float = 80.0, noise_b: float = 0.01, **more: str) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def test_a_maximum_mirrors_a_minimum() -> None:
 
 def test_two_replicates_are_too_few_on_either_side() -> None:
     assert decide_bound([2.0, 2.0], [], wanted(1.0)).verdict == "INCONCLUSIVE"
-    assert decide_bound([2.0] * 3, [1.0, 1.0], wanted(1.0)).missing.startswith("replicates: 2 of at least 3")
+    assert decide_bound([2.0] * 3, [1.0, 1.0], wanted(1.0)).missing.startswith("repeats: 2 of at least 3")
 
 
 def test_the_replicates_that_are_said_to_decide_do() -> None:

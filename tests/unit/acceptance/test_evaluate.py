@@ -65,7 +65,7 @@ def test_an_absolute_minimum_passes_by_its_lower_bound_and_fails_by_its_upper_on
     assert held(found, minimum("810 images/s")).verdict == "FAIL"
     undecided = held(found, minimum("801 images/s"))
     assert undecided.verdict == "INCONCLUSIVE"
-    assert only(undecided, "minimum").missing.startswith("replicates: about ")
+    assert only(undecided, "minimum").missing.startswith("repeats: about ")
 
 
 def test_without_confidence_what_was_measured_decides(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_one_replicate_decides_nothing(tmp_path: Path) -> None:
     check = only(held(run(tmp_path, 800), minimum("100 images/s")), "minimum")
     assert (check.verdict, check.missing) == (
         "INCONCLUSIVE",
-        "replicates: 1 of at least 3. Measure with --repeat 3",
+        "repeats: 1 of at least 3. Measure with --repeat 3",
     )
 
 

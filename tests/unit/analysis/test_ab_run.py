@@ -162,6 +162,6 @@ def test_a_report_says_how_often_each_was_run_and_why(tmp_path: Path) -> None:
         "z": {"wanted": 20, "planned": 20, "log_spread": 0.02},  # of an earlier version
     }
     page = text.render([summarise(record(tmp_path, *steps, manifest={"aim": aim, "replicates": replicates}))])
-    assert "x: 7 replicates for a precision of 1 %; reached ± 3.6 %" in page
-    assert "y: 7 of 20 replicates: the budget of 2 h 0 min reaches no further" in page
-    assert "z: 20 replicates for a precision of 1 %" in page
+    assert "x: 7 repeats for a precision of 1 %; reached ± 3.6 %" in page
+    assert "y: 7 of 20 repeats: the budget of 2 h 0 min reaches no further" in page
+    assert "z: 20 repeats for a precision of 1 %" in page

@@ -13,7 +13,7 @@ from milabench.procurement.uncertainty import UncertainValue
 TENDER = parse_tender(
     b"metric: ssi\nreference: {nodes: 1}\nbenchmarks: {a: {reference: {value: 1 s, nodes: 1}}}", "t.yaml"
 )
-ADMISSIBLE: dict[str, Verified] = {"yes": "PASS", "no": "FAIL", "not shown": "INCONCLUSIVE"}
+ADMISSIBLE: dict[str, Verified] = {"yes": "PASS", "no": "FAIL", "inconclusive": "INCONCLUSIVE"}
 
 
 def bids(**offers: tuple[float, str]) -> TenderScores:
@@ -50,7 +50,7 @@ def bids(**offers: tuple[float, str]) -> TenderScores:
             "B has the highest score of the admissible offers. Not shown to be below: A (INCONCLUSIVE).",
         ),
         (
-            {"A": (5.0, "not shown"), "B": (3.0, "yes")},
+            {"A": (5.0, "inconclusive"), "B": (3.0, "yes")},
             "B",
             "B has the highest score of the admissible offers. Not shown to be below: A (FASTER, not shown to be admissible).",
         ),
@@ -66,7 +66,7 @@ def bids(**offers: tuple[float, str]) -> TenderScores:
         ),
         ({"A": (5.0, "yes")}, "A", "A has the highest score of the admissible offers."),
         (
-            {"A": (5.0, "no"), "B": (2.0, "not shown"), "C": (3.0, "not shown")},
+            {"A": (5.0, "no"), "B": (2.0, "inconclusive"), "C": (3.0, "inconclusive")},
             "C",
             "No offer is shown to be admissible. Of those not ruled out, C has the highest score, and is shown to be above every"
             " other offer that is not ruled out.",

@@ -138,7 +138,7 @@ def test_without_a_question_the_limits_of_the_tender_are_asked(milabench: Milabe
     assert "784 nodes of A" in said.out.replace("\n", " ")
     assert "1600 nodes of B fit in 8000 kW" in said.out.replace("\n", " ")
     assert "B: the price of a node is not known" in said.out
-    assert "score that it buys, A (spend)" in said.out
+    assert "score by budget, A (spend)" in said.out
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def test_the_page_draws_swings(milabench: Milabench, files: dict[str, str], tmp_
     assert said.code == 0
     text = page.read_text()
     assert len(re.findall(r"<svg[^>]* role=\"img\"", text)) == 1
-    assert "Swings: score that it buys, A (spend)" in text
+    assert "Swings: score by budget, A (spend)" in text
     for name in ("price of a node", "price of energy", "share of the year in use", "weight of milc"):
         assert name in text
     assert "budget by ssi: APEX" in milabench("budget", files["procurement"], files["a"], "--format", "markdown").out

@@ -280,8 +280,8 @@ def test_an_s_whose_interval_holds_the_rule_says_so(
     (row,) = system["benchmarks"]
     assert (system["admissible"], bool(row["breach"])) == (admissible, admissible is False)
     interval = row["speedup"]["ci95"]
-    assert row["doubt"] == "not shown: " + (f"[{interval[0]:.4g}, {interval[1]:.4g}]" if interval else "no interval")
-    assert "not shown: " in invoke(compare.command, run, "--tender", "procurement.yaml").stdout
+    assert row["doubt"] == "inconclusive: " + (f"[{interval[0]:.4g}, {interval[1]:.4g}]" if interval else "no interval")
+    assert "inconclusive: " in invoke(compare.command, run, "--tender", "procurement.yaml").stdout
 
 
 def test_declared_figures_win_nothing(tmp_path: Path, invoke: Invoke) -> None:
@@ -299,7 +299,7 @@ def test_declared_figures_win_nothing(tmp_path: Path, invoke: Invoke) -> None:
     assert (measured["meets"], measured["doubts"]) == ("PASS", [])
     assert (system["meets"], system["verdict"]) == ("INCONCLUSIVE", "INCONCLUSIVE")
     shown = invoke(compare.command, "offer1.yaml", "--tender", "procurement.yaml").stdout
-    assert "with declared figures that no run measured" in " ".join(shown.split("not used in the decision")[0].split())
+    assert "with declared figures that no run measured" in " ".join(shown.split("values that do not count")[0].split())
 
 
 @pytest.mark.parametrize("quick", ["ref", "a", "b"])
@@ -554,7 +554,7 @@ def test_the_first_line_names_the_best_offer_and_the_next_command_shows_all(invo
     assert first.startswith("No offer is shown to be admissible. Of those not ruled out, A has the highest score")
     assert last.startswith("next: `milabench compare ") and "--full`" in last
     alone = invoke(compare.command, "a.yaml", "--tender", "procurement.yaml").stdout
-    text = "ssi 3.061, not shown to be admissible, with declared figures that no run measured, minimum 3: not decided."
+    text = "ssi 3.061, not shown to be admissible, with declared figures that no run measured, minimum 3: inconclusive."
     assert alone.splitlines()[0] == f"A: {text}"
 
 

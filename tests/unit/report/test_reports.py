@@ -281,8 +281,8 @@ def test_every_doubt_is_in_words_also_two_of_one_check(tmp_path: Path) -> None:
     assert doubts(("sensor-lost",), unread) == {"sensor-lost": f"a: {unread}"}
     assert doubts(("contended",), used) == {"contended": f"a: {used}"}
     both = doubts(("contended", "sensor-lost"), used, unread)
-    assert both["contended"].startswith("a: other programs used a device")
-    assert both["sensor-lost"] == "a: the machine was read too rarely to check it, or a sensor stopped answering"
+    assert both["contended"].startswith("a: other programs used the device")
+    assert both["sensor-lost"] == "a: the machine was read too rarely, or a sensor stopped answering"
 
 
 CPU = {

@@ -130,7 +130,7 @@ def test_a_bound_of_a_point_is_decided_over_launches() -> None:
     assert only(held(asked("concurrency=8: {ttft_p90_ms: {maximum: 10.2 ms}}"), one)).verdict == "INCONCLUSIVE"
     assert only(held(asked("concurrency=8: {ttft_p90_ms: {maximum: 9.9 ms}}"), one)).verdict == "FAIL"
     few = only(held(asked("concurrency=8: {ttft_p90_ms: {maximum: 99 ms}}"), with_values(10, 11)))
-    assert few.missing == "replicates: 2 of at least 3. Measure with --repeat 3"
+    assert few.missing == "repeats: 2 of at least 3. Measure with --repeat 3"
 
 
 def test_a_bound_against_a_reference_is_welchs() -> None:
