@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 import socket
 import sys
 import time
@@ -162,4 +163,4 @@ def test_dev_says_how_server_and_client_would_be_started(milabench: Milabench) -
     assert said.code == 0, said.err
     assert "# whole.client: run would execute at the same time:\n" in said.err
     assert "-m benchmate.serving --url http://127.0.0.1:@port\n" in said.err
-    assert "/main.py @port 0\n" in said.err
+    assert f"{shlex.quote(str(ROOT / 'tests' / 'suite' / 'served' / 'main.py'))} @port 0\n" in said.err
