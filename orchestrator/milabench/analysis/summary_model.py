@@ -35,6 +35,8 @@ _WITH_AIM = JsonKey(is_omitted=lambda summary: not summary.aim)
 MOST_NAMES = 8
 _DERIVED = "(derived)"
 """Of a field whose key in JSON has something else, from which it is made where a summary is read."""
+_NOT_COMPARED = ("rate", "warm_up", "data_wait")
+"""Metrics of a benchmark that are in its processes already, or that only its own report shows."""
 COUNTED_OUTCOMES = ("passed", "failed", "skipped", "missing", "cancelled")
 
 
@@ -364,7 +366,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 
 def without_details(summary: Summary) -> Summary:
-    """Return a summary without the verdicts of checks that passed, and without the metrics that its processes are."""
+    """Return a summary without the verdicts of checks that passed, and without metrics that no comparison looks at."""
     return replace(summary, benchmarks=tuple(map(_without_details, summary.benchmarks)))
 
 
@@ -372,5 +374,5 @@ def _without_details(bench: BenchSummary) -> BenchSummary:
     return replace(
         bench,
         validations=tuple(each for each in bench.validations if each["verdict"] != "pass"),
-        metrics=tuple(each for each in bench.metrics if each["metric"] != "rate"),
+        metrics=tuple(each for each in bench.metrics if each["metric"] not in _NOT_COMPARED),
     )
