@@ -162,7 +162,7 @@ def unavailable(precision: str, device: torch.device) -> str | None:
     if precision not in PRECISIONS:
         sys.exit(f"error: unknown precision '{precision}'; there are {', '.join(PRECISIONS)}")
     if precision == "tf32" and not (device.type == "cuda" and torch.version.cuda):
-        return "tf32 is a precision of NVIDIA's tensor cores"
+        return "only NVIDIA's tensor cores have tf32"
     if precision in EIGHT_BITS:
         try:
             Product(precision, SMALLEST, device).run()

@@ -2,7 +2,7 @@
 
 Each shape of loop_shapes/main.py is a benchmark that the real commands run, with the voirfile that a user would write. Printed
 are the own rate, the reported one, their ratio and the word of the report. Shapes of frameworks that are not installed are left
-out. `--profile default` measures as a user does; `quick` (the default) is short, and `suspect(short)` counts as valid.
+out. `--profile default` measures as a user does; `quick` (the default) is short, and `suspect (short)` counts as valid.
 
 The exit code is 1 where a number that is off by more than 1 % says valid, where a refusal came after more than 20 steps, and
 where a program got neither a number nor a refusal.

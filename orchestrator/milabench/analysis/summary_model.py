@@ -255,13 +255,13 @@ class BenchSummary(Struct, frozen=True, kw_only=True):
 
 
 def validity_words(validity: Validity | None, doubts: Sequence[str], uncertainty: Uncertainty | None = None) -> str:
-    """Return whether a number is trustworthy, with every warning: `suspect(short)`; empty without a number.
+    """Return whether a number is trustworthy, with every warning: `suspect (short)`; empty without a number.
 
     For an imprecise number it shows how imprecise, the cause, and the request.
     """
     if validity == "imprecise" and uncertainty is not None:
-        return f"imprecise({uncertainty.words})"
-    return f"{validity or ''}({', '.join(doubts)})" if doubts else validity or ""
+        return f"imprecise ({uncertainty.words})"
+    return f"{validity or ''} ({', '.join(doubts)})" if doubts else validity or ""
 
 
 def some_names(names: Sequence[str]) -> str:

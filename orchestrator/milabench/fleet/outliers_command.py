@@ -93,8 +93,8 @@ def outlier_text(findings: Findings, width: int | None = None, *, is_full: bool 
     failed = by_text((o.rule, str(o.location)) for o in findings.outliers if o.side == "failed" and not is_full)
     warned = [
         *(f"{', '.join(where)}: {rule}" for rule, where in failed.items()),
-        *(f"suspect, but checked: {suspect}" for suspect in findings.suspects),
-        *(f"not checked, {why}: {', '.join(names) if is_full else some_names(names)}" for why, names in left.items()),
+        *(f"suspect: {suspect}" for suspect in findings.suspects),
+        *(f"not checked ({why}): {', '.join(names) if is_full else some_names(names)}" for why, names in left.items()),
     ]
     lines += ["", "warnings"] if warned else []
     return "\n".join([*lines, *(part for text in warned for part in wrapped(text, "  "))])

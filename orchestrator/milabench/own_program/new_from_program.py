@@ -155,7 +155,7 @@ def _lines(
         if observation.loss_found is not None:
             yield f"  loss: {observation.loss_found}"
         for pause in observation.pauses:
-            yield f"  left out: {pause.name} ({pause.found})"
+            yield f"  left out of the rate: {pause.name} ({pause.found})"
         for text in observation.missing:
             yield f"  not observed: {text}"
     is_current = os.path.realpath(written.interpreter.prefix) == os.path.realpath(sys.prefix)

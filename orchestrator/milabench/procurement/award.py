@@ -39,14 +39,14 @@ def award_sentence(scores: TenderScores) -> str:
     if first.admissible == "yes":
         text = f"{name} has the highest score of the admissible offers"
     else:
-        text = f"No offer is shown to be admissible. Of those not ruled out, {name} has the highest score"
+        text = f"No offer is shown to be admissible. Of the others, {name} has the highest score"
     rivals = [entry for entry in scores.bids if entry.bid.name != name and entry.is_admissible]
     if not rivals:
-        return f"{text}. All others are ruled out." if len(scores.bids) > 1 else f"{text}."
+        return f"{text}. No other offer is admissible." if len(scores.bids) > 1 else f"{text}."
     close = [entry for entry in rivals if entry.verdict != "SLOWER"]
     if not close:
         ruled_out = len(scores.bids) - 1 - len(rivals)
-        return f"{text}, and is shown to be above every other offer{' that is not ruled out' if ruled_out else ''}."
+        return f"{text}, and is shown to be above every other offer{' that may be admissible' if ruled_out else ''}."
     named = ", ".join(
         f"{entry.bid.name} ({entry.verdict}{'' if entry.admissible == 'yes' else ', not shown to be admissible'})"
         for entry in close

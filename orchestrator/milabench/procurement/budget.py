@@ -168,7 +168,7 @@ def nodes_for_money(budget: UncertainValue, system: BudgetSystem, terms: Terms, 
     same_units([budget, node], "budget")
     quotient = propagate(lambda names: (names["budget"] - names.get("fixed", 0.0)) / names["node"], inputs, "nodes")
     years = terms.years.value if terms.years is not None and _has_energy(system, terms) else 0.0
-    asked = f"{_money(budget)}, over {years:g} years" if years else f"{_money(budget)}, to buy"
+    asked = f"{_money(budget)} over {years:g} years" if years else f"{_money(budget)} to buy"
     answer = _limited("spend", system, terms, asked, quotient)
     stated = {
         "budget": budget if budget.deviations else None,

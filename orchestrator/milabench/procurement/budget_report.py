@@ -71,8 +71,8 @@ def _open_ends(answered: BudgetAnswers) -> Document:
 def _swing_text(swing: Swing) -> str:
     given = f"{swing.input.value:.5g} {swing.input.units}".rstrip()
     return (
-        f"{swing.input.name}, {given}: at {swing.input.low:.5g} the result is {format_number(swing.low)},"
-        f" at {swing.input.high:.5g} it is {format_number(swing.high)}"
+        f"{swing.input.name}, {given}: {format_number(swing.low)} at {swing.input.low:.5g},"
+        f" {format_number(swing.high)} at {swing.input.high:.5g}"
     )
 
 

@@ -63,7 +63,7 @@ def tender_document(scores: TenderScores, *tables: Table, findings: Document = (
         *section("no score", [(entry.bid.name, entry.why_not) for entry in scores.bids if entry.why_not]),
         *section("not in the score", scores.excluded),
         *section("tiers", tier_entries(scores)),
-        *section("values that do not count in the decision", unused_numbers(scores)),
+        *section("no verdict rests on these values", unused_numbers(scores)),
         *section("warnings", [("", line) for line in tender_warnings(scores)]),
         score_table(scores).without_empty()[0],
         *_limit_tables(scores),

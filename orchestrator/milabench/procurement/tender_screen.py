@@ -15,10 +15,9 @@ from milabench.shown import by_text
 # Of the tables of the full report.
 _COLUMNS = ("benchmarks", "units", "potency", "potency per M")
 _HEADINGS = {
-    "met": "minimum",
+    "met": "vs minimum",
     "over the first": "ratio to first",
     "verdict": "vs the first",
-    "all years": "total",
 }
 _COST_COLUMNS = (
     *("system", "power kW", "energy a year", "a year", "its interval", "currency", "score per M", "score per kW"),
@@ -104,7 +103,7 @@ def _findings(scores: TenderScores) -> Document:
         *section("rules broken", _grouped((entry.bid.name, line) for entry in scores.bids for line in entry.breaches)),
         *section("inconclusive", _grouped(_undecided(scores))),
         *section("no score", _grouped((entry.bid.name, entry.why_not) for entry in scores.bids if entry.why_not)),
-        *section("values that do not count in the decision", _grouped(unused_numbers(scores))),
+        *section("no verdict rests on these values", _grouped(unused_numbers(scores))),
         *section("not in the score", _grouped(scores.excluded)),
         *section("warnings", [*_grouped(tier_entries(scores)), *(("", line) for line in tender_warnings(scores))]),
     )

@@ -27,7 +27,7 @@ def first_look(
     With `wait` it waits for devices that are held, instead of failing. `width` is the terminal's width for the report, None for
     any width.
     """
-    about = ": a first look. --profile default measures valid numbers"
+    about = ": a first look. --profile default can give valid numbers"
     settings = RunSettings(retry=RetryPolicy(wait=wait))
     runs, code = measure_suite(options, replace(extent, run_name="quickstart"), settings, session, say, about=about)
     if runs:

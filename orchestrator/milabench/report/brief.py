@@ -92,7 +92,7 @@ def _table(summary: Summary) -> document.Table:
 
 def _word(text: str) -> str:
     """Return a validity without its reasons."""
-    return re.sub(r"\(.*\)", "", text)
+    return re.sub(r" \(.*\)", "", text)
 
 
 _COLUMNS = (

@@ -68,8 +68,8 @@ def verdict_text(contrast: Contrast | None) -> str:
     if contrast is None:
         return "excluded"
     is_open = contrast.verdict == "INCONCLUSIVE"
-    unit = {"launches": "repeats"}.get(contrast.needed_unit, contrast.needed_unit)
-    needed = f" (needs ~{contrast.needed} {unit})" if contrast.needed and is_open else ""
+    unit = {"launches": "repeats a side"}.get(contrast.needed_unit, contrast.needed_unit)
+    needed = f" (~{contrast.needed} {unit})" if contrast.needed and is_open else ""
     return contrast.verdict + needed
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from milabench.analysis.comparison_model import Comparison
     from milabench.analysis.system_diff import Differences
 
-_VALUES = "values: the total of the copies of a program that run at the same time. Reports show the rate of each copy"
+_VALUES = "values: the total of the copies of a program that run at the same time. Reports show the rate of each copy. ?: suspect"
 _NOT_SHOWN = ("repeats", "sessions", "p (Holm)", "scaling")
 
 

@@ -226,8 +226,8 @@ def grouped_messages(summary: Summary) -> list[tuple[str, str]]:
 
 
 def result_text(summary: Summary) -> str:
-    """Return `6 passed, 0 valid (quick: a first look)`: how the steps ended, and how many benchmarks' numbers can be trusted."""
-    endings = ", ".join(f"{count} {outcome}" for outcome, count in summary.counts.items() if count)
+    """Return `steps: 6 passed, 0 valid (quick: a first look)`: how they ended, and how many benchmarks' numbers are valid."""
+    endings = f"steps: {', '.join(f'{count} {outcome}' for outcome, count in summary.counts.items() if count)}"
     judged = [bench.validity for bench in summary.benchmarks if bench.validity is not None]
     swept = [
         bench for bench in summary.benchmarks if bench.serving and bench.outcome == "passed" and bench.validity is None
@@ -317,7 +317,7 @@ def next_line(summary: Summary) -> str:
     if any(not_passed(bench) for bench in summary.benchmarks):
         return f"`{line_about_run(summary, 'resume', run)}`: runs the steps that did not pass"
     if summary.profile == "quick":
-        return f"`{rerun_line(summary, profile='default')}`: for valid numbers"
+        return f"`{rerun_line(summary, profile='default')}`: aims at valid numbers"
     if launches and launches < LEAST_LAUNCHES:
         return f"`{rerun_line(summary, repeat=LEAST_LAUNCHES)}`: how far repeats differ"
     if summary.ab is not None and summary.ab.verdict != "INCONCLUSIVE":

@@ -19,12 +19,12 @@ MOST_LINES = 40
 WIDTH = 120
 LIST_WIDTH = 100
 VERDICTS = {
-    "report": "result   58 passed, 2 failed; 4 of 6 numbers valid",
+    "report": "result   steps: 58 passed, 2 failed; 4 of 6 numbers valid",
     "compare": "new is 1.067 times as fast as old",
     "compare-tender": "A A-1000 has the highest score of the admissible offers",
     "accept": "FAIL: ",
     "offer-compare": "A A-1000 has the highest score of the admissible offers",
-    "budget": "12,000,000 EUR, over 5 years pays for ",
+    "budget": "12,000,000 EUR over 5 years pays for ",
     "outliers": "2 outliers on 2 devices",
     "status": "new: failed; 60/60 steps done",
     "doctor": "a run is ",

@@ -425,8 +425,8 @@ def test_unknown_work_has_no_ratio_to_any_reference() -> None:
 def test_the_validity_of_the_references_number_stands_beside_the_ratio() -> None:
     reference = with_work("old", {}, validity="suspect", doubts=("stalled",))
     (found,) = relative_to(with_work("new", {}, 200.0), reference).benchmarks
-    assert (found.ratio, found.reference_validity) == (pytest.approx(2.0), "suspect(stalled)")
-    assert found.to_json()["reference_validity"] == "suspect(stalled)"
+    assert (found.ratio, found.reference_validity) == (pytest.approx(2.0), "suspect (stalled)")
+    assert found.to_json()["reference_validity"] == "suspect (stalled)"
 
 
 def test_a_benchmark_that_the_reference_lacks_says_so_and_one_without_a_number_says_nothing() -> None:

@@ -42,7 +42,8 @@ def bids(**offers: tuple[float, str]) -> TenderScores:
         (
             {"A": (5.0, "no"), "B": (3.0, "yes"), "C": (4.0, "yes")},
             "C",
-            "C has the highest score of the admissible offers, and is shown to be above every other offer that is not ruled out.",
+            "C has the highest score of the admissible offers, and is shown to be above every other offer that may be"
+            " admissible.",
         ),
         (
             {"A": (3.0, "yes"), "B": (3.001, "yes"), "C": (2.0, "yes")},
@@ -57,7 +58,7 @@ def bids(**offers: tuple[float, str]) -> TenderScores:
         (
             {"A": (5.0, "no"), "B": (3.0, "yes")},
             "B",
-            "B has the highest score of the admissible offers. All others are ruled out.",
+            "B has the highest score of the admissible offers. No other offer is admissible.",
         ),
         (
             {"A": (5.0, "yes"), "B": (3.0, "yes")},
@@ -68,8 +69,8 @@ def bids(**offers: tuple[float, str]) -> TenderScores:
         (
             {"A": (5.0, "no"), "B": (2.0, "inconclusive"), "C": (3.0, "inconclusive")},
             "C",
-            "No offer is shown to be admissible. Of those not ruled out, C has the highest score, and is shown to be above every"
-            " other offer that is not ruled out.",
+            "No offer is shown to be admissible. Of the others, C has the highest score, and is shown to be above every"
+            " other offer that may be admissible.",
         ),
         ({"A": (5.0, "no"), "B": (6.0, "no")}, "A", "No offer is admissible."),
     ],

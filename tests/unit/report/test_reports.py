@@ -210,7 +210,7 @@ def test_numbers_are_short_and_have_four_digits_or_more(value: float | None, sho
 
 @pytest.mark.parametrize(
     ("profile", "result"),
-    [("quick", "1 passed, 0 valid (quick: a first look)"), ("default", "1 passed; 0 of 1 numbers valid")],
+    [("quick", "steps: 1 passed, 0 valid (quick: a first look)"), ("default", "steps: 1 passed; 0 of 1 numbers valid")],
 )
 def test_the_head_says_how_many_numbers_are_valid(tmp_path: Path, profile: str, result: str) -> None:
     one = replace(short_of_everything(tmp_path), profile=profile)
@@ -258,7 +258,7 @@ def suite_of_six(path: Path, profile: str) -> Summary:
     summary = summarise(record(path, *steps, manifest={"about": about, "profile": profile, "system": CPU}))
     busy = ("sensor-lost", "contended", "nonfinite", "dropped")
     doubted = [
-        replace(bench, validity="suspect", doubts=busy[: 1 + at % 4], ratio=1.0, reference_validity="suspect(dropped)")
+        replace(bench, validity="suspect", doubts=busy[: 1 + at % 4], ratio=1.0, reference_validity="suspect (dropped)")
         for at, bench in enumerate(summary.benchmarks)
     ]
     reference = "epyc-vm (2-core virtual machine (AMD EPYC), milabench 0.1.0, 2026-11-22, profile default)"
