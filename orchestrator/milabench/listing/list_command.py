@@ -27,7 +27,7 @@ WIDTH = 100
 """Characters of a line where no terminal says how many it fits."""
 _LEAST_ABOUT = 12
 _MIB = 2**20
-_CLAUSE = re.compile(r"[:;,.]\s|\s\(")
+_CLAUSE = re.compile(r"[:;.]\s|\s\(")
 
 
 @click.command("list")
@@ -107,15 +107,15 @@ def benchmarks_table(benches: Sequence[Mapping[str, object]], width: int | None 
 
 
 def _wrapped_row(row: Sequence[str], room: int) -> Iterator[list[str]]:
-    """Yield a row. Of its second cell whole clauses are shown that fit; a first clause that does not is continued below."""
-    first, *more = textwrap.wrap(_first_clauses(row[1], room), room) or [""]
+    """Yield a row. Of its second cell whole clauses are shown that fit two lines; a first clause that does not has more."""
+    first, *more = textwrap.wrap(_first_clauses(row[1], 2 * room), room) or [""]
     yield [row[0], first, *row[2:]]
     for part in more:
         yield ["", part, *([""] * len(row[2:]))]
 
 
 def _first_clauses(text: str, room: int) -> str:
-    """Return as many clauses of a text, from its beginning, as fit a line. The whole text where not even the first does."""
+    """Return as many clauses of a text, from its beginning, as fit. The whole text where not even the first does."""
     ends = [found.start() for found in _CLAUSE.finditer(text) if found.start() <= room]
     return text if len(text) <= room or not ends else text[: ends[-1]]
 
