@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from operator import attrgetter
 
 from milabench.plan.model import STEP_DIRS, Plan, Step
 from milabench.plan.step_dir import with_step_dir
@@ -12,26 +13,31 @@ from milabench.shown import counted
 
 
 def plan_text(plan: Plan, *, is_full: bool = False, estimate: Sequence[str] = ()) -> str:
-    """Return each step with its command line and limits. `is_full`: with its folder and the variables that are set, too.
+    """Return each step with its command line and limits, of several repeats the first. `is_full`: all, with folder and variables.
 
     `estimate` are lines below the first line.
     """
     benches = len({step.bench for step in plan.steps})
     size = f"{counted(len(plan.steps), 'step')} of {counted(benches, 'benchmark')}"
     lines = [f"{plan.phase} plan {plan.hash[:12]}: {size}", *estimate]
+    repeats = {step.bench: step.repeat + 1 for step in sorted(plan.steps, key=attrgetter("repeat"))}
     for group in plan.groups():
+        if group[0].repeat > 0 and not is_full:
+            continue
         lines.append("")
         if len(group) > 1:
             lines.append(f"together: {', '.join(step.id for step in group)}")
         for step in group:
-            lines += _step_lines(step, is_full=is_full)
+            lines += _step_lines(step, is_full=is_full, repeats=repeats[step.bench])
     if plan.skipped:
         lines += ["", "skipped:", *(f"  {skip.bench}: {skip.why}" for skip in plan.skipped)]
     return "\n".join(lines) + "\n"
 
 
-def _step_lines(step: Step, *, is_full: bool) -> list[str]:
+def _step_lines(step: Step, *, is_full: bool, repeats: int) -> list[str]:
     limits = [f"at most {step.timeout_s:g} s" if step.timeout_s is not None else "no time limit"]
+    if repeats > 1 and not is_full:
+        limits.insert(0, f"{repeats} repeats")
     if step.max_silence_s is not None:
         limits.append(f"{step.max_silence_s:g} s of silence")
     devices = ",".join(map(str, step.devices))
