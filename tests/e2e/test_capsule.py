@@ -146,7 +146,7 @@ def test_a_machine_without_network_and_python_installs_prepares_runs_and_reports
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert done.stdout.count("unreachable: ") == 2
-    assert "prepare: nothing to do, 1 benchmarks are prepared" in done.stderr
+    assert "prepare: nothing to do, prepared: 1 benchmark" in done.stderr
     with open_capsule(packed.file) as opened:
         digest = f"sha256:{opened.manifest.digest}"
         assert [python.folder != "" for python in opened.manifest.pythons] == [True]

@@ -47,6 +47,6 @@ def test_a_suite_is_run_both_ways_and_the_death_of_the_orchestrator_costs_nothin
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "== the orchestrator is killed; its jobs are not" in shown.stdout
     report = shown.stdout.partition("== report\n")[2]
-    assert "result  steps: 2 passed" in report
+    assert "result  2 of 2 steps passed" in report
     assert shown.stdout.endswith("== the cluster is taken down\n")
     assert not list(scratch.glob("mb-slurm-*"))

@@ -376,11 +376,11 @@ class BenchEvaluation:
 
     def _trusted(self, bench: BenchSummary, check: CriterionResult, whose: str = "") -> CriterionResult:
         """Return the check, undecided when its number has a warning that the criteria do not allow."""
-        doubts = [doubt for doubt in bench.doubts if doubt not in self.criteria.allow]
+        doubts = bench.doubts_text(self.criteria.allow)
         if check.verdict == "INCONCLUSIVE" or (bench.validity != "invalid" and not doubts):
             return check
-        why = ", ".join(doubts) or "no reason given"
-        missing = f"{whose or 'its '}number is {bench.validity} ({why}): measure it again, or `allow` these reasons"
+        why = doubts or "no reason given"
+        missing = f"{whose or 'its '}number is {bench.validity} ({why}): measure it again, or `allow` the reason"
         return replace(check, verdict="INCONCLUSIVE", missing=missing)
 
 

@@ -152,6 +152,11 @@ class Component:
     seconds: Annotated[Number | None, OPTIONAL] = None
 
     @property
+    def title(self) -> str:
+        """Its name as people call it."""
+        return "repeats" if self.name == "launches" else self.name
+
+    @property
     def where(self) -> str:
         """`3 s at step 512 of repeat 2`, `most in repeat 2`. Empty where it is about no single repeat."""
         if self.step is not None and self.seconds is not None:
@@ -238,11 +243,14 @@ class Uncertainty:
 
     @property
     def words(self) -> str:
-        """`± 38 % by launches; 5 % asked`: the uncertainty, its largest component, and the request."""
+        """`± 38 % between repeats; 5 % asked`: the uncertainty, its largest component, and the request."""
         asked = "" if self.asked is None else f"; {_percent(self.asked)} asked"
         first = self.components[0] if self.components else None
-        why = "" if first is None else f", {first.how}" if first.size is None else f" by {first.name}"
-        why += f", {first.where}" if first is not None and first.where else ""
+        if first is None:
+            return f"{self.half_width}{asked}"
+        by = "between" if first.name == "launches" else "by"
+        why = f", {first.how}" if first.size is None else f" {by} {first.title}"
+        why += f", {first.where}" if first.where else ""
         return f"{self.half_width}{why}{asked}"
 
 

@@ -78,7 +78,8 @@ def measure_commands(
     folder = base_folder(base)
     written = SuiteOptions(config_file=_write(folder, names[0], suite), base=folder, environ=environ)
     # The next launch of a command that has failed would fail too.
-    settings = RunSettings(retry=RetryPolicy(wait=wait, max_failures=1), as_default=False, no_gate=no_gate)
+    retry = RetryPolicy(wait=wait, max_failures=1)
+    settings = RunSettings(retry=retry, as_default=False, no_gate=no_gate, is_reported=True)
     extent = Extent(repeat=options.launches, profile="default", run_name="bench", baseline=names[0])
     prepared = prepare_runs(written, extent, settings, session)
     if options.warmup:
@@ -166,7 +167,9 @@ def _words(options: CommandOptions) -> Iterator[tuple[str, ...]]:
             except ValueError as error:
                 raise UsageError(f"{line}: {str(error).lower()}. Give the line to a shell with --shell") from None
             if of_shell := _shell_sign(line):
-                raise UsageError(f"{line}: {of_shell!r} needs a shell. Add --shell, quote it, or give words after --")
+                raise UsageError(
+                    f"{line}: {of_shell!r} needs a shell. Run `{shlex.join(['milabench', 'bench', '--shell', line])}`"
+                )
         if not words:
             raise UsageError("a command is empty")
         yield words

@@ -165,7 +165,9 @@ def _message(numbers: Mapping[str, Any]) -> str:
         + f" ({numbers['share']:.1%})"
     ]
     if numbers["waited"] is not None:
-        parts.append(f"we waited for one {numbers['waited']:.2f} of the time and used {numbers['own']:.2f}")
+        parts.append(
+            f"the program waited for a processor {numbers['waited']:.0%} of the time and used {numbers['own']:.2f}"
+        )
     if numbers["pressure"]["memory"]:
         parts.append(f"memory was short in {numbers['pressure']['memory']:.1%} of the time")
     if numbers["swapped_MiB"]:

@@ -118,5 +118,5 @@ def command(request: CompareRequest, destination: Destination, tender: Path | No
     if destination.is_brief:
         from milabench.report.decision_screens import comparison_next
 
-        click.echo(f"\nnext: {comparison_next(compared.comparison, same_command())}")
+        click.echo(f"\nnext: {comparison_next(compared.comparison, same_command(), request.base)}")
     return comparison_exit_code(compared.comparison)

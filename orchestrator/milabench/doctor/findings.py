@@ -120,7 +120,9 @@ def check_suite(context: CommandContext) -> Iterator[NodeFinding]:
     """Check which of the selected benchmarks could run now, and the missing parts of the others."""
     plan = plan_run(context.benches, context.plan_context)
     names = {step.bench for step in plan.steps}
-    yield NodeFinding(what="suite", state="ok", says=f"{context.suite_file}: {len(names)} benchmarks can run here")
+    yield NodeFinding(
+        what="suite", state="ok", says=f"{context.suite_file}: {counted(len(names), 'benchmark')} can run here"
+    )
     for skip in plan.skipped:
         yield NodeFinding(what=skip.bench, state="note", says=f"skipped: {skip.why}")
     environments = missing_environments(context)

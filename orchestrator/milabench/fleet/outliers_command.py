@@ -76,7 +76,7 @@ def outlier_text(findings: Findings, width: int | None = None, *, is_full: bool 
 
     kind = "device" if all(outlier.location.device for outlier in findings.outliers) else "node"
     places = len({str(outlier.location) for outlier in findings.outliers})
-    checked = f"; {counted(findings.judged, 'number')} checked"
+    checked = f"; {counted(findings.judged, 'number')} checked" if findings.judged else "; no number could be checked"
     if findings.judged:
         checked += f", of which about {findings.by_chance:.2g} would be outliers by chance in a good fleet"
     lines = [f"{counted(len(findings.outliers), 'outlier')} on {counted(places, kind)}{checked}"]

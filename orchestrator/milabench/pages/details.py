@@ -134,7 +134,7 @@ def device_spread(benches: Sequence[tuple[str, str, BenchSummary]], units: str) 
         return note("A single process: differences between repeats or devices are not known.")
     notes = []
     for name, _, bench in benches:
-        spreads = (("between devices", bench.spread_devices), ("between launches", bench.spread_processes))
+        spreads = (("between devices", bench.spread_devices), ("between repeats", bench.spread_processes))
         parts = [f"{what} {100 * value:.2f} %" for what, value in spreads if value is not None]
         notes += [f"{name + ': ' if name else ''}{', '.join(parts)}"] if parts else []
     if len(rows) > _MOST_PLACES:

@@ -38,7 +38,7 @@ TENDER_LEGEND = (
     " clipped; w: share of the weights, for throughput the weight itself",
     "interval: 95 %, delta method on logarithms, degrees of freedom after Satterthwaite, empty below three repeats"
     " where all numbers are constants",
-    "INCONCLUSIVE: the interval contains the limit, or the score has values that are declared or suspect: these decide nothing",
+    "INCONCLUSIVE: the interval contains the limit, or the score has declared or suspect values: no verdict rests on them",
     "limits: the cost of all years where it is known, else the price, and the power of all nodes, one-sided at 95 %,"
     " INCONCLUSIVE where the limit is within the interval or the offer does not say",
     "FASTER, SLOWER, EQUIVALENT, DIFFERENT-BUT-SMALL: score relative to the first system, by Holm's correction over all systems",

@@ -56,6 +56,7 @@ def measure_suite(
         if code != DONE:
             return (), code
     say(f"== milabench run{about if is_short else ''}")
+    settings = replace(settings, is_reported=True)
     finished = execute_runs(prepare_runs(options, extent, settings, session), session)
     return tuple(str(run) for run, _ in finished), max(code for _, code in finished)
 

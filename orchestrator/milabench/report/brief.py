@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from milabench.events.doubts import Doubt
 from milabench.report import document, model
 from milabench.report.columns import BENCH, HALF_WIDTH, PERF, UNITS, Column, table_of
 from milabench.report.curves import curve_blocks
@@ -109,8 +110,9 @@ _COLUMNS = (
 
 def doubts(summary: Summary) -> list[tuple[str, str]]:
     """Return each warning about numbers once: the benchmarks, the text, and the repeat and step it is about."""
+    short = {Doubt.SHORT: "profile quick measures for a few seconds only"} if summary.profile == "quick" else {}
     warned = [
-        (doubt, text, b.bench)
+        (doubt, short.get(doubt, text), b.bench)
         for b in model.ordered(summary.benchmarks)
         for doubt, text in model.warnings_of(b).items()
     ]

@@ -10,10 +10,12 @@ from milabench.analysis.comparison_words import claim_lines
 from milabench.report import comparison_text, document
 from milabench.report.curves import curve_blocks
 from milabench.report.document_renderer import WORST_FIRST
-from milabench.report.rerun import line_about_run, rerun_line
+from milabench.report.rerun import below_base, line_about_run, rerun_line
 from milabench.shown import by_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from milabench.analysis.acceptance_model import Acceptance, CriterionResult
     from milabench.analysis.comparison_model import Comparison
     from milabench.analysis.system_diff import Differences
@@ -43,15 +45,16 @@ def comparison_screen(comparison: Comparison, differences: Differences) -> docum
     )
 
 
-def comparison_next(comparison: Comparison, again: str) -> str:
-    """Return the next command and its purpose. `again` is the command that made the comparison."""
+def comparison_next(comparison: Comparison, again: str, base: Path | None) -> str:
+    """Return the next command and its purpose. `again` is the command that made the comparison, `base` the base it was given."""
     counted = [c for row in comparison.rows for c in row.contrasts if c is not None]
     needed = [c.needed for c in counted if c.verdict == "INCONCLUSIVE" and c.needed and c.needed_unit == "launches"]
     for system in comparison.systems:
         if system.failures:
-            return f"`{line_about_run(system.summary, 'report', system.summary.run)}`: logs of the failed steps"
+            summary = below_base(system.summary, base)
+            return f"`{line_about_run(summary, 'report', summary.run)}`: logs of the failed steps"
     if needed and (repeats := min(needed)) <= _MOST_REPEATS:
-        latest = comparison.systems[-1].summary
+        latest = below_base(comparison.systems[-1].summary, base)
         return f"`{rerun_line(latest, repeat=repeats)}`: {repeats} repeats would decide more"
     if any(c.verdict in ("FASTER", "SLOWER") for c in counted) and "--why" not in again:
         return f"`{again} --why`: how the systems differ"

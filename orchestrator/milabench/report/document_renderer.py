@@ -135,7 +135,7 @@ def acceptance_sentence(acceptance: Acceptance) -> str:
     by = f", by {acceptance.file}" if acceptance.file else ""
     return (
         f"{acceptance.run}{against}{by}: {counts['PASS']} of {len(acceptance.checks)} criteria hold, "
-        f"{counts['FAIL']} fail, {counts['INCONCLUSIVE']} are inconclusive"
+        f"{counts['FAIL']} fail{'s' * (counts['FAIL'] == 1)}, {counts['INCONCLUSIVE']} inconclusive"
     )
 
 

@@ -22,7 +22,7 @@ from milabench.report.curves import messages_of_curve
 from milabench.report.document import Entry, Statement
 from milabench.report.labels import format_number, percents, replicates_text
 from milabench.report.rerun import is_of_commands, line_about_run, rerun_line
-from milabench.shown import by_text
+from milabench.shown import by_text, counted
 
 
 def validity_text(bench: BenchSummary) -> str:
@@ -57,7 +57,7 @@ def half_width(bench: BenchSummary) -> str:
 
 def is_reference_doubtful(bench: BenchSummary) -> bool:
     """Return whether a benchmark is compared with a number of the reference whose uncertainty nobody knows."""
-    return bench.ratio is not None and bench.reference_validity.partition("(")[0] not in SOUND
+    return bench.ratio is not None and bench.reference_validity.partition("(")[0].strip() not in SOUND
 
 
 def reference_ratio_text(bench: BenchSummary, digits: int) -> str:
@@ -203,7 +203,7 @@ def _in_launches(bench: BenchSummary, repeats: Sequence[int], others: int = 0) -
     if not known or bench.replicates < 2 or (len(known) >= bench.replicates and not others):
         return ""
     more = f" and {len(known) - _NAMED_REPEATS} more" if len(known) > _NAMED_REPEATS else ""
-    alike = f" (the like in {others} more)" if others else ""
+    alike = f" (similar in {others} more)" if others else ""
     return f"repeat {', '.join(map(str, known[:_NAMED_REPEATS]))}{more}{alike}: "
 
 
@@ -226,8 +226,10 @@ def grouped_messages(summary: Summary) -> list[tuple[str, str]]:
 
 
 def result_text(summary: Summary) -> str:
-    """Return `steps: 6 passed, 0 valid (quick: a first look)`: how they ended, and how many benchmarks' numbers are valid."""
-    endings = f"steps: {', '.join(f'{count} {outcome}' for outcome, count in summary.counts.items() if count)}"
+    """Return `6 of 6 steps passed, 0 valid (quick: a first look)`: how they ended, and how many benchmarks' numbers are valid."""
+    others = (f"{count} {outcome}" for outcome, count in summary.counts.items() if count and outcome != "passed")
+    passed = f"{summary.counts['passed']} of {counted(sum(summary.counts.values()), 'step')} passed"
+    endings = ", ".join((passed, *others))
     judged = [bench.validity for bench in summary.benchmarks if bench.validity is not None]
     swept = [
         bench for bench in summary.benchmarks if bench.serving and bench.outcome == "passed" and bench.validity is None

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from milabench.analysis.summary_model import Summary
 from milabench.shown import is_lock, suite_word
@@ -30,9 +33,21 @@ _RERUN_OPTIONS = (
 )
 
 
+_BASE_IS_NAMED = "base is named"
+
+
+def below_base(summary: Summary, base: Path | None) -> Summary:
+    """Return the summary of a run that lies below a base that the user named: commands about it name that base."""
+    return (
+        summary
+        if base is None
+        else replace(summary, options={**summary.options, "base": str(base), _BASE_IS_NAMED: True})
+    )
+
+
 def line_about_run(summary: Summary, verb: str, *words: str) -> str:
     """Return a command about this run, with the base where the user named it."""
-    named = any(word.partition("=")[0] == "--base" for word in summary.argv)
+    named = _BASE_IS_NAMED in summary.options or any(word.partition("=")[0] == "--base" for word in summary.argv)
     base = ("--base", str(summary.options["base"])) if named and summary.options.get("base") else ()
     return shlex.join(["milabench", verb, *words, *base])
 

@@ -205,7 +205,7 @@ def uncertainty_tables(summary: Summary) -> tuple[Table, ...]:
     rows = [
         (
             bench.bench,
-            each.name,
+            each.title,
             "?" if each.size is None else percents(each.size),
             "; ".join(filter(None, (each.how, each.where))),
         )

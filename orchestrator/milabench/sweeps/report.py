@@ -6,11 +6,8 @@ from milabench.analysis.comparison_model import Comparison, CurveComparison
 from milabench.analysis.summary_model import Summary
 from milabench.report.document import Document, Notes, section
 from milabench.report.model import ordered
-from milabench.shown import cut_text
 from milabench.sweeps.compared_tables import curve_ratio_table, curve_remarks, curves_table
 from milabench.sweeps.tables import BRIEF_LEGEND, LEGEND, curve_lines, point_remarks, points_table, times_tables
-
-_BRIEF = 160  # characters of a remark
 
 
 def blocks_of_curves(shown: Summary | Comparison, *, is_brief: bool) -> Document:
@@ -26,8 +23,6 @@ def _of_run(summary: Summary, *, is_brief: bool) -> Document:
             points = (points_table(bench.bench, curve, is_brief=is_brief),) if curve.points else ()
             times = () if is_brief else times_tables(bench.bench, curve)
             remarks = point_remarks(curve, has_notes=not is_brief)
-            if is_brief:
-                remarks = [(cut_text(names, _BRIEF), cut_text(text, _BRIEF)) for names, text in remarks]
             noted = section(f"remarks on the curve of {bench.bench}", remarks)
             blocks.append((*points, Notes(lines=curve_lines(bench.bench, curve)), *noted, *times))
     legend = Notes(lines=BRIEF_LEGEND if is_brief else LEGEND)

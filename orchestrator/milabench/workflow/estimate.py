@@ -126,7 +126,7 @@ class BudgetedPlan:
         if target is not None and target.precision is not None:
             most = f"at most {MOST_LAUNCHES} repeats" if target.budget_s is None else "as the budget allows"
             most += f", {duration(target.limit_s)} together" if target.limit_s is not None else ""
-            cut.insert(0, f"measured on to {aim_text(aim)}: {most}")
+            cut.insert(0, f"repeated until {aim_text(aim)}: {most}")
         if data := data_line(self.planned.request):
             cut.insert(0, data)
         if longer := self._longer_than_known:

@@ -35,6 +35,7 @@ from milabench.facts.model import Node
 from milabench.plan.context import dirs_at
 from milabench.plan.resources import ResourceSum, sum_of_environments
 from milabench.plan.venvs import UNPINNED, InstallPlan, VenvSpec
+from milabench.shown import counted
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, on_this_machine, read_context
 from milabench.workflow.options import InstallSettings, Session, SuiteOptions
@@ -292,7 +293,7 @@ def resources_text(needs: ResourceSum, venvs: Iterable[VenvSpec]) -> str:
 
 def install_summary(plan: InstallPlan) -> str:
     """Return how much a plan installs."""
-    return f"{len(plan.venvs)} environments and {len(plan.sources)} programs"
+    return f"{counted(len(plan.venvs), 'environment')} and {counted(len(plan.sources), 'program')}"
 
 
 def check_active_environment(context: CommandContext, how: InstallOptions) -> None:
@@ -319,12 +320,12 @@ def check_active_environment(context: CommandContext, how: InstallOptions) -> No
     for skip in environments.left_out_benches(context):
         session.info(f"skipped: {skip.bench}: {skip.why}")
     count = len(context.benches) - len(lacking)
-    session.info(f"install: {sys.prefix} has everything that {count} benchmarks need")
+    session.info(f"install: {sys.prefix} has everything that {counted(count, 'benchmark')} need{'s' * (count == 1)}")
 
 
 def install_text(plan: InstallPlan) -> str:
     """Return the plan for a person: each environment, program and image."""
-    lines = [f"install plan {plan.hash[:12]}: {len(plan.venvs)} environments, {len(plan.sources)} programs"]
+    lines = [f"install plan {plan.hash[:12]}: {install_summary(plan)}"]
     for venv in plan.venvs:
         hashed = "hash-checked" if venv.is_hashed else "not hash-checked"
         lines.append(

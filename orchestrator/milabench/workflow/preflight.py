@@ -156,7 +156,8 @@ def _require_none(what: str, missing: Sequence[str], verb: str, context: Command
     if missing:
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         named = f"{', '.join(missing[:_NAMED])}{more}"
-        first = "" if is_chosen(context.options) else ". For a first look run `milabench quickstart`, a small suite"
+        suite = display_path(Path(context.suite_file))
+        first = "" if is_chosen(context.options) else f" for {suite}, or for a first look `milabench quickstart`"
         raise EnvironmentFailed(f"{what}: {named}. Run `{command_line(verb, context.options)}`{first}")
 
 

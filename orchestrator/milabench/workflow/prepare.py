@@ -19,6 +19,7 @@ from milabench.execute.locks import hold_base
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan
 from milabench.plan.prepare import ALREADY_PREPARED, data_lock, data_mark
+from milabench.shown import counted
 from milabench.workflow.context import CommandContext, on_this_machine
 from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import ExecutedPlan
@@ -53,7 +54,7 @@ def prepare(context: CommandContext, *, force: bool = False) -> int:
             if plan.steps:
                 return execute_preparations(plan, context)
     done = sum(skip.why == ALREADY_PREPARED for skip in plan.skipped)
-    context.session.info(f"prepare: nothing to do, {done} benchmarks are prepared")
+    context.session.info(f"prepare: nothing to do, prepared: {counted(done, 'benchmark')}")
     return DONE
 
 
@@ -72,7 +73,7 @@ def execute_preparations(plan: Plan, context: CommandContext) -> int:
         failures += _failures(executed)
     if failures:
         raise EnvironmentFailed("\nerror: ".join(failures))
-    context.session.info(f"prepare: {len(plan.steps)} benchmarks prepared")
+    context.session.info(f"prepare: {counted(len(plan.steps), 'benchmark')} prepared")
     return DONE
 
 

@@ -22,6 +22,7 @@ from milabench.errors import DONE, STEPS_FAILED, NothingSelected, RecordError, U
 from milabench.events.rundir import Run
 from milabench.events.runs_folder import find_run, latest_run
 from milabench.report.registry import FORMATS, WORKBOOK, Format
+from milabench.report.rerun import below_base
 from milabench.workflow.files import base_folder, is_archive
 from milabench.workflow.measured_runs import is_metered, with_ends
 from milabench.workflow.options import CompareRequest, ReportRequest, Session
@@ -72,7 +73,10 @@ def report_summaries(
 ) -> tuple[list[Summary], list[Sequence[Trace] | None] | None]:
     """Return the content of a report, and the time series where its format draws them."""
     with ExitStack() as opened:
-        return _summaries(request, form, session, opened)
+        summaries, traces = _summaries(request, form, session, opened)
+    if form.is_for_people:
+        summaries = [below_base(summary, request.base) for summary in summaries]
+    return summaries, traces
 
 
 def _summaries(

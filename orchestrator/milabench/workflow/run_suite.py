@@ -33,9 +33,9 @@ class RunSettings:
     `failed` names a run: only its steps that did not pass are run. Empty: the latest run. `validations` are the checks, `all`
     (the default), `none` or `name,...`. `save_sizes` is a file that the observed batch sizes are added to. `no_prepare`:
     refuse a benchmark that is not prepared, instead of preparing it where that takes seconds. `no_gate`: a side that is SLOWER
-    does not change the exit code. `as_default`: from now on
-    commands without --config mean this suite. `is_kept` False: the records are removed soon, and no message points to them
-    or to `resume`. `submit`: the run is made as jobs of the scheduler, None: by this process.
+    does not change the exit code. `as_default`: from now on commands without --config mean this suite. `is_kept` False: the
+    records are removed soon, and no message points to them or to `resume`. `is_reported`: a report follows, with the numbers
+    and the next command. `submit`: the run is made as jobs of the scheduler, None: by this process.
     """
 
     failed: str | None = None
@@ -45,8 +45,12 @@ class RunSettings:
     no_gate: bool = False
     as_default: bool = True
     is_kept: bool = True
+    is_reported: bool = False
     submit: Submission | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+
+
+AS_USUAL = RunSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +133,7 @@ def execute_runs(
         )
         _save_sizes(prepared.settings.save_sizes, planned, executed.path)
         settings = prepared.settings
-        code = finish_run(executed, session, is_kept=settings.is_kept, no_gate=settings.no_gate)
+        code = finish_run(executed, session, settings)
         finished.append((executed.path, code))
         if code == INTERRUPTED:
             break
@@ -178,44 +182,47 @@ def prepare_request(request: Request, settings: RunSettings) -> BudgetedPlan:
     return budgeted
 
 
-def finish_run(executed: ExecutedPlan, session: Session, *, is_kept: bool = True, no_gate: bool = False) -> int:
+def finish_run(executed: ExecutedPlan, session: Session, settings: RunSettings = AS_USUAL) -> int:
     """Write the summary of a run, report how its steps ended, all attempts considered, and return the exit code.
 
-    A benchmark that is SLOWER on side B of an A/B run counts as failed, unless `no_gate`.
+    A benchmark that is SLOWER on side B of an A/B run counts as failed, unless `settings.no_gate`.
     """
-    is_whole = report_run(executed.path, session, is_kept=is_kept, no_gate=no_gate)
-    if executed.result.is_cut and is_kept:
+    is_reported = settings.is_reported and not executed.result.interrupted
+    is_whole = report_run(executed.path, session, replace(settings, is_reported=is_reported))
+    if executed.result.is_cut and settings.is_kept:
         session.info("run: interrupted. `milabench resume` continues it")
     if executed.result.interrupted:
         return INTERRUPTED
     return DONE if is_whole and executed.result.all_passed else STEPS_FAILED
 
 
-def report_run(path: Path, session: Session, *, is_kept: bool = True, no_gate: bool = False) -> bool:
+def report_run(path: Path, session: Session, settings: RunSettings = AS_USUAL) -> bool:
     """Write the summary of a run, report how its steps ended, and return whether none of them changes the exit code."""
     summary = write_summary(path, session)
     if summary is None:
         return False
-    report_result(summary, path, session, is_kept=is_kept)
-    if summary.ab is not None and summary.ab.verdict == "SLOWER" and not no_gate:
+    report_result(summary, path, session, settings)
+    if summary.ab is not None and summary.ab.verdict == "SLOWER" and not settings.no_gate:
         return False
     return bool(summary.counts) and not any(summary.counts[outcome] for outcome in CHANGE_THE_EXIT_CODE)
 
 
-def report_result(summary: Summary, path: Path, session: Session, *, is_kept: bool = True) -> None:
+def report_result(summary: Summary, path: Path, session: Session, settings: RunSettings = AS_USUAL) -> None:
     """Report how a run ended and where its records are, each number unless it was a first look, and the command that leads on."""
     from milabench.report.labels import format_number
     from milabench.report.model import half_width, ordered, result_text, validity_text
     from milabench.report.rerun import line_about_run
 
-    session.info(f"run: {result_text(summary)}{f'. Records: {path}' if is_kept else ''}")
+    session.info(f"run: {result_text(summary)}{f'. Records: {path}' if settings.is_kept else ''}")
+    if settings.is_reported:
+        return
     if summary.profile != "quick":
         for bench in ordered(summary.benchmarks):
             rate = "" if bench.perf is None else f"{format_number(bench.perf)} {half_width(bench)} {bench.units}, "
             session.info(f"{bench.bench}: {rate}{validity_text(bench)}")
     if summary.ab is not None:
         session.info(f"A/B: {summary.ab.sentence}")
-    if is_kept:
+    if settings.is_kept:
         session.info(f"next: `{line_about_run(summary, 'report', summary.run)}`: the numbers, warnings and logs")
 
 

@@ -220,7 +220,7 @@ def test_a_secret_that_a_variable_gives_may_be_among_the_words(
         (("--", "no-such-program", "x"), "no-such-program: no such command on the PATH"),
         (("sleep", "0.1"), "0.1: no such command on the PATH. Quote a command with its arguments, or put -- before it"),
         (("./nowhere",), "./nowhere: no such program in"),
-        (("true | cat",), "true | cat: '|' needs a shell. Add --shell, quote it, or give words after --"),
+        (("true | cat",), "true | cat: '|' needs a shell. Run `milabench bench --shell 'true | cat'`"),
         (("echo a;echo b",), "echo a;echo b: ';' needs a shell"),
         (("echo a>/dev/null",), "'>' needs a shell"),
         (("cat *.py",), "'*' needs a shell"),

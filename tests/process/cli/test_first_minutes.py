@@ -28,7 +28,7 @@ def test_a_run_without_anything_names_what_installs_it_and_the_small_suite(
     (line,) = said.err.splitlines()
     assert line.startswith("error: not installed: ")
     assert f"Run `milabench install --base {tmp_path}`" in line
-    assert line.endswith("For a first look run `milabench quickstart`, a small suite")
+    assert line.endswith("standard.yaml, or for a first look `milabench quickstart`")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_run_without_anything_names_what_installs_it_and_the_small_suite(
         (("run", "--config", "nope"), 2, "nope: neither a file here nor a shipped suite. Shipped suites: "),
         (("report", "page.html"), 3, "no run is called 'page.html' below "),
         (("run", "digits"), 2, "Got unexpected extra argument (digits). Choose benchmarks with --select NAME"),
-        (("bench", "echo 1; echo 2"), 2, "';' needs a shell. Add --shell, quote it, or give words after --"),
+        (("bench", "echo 1; echo 2"), 2, "';' needs a shell. Run `milabench bench --shell 'echo 1; echo 2'`"),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(

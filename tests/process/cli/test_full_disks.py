@@ -161,7 +161,7 @@ except OSError as error:
         (base / "data" / "big").unlink()
         subprocess.run(["mount", "-o", "remount,size=64m", str(base)], check=True)
         said = milabench("prepare", *here, MILABENCH_BASE=str(base))
-        assert "1 benchmarks prepared" in said.err
+        assert "1 benchmark prepared" in said.err
 
 
 def test_a_transfer_to_a_full_disk_names_the_reason_and_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_the_profile_default_measures_on_and_a_number_of_launches_is_taken_exact
     said = milabench("plan", "run", *here, "--profile", "default").out
     assert said.startswith("run plan ")
     assert ": 3 steps of 1 benchmark" in said
-    assert "measured on to a precision of 5 %: at most 10 repeats" in said
+    assert "repeated until a precision of 5 %: at most 10 repeats" in said
     assert "precision" not in milabench("plan", "run", *here, "--profile", "default", "--repeat", "2").out
     assert milabench("run", *here, "--profile", "default").code == 0
     assert 3 < launches(only_run(environ))["wild"] <= 10  # on a busy machine the time that was said is over before ten

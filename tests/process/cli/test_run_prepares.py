@@ -46,7 +46,7 @@ def test_a_run_prepares_what_is_missing_once_and_says_so(
     said = milabench("run", *mine)
     assert said.code == 0, said.err
     assert "run: preparing mine first, 60 s at most for each\n" in said.err
-    assert milabench("prepare", *mine).err == "prepare: nothing to do, 1 benchmarks are prepared\n"
+    assert milabench("prepare", *mine).err == "prepare: nothing to do, prepared: 1 benchmark\n"
     again = milabench("run", *mine)
     assert (again.code, "preparing" in again.err, count(tmp_path)) == (0, False, 1)
     assert phases(environ) == ["prepare", "run", "run"]

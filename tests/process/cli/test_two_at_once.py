@@ -80,7 +80,7 @@ def test_two_preparations_at_once_prepare_once(
             assert f"(pid {first.pid})" in line
             (flags / "go").touch()
             rest = second.communicate(timeout=CEILING_S)[1]
-        assert "nothing to do, 1 benchmarks are prepared" in rest
+        assert "nothing to do, prepared: 1 benchmark" in rest
         first.communicate(timeout=CEILING_S)
     assert (first.returncode, second.returncode) == (0, 0)
     assert (flags / "prepared").read_text() == "once\n"

@@ -73,7 +73,8 @@ def test_waiting_for_others_counts_against_what_we_used_ourselves() -> None:
     assert said.verdict == "warn"
     assert said.numbers["share"] < 0.02
     assert (
-        said.message == "others used 0.50 of our 64 processors (0.8%); we waited for one 0.50 of the time and used 0.50"
+        said.message
+        == "others used 0.50 of our 64 processors (0.8%); the program waited for a processor 50% of the time and used 0.50"
     )
     assert judged(*readings(processors=64, own=1.0, foreign=0.5, delay=0.01)).verdict == "pass"
 

@@ -210,7 +210,10 @@ def test_numbers_are_short_and_have_four_digits_or_more(value: float | None, sho
 
 @pytest.mark.parametrize(
     ("profile", "result"),
-    [("quick", "steps: 1 passed, 0 valid (quick: a first look)"), ("default", "steps: 1 passed; 0 of 1 numbers valid")],
+    [
+        ("quick", "1 of 1 step passed, 0 valid (quick: a first look)"),
+        ("default", "1 of 1 step passed; 0 of 1 numbers valid"),
+    ],
 )
 def test_the_head_says_how_many_numbers_are_valid(tmp_path: Path, profile: str, result: str) -> None:
     one = replace(short_of_everything(tmp_path), profile=profile)

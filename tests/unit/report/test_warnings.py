@@ -52,7 +52,7 @@ def test_a_stall_is_named_with_its_step_and_launch_everywhere(tmp_path: Path) ->
 
 def test_a_launch_that_is_unlike_the_others_is_named_and_more_are_asked_for(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, launch(), launch(1.4), launch())
-    assert "by launches, repeat 1 furthest off; 5 % asked" in brief.render([summary])
+    assert "between repeats, repeat 1 furthest off; 5 % asked" in brief.render([summary])
     assert model.next_line(summary) == (
         "`milabench run --config '/x/my suite.yaml' --base /x/b --profile default --precision 5% --select digits`: "
         "as many repeats as 5 % needs"

@@ -56,7 +56,7 @@ def test_every_step_has_an_outcome_and_a_failure_is_no_exception(
     assert passed_steps(recorded(executed)) == {"good"}
     assert finish_run(executed, session) == STEPS_FAILED
     ended, following = reporter.texts("info")
-    assert ended == f"run: 1 passed, 1 failed. Records: {executed.path}"
+    assert ended == f"run: 1 of 2 steps passed, 1 failed. Records: {executed.path}"
     assert following.startswith(f"next: `milabench report {executed.path.name}")
     assert json.loads((executed.path / "summary.json").read_text())["verdict"] == "failed"
 
@@ -228,7 +228,7 @@ def test_a_command_that_is_measured_by_its_lines_has_no_window_to_estimate(
     lines = apply_budget(plan_request(request)).lines
     assert lines == [
         "estimate: not known before a run below this base has passed with c",
-        "measured on to a precision of 5 %: at most 10 repeats",
+        "repeated until a precision of 5 %: at most 10 repeats",
     ]
 
 
