@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -110,7 +111,9 @@ _COLUMNS = (
 
 def doubts(summary: Summary) -> list[tuple[str, str]]:
     """Return each warning about numbers once: the benchmarks, the text, and the repeat and step it is about."""
-    short = {Doubt.SHORT: "profile quick measures for a few seconds only"} if summary.profile == "quick" else {}
+    short: Mapping[str, str] = (
+        {Doubt.SHORT: "profile quick measures for a few seconds only"} if summary.profile == "quick" else {}
+    )
     warned = [
         (doubt, short.get(doubt, text), b.bench)
         for b in model.ordered(summary.benchmarks)
