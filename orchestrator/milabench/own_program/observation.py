@@ -183,15 +183,24 @@ def _torch(reading: Reading) -> ProgramObservation | None:
 
 
 def _own_loop(reading: Reading) -> ProgramObservation | None:
-    if reading.loop is None or reading.loop.file:
+    if reading.loop is not None and not reading.loop.file:
+        size, found = "batch_size", reading.loop
+        steps, why = (
+            f'probes.loop(ov, {found.line}, units="steps/s", batch_size=1)',
+            "the iterations of the program's own loop",
+        )
+    elif reading.step is not None:
+        size, found = "items", reading.step
+        steps, why = f'probes.calls(ov, "{found.what}", units="steps/s")', "the calls of the program's own step"
+    else:
         return None
     return ProgramObservation(
-        steps=f'probes.loop(ov, {reading.loop.line}, units="steps/s", batch_size=1)',
-        why="the iterations of the program's own loop",
-        found=reading.loop,
+        steps=steps,
+        why=why,
+        found=found,
         pauses=reading.pauses,
         missing=(
-            "samples: a step counts as a sample. `batch_size=64` in the probe sets how many samples a step has",
+            f"samples: a step counts as a sample. `{size}=64` in the probe sets how many samples a step has",
             "loss: observe the function that returns it with probes.result",
         ),
     )

@@ -40,12 +40,14 @@ class FoundPause:
 class Reading:
     """The parts of a program that were found. `imports` are top-level packages with the line of their first import.
 
-    `work` decides how long it trains: an option of its parser, or a constant.
+    `work` decides how long it trains: an option of its parser, or a constant. `step` is a function of an imported module that
+    the module calls in a loop, by its dotted path.
     """
 
     imports: Mapping[str, int]
     loop: Found | None = None
     loader: Found | None = None
+    step: Found | None = None
     loss: Found | None = None
     optimizer: Found | None = None
     pauses: tuple[FoundPause, ...] = ()
@@ -76,6 +78,7 @@ def read_program(sources: Mapping[str, str]) -> Reading:
         imports={name: line for name, line in imports.items() if name not in own},
         loop=None if at is None else at[0].found(ast.unparse(at[1]).partition("\n")[0].removesuffix(":"), at[1]),
         loader=None if at is None else _loader(*at),
+        step=next(_imported_steps(scripts[1:]), None),
         loss=next(_losses(scripts), None),
         optimizer=next(_calls(scripts, _OPTIMIZERS), None),
         pauses=tuple(_pauses(scripts[0])),
@@ -102,8 +105,15 @@ def _is_torch_step(script: Script, call: ScriptCall) -> bool:
     return name == "step" and ("optim" in owner.lower() or (made is not None and "optim" in made.name))
 
 
+def _imported_steps(modules: Sequence[Script]) -> Iterator[Found]:
+    for module in modules:
+        for call in module.calls:
+            if call.name in module.functions and module.loops_around(call.node) and _is_named_step(module, call):
+                yield module.found(f"{module.module}.{call.name}", call.node)
+
+
 def _is_named_step(script: Script, call: ScriptCall) -> bool:
-    if _NO_STEPS.fullmatch(call.name):
+    if _NO_STEPS.fullmatch(call.name) or _PAUSES["validation"].search(call.name.rpartition(".")[2]):
         return False
     return call.name in script.jitted or _STEPS.fullmatch(call.name.rpartition(".")[2]) is not None
 

@@ -114,3 +114,35 @@ def test_a_voirfile_names_the_line_of_all_that_it_observes() -> None:
         "    # found: the loop: `for batch_idx, (data, target) in enumerate(train_loader)`, line 38",
         "    # found: the optimizer: `optim.Adam`, line 74",
     ]
+
+
+JITTED = """
+import jax
+
+@jax.jit
+def eval_step(state, batch):
+    return state
+
+@jax.jit
+def train_step(state, batch):
+    return state
+
+def evaluate(state, batches):
+    for batch in batches:
+        eval_step(state, batch)
+
+def train(state, batches):
+    for batch in batches:
+        state = train_step(state, batch)
+"""
+
+
+def test_a_loop_that_evaluates_is_not_the_training_loop() -> None:
+    assert steps(JITTED + "\ntrain(1, [2])\n") == 'probes.loop(ov, 17, units="steps/s", batch_size=1)'
+
+
+def test_the_step_of_an_imported_module_is_observed_by_its_name() -> None:
+    found = observation_of(read_program({"__main__": "import lib\nlib.train(1, [2])\n", "lib": JITTED}), {})
+    assert found is not None
+    assert found.steps == 'probes.calls(ov, "lib.train_step", units="steps/s")'
+    assert str(found.found) == "`lib.train_step`, lib.py line 18"
