@@ -56,7 +56,7 @@ class _Library:
 def _lightning(package: str, module: str) -> _Library:
     return _Library(
         package=package,
-        call=r".*\.fit",
+        call=r".*\.fit|.*\bLightningCLI",
         steps='probes.lightning(ov, units="samples/s")',
         why="the training steps of Lightning's Trainer, and their loss",
         pauses=(("validation_step", f"{module}.loops.evaluation_loop._EvaluationLoop.run", "validation"),),

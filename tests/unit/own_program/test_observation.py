@@ -146,3 +146,8 @@ def test_the_step_of_an_imported_module_is_observed_by_its_name() -> None:
     assert found is not None
     assert found.steps == 'probes.calls(ov, "lib.train_step", units="steps/s")'
     assert str(found.found) == "`lib.train_step`, lib.py line 18"
+
+
+def test_lightnings_command_line_trains_by_itself() -> None:
+    text = "from lightning.pytorch.cli import LightningCLI\nLightningCLI(Model)\n"
+    assert steps(text) == 'probes.lightning(ov, units="samples/s")'
