@@ -25,12 +25,7 @@ WIDTH = 100
 """Characters of a line that the table fits."""
 # Of what a report says of a run and its machines.
 _LEFT_OUT = ("profile", "created", "memory", "os", "software", "harness")
-_LEGEND = {
-    "n": "n: processes",
-    "perf": "perf: rate of each copy of the program",
-    "±": "±: half-width of its 95 % interval",
-    "?": "?: suspect",
-}
+_COLUMNS_PAGE = "columns: docs/reference/reports.md"
 # Where a sentence on a benchmark says what it is, before it says how.
 _CLAUSE = re.compile(r"[:;,.(]\s")
 
@@ -43,14 +38,13 @@ def brief_document(summary: Summary) -> document.Document:
     if not any(device.get("arch") != "cpu" for device in summary.devices):
         kept = [pair for pair in kept if not pair[0].startswith("devices")]  # the processor again
     table = _table(summary)
-    explained = {*table.headings, *("?" for bench in summary.benchmarks if model.is_reference_doubtful(bench))}
     return (
         *ab_statement(summary),
         document.Title(text=model.result_text(summary), label="result"),
         document.Properties(pairs=((label, f"{run}, profile {profile}"), *kept)),
         *(() if summary.is_ended else (model.INCOMPLETE,)),
         table,
-        document.Notes(lines=(*_score(summary), "; ".join(_LEGEND[sign] for sign in _LEGEND if sign in explained))),
+        document.Notes(lines=(*_score(summary), _COLUMNS_PAGE)),
         *launch_time_tables(summary),
         *curve_blocks(summary, is_brief=True),
         *milabench13_tables(summary),

@@ -19,7 +19,7 @@ LEGEND = (
     "TTFT: from sending to the first token; TPOT: per token after it, of a request; ITL: between tokens;"
     " goodput: requests/s within the SLO",
 )
-BRIEF_LEGEND = ("tokens/s: output of all users, ± its 95 % interval; of a user: 1000 / TPOT p90; times in ms",)
+BRIEF_LEGEND = ("columns: docs/how-to/measure-a-server.md",)
 _HEADLINE = 90
 """The quantile of TTFT that a brief table and a narrow terminal keep."""
 _SPARED = ("e2e", "tpot", "itl")
