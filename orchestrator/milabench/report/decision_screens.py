@@ -106,7 +106,10 @@ def _missing(undone: list[CriterionResult]) -> list[tuple[str, str]]:
 def _of_failed(undone: list[CriterionResult]) -> list[tuple[str, str]]:
     """Return the details of failed criteria that a table leaves out: the steps, or the devices that are furthest apart."""
     return [
-        (f"{check.bench or 'the run'} {check.criterion}", check.measured)
+        (
+            f"{check.bench or 'the run'} {check.criterion}",
+            check.measured.removeprefix(check.briefly).strip().removeprefix("(").removesuffix(")"),
+        )
         for check in undone
         if check.verdict == "FAIL" and check.bounds is None and check.briefly not in ("", check.measured)
     ]
