@@ -154,7 +154,7 @@ class Component:
     @property
     def title(self) -> str:
         """Its name as people call it."""
-        return "repeats" if self.name == "launches" else self.name
+        return {"launches": "repeats", "others": "other programs"}.get(self.name, self.name)
 
     @property
     def where(self) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from milabench.cli.options import file_option, json_option, suite_options, terminal_session
+from milabench.shown import counted
 from milabench.workflow.options import SuiteOptions
 
 
@@ -31,7 +32,7 @@ def create(options: SuiteOptions, output: Path, no_data: bool, jobs: int) -> Non
     manifest = create_capsule(output, options, session, jobs=jobs, has_data=not no_data)
     for note in manifest.notes:
         session.note(note)
-    click.echo(f"written to {output}: {size_text(manifest.size)}, {len(manifest.files)} files")
+    click.echo(f"written to {output}: {size_text(manifest.size)}, {counted(len(manifest.files), 'file')}")
     click.echo(f"capsule sha256:{manifest.digest}")
 
 
@@ -57,5 +58,5 @@ def verify(capsule: Path) -> None:
     from milabench.capsule.install import verify_capsule
 
     manifest = verify_capsule(capsule)
-    click.echo(f"{capsule}: unaltered, {len(manifest.files)} files")
+    click.echo(f"{capsule}: unaltered, {counted(len(manifest.files), 'file')}")
     click.echo(f"capsule sha256:{manifest.digest}")

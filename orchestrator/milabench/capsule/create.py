@@ -27,6 +27,7 @@ from milabench.execute.sizes import size_text
 from milabench.plan.container import Image
 from milabench.plan.prepare import MARKERS, OWN_DATA
 from milabench.redaction import mask, mask_settings, secret_names
+from milabench.shown import counted
 from milabench.version import __version__
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context
@@ -115,7 +116,7 @@ class _Packing:
         self._add_sources()
         images = self._add_images(plan.images)
         prepared = self._add_data() if has_data else {}
-        report(f"reading {len(self.contents)} files")
+        report(f"reading {counted(len(self.contents), 'file')}")
         self.contents.sort(key=lambda content: content.path)
         entries, has_paths = self._entries()
         prepared = {name: digest for name, digest in prepared.items() if not has_paths & {name, ""}}

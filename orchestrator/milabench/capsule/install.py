@@ -26,6 +26,7 @@ from milabench.facts.probe import this_machine
 from milabench.plan.container import Image
 from milabench.plan.context import Dirs
 from milabench.plan.system import is_local
+from milabench.shown import counted
 from milabench.version import __version__
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context, read_suite_only
@@ -231,7 +232,7 @@ def capsule_text(path: Path, manifest: CapsuleManifest) -> str:
     """Return the purpose and the content of a capsule, for a person."""
     pythons = ", ".join(f"{each.version} ({'packed' if each.folder else 'needed'})" for each in manifest.pythons)
     lines = [
-        f"{path}: {size_text(manifest.size)}, {len(manifest.files)} files",
+        f"{path}: {size_text(manifest.size)}, {counted(len(manifest.files), 'file')}",
         f"  capsule     sha256:{manifest.digest}",
         f"  milabench   {manifest.version}",
         f"  platform    {manifest.platform}" + (f", glibc {manifest.glibc} or newer" if manifest.glibc else ""),
@@ -241,7 +242,7 @@ def capsule_text(path: Path, manifest: CapsuleManifest) -> str:
     ]
     for part in dict.fromkeys(entry.path.split("/")[0] for entry in manifest.files if "/" in entry.path):
         entries = manifest.files_in(part)
-        lines.append(f"  {part:<11} {size_text(sum(entry.size for entry in entries))}, {len(entries)} files")
+        lines.append(f"  {part:<11} {size_text(sum(entry.size for entry in entries))}, {counted(len(entries), 'file')}")
     lines += [f"  note: {note}" for note in manifest.notes]
     lines.append(
         "  It is code that will run: install only capsules that you trust. `capsule verify` finds alterations, not intentions."

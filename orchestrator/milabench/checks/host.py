@@ -160,7 +160,7 @@ class ContendedCheck(Check):
 
 def _message(numbers: Mapping[str, Any]) -> str:
     parts = [
-        f"others used {numbers['foreign']:.2f} of our {numbers['processors']:g} processors"
+        f"others used {numbers['foreign']:.2f} of the {numbers['processors']:g} processors"
         + (f", {numbers['stolen']:.2f} were stolen" if numbers["stolen"] >= 0.005 else "")
         + f" ({numbers['share']:.1%})"
     ]

@@ -37,6 +37,7 @@ from milabench.execute.start_barrier import BarrierEvent, GroupBarrier, group_ba
 from milabench.plan.container import names_in
 from milabench.plan.model import RECORDS_MIB, Plan, Step
 from milabench.plan.step_dir import keeps_step_dir, uses_step_dir, with_step_dir
+from milabench.shown import counted
 
 INTERRUPTED = "the run was interrupted"
 OWN_ENDS = ("exit", "signal", "no-data")  # why a step failed, where a signal to it may be the reason
@@ -315,7 +316,7 @@ class Engine:
         is_retry = self._attempts[step.id] > self._retry.attempts.get(step.id, 0) + 1
         failures = sum(outcome.name == "failed" for outcome in self._outcomes.values())
         if limit is not None and failures >= limit and not is_retry:
-            return Outcome("cancelled", f"not started after {limit} failures")
+            return Outcome("cancelled", f"not started after {counted(limit, 'failure')}")
         for name in step.after:
             before = self._outcomes.get(name)
             if before is None or before.name != "passed":

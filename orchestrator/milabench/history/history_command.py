@@ -12,6 +12,7 @@ from milabench.analysis.json_codec import to_json_value
 from milabench.cli.options import base_option, db_option, json_option, table_width, wide_option
 from milabench.history.results_store import COLUMNS, benchmark_trends, store_location
 from milabench.history.trend import Trend
+from milabench.shown import counted
 
 
 @click.command("history")
@@ -63,5 +64,5 @@ def trend_text(trend: Trend, beside: Sequence[Trend] = (), width: int | None = N
     if not trend.is_judged:
         lines.append(f"too few runs to look for changes: {len(trend.points)} of {LEAST_HISTORY}")
     elif not changes:
-        lines.append(f"no change in {len(trend.points)} runs")
+        lines.append(f"no change in {counted(len(trend.points), 'run')}")
     return "\n".join(lines)

@@ -89,9 +89,16 @@ def _tiles(summary: Summary) -> list[Markup]:
     ending = "run ended" if summary.is_ended else "CUT OFF or still going"
     is_good = summary.verdict == "passed" and summary.is_ended
     if summary.ab is not None:
-        verdict = summary.ab.verdict
+        verdict, pairs = summary.ab.verdict, summary.ab.pairs
         kind = {"SLOWER": "bad", "INCONCLUSIVE": "doubt"}.get(verdict, "good")
-        heads = [tile("B compared with A", verdict, f"{len(summary.ab.pairs)} benchmarks on both sides", kind=kind)]
+        heads = [
+            tile(
+                "B compared with A",
+                verdict,
+                f"{len(pairs)} benchmark{'s' * (len(pairs) != 1)} on both sides",
+                kind=kind,
+            )
+        ]
     else:
         is_sound = is_complete and not doubtful
         score = format_number(shown) or "none"

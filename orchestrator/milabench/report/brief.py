@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from milabench.events.doubts import Doubt
 from milabench.report import document, model
 from milabench.report.columns import BENCH, HALF_WIDTH, PERF, UNITS, Column, table_of
 from milabench.report.curves import curve_blocks
@@ -105,13 +103,10 @@ _COLUMNS = (
 
 def doubts(summary: Summary) -> list[tuple[str, str]]:
     """Return each warning about numbers once: the benchmarks, the text, and the repeat and step it is about."""
-    short: Mapping[str, str] = (
-        {Doubt.SHORT: "profile quick measures for a few seconds only"} if summary.profile == "quick" else {}
-    )
     warned = [
-        (doubt, short.get(doubt, text), b.bench)
+        (doubt, text, b.bench)
         for b in model.ordered(summary.benchmarks)
-        for doubt, text in model.warnings_of(b).items()
+        for doubt, text in model.warnings_of(b, summary.profile).items()
     ]
     measured = sum(bench.perf is not None for bench in summary.benchmarks)
     return [

@@ -252,7 +252,7 @@ def suspects(comparison: Comparison) -> list[tuple[str, str]]:
         for system in comparison.systems
         for run, bench in system.benches
         if bench.validity in ("suspect", "invalid")
-        for doubt, text in model.warnings_of(bench).items()
+        for doubt, text in model.warnings_of(bench, system.summary.profile).items()
         if doubt in bench.doubts
     ]
     named = ((text, f"{', '.join(names)} on {name}") for (name, text), names in by_text(marked).items())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from milabench.analysis.comparison_model import Comparison
     from milabench.analysis.system_diff import Differences
 
-_VALUES = "values: the total of the copies of a program that run at the same time. Reports show the rate of each copy. ?: suspect"
+_VALUES = "values: totals of the copies that run at the same time; `milabench report` shows the rate of each copy"
 _NOT_SHOWN = ("repeats", "sessions", "p (Holm)", "scaling")
 
 
@@ -32,10 +32,11 @@ def comparison_screen(comparison: Comparison, differences: Differences) -> docum
     failing = {bench.bench for system in comparison.systems for _, bench in system.benches if bench.failures}
     excluded = [(bench, why) for bench, why in comparison.excluded if bench not in failing]
     differing = () if differences is None else (comparison_text.differences_table(comparison, differences),)
+    has_copies = any(side.instances > 1 for row in comparison.rows for side in row.sides)
     return (
         document.Notes(lines=claim_lines(comparison)),
         table,
-        document.Notes(lines=(_VALUES,)),
+        *([document.Notes(lines=(_VALUES,))] if has_copies else []),
         *curve_blocks(comparison),
         *document.section("failures", comparison_text.failed_entries(comparison)),
         *document.section("not compared", excluded),

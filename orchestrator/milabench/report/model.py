@@ -82,6 +82,7 @@ INCOMPLETE = Statement(text="this run is incomplete or still running: the report
 _WORDS: Mapping[str, str] = {each: each.meaning for each in Doubt}
 # Also of a check's word, where one message does not stand for all.
 _IN_GENERAL = {**_WORDS, "sensor-lost": "the machine was read too rarely, or a sensor stopped answering"}
+_QUICK = "profile quick measures for a few seconds only"
 _NAMED_REPEATS = 4
 
 
@@ -172,8 +173,9 @@ def validations(summary: Summary) -> list[tuple[str, str]]:
     return rows
 
 
-def warnings_of(bench: BenchSummary) -> dict[str, str]:
+def warnings_of(bench: BenchSummary, profile: str = "") -> dict[str, str]:
     """Return why a number is imprecise or suspect, and other findings of its checks, in words and with their repeats."""
+    meanings = {**_WORDS, Doubt.SHORT: _QUICK} if profile == "quick" else _WORDS
     seen: dict[str, dict[str, list[int]]] = {}
     for check in bench.validations:
         if check["verdict"] != "pass":
@@ -181,7 +183,7 @@ def warnings_of(bench: BenchSummary) -> dict[str, str]:
             repeats.append(parse_stem(check["step"]).repeat)
     words = {} if bench.imprecision is None else {"imprecise": bench.imprecision.words}
     for doubt in bench.doubts:
-        texts = seen.pop(doubt, {_WORDS.get(doubt, ""): []})
+        texts = seen.pop(doubt, {meanings.get(doubt, ""): []})
         text = _IN_GENERAL.get(doubt, "") if len(texts) > 1 else next(iter(texts))
         words[doubt] = _in_launches(bench, bench.doubt_repeats.get(doubt, ())) + text if text else ""
     left = {check: _seen_text(bench, texts) for check, texts in seen.items()}

@@ -59,7 +59,7 @@ def test_stolen_time_counts_as_that_of_others() -> None:
     said = judged(*readings(own=2.0, foreign=0.05, steal=0.05))
     assert (said.verdict, said.message) == (
         "warn",
-        "others used 0.05 of our 4 processors, 0.05 were stolen (2.5%)",
+        "others used 0.05 of the 4 processors, 0.05 were stolen (2.5%)",
     )
 
 
@@ -74,7 +74,7 @@ def test_waiting_for_others_counts_against_what_we_used_ourselves() -> None:
     assert said.numbers["share"] < 0.02
     assert (
         said.message
-        == "others used 0.50 of our 64 processors (0.8%); the program waited for a processor 50% of the time and used 0.50"
+        == "others used 0.50 of the 64 processors (0.8%); the program waited for a processor 50% of the time and used 0.50"
     )
     assert judged(*readings(processors=64, own=1.0, foreign=0.5, delay=0.01)).verdict == "pass"
 

@@ -280,7 +280,7 @@ def test_every_doubt_is_in_words_also_two_of_one_check(tmp_path: Path) -> None:
         bench = replace(summary.benchmarks[0], validity="suspect", doubts=reasons, validations=said)
         return dict(brief.doubts(replace(summary, benchmarks=(bench,))))
 
-    unread, used = "nobody read the processors", "others used 1.99 of our 2 processors"
+    unread, used = "nobody read the processors", "others used 1.99 of the 2 processors"
     assert doubts(("sensor-lost",), unread) == {"sensor-lost": f"a: {unread}"}
     assert doubts(("contended",), used) == {"contended": f"a: {used}"}
     both = doubts(("contended", "sensor-lost"), used, unread)
