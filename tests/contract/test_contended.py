@@ -92,7 +92,7 @@ def test_a_busy_loop_beside_a_step_makes_it_contended_with_what_the_loop_used(ag
     assert verdict.numbers["processors"] == processors
     # Others may be at work on this machine too.
     assert 0.85 * loop_used <= verdict.numbers["foreign"] <= processors
-    assert verdict.message.startswith(f"others used {verdict.numbers['foreign']:.2f} of our {processors} processors")
+    assert verdict.message.startswith(f"others used {verdict.numbers['foreign']:.2f} of the {processors} processors")
 
 
 def test_a_step_alone_is_not_contended(agent: Any, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_the_commands_of_a_definition_make_an_environment_that_measures(
         script = f"{here['environment']}\n{here['runscript']}"
         output = ran("/bin/sh", "-c", script, "runscript", verb, cwd=tmp_path, environ=base)
         assert verb != "install" or f"{image}/environment has everything" in output
-    assert "1 passed" in output
+    assert "1 of 1 step passed" in output
 
 
 def test_a_wheel_that_was_changed_is_not_installed(

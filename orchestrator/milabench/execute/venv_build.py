@@ -426,7 +426,7 @@ class VenvBuild:
         child = self._child
         written = bytes_written(child.pid) if child is not None else 0
         return ", ".join(
-            ([f"{there} packages installed"] if there else []) + ([f"{size_text(written)} written"] if written else [])
+            ([f"{there} installed"] if there else []) + ([f"{size_text(written)} written"] if written else [])
         )
 
     def _run(self, attempts: Iterable[InstallCommand], heard: Callable[[str], object] = str) -> InstallCommand:

@@ -48,6 +48,6 @@ def test_a_run_cut_off_anywhere_is_reported_and_gone_on_with_or_refused_in_a_sen
         if number % 2 == 0:
             resumed = milabench("resume", str(copy))
             if resumed.code == 0:
-                assert "2 passed" in resumed.err
+                assert "2 of 2 steps passed" in resumed.err
             else:
                 assert (resumed.code, "Start a new run with `milabench run`" in resumed.err) == (6, True), resumed.err

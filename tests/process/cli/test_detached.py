@@ -95,7 +95,7 @@ def test_a_run_outlives_the_terminal_in_which_it_was_begun(
     assert (told["verdict"], told["orchestrator"]["detached"]) == ("running", True)
     (tmp_path / "go").touch()
     until(lambda: journal(run)[-1].get("run") == "ended", "the end of the run")
-    until(lambda: "1 passed. Records: " in (run / "orchestrator.log").read_text(), "its last words")
+    until(lambda: "1 of 1 step passed. Records: " in (run / "orchestrator.log").read_text(), "its last words")
     assert [each["detached"] for each in journal(run) if each.get("run") == "started"] == [True]
 
 
@@ -120,7 +120,7 @@ def test_resume_shows_a_detached_run_and_ends_as_it_does_and_ctrl_c_leaves_only_
             assert process.wait(CEILING_S) == 1
             said = words.read()
     assert "long.0: failed: exit: exited with code 3" in said
-    assert "run: 1 failed. Records: " in said
+    assert "run: 0 of 1 step passed, 1 failed. Records: " in said
 
 
 def test_a_detached_orchestrator_that_is_killed_is_swept_after_and_gone_on_with(

@@ -54,7 +54,7 @@ def test_each_failure_is_one_line_with_its_reason_and_the_others_go_on(
         assert any(line.startswith(f"error: {name}: prepare failed: ") and reason in line for line in errors), errors
     # What could be prepared is: nothing is lost, and the next attempt repeats only what failed.
     others = ("--exclude", ",".join(PREPARE))
-    assert f"nothing to do, {1 + len(FAILING)} benchmarks" in milabench("prepare", *here, *others).err
+    assert f"nothing to do, prepared: {1 + len(FAILING)} benchmarks" in milabench("prepare", *here, *others).err
 
     said = milabench("run", *here, *others, "--profile", "quick")
     assert said.code == 1

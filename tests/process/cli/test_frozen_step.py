@@ -17,7 +17,7 @@ def test_a_launch_that_stood_still_within_its_window_is_not_valid(milabench: Cal
     assert milabench("prepare", *HERE, "--select", "frozen").code == 0
     said = milabench("run", *HERE, "--select", "frozen")
     assert said.code == 0, said.err
-    assert "run: 1 passed, 0 valid (quick: a first look)" in said.err
+    assert "run: 1 of 1 step passed, 0 valid (quick: a first look)" in said.err
     (bench,) = json.loads(milabench("report", "--json").out)["benchmarks"]
     assert bench["uncertainty"]["expanded"] is None  # of one launch nothing is known
     (rate,) = [metric for metric in bench["metrics"] if metric["metric"] == "rate"]

@@ -72,7 +72,7 @@ def test_without_a_token_only_the_gated_benchmark_is_not_prepared(
         "Accept the terms there, then give a token by HF_TOKEN or `hf auth login`"
     ]
     assert "Traceback" not in said.err
-    assert "nothing to do, 1 benchmarks" in milabench("prepare", *here, "--select", "free", **nobody).err
+    assert "nothing to do, prepared: 1 benchmark" in milabench("prepare", *here, "--select", "free", **nobody).err
 
 
 def test_the_token_of_the_hubs_own_file_reaches_prepare(

@@ -90,4 +90,4 @@ def test_commands_are_measured_again_by_the_next_command(
     assert words[:3] == ["bench", "--runs", "3"]
     again = milabench(*words)
     assert again.code in (0, 1), again.err
-    assert "6/6 done" in again.err or "6 passed" in again.err
+    assert "6/6 done" in again.err or "6 of 6 steps passed" in again.err

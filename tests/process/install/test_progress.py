@@ -44,7 +44,7 @@ def test_an_environment_says_what_it_does_and_for_how_long(place: Place, uv: str
         options = place.options(pip={"index-url": index.url}, **({} if uv else {"uv": None}))
         spec = place.spec(place.lock("tool==1"), pip={"index-url": index.url})
         outcome = pool.submit(install_venvs, [spec], place.dirs, options, place.said.append, activities)
-        row_like(activities, r"g: installing: 2 packages(, \d+ there)?(, \d+ [kMG]B written)?, \d+ s")
+        row_like(activities, r"g: installing: 2 packages(, \d+ installed)?(, \d+ [kMG]B written)?, \d+ s")
         index.go.set()
         (installed,) = outcome.result()
     assert installed.is_new, installed
@@ -100,7 +100,7 @@ def test_a_terminal_shows_it_in_a_table(tmp_path: Path) -> None:
             while not re.search(r"timed: installing: \d+ packages[^\n]*, \d+ s", seen):
                 seen += os.read(terminal, 4096).decode()
             index.go.set()
-            while "1 made, 1 environments" not in seen:
+            while "1 made, 1 environment and" not in seen:
                 seen += os.read(terminal, 4096).decode()
             assert end_of(process) == 0
         os.close(terminal)
@@ -135,5 +135,5 @@ def test_a_log_has_it_as_lines(tmp_path: Path) -> None:
             assert process.stderr is not None
             assert any(re.match(r"  timed: installing: \d+ packages.*, \d+ s$", line) for line in process.stderr)
             index.go.set()
-            assert "1 made, 1 environments" in process.stderr.read()
+            assert "1 made, 1 environment and" in process.stderr.read()
             assert end_of(process) == 0
