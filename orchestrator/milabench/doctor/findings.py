@@ -126,18 +126,18 @@ def check_suite(context: CommandContext) -> Iterator[NodeFinding]:
     for skip in plan.skipped:
         yield NodeFinding(what=skip.bench, state="note", says=f"skipped: {skip.why}")
     environments = missing_environments(context)
-    yield _completeness("environments", environments, "`milabench install` makes them")
+    yield _completeness("environments", environments)
     for group, folder in environment_folders(context).items():
         for shim in shims_of(str(Path(context.dirs.venv, folder))):
             yield NodeFinding(what=f"environment {group}", state="note", says=note_of(shim))
     if not environments:
-        yield _completeness("data", missing_preparations(context, plan), "`milabench prepare` makes it")
+        yield _completeness("data", missing_preparations(context, plan))
 
 
-def _completeness(what: str, missing: tuple[str, ...], hint: str) -> NodeFinding:
+def _completeness(what: str, missing: tuple[str, ...]) -> NodeFinding:
     if not missing:
         return NodeFinding(what=what, state="ok", says="complete")
-    return NodeFinding(what=what, state="bad", says=f"missing: {', '.join(missing)}. {hint}")
+    return NodeFinding(what=what, state="bad", says=f"missing: {', '.join(missing)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ def brief_document(summary: Summary) -> document.Document:
         *milabench13_tables(summary),
         *compute_tables(summary),
         *expense_tables([("", summary)]),
-        *ab_blocks(summary),
+        *ab_blocks(summary, is_brief=True),
         *document.section(model.JOBS_TITLE, model.unfinished_jobs(summary)),
         *document.section("failures", model.grouped_failures(summary)),
         *document.section("flaky", model.flaky(summary)),

@@ -76,8 +76,8 @@ def ab_statement(summary: Summary) -> document.Document:
     return () if summary.ab is None else (document.Statement(text=summary.ab.sentence),)
 
 
-def ab_blocks(summary: Summary) -> document.Document:
-    """Return the two sides of an A/B run and their pairs. Nothing for another run."""
+def ab_blocks(summary: Summary, *, is_brief: bool = False) -> document.Document:
+    """Return the two sides of an A/B run and their pairs; `is_brief`: without a legend. Nothing for another run."""
     if summary.ab is None:
         return ()
     sides = zip("AB", summary.ab.suites, strict=False)
@@ -85,7 +85,7 @@ def ab_blocks(summary: Summary) -> document.Document:
         *document.section("A and B", sides),
         *([document.Value(name="differs", text=summary.ab.differs)] if summary.ab.differs else []),
         pair_table(summary.ab),
-        document.Notes(lines=(PAIR_LEGEND,)),
+        *([] if is_brief else [document.Notes(lines=(PAIR_LEGEND,))]),
     )
 
 

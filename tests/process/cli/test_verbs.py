@@ -177,7 +177,7 @@ def test_a_new_benchmark_never_overwrites(milabench: Callable[..., Said], tmp_pa
 def test_doctor_says_what_is_missing_and_which_verb_makes_it(milabench: Callable[..., Said]) -> None:
     said = milabench("doctor", "--config", HERE[2], "--select", "good")
     assert said.code == 1
-    assert "`milabench install` makes them" in said.out
+    assert f"next: `milabench install --config {HERE[2]} --select good" in said.out
 
 
 def test_the_report_can_be_written_in_every_format(prepared: Callable[..., Said], tmp_path: Path) -> None:
