@@ -376,10 +376,10 @@ class BenchEvaluation:
 
     def _trusted(self, bench: BenchSummary, check: CriterionResult, whose: str = "") -> CriterionResult:
         """Return the check, undecided when its number has a warning that the criteria do not allow."""
-        doubts = bench.doubts_text(self.criteria.allow)
+        doubts = [words for doubt, words in bench.doubt_words.items() if doubt not in self.criteria.allow]
         if check.verdict == "INCONCLUSIVE" or (bench.validity != "invalid" and not doubts):
             return check
-        why = doubts or "no reason given"
+        why = ", ".join(doubts) or "no reason given"
         missing = f"{whose or 'its '}number is {bench.validity} ({why}): measure it again, or `allow` the reason"
         return replace(check, verdict="INCONCLUSIVE", missing=missing)
 

@@ -147,6 +147,7 @@ class SystemResult:
     counts: bool = False
     why_not: str = ""
     log_mean: Annotated[LogMean | None, _NOT_WRITTEN] = field(default=None, repr=False)
+    doubt_words: Annotated[tuple[str, ...], _NOT_WRITTEN] = ()
 
     @property
     def by_session(self) -> list[tuple[float, ...]]:

@@ -108,6 +108,7 @@ def _measured_side(
         joules_per_item=_joules(benches),
         validity=min((bench.validity for bench in benches), key=_WORST_VALIDITY.index),
         doubts=tuple(dict.fromkeys(doubt for bench in benches for doubt in bench.doubts)),
+        doubt_words=tuple(dict.fromkeys(words for bench in benches for words in bench.doubt_words.values())),
         memory_peak_mib=_known(max, benches, "memory_peak_mib"),
         energy_j=_known(math.fsum, benches, "energy_j"),
         first_step_s=_known(mean, benches, "first_step_s"),

@@ -249,15 +249,11 @@ class BenchSummary(Struct, frozen=True, kw_only=True):
         """Confidence of Student's t of its repeats. See `Uncertainty`."""
         return CONFIDENCE if self.uncertainty is None else self.uncertainty.confidence
 
-    def doubts_text(self, allowed: Sequence[str] = ()) -> str:
-        """Return the warnings but for some, by commas: `contended in repeat 3`, where they are about single repeats."""
+    @property
+    def doubt_words(self) -> dict[str, str]:
+        """Its warnings, each in words with its repeats where it is about single ones: `contended in repeat 3`."""
         repeats = {doubt: ", ".join(map(str, self.doubt_repeats.get(doubt, ()))) for doubt in self.doubts}
-        named = (
-            doubt + f" in repeat {repeats[doubt]}" * bool(repeats[doubt])
-            for doubt in self.doubts
-            if doubt not in allowed
-        )
-        return ", ".join(named)
+        return {doubt: f"{doubt} in repeat {known}" if known else doubt for doubt, known in repeats.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return the benchmark as docs/reference/protocol.md, section 6, spells it."""

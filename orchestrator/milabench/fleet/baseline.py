@@ -235,7 +235,7 @@ def _suspects(summary: Summary) -> Iterable[str]:
     """Return which numbers of a run are used although they are suspect."""
     for bench in summary.benchmarks:
         if bench.validity == "suspect":
-            yield f"{bench.bench} of {summary.run}: {bench.doubts_text()}"
+            yield f"{bench.bench} of {summary.run}: {', '.join(bench.doubt_words.values())}"
 
 
 def robust(values: Sequence[float]) -> tuple[float, float]:

@@ -42,6 +42,7 @@ class SourcedFigure:
     instances: Annotated[int, JsonKey(is_written=False)] = 1
     validity: Validity | None = None
     doubts: Annotated[tuple[str, ...], JsonKey("reasons")] = ()
+    doubt_words: Annotated[tuple[str, ...], JsonKey(is_written=False)] = ()
 
 
 def direction_of(wanted: TenderBenchmark, units: str, own: Direction = "higher") -> Direction:
@@ -105,6 +106,7 @@ def measured_figure(
         instances=1 if is_of_all else max(1, side.instances),
         validity=side.validity,
         doubts=side.doubts,
+        doubt_words=side.doubt_words,
     )
 
 

@@ -151,7 +151,7 @@ class ScoredBid:
             *((_UNBELIEVED[self.bid.verified],) if self.bid.verified in _UNBELIEVED else ()),
             *((f"declared, not measured: {', '.join(declared)}",) if declared else ()),
             *(
-                f"{whose}{bench}: {validity_words(figure.validity, figure.doubts)}"
+                f"{whose}{bench}: {validity_words(figure.validity, figure.doubt_words or figure.doubts)}"
                 for whose, bench, figure in figures
                 if figure is not None and figure.validity in ("suspect", "invalid")
             ),
