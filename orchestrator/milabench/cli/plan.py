@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option("--run-name", default="run", help="Name of the run.")
 @rare_option("--seed", type=int, default=0, show_default=True, help="Seed of the order in which benchmarks run.")
 @rare_option("--frozen", is_flag=True, help="With install: accept locks whose requirements have changed since.")
-@click.option("--full", is_flag=True, help="Show the folder and the variables of each step too.")
+@click.option("--full", is_flag=True, help="Show every repeat, with the folder and the variables of each step.")
 @json_option
 @click.option(
     "--diff",
