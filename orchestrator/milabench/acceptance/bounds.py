@@ -70,7 +70,7 @@ class BoundDecision:
     missing: str = ""
 
 
-_END = {"at least": "lower bound", "at most": "upper bound"}
+_NAMES = {"at least": "lower bound", "at most": "upper bound"}
 
 
 def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTarget) -> BoundDecision:
@@ -100,7 +100,7 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
         verdict=verdict,
         value=centre,
         sure=f"{word} {bound:.4g} at {confidence:.3g} confidence, n={len(values)}{_ALIKE if estimate.error <= ROUNDING else ''}",
-        bound=f"{_END[word]} {bound:.4g}",
+        bound=f"{_NAMES[word]} {bound:.4g}",
         bounds=(kept, missed),
         missing=_more(values, base, estimate.d - math.log(wanted.value), wanted) if verdict == "INCONCLUSIVE" else "",
     )
@@ -125,7 +125,7 @@ def decide_quantile(number: PointValue, base: PointValue | None, wanted: BoundTa
         verdict=verdict,
         value=centre,
         sure="" if bound is None else f"{word} {bound:.4g} at {confidence:.3g} confidence, by order statistics",
-        bound="" if bound is None else f"{_END[word]} {bound:.4g}",
+        bound="" if bound is None else f"{_NAMES[word]} {bound:.4g}",
         bounds=None if kept is None or missed is None else (kept, missed),
         missing="few-requests: more requests at this point, or repeats" if verdict == "INCONCLUSIVE" else "",
     )

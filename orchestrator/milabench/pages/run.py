@@ -91,14 +91,8 @@ def _tiles(summary: Summary) -> list[Markup]:
     if summary.ab is not None:
         verdict, pairs = summary.ab.verdict, summary.ab.pairs
         kind = {"SLOWER": "bad", "INCONCLUSIVE": "doubt"}.get(verdict, "good")
-        heads = [
-            tile(
-                "B compared with A",
-                verdict,
-                f"{len(pairs)} benchmark{'s' * (len(pairs) != 1)} on both sides",
-                kind=kind,
-            )
-        ]
+        paired = f"{len(pairs)} benchmark{'s' * (len(pairs) != 1)} on both sides"
+        heads = [tile("B compared with A", verdict, paired, kind=kind)]
     else:
         is_sound = is_complete and not doubtful
         score = format_number(shown) or "none"

@@ -14,11 +14,7 @@ from milabench.shown import by_text
 
 # Of the tables of the full report.
 _COLUMNS = ("benchmarks", "units", "potency", "potency per M")
-_HEADINGS = {
-    "met": "vs minimum",
-    "over the first": "ratio to first",
-    "verdict": "vs the first",
-}
+_HEADINGS = {"met": "vs minimum", "over the first": "ratio to first", "verdict": "vs the first"}
 _COST_COLUMNS = (
     *("system", "power kW", "energy a year", "a year", "its interval", "currency", "score per M", "score per kW"),
     *("budget", "power"),

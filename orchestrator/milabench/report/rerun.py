@@ -34,6 +34,7 @@ _RERUN_OPTIONS = (
 
 
 _BASE_IS_NAMED = "base is named"
+"""No option of a command: it marks a summary whose base was named when the run was read, not when it was made."""
 
 
 def below_base(summary: Summary, base: Path | None) -> Summary:

@@ -14,8 +14,7 @@ from milabench.sweeps.curve import LEAST_POINTS, few_requests, why_no_best
 
 LEGEND = (
     "tokens/s: output tokens of all users; ±: half-width of the 95 % interval over repeats, from 3 on;"
-    " of a user: 1000 / TPOT p90;"
-    " times in ms",
+    " of a user: 1000 / TPOT p90; times in ms",
     "TTFT: from sending to the first token; TPOT: per token after it, of a request; ITL: between tokens;"
     " goodput: requests/s within the SLO",
 )
