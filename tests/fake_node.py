@@ -14,12 +14,11 @@ from milabench.execute.api import (
     Frame,
     Holder,
     Outcome,
-    ServerReady,
     Started,
+    StepNotice,
     StepRequest,
     Waiting,
 )
-from milabench.execute.start_barrier import BarrierEvent
 
 
 @dataclass(slots=True)
@@ -75,9 +74,9 @@ class FakeNode:
         running = self._running[step] = _Running(order, emit, asyncio.get_running_loop().create_future())
         emit(Started(step=step, node=self._name, pid=1000 + len(self.started)))
         if order.step.config.get("role") == "server":
-            emit(ServerReady(step=step))
+            emit(StepNotice(step=step, stage="ready"))
         if order.is_spread and argv != ("sleep", "late"):
-            emit(BarrierEvent(step=step, at="barrier"))
+            emit(StepNotice(step=step, stage="at-barrier"))
         try:
             return await self._until_its_end(order, emit, running)
         finally:
@@ -129,7 +128,7 @@ class FakeNode:
         self.released.append(group)
         for running in list(self._running.values()):
             if running.order.is_spread and running.order.step.group == group:
-                running.emit(BarrierEvent(step=running.order.step.id, at="end"))
+                running.emit(StepNotice(step=running.order.step.id, stage="measured"))
         return 0.0
 
     async def discard(self, step: str) -> str:

@@ -29,7 +29,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "orchestrator")]
 
 from milabench.events.run_writer import create_run  # noqa: E402
 from milabench.execute.agent_client import AgentNode, local_node  # noqa: E402
-from milabench.execute.api import Ended, Frame, Hung, Progress  # noqa: E402
+from milabench.execute.api import Ended, Frame, Progress, StepNotice  # noqa: E402
 from milabench.execute.engine import ExecutionSettings, execute  # noqa: E402
 from milabench.plan.model import Plan, Step  # noqa: E402
 
@@ -102,7 +102,7 @@ async def inject(fault: str, rank: int, python: str, base: Path) -> Injection | 
     nodes: dict[str, AgentNode] = {}
 
     def progress(event: Progress) -> None:
-        if isinstance(event, Hung):
+        if isinstance(event, StepNotice) and event.stage == "hung":
             began.append(time.monotonic())
         elif isinstance(event, Frame) and event.kind == "line":
             ready[event.step.partition(".")[2]] += event.payload.count(b"training")

@@ -24,17 +24,15 @@ from milabench.execute.api import (
     EvidenceCollected,
     Frame,
     Holder,
-    Hung,
     Outcome,
     Progress,
-    ServerReady,
     Started,
+    StepNotice,
     StepRequest,
     Waiting,
 )
 from milabench.execute.local_agent import GRACE_S, LEAVE_S, LocalAgent
 from milabench.execute.ssh import SshReader, SshWriter
-from milabench.execute.start_barrier import BarrierEvent
 from milabench.facts.probe import agent_command
 from milabench.plan.launchers import SRUN_LINE
 from milabench.plan.model import Step
@@ -268,14 +266,8 @@ class AgentLink:
         payload = await self._reader.readexactly(header.n)
         watched = self._steps.get(header.step)
         match header.k:
-            case "ready" if watched is not None:
-                watched.emit(ServerReady(step=header.step))
-            case "at-barrier" if watched is not None:
-                watched.emit(BarrierEvent(step=header.step, at="barrier"))
-            case "measured" if watched is not None:
-                watched.emit(BarrierEvent(step=header.step, at="end"))
-            case "hung" if watched is not None:
-                watched.emit(Hung(step=header.step))
+            case ("ready" | "at-barrier" | "measured" | "hung") as stage if watched is not None:
+                watched.emit(StepNotice(step=header.step, stage=stage))
             case "evidence" if watched is not None:
                 evidence = messages.EVIDENCE.read(payload)
                 watched.emit(EvidenceCollected(step=header.step, evidence=evidence, payload=payload))

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from milabench.events.model import Why
-from milabench.execute.start_barrier import BarrierEvent
 from milabench.plan.model import Step
 
 if TYPE_CHECKING:
@@ -82,17 +81,16 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerReady:
-    """A server can take requests."""
+class StepNotice:
+    """A stage of a step, in the words of its agent's frames.
+
+    `ready`: a server can take requests. `at-barrier` and `measured`: a step whose group has members on other nodes waits at
+    the start barrier, or has its observations and goes on. `hung`: it is about to be ended for silence or time. On its node
+    its processes are looked at first.
+    """
 
     step: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hung:
-    """A step is about to be ended for silence or time. On its node its processes are looked at first."""
-
-    step: str
+    stage: Literal["ready", "at-barrier", "measured", "hung"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,5 +145,5 @@ class Notice:
     text: str
 
 
-Progress = Frame | Started | ServerReady | BarrierEvent | Hung | EvidenceCollected | Ended | Waiting | Notice
+Progress = Frame | Started | StepNotice | EvidenceCollected | Ended | Waiting | Notice
 Emit = Callable[[Progress], object]

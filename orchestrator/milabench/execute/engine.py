@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from milabench.errors import Unreachable
 from milabench.events.model import Why
@@ -22,22 +22,23 @@ from milabench.execute.api import (
     Ended,
     EvidenceCollected,
     Frame,
-    Hung,
     Notice,
     Outcome,
     Progress,
-    ServerReady,
     Started,
+    StepNotice,
     StepRequest,
 )
 from milabench.execute.hung_jobs import HungJobs
 from milabench.execute.interrupts import InterruptRequested, interrupts
 from milabench.execute.retry_policy import RetryPolicy
-from milabench.execute.start_barrier import BarrierEvent, GroupBarrier, group_barrier
+from milabench.execute.start_barrier import GroupBarrier, group_barrier
 from milabench.plan.container import names_in
 from milabench.plan.model import RECORDS_MIB, Plan, Step
 from milabench.plan.step_dir import keeps_step_dir, uses_step_dir, with_step_dir
 from milabench.shown import counted
+
+T = TypeVar("T")
 
 INTERRUPTED = "the run was interrupted"
 OWN_ENDS = ("exit", "signal", "no-data")  # why a step failed, where a signal to it may be the reason
@@ -159,8 +160,7 @@ class Engine:
         self._has_complained = False
         self._interrupts = 0
         self._is_complete = True
-        self._locking: asyncio.Task[None] | None = None
-        self._checking: set[asyncio.Task[str]] = set()
+        self._interruptible: set[asyncio.Task[Any]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: dict[str, asyncio.Future[bool]] = {}
         self._to_end: set[str] = set()
@@ -172,10 +172,8 @@ class Engine:
         self._interrupts += 1
         if self._interrupts == 1:
             self._progress(Notice(text="interrupted: ending the running steps. Interrupt again to kill them"))
-        if self._locking is not None:
-            self._locking.cancel()
-        for checking in self._checking:
-            checking.cancel()
+        for task in self._interruptible:
+            task.cancel()
         for executor in self._executors.values():
             executor.give_up(at_once=self._interrupts > 1)
         for step in self._running:
@@ -184,7 +182,7 @@ class Engine:
 
     async def run(self) -> ExecutionResult:
         """Execute everything, in the plan's order."""
-        await self._lock_devices()
+        await self._unless_interrupted(self._lock_devices())
         control, agents, wall = time.process_time(), await self._agents_cpu_s(), 0.0
         plan: Plan | None = self._plan
         while plan is not None:
@@ -228,17 +226,7 @@ class Engine:
         return any(outcome.name == "cancelled" for outcome in self._outcomes.values())
 
     async def _lock_devices(self) -> None:
-        # A task of its own: an interrupt cancels the wait for devices, and the run still concludes every step.
-        self._locking = asyncio.create_task(self._lock_all())
-        try:
-            await asyncio.wait({self._locking})
-            if not self._locking.cancelled():
-                self._locking.result()
-        finally:
-            self._locking.cancel()
-            self._locking = None
-
-    async def _lock_all(self) -> None:
+        """Lock all devices. An interrupt ends the wait for them, and the run still concludes every step."""
         for name in sorted(self._settings.locks):
             holders = await self._executors[name].lock(
                 self._settings.locks[name], wait=self._retry.wait, emit=self._progress
@@ -393,23 +381,28 @@ class Engine:
         """Return the outcome, or a failure where a step that passed lacks data. The loop goes on while long records are read."""
         if outcome.name != "passed" or self._settings.missing_data is None:
             return outcome
-        checking = asyncio.create_task(self._settings.missing_data(step, self._attempts[step.id]))
-        self._checking.add(checking)
-        try:
-            await asyncio.wait({checking})
-        finally:
-            checking.cancel()
-            self._checking.discard(checking)
-        if checking.cancelled():
+        lacking = await self._unless_interrupted(self._settings.missing_data(step, self._attempts[step.id]))
+        if lacking is None:
             return Outcome("cancelled", INTERRUPTED)
-        return Outcome("failed", lacking, "no-data") if (lacking := checking.result()) else outcome
+        return Outcome("failed", lacking, "no-data") if lacking else outcome
 
-    def _update_barrier(self, step: Step, at: Literal["barrier", "end", "gone"]) -> None:
+    async def _unless_interrupted(self, what: Coroutine[Any, Any, T]) -> T | None:
+        """Return the result of a coroutine, which an interrupt cancels. None then."""
+        task = asyncio.create_task(what)
+        self._interruptible.add(task)
+        try:
+            await asyncio.wait({task})
+            return None if task.cancelled() else task.result()
+        finally:
+            task.cancel()
+            self._interruptible.discard(task)
+
+    def _update_barrier(self, step: Step, at: Literal["at-barrier", "measured", "gone"]) -> None:
         """Update the group barrier: release it when the last step is ready, stop its steps when the last has measured."""
         group = self._barrier
         if group is None or step.id not in group.nodes:
             return
-        {"barrier": group.ready, "end": group.measured, "gone": group.ended}[at].add(step.id)
+        {"at-barrier": group.ready, "measured": group.measured, "gone": group.ended}[at].add(step.id)
         if self._interrupts:
             return
         if group.may_start:
@@ -421,7 +414,7 @@ class Engine:
             for other in group.live:
                 if executor := self._running.get(other):
                     self._start_task(executor.stop(other))
-        elif at == "barrier" and self._barrier_timer is None and group.limit_s is not None and group.late:
+        elif at == "at-barrier" and self._barrier_timer is None and group.limit_s is not None and group.late:
             self._barrier_timer = asyncio.get_running_loop().call_later(group.limit_s, self._fail_late, group)
 
     async def _release(self, group: GroupBarrier) -> None:
@@ -503,22 +496,25 @@ class Engine:
 
     def _emit_of(self, step: Step) -> Emit:
         def emit(event: Progress) -> None:
-            if isinstance(event, Frame):
-                self._record(step, event)
-            elif isinstance(event, ServerReady):
-                self._notify_client(step, is_serving=True)
-            elif isinstance(event, BarrierEvent):
-                self._update_barrier(step, event.at)
-            elif isinstance(event, Hung):
-                self._hung.ask_others(step.id)
-            elif isinstance(event, EvidenceCollected):
-                self._hung.add(step.id, event.evidence)
-                with self._recording(step):
-                    self._recorder.write_evidence(self._stem(step), event.payload)
-            elif isinstance(event, Started):
-                self._journal_step(step, state="started", pid=event.pid, pgid=event.pgid, pid_start=event.pid_start)
-                if self._interrupts or step.id in self._unrecorded or step.id in self._to_end:
-                    self._end(step.id)
+            match event:
+                case Frame():
+                    self._record(step, event)
+                case StepNotice(stage="ready"):
+                    self._notify_client(step, is_serving=True)
+                case StepNotice(stage="at-barrier" | "measured" as stage):
+                    self._update_barrier(step, stage)
+                case StepNotice(stage="hung"):
+                    self._hung.ask_others(step.id)
+                case EvidenceCollected(evidence=evidence, payload=payload):
+                    self._hung.add(step.id, evidence)
+                    with self._recording(step):
+                        self._recorder.write_evidence(self._stem(step), payload)
+                case Started(pid=pid, pgid=pgid, pid_start=pid_start):
+                    self._journal_step(step, state="started", pid=pid, pgid=pgid, pid_start=pid_start)
+                    if self._interrupts or step.id in self._unrecorded or step.id in self._to_end:
+                        self._end(step.id)
+                case _:
+                    pass
             self._progress(event)
 
         return emit

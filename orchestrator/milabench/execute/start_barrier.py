@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from milabench.plan.model import Step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarrierEvent:
-    """A step whose group has members on other nodes waits at the start barrier, or has its observations and goes on."""
-
-    step: str
-    at: Literal["barrier", "end"]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,11 +27,10 @@ from milabench.execute.api import (
     Ended,
     EvidenceCollected,
     Frame,
-    Hung,
     Notice,
     Progress,
-    ServerReady,
     Started,
+    StepNotice,
     Waiting,
 )
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute
@@ -40,7 +39,6 @@ from milabench.execute.local_agent import LocalAgent, lock_folder
 from milabench.execute.locks import Orchestrator, hold_in_use
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.execute.shims import shims_of
-from milabench.execute.start_barrier import BarrierEvent
 from milabench.plan.context import dirs_at
 from milabench.plan.model import STEP_DIRS, Plan, Step
 from milabench.plan.prepare import data_lock
@@ -302,7 +300,7 @@ def _show(display: Display, shown: ShownSteps, progress: Progress) -> None:
             display.on_message(f"waiting: {'; '.join(map(str, progress.holders))}")
         case Notice():
             display.on_message(progress.text)
-        case ServerReady() | BarrierEvent() | Hung() | EvidenceCollected():
+        case StepNotice() | EvidenceCollected():
             pass
         case _:
             assert_never(progress)
