@@ -123,7 +123,7 @@ def test_a_check_is_a_module_and_a_line_in_the_registry(copy: Copy, run: Callabl
         "checks/greeting.py",
         '''
 from milabench.checks.check import Check
-from milabench.events.model import Start, StepEvent, Verdict
+from milabench.events.model import Verdict
 
 
 class GreetingCheck(Check):
@@ -133,14 +133,10 @@ class GreetingCheck(Check):
     doc = "the command line"
     severities = ("warn",)
     doubt = "validation"
-    words = ()
 
-    def observe(self, event: StepEvent) -> None:
-        if isinstance(event, Start):
-            self.words = event.data["command"]
-
-    def verdict(self) -> Verdict:
-        return self.warning(f"it says {' '.join(self.words)}", {"words": len(self.words)})
+    def verdict(self, measured) -> Verdict:
+        words = measured.start["command"]
+        return self.warning(f"it says {' '.join(words)}", {"words": len(words)})
 ''',
     )
     copy.insert(

@@ -93,10 +93,12 @@ class SweepRecords(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Losses:
-    """The losses of a step: `count` reported, of which `nonfinite` were no number."""
+    """The losses of a step: `count` reported, of which `nonfinite` were no number. `lowest` and `highest` are of the others."""
 
     first: float | None = None
     last: float | None = None
+    lowest: float = math.inf
+    highest: float = -math.inf
     count: int = 0
     nonfinite: int = 0
 
@@ -125,7 +127,7 @@ class Measurement:
 
     `unusable` counts the observations of all its tasks, and the requests of a sweep, that were not numbers.
     `is_stopped`: it had all requested observations and was ended early. `serving` is the curve of a step that swept a
-    server. `readings` are the readings of the devices of a server or a client, None of any other step: they may be many.
+    server. `readings` are of its devices and host. `reports` counts the metrics that the program reported, each time.
     `train_rates` are all rates of the task train, where milabench 1.3 recorded nothing else of its steps.
     `inconsistencies` are sentences that make the number invalid. `energy_by_device` are joules by the id
     of a device, in the `counted_spans` (unix s), else in the window. Other steps may have used the device, too.
@@ -147,8 +149,9 @@ class Measurement:
     verdicts: tuple[Verdict, ...] = ()
     messages: tuple[str, ...] = ()
     logs: tuple[LogSeries, ...] = ()
+    reports: int = 0
     serving: LaunchCurve | None = None
-    readings: Readings | None = None
+    readings: Readings = field(default_factory=Readings)
     train_rates: RateSum | None = None
     inconsistencies: tuple[str, ...] = ()
     energy_by_device: Mapping[str, float] = field(default_factory=dict)
@@ -166,6 +169,19 @@ class Measurement:
     def has_number(self) -> bool:
         """Whether there is a rate, or a point of a sweep, which has no rate where no point meets its SLO."""
         return self.throughput is not None or (self.serving is not None and self.serving.is_measured)
+
+    @property
+    def is_of_command(self) -> bool:
+        """Whether its number is the time of its launch, or in its lines."""
+        return self.config.get("timed") is True or bool(self.config.get("metrics"))
+
+    def without_single_values(self) -> Measurement:
+        """Return it without the single observations and readings: there may be millions.
+
+        A server's and its client's readings stay, for the energy that the two share.
+        """
+        readings = self.readings if {"serve", "role"} & self.config.keys() else Readings()
+        return replace(self, series=(), readings=readings)
 
     @property
     def first_step_s(self) -> float | None:
@@ -366,6 +382,7 @@ class MeasurementFold:
         self.windows: dict[str, Window] = {}
         self.processes: dict[tuple[str, int], dict[int, int]] = {}
         self.metrics: dict[tuple[Any, ...], Metric] = {}
+        self.reports = 0
         self.device_memory: dict[str, float] = {}
         self.readings = Readings()
         self.losses = Losses()
@@ -390,6 +407,7 @@ class MeasurementFold:
             case ObservationBatch():
                 self._builder((event.task, event.rank)).add_all(event)
             case Data(data=data):
+                self.readings.observe(event)
                 self._data(data)
             case End():
                 self.end = event
@@ -410,6 +428,7 @@ class MeasurementFold:
                 if log_metrics and self.log is None:
                     self.log = log_fold(log_metrics)
             case model.Meta(data=data):
+                self.readings.observe(event)
                 self.meta.update(data)
             case model.Start(data=data):
                 self.start = data
@@ -434,8 +453,6 @@ class MeasurementFold:
             self.dropped += finite_number(cost.get("dropped")) or 0.0
         if isinstance(data.get("gpudata"), Mapping):
             self._devices(data["gpudata"])
-            # Not `observe`: the readings are this fold's own, so that no record can come twice.
-            self.readings.take(data)
         if isinstance(data.get("answers"), Mapping):
             self.answers.append(
                 _rank_answers(data["answers"], data.get("rank"), as_mapping(self.config.get("answers")))
@@ -446,7 +463,6 @@ class MeasurementFold:
             self._pause(data["pause"], whole(data.get("rank"), -1))
         if isinstance(data.get("window"), Mapping):
             self._window(str(data.get("task", "")), whole(data.get("rank"), 0), data["window"])
-            self.readings.take(data)
 
     def _take_sweep(self, data: Mapping[str, object]) -> None:
         if lacking := missing("curves: fold"):
@@ -473,11 +489,14 @@ class MeasurementFold:
         self.losses = Losses(
             first=loss if seen.first is None else seen.first,
             last=seen.last if loss is None else loss,
+            lowest=seen.lowest if loss is None else min(seen.lowest, loss),
+            highest=seen.highest if loss is None else max(seen.highest, loss),
             count=seen.count + 1,
             nonfinite=seen.nonfinite + (loss is None),
         )
 
     def _metric(self, data: Mapping[str, object]) -> None:
+        self.reports += 1
         value = finite_number(data.get("value"))
         if value is None:
             return
@@ -647,7 +666,8 @@ class MeasurementFold:
             messages=tuple(self.messages),
             logs=logs,
             serving=None if swept is None else swept.curve,
-            readings=self.readings if {"serve", "role"} & self.config.keys() else None,
+            readings=self.readings,
+            reports=self.reports,
             train_rates=RateSum.of(_train_rates(series)),
             inconsistencies=inconsistencies,
             energy_by_device=joules,

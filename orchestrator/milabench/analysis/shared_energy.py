@@ -41,7 +41,6 @@ def _joules(result: StepResult) -> Joules:
 def _with_server(client: StepResult, server: StepResult, clocks: SharedClocks) -> Joules:
     """Return the joules of the devices of both, where a device that both read has those that the client read."""
     own, of_client, of_server = _joules(client), client.measured.readings, server.measured.readings
-    assert of_client is not None and of_server is not None  # measure keeps those of every server and client
     later_s = clocks.get(server.step.id, ("", 0.0))[1] - clocks.get(client.step.id, ("", 0.0))[1]
     spans = client.measured.counted_spans or (of_client.window,)
     joules = device_joules(of_server, [span and (span[0] + later_s, span[1] + later_s) for span in spans])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Protocol, cast, get_args
 
@@ -110,23 +110,16 @@ def planned_steps(run: Run) -> tuple[PlannedStep, ...]:
     return tuple(planned)
 
 
-class EventObserver(Protocol):
-    """An observer of the events of a step while they are analysed."""
-
-    def observe(self, event: StepEvent) -> None:
-        """Take an event into account."""
-
-
-class StepCheck(EventObserver, Protocol):
-    """The part of a check that is needed here: observes every event of a step, then has a verdict.
+class StepCheck(Protocol):
+    """The part of a check that is needed here: its verdict on the measurements of a step.
 
     `component` is the component of the uncertainty whose size is the verdict's number `slowed`; empty where it has none.
     """
 
     component: ClassVar[str]
 
-    def verdict(self) -> Verdict:
-        """Return the verdict on the events observed so far."""
+    def verdict(self, measured: Measurement) -> Verdict:
+        """Return the verdict on the measurements of the step, with the single observations and readings."""
 
     def doubt_for(self, verdict: Verdict) -> str | None:
         """Return why the verdict makes the step's number suspect, None when it does not."""
@@ -141,27 +134,8 @@ def unchecked(_: str) -> Sequence[StepCheck]:
     return ()
 
 
-def tee(events: Iterable[StepEvent], observers: Sequence[EventObserver]) -> Iterator[StepEvent]:
-    """Yield the same events, each shown to the observers: a step's records are read once, whoever wants to see them.
-
-    Lines of output are not shown: there may be millions, and checks read only measurements.
-    """
-    for event in events:
-        if not isinstance(event, Line):
-            for observer in observers:
-                observer.observe(event)
-        yield event
-
-
-class TraceRecorder(EventObserver, Protocol):
-    """Records the course of a step for drawing: observes its events, then its measurement with the observations."""
-
-    def end(self, measured: Measurement) -> None:
-        """Nothing more will be seen."""
-
-
-CourseOf = Callable[[str], TraceRecorder]
-"""Who draws a step, by its id."""
+CourseOf = Callable[[Measurement], object]
+"""Draws a step by its measurements, with the single observations and readings."""
 
 
 def step_result(
@@ -177,16 +151,13 @@ def step_result(
     """
     attempt_that_counts = last_word(attempts)
     number = attempt_that_counts.number if attempt_that_counts is not None else 1
-    # New ones for every step: a check is a fold over one step's events.
-    step_checks = checks(planned.id)
-    recorder = None if course is None else course(planned.id)
-    observers = step_checks if recorder is None else (*step_checks, recorder)
     entry = None if attempt_that_counts is None else attempt_that_counts.entry
-    measured = measure(planned.id, tee(_records(run, planned.id, number, entry), observers))
-    if recorder is not None:
-        recorder.end(measured)
-    # Only the totals are needed from here on; a run may hold millions of observations.
-    measured = replace(measured, series=())
+    measured = measure(planned.id, _records(run, planned.id, number, entry))
+    if course is not None:
+        course(measured)
+    has_records = bool(measured.start or measured.end)
+    verdicts = [(check, check.verdict(measured)) for check in checks(planned.id)] if has_records else []
+    measured = measured.without_single_values()
     # milabench 1.3 wrote no plan: what a step was is only known from its own records.
     if not run.manifest:
         planned = _placed_by_1_3(_with_config(planned, measured.config), measured.config)
@@ -195,8 +166,6 @@ def step_result(
     # The agent says so; agents of earlier versions did not.
     if outcome == "passed" and measured.unusable and not measured.has_number:
         outcome, why, detail = "failed", "invalid", f"none of its {measured.unusable} observations is a number"
-    has_records = bool(measured.start or measured.end)
-    verdicts = [(check, check.verdict()) for check in step_checks] if has_records else []
     measured = _with_effects(measured, verdicts)
     return StepResult(
         step=planned,

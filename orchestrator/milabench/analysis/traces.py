@@ -12,16 +12,15 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from milabench.analysis.measure import Measurement, MeasurementFold, main_task
+from milabench.analysis.measure import Measurement, measure
 from milabench.analysis.order_statistics import quantiles
 from milabench.analysis.series import CompactSeries, Series
 from milabench.analysis.step_results import CourseOf, planned_steps
 from milabench.analysis.windows import Window, part_of
 from milabench.events.attempts import attempts, last_word
-from milabench.events.model import Data, Line, StepEvent
-from milabench.events.readings import THROTTLED, DeviceReadings, Readings
+from milabench.events.model import Line
+from milabench.events.readings import THROTTLED, DeviceReadings
 from milabench.events.rundir import Run
-from milabench.events.values import as_mapping, finite_number
 
 BUCKETS = 200
 QUANTILES = (0.0, 0.01, 0.025, *(twentieth / 20 for twentieth in range(1, 20)), 0.975, 0.99, 1.0)
@@ -92,7 +91,7 @@ class Trace:
     """
 
     step: str
-    bench: str
+    bench: str = ""
     begin: float = math.nan
     ranks: tuple[RankTrace, ...] = ()
     devices: tuple[DeviceTrace, ...] = ()
@@ -111,9 +110,9 @@ class Tracing:
         self._drawn: dict[Path, dict[str, Trace]] = {}
 
     def course(self, run: Run) -> CourseOf:
-        """Return the recorder that observes the records of a run while they are read."""
+        """Return what draws each step of a run when its records have been read."""
         drawn = self._drawn[run.path] = {}
-        return lambda step: _Fold(step, drawn)
+        return lambda measured: drawn.update({measured.step: trace(measured)})
 
     def of(self, run: Run) -> tuple[Trace, ...]:
         """Return each step's course in a run, of the counting attempt. Raises RecordError when its records cannot be read."""
@@ -123,71 +122,34 @@ class Tracing:
             drawn = by_step.get(step.id)
             if drawn is None:
                 counts = last_word(attempts_of.get(step.id, ()))
-                drawn = trace(step.id, step.bench, run.batches(step.id, counts.number if counts is not None else 1))
+                events = run.batches(step.id, counts.number if counts is not None else 1)
+                drawn = trace(measure(step.id, (event for event in events if not isinstance(event, Line))))
             traced.append(replace(drawn, bench=step.bench))
         return tuple(traced)
 
 
-def trace(step: str, bench: str, events: Iterable[StepEvent]) -> Trace:
-    """Return the trace of a step, in a single pass over its events."""
-    fold, measurement = _Fold(step, {}), MeasurementFold()
-    for event in events:
-        if not isinstance(event, Line):
-            fold.observe(event)
-            measurement.observe(event)
-    series = measurement.series()
-    return fold.result(bench, series, measurement.window(main_task(rank.task for rank in series)))
-
-
-class _Fold:
-    """The facts so far of a step, without the observations, which are gathered elsewhere, column by column."""
-
-    def __init__(self, step: str, drawn: dict[str, Trace]) -> None:
-        self._step = step
-        self._drawn = drawn
-        self._readings = Readings()
-        self._host: dict[str, tuple[array[float], array[float]]] = {}
-
-    def observe(self, event: StepEvent) -> None:
-        if not isinstance(event, Data):
-            return
-        self._readings.observe(event)
-        time = finite_number(event.data.get("time"))
-        if time is None:
-            return
-        for name, (kind, key) in {"load": ("cpudata", "load"), "memory": ("process", "rss_MiB")}.items():
-            value = finite_number(as_mapping(event.data.get(kind)).get(key))
-            if value is not None:
-                times, values = self._host.setdefault(name, (array("d"), array("d")))
-                times.append(time)
-                values.append(value)
-
-    def end(self, measured: Measurement) -> None:
-        self._drawn[self._step] = self.result("", measured.series, measured.window)
-
-    def result(self, bench: str, gathered: Sequence[Series], bounds: Window | None) -> Trace:
-        task = main_task(series.task for series in gathered)
-        ranks = sorted((series for series in gathered if series.task == task), key=lambda series: series.rank)
-        window = self._readings.window
-        devices = self._readings.devices
-        begin = min(
-            [
-                *(series.end(0) for series in ranks if series.lasted and not math.isnan(series.end(0))),
-                *(device.time[0] for device in devices.values() if device.time),
-                *(times[0] for times, _ in self._host.values()),
-                *((window[0],) if window is not None else ()),
-            ],
-            default=math.nan,
-        )
-        return Trace(
-            step=self._step,
-            bench=bench,
-            begin=begin,
-            ranks=tuple(_rank(series, begin, bounds) for series in ranks),
-            devices=tuple(_device(device, begin) for device in devices.values()),
-            host={name: curve(times, values, begin) for name, (times, values) in self._host.items()},
-            window=None if window is None else (window[0] - begin, window[1] - begin),
-        )
+def trace(measured: Measurement) -> Trace:
+    """Return the course of a step by its measurements, with the single observations and readings."""
+    ranks = sorted((series for series in measured.series if series.task == measured.task), key=lambda one: one.rank)
+    window, devices, recorded = measured.readings.window, measured.readings.devices, measured.readings.host
+    host = {name: recorded[key] for name, key in {"load": "load", "memory": "rss_MiB"}.items() if key in recorded}
+    begin = min(
+        [
+            *(series.end(0) for series in ranks if series.lasted and not math.isnan(series.end(0))),
+            *(device.time[0] for device in devices.values() if device.time),
+            *(times[0] for times, _ in host.values()),
+            *((window[0],) if window is not None else ()),
+        ],
+        default=math.nan,
+    )
+    return Trace(
+        step=measured.step,
+        begin=begin,
+        ranks=tuple(_rank(series, begin, measured.window) for series in ranks),
+        devices=tuple(_device(device, begin) for device in devices.values()),
+        host={name: curve(times, values, begin) for name, (times, values) in host.items()},
+        window=None if window is None else (window[0] - begin, window[1] - begin),
+    )
 
 
 def curve(time: Sequence[float], values: Sequence[float], begin: float, most: int = BUCKETS) -> Curve:

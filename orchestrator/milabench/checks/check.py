@@ -1,14 +1,16 @@
-"""The form of a check: a fold over a step's events that ends in a verdict."""
+"""The form of a check: a verdict on the measurements of a step."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from milabench.events.model import StepEvent, Verdict
-from milabench.events.readings import Readings
+from milabench.events.model import Verdict
+
+if TYPE_CHECKING:
+    from milabench.analysis.measure import Measurement
 
 VALIDATION = "validation"  # the doubt of a check that has no word of its own
 
@@ -17,21 +19,18 @@ VALIDATION = "validation"  # the doubt of a check that has no word of its own
 class StepContext:
     """The context that the checks of a step share.
 
-    `readings` gathers the monitor's readings. All checks of a step observe into the same object. `devices` are the step's
-    accelerators by number, empty when it runs on slots of a processor. `may_use_one`: its program chooses which of them it
-    uses. `ranks` is how many processes should report, None
-    when that is not known.
+    `devices` are the step's accelerators by number, empty when it runs on slots of a processor. `may_use_one`: its program
+    chooses which of them it uses. `ranks` is how many processes should report, None when that is not known.
     """
 
     step: str
-    readings: Readings = field(default_factory=Readings)
     devices: tuple[int, ...] = ()
     may_use_one: bool = False
     ranks: int | None = None
 
 
 class Check(ABC):
-    """Observes every event of a step, in order. Its verdict may be asked for at any time.
+    """Gives a verdict on the measurements of a step.
 
     `name` is its name in `--validations`, `doc` its subject (a line of docs/reference/checks.md), `severities` the
     values that its verdict may be besides `pass`. `doubt` is the reason with which it marks a number as suspect
@@ -52,13 +51,9 @@ class Check(ABC):
         self.context = context
         self.settings = settings or {}
 
-    def observe(self, event: StepEvent) -> None:
-        """Take an event into account."""
-        self.context.readings.observe(event)
-
     @abstractmethod
-    def verdict(self) -> Verdict:
-        """Return the verdict on the events observed so far."""
+    def verdict(self, measured: Measurement) -> Verdict:
+        """Return the verdict on the measurements of the step, with the single observations and readings."""
 
     def doubt_for(self, verdict: Verdict) -> str | None:
         """Return why this check's verdict makes the step's number suspect, None when it does not."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from milabench.checks.check import Check
 from milabench.events.model import Verdict
 from milabench.events.readings import THROTTLED, energy_of, share_of
 from milabench.events.values import finite_number
+
+if TYPE_CHECKING:
+    from milabench.analysis.measure import Measurement
 
 
 class UsageCheck(Check):
@@ -26,9 +29,9 @@ class UsageCheck(Check):
     severities = ("fail", "warn")
     needs_settings = True
 
-    def verdict(self) -> Verdict:
+    def verdict(self, measured: Measurement) -> Verdict:
         """Fail, warn or pass, with each device's load and memory."""
-        readings = self.context.readings
+        readings = measured.readings
         thresholds = {
             "load": _threshold(self.settings.get("gpu_load_threshold")),
             "memory": _threshold(self.settings.get("gpu_mem_threshold")),
@@ -98,9 +101,9 @@ class ThrottleCheck(Check):
     remedy = "look at the cooling and the power supply"
     unmarked = "that no device says why its clocks change is no sign that it was slowed down"
 
-    def verdict(self) -> Verdict:
+    def verdict(self, measured: Measurement) -> Verdict:
         """Fail or pass, with the share of the samples by device and which reasons there were."""
-        readings = self.context.readings
+        readings = measured.readings
         by_device: dict[str, object] = {}
         slowed = []
         for key, device in readings.devices.items():
@@ -137,9 +140,9 @@ class PowerCheck(Check):
     component = "power limit"
     remedy = "look at the power limit and the power supply"
 
-    def verdict(self) -> Verdict:
+    def verdict(self, measured: Measurement) -> Verdict:
         """Warn or pass, with the share of the samples at the limit by device."""
-        readings = self.context.readings
+        readings = measured.readings
         shares = {
             key: share_of([device.throttle[index] for index in device.within(readings.window)], POWER_CAP)[0]
             for key, device in readings.devices.items()
@@ -169,9 +172,9 @@ class ForeignCheck(Check):
     doubt = "foreign-process"
     remedy = "end the other process (for example the server of NVIDIA MPS), then measure again"
 
-    def verdict(self) -> Verdict:
+    def verdict(self, measured: Measurement) -> Verdict:
         """Fail or pass, with the foreign processes and their memory in MiB by device."""
-        readings = self.context.readings
+        readings = measured.readings
         window = readings.window
         memory_of: dict[str, dict[str, float]] = {}
         for key, device in readings.devices.items():
@@ -210,9 +213,9 @@ class SensorCheck(Check):
     doubt = "sensor-lost"
     remedy = "check the device and its driver, and leave the monitor on"
 
-    def verdict(self) -> Verdict:
+    def verdict(self, measured: Measurement) -> Verdict:
         """Warn or pass, with the lost readings and the errors by device."""
-        readings = self.context.readings
+        readings = measured.readings
         window = readings.window
         by_device: dict[str, object] = {}
         problems = []
@@ -254,12 +257,12 @@ class EnergyCheck(Check):
     doubt = "energy"
     remedy = "do not use the energy (`perf` is not concerned)"
 
-    def verdict(self) -> Verdict:
+    def verdict(self, measured: Measurement) -> Verdict:
         """Warn or pass, with both in joules by device."""
         by_device: dict[str, object] = {}
-        problems, window = [], self.context.readings.window
+        problems, window = [], measured.readings.window
         limit = MAX_DISAGREEMENT + (POWER_LAG_S / (window[1] - window[0]) if window is not None else 0)
-        for key, device in self.context.readings.devices.items():
+        for key, device in measured.readings.devices.items():
             energy = energy_of(device, window)
             if energy.counter_j is None and energy.integral_j is None:
                 continue

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from milabench.checks.check import Check, StepContext
-from milabench.events.model import Config, Data, End, StepEvent, Verdict
-from milabench.events.readings import NAN, Span, growth
+from milabench.checks.check import Check
+from milabench.events.model import Verdict
+from milabench.events.readings import PRESSURES, Readings, Span, growth
 from milabench.events.values import finite_number
+
+if TYPE_CHECKING:
+    from milabench.analysis.measure import Measurement
 
 # methodology.md, 1.5: of our processors' time, of our own use, and of the window.
 MOST_FOREIGN = MOST_WAITED = MOST_LACKED = 0.02
@@ -17,10 +19,6 @@ MOST_FOREIGN = MOST_WAITED = MOST_LACKED = 0.02
 LEAST_READINGS = 3
 LONGEST_UNREAD_S = 5.0
 """A longer window or repeat without a reading had no monitor: the state of the host is unknown."""
-# Counters of a `process` record and of `host` in it, in seconds but for the last.
-_OF_PROCESS = ("cpu_s", "run_delay_s")
-_OF_HOST = ("busy_s", "ours_s", "steal_s", "swap_bytes")
-_PRESSURES = ("cpu", "memory", "io")
 
 
 class ContendedCheck(Check):
@@ -43,61 +41,33 @@ class ContendedCheck(Check):
     doubt = "sensor-lost"
     component = "others"
     remedy = "leave the monitor on, and give a short command more work"
-    _is_command = False  # its number is the time of its launch, or in its lines: nothing else judges it
 
-    def __init__(self, context: StepContext, settings: Mapping[str, object] | None = None) -> None:
-        super().__init__(context, settings)
-        self._time = array("d")
-        self._processors = 0.0
-        self._launch_s = 0.0
-        self._of_agent: Mapping[str, object] = {}
-        self._counters = {name: array("d") for name in (*_OF_PROCESS, *_OF_HOST, *_PRESSURES)}
-
-    def observe(self, event: StepEvent) -> None:
-        """Take a reading of the step's processes and their host into account."""
-        super().observe(event)
-        if isinstance(event, Config):
-            self._is_command = event.data.get("timed") is True or bool(event.data.get("metrics"))
-        if isinstance(event, End):
-            self._launch_s = finite_number(event.wall_s) or 0.0
-            self._of_agent = event.host
-        process = event.data.get("process") if isinstance(event, Data) else None
-        host = process.get("host") if isinstance(process, Mapping) else None
-        time = finite_number(event.data.get("time")) if isinstance(event, Data) else None
-        if not isinstance(process, Mapping) or not isinstance(host, Mapping) or time is None:
-            return
-        pressures = host.get("pressure_s")
-        self._time.append(time)
-        self._processors = finite_number(host.get("processors")) or self._processors
-        for names, counters in (
-            (_OF_PROCESS, process),
-            (_OF_HOST, host),
-            (_PRESSURES, pressures if isinstance(pressures, Mapping) else {}),
-        ):
-            for name in names:
-                value = finite_number(counters.get(name))
-                self._counters[name].append(NAN if value is None else value)
-
-    def verdict(self) -> Verdict:
+    def verdict(self, measured: Measurement) -> Verdict:
         """Warn or pass. The numbers are means over the window: processors used by others, stolen, used and waited for by us."""
+        readings = measured.readings
+        times, processors = readings.host.get("processors", ((), ()))
+        if not processors or not processors[-1]:
+            return self._unjudged(measured, 0)
         # Without a window the number is of the whole step.
-        window = self.context.readings.window or (min(self._time, default=0.0), max(self._time, default=0.0))
-        start, stop = window
-        count = sum(start <= time <= stop for time in self._time) if self._processors else 0
-        return self._unjudged(count) if count < LEAST_READINGS else self._judge(window, count)
+        window = readings.window or (min(times), max(times))
+        count = sum(window[0] <= time <= window[1] for time in times)
+        if count < LEAST_READINGS:
+            return self._unjudged(measured, count)
+        return self._judge(readings, window, processors[-1], count)
 
-    def _judge(self, window: Span, count: int) -> Verdict:
+    def _judge(self, readings: Readings, window: Span, processors: float, count: int) -> Verdict:
         """Warn or pass by the `count` readings in the window."""
-        used = {name: self._per_second(name, window) for name in self._counters}
+        names = ("busy_s", "ours_s", "cpu_s", "steal_s", "run_delay_s", "swap_bytes", *PRESSURES)
+        used = {name: _per_second(readings, name, window) for name in names}
         busy, ours, own = used["busy_s"], used["ours_s"], used["cpu_s"]
         if busy is None or ours is None or own is None:
             return self.warning("the processors were not read in the whole window", {"readings": count})
         foreign, stolen = max(0.0, busy - ours), used["steal_s"] or 0.0
-        share, delay, swapped = (foreign + stolen) / self._processors, used["run_delay_s"], used["swap_bytes"]
+        share, delay, swapped = (foreign + stolen) / processors, used["run_delay_s"], used["swap_bytes"]
         waited = None if delay is None else min(delay, foreign + stolen)
         numbers: dict[str, Any] = {
             "readings": count,
-            "processors": self._processors,
+            "processors": processors,
             "foreign": foreign,
             "stolen": stolen,
             "share": share,
@@ -107,7 +77,7 @@ class ContendedCheck(Check):
             # What others may have cost, as a share of the rate: a bound, for a program need not use all its processors.
             "slowed": max(share, (waited or 0.0) / max(1.0, own), used["memory"] or 0.0),
             "swapped_MiB": None if swapped is None else swapped * (window[1] - window[0]) / 2**20,
-            "pressure": {name: used[name] for name in _PRESSURES},
+            "pressure": {name: used[name] for name in PRESSURES},
         }
         # Of a processor at least: a program that mostly sleeps waits for each wake-up, also where nobody else is.
         is_contended = share > MOST_FOREIGN or (waited or 0.0) > MOST_WAITED * max(1.0, own)
@@ -115,12 +85,14 @@ class ContendedCheck(Check):
             return self.warning(_message(numbers), numbers)
         return self.passed(numbers)
 
-    def _unjudged(self, count: int) -> Verdict:
+    def _unjudged(self, measured: Measurement, count: int) -> Verdict:
         """Pass with too few readings, but for a long window or repeat without any, and a repeat that nothing else checks."""
-        window = self.context.readings.window
-        is_whole_launch = self._is_command and window is None
-        seconds = self._launch_s if window is None else window[1] - window[0]
-        if (is_whole_launch or not count) and (verdict := self._by_agent()) is not None:
+        window, end = measured.readings.window, measured.end
+        # The number of a command is the time of its launch, or in its lines: nothing else judges it.
+        is_whole_launch = measured.is_of_command and window is None
+        launch_s = 0.0 if end is None else finite_number(end.wall_s) or 0.0
+        seconds = launch_s if window is None else window[1] - window[0]
+        if end is not None and (is_whole_launch or not count) and (verdict := self._by_agent(end.host)) is not None:
             return verdict
         if not count and (is_whole_launch or seconds > LONGEST_UNREAD_S):
             return self.warning("nobody read the processors", {"readings": 0})
@@ -129,10 +101,10 @@ class ContendedCheck(Check):
             return self.warning(f"only {readings} of the processors: too few to check", {"readings": count})
         return self.passed({"readings": count})
 
-    def _by_agent(self) -> Verdict | None:
+    def _by_agent(self, host: Mapping[str, object]) -> Verdict | None:
         """Warn or pass by the agent's readings before and after the repeat, where it has them and nothing else ran with it."""
         names = ("processors", "seconds", "busy_s", "ours_s", "steal_s", "resolution_s")
-        known = [number for name in names if (number := finite_number(self._of_agent.get(name))) is not None]
+        known = [number for name in names if (number := finite_number(host.get(name))) is not None]
         if len(known) < len(names) or min(known[:2]) <= 0:
             return None
         processors, seconds, busy, ours, stolen, resolution = known
@@ -153,9 +125,12 @@ class ContendedCheck(Check):
         is_contended = (foreign + stolen) / processors > MOST_FOREIGN
         return self.warning(_message(numbers), numbers) if is_contended else self.passed(numbers)
 
-    def _per_second(self, name: str, window: Span) -> float | None:
-        grown = growth(self._time, self._counters[name], window)
-        return None if grown is None else max(0.0, grown) / (window[1] - window[0])
+
+def _per_second(readings: Readings, name: str, window: Span) -> float | None:
+    """Return by how much a counter of the host grew in a second of the window. None where it was not read in all of it."""
+    times, values = readings.host.get(name, ((), ()))
+    grown = growth(times, values, window)
+    return None if grown is None else max(0.0, grown) / (window[1] - window[0])
 
 
 def _message(numbers: Mapping[str, Any]) -> str:

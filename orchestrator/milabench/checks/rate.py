@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from milabench.checks.check import Check
 from milabench.events.doubts import Doubt
-from milabench.events.model import Config, Data, ObservationBatch, StepEvent, Verdict
-from milabench.events.values import positive
+from milabench.events.model import Verdict
+
+if TYPE_CHECKING:
+    from milabench.analysis.measure import Measurement
 
 
 class RateCheck(Check):
@@ -16,40 +18,21 @@ class RateCheck(Check):
     name = "rate"
     doc = "usable observations (`nonfinite`)"
     severities = ("fail", "warn")
-    _count = 0
-    _unusable = 0
-    _metrics = 0
-    _is_command = False
 
-    def observe(self, event: StepEvent) -> None:
-        """Count observations or a metric."""
-        match event:
-            case ObservationBatch():
-                self._count += len(event.ns)
-            case Config(data=config):
-                # Its number is its time, or in its lines: whether they hold what was asked for decides how the step ended.
-                self._is_command = config.get("timed") is True or bool(config.get("metrics"))
-            case Data(data=data) if "rate" in data:
-                if positive(data["rate"]) is not None:
-                    self._count += 1
-                else:
-                    self._unusable += 1
-            case Data(data=data) if "metric" in data:
-                self._metrics += 1
-            case _:
-                pass
-
-    def verdict(self) -> Verdict:
-        """Fail, warn or pass, with how many observations there were."""
-        numbers: dict[str, Any] = {"count": self._count, "unusable": self._unusable, "metrics": self._metrics}
-        if not self._count and not self._metrics and not self._is_command:
-            unusable = f": {self._unusable} observations have no usable rate" if self._unusable else ""
+    def verdict(self, measured: Measurement) -> Verdict:
+        """Fail, warn or pass, with how many observations there were. The requests of a sweep are no observations."""
+        count = sum(series.positive for series in measured.series)
+        total = sum(len(series.lasted) for series in measured.series)
+        total += measured.unusable if measured.serving is None else 0
+        numbers: dict[str, Any] = {"count": count, "unusable": total - count, "metrics": measured.reports}
+        # The number of a command is its time, or in its lines: whether they hold what was asked for decides how the step ended.
+        if not count and not measured.reports and not measured.is_of_command:
+            unusable = f": {total} observations have no usable rate" if total else ""
             return self.failure(f"nothing was measured{unusable}", numbers)
-        if self._unusable:
-            total = self._count + self._unusable
-            return self.warning(f"{self._unusable} of {total} observations have no usable rate", numbers)
+        if total > count:
+            return self.warning(f"{total - count} of {total} observations have no usable rate", numbers)
         return self.passed(numbers)
 
     def doubt_for(self, verdict: Verdict) -> str | None:
         """Return `nonfinite` for observations that are no numbers, as the analysis does."""
-        return Doubt.NONFINITE if self._unusable else super().doubt_for(verdict)
+        return Doubt.NONFINITE if verdict.numbers.get("unusable") else super().doubt_for(verdict)

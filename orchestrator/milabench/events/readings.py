@@ -1,4 +1,4 @@
-"""A monitor's readings of a step's devices, gathered from its records, and the window in which they count."""
+"""A monitor's readings of a step's devices and their host, gathered from its records, and the window in which they count."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from milabench.events.model import Data, Event, Meta, StepEvent
+from milabench.events.model import Data, Meta, StepEvent
 from milabench.events.values import as_mapping, finite_number, mappings_in
 
 NAN = math.nan
@@ -18,6 +18,11 @@ Point = tuple[float, float]
 
 # The reasons for which a device is slower than it could be. That it meets its power limit is normal for an accelerator at work.
 THROTTLED = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"})
+# What is read of the processors, of the step's processes, of the host in their records, and of its waits for each resource.
+_OF_PROCESSORS = ("load",)
+_OF_PROCESSES = ("cpu_s", "run_delay_s", "rss_MiB")
+_OF_HOST = ("processors", "busy_s", "ours_s", "steal_s", "swap_bytes")
+PRESSURES = ("cpu", "memory", "io")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,40 +125,54 @@ class DeviceReadings:
 
 @dataclass(slots=True)
 class Readings:
-    """A fold over a step's events: its devices by number, and the window in which it measured.
+    """A fold over a step's events: its devices by number, its host, and the window in which it measured.
 
-    `described` is what the machine's description says of its accelerators, by number. May be shared by several folds: an event
-    that it saw last is not taken twice.
+    `described` is what the machine's description says of its accelerators, by number. `host` are counters and sizes by the
+    names that records have for them, each with its unix seconds and its values.
     """
 
     devices: dict[str, DeviceReadings] = field(default_factory=dict)
     described: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    host: dict[str, tuple[array[float], array[float]]] = field(default_factory=dict)
     windows: dict[str, tuple[float, float]] = field(default_factory=dict)
-    _last: Event | None = None
 
     def observe(self, event: StepEvent) -> None:
         """Take a sample, a window or a description of the machine into account."""
         if isinstance(event, Meta):
             devices = mappings_in(event.data.get("accelerators"))
             self.described |= {str(device.get("index")): device for device in devices}
-        if event is self._last or not isinstance(event, Data):
+        if not isinstance(event, Data):
             return
-        self._last = event
-        self.take(event.data)
-
-    def take(self, data: Mapping[str, object]) -> None:
-        """Do the same as `observe`, given the payload of a `data` record."""
+        data = event.data
         samples, window, time = data.get("gpudata"), data.get("window"), _number(data.get("time"))
         if isinstance(samples, Mapping) and not math.isnan(time):
             for key, sample in samples.items():
                 if isinstance(sample, Mapping):
                     self.devices.setdefault(str(key), DeviceReadings(key=str(key))).add(sample, time)
+        if ("process" in data or "cpudata" in data) and not math.isnan(time):
+            self._take_host(data, time)
         if isinstance(window, Mapping):
             start, stop = _number(window.get("start")), _number(window.get("stop"))
             if start < stop:
                 task = str(data.get("task", ""))
                 known = self.windows.get(task, (start, stop))
                 self.windows[task] = (min(known[0], start), max(known[1], stop))
+
+    def _take_host(self, data: Mapping[str, object], time: float) -> None:
+        process = as_mapping(data.get("process"))
+        host = as_mapping(process.get("host"))
+        sources = {
+            _OF_PROCESSORS: as_mapping(data.get("cpudata")),
+            _OF_PROCESSES: process,
+            _OF_HOST: host,
+            PRESSURES: as_mapping(host.get("pressure_s")),
+        }
+        for names, source in sources.items():
+            for name in names:
+                if (value := finite_number(source.get(name))) is not None:
+                    times, values = self.host.setdefault(name, (array("d"), array("d")))
+                    times.append(time)
+                    values.append(value)
 
     @property
     def window(self) -> tuple[float, float] | None:

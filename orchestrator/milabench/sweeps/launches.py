@@ -35,8 +35,7 @@ def _joules_of(
     devices: dict[tuple[str, str], tuple[DeviceReadings, float]] = {}
     ahead_s = _ahead_s(client, clocks)
     for member in launch:
-        readings = member.measured.readings
-        for key, device in readings.devices.items() if readings is not None else ():
+        for key, device in member.measured.readings.devices.items():
             devices.setdefault((member.step.node, device.uuid or key), (device, _ahead_s(member, clocks) - ahead_s))
 
     def joules(start: float, stop: float) -> float | None:

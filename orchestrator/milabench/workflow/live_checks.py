@@ -9,7 +9,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from threading import Thread
@@ -79,23 +78,22 @@ class LiveChecks:
     def _reading(self, step: str, attempt: int) -> Iterator[None]:
         """Read the records of an attempt, event by event. `_read` holds the numbers and the findings afterwards."""
         from milabench.analysis.measure import MeasurementFold
-        from milabench.analysis.step_results import tee
         from milabench.workflow.run_checks import checks_of
 
         if self._checks is None:
             self._checks = checks_of(open_run(self._path))
-        checks, fold = self._checks(step), MeasurementFold()
+        fold = MeasurementFold()
         records = self._path / f"{attempt_stem(self._stems[step], attempt)}.data"
-        for event in tee(read_batches(records, step), checks):
+        for event in read_batches(records, step):
             fold.observe(event)
             yield
+        measured = fold.result(step)
         findings = [
             f"{step}: {verdict.check}: {verdict.verdict}: {verdict.message}"
-            for check in checks
-            if (verdict := check.verdict()).verdict != "pass"
+            for check in self._checks(step)
+            if (verdict := check.verdict(measured)).verdict != "pass"
         ]
-        # Of millions of observations only the totals are needed.
-        self._read[step, attempt] = replace(fold.result(step), series=()), findings
+        self._read[step, attempt] = measured.without_single_values(), findings
 
     def findings(self) -> list[str]:
         """Return the findings of the checks since the last call."""

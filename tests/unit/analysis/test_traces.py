@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from milabench.analysis.measure import measure
 from milabench.analysis.summary import summarise
-from milabench.analysis.traces import BUCKETS, QUANTILES, Tracing, curve, trace
-from milabench.events.model import Event, ObservationBatch
+from milabench.analysis.traces import BUCKETS, QUANTILES, Trace, Tracing, curve, trace
+from milabench.events.model import Event, ObservationBatch, StepEvent
 from tests.drawn_runs import HOT, STEPS, system
 from tests.recorded_run import Recorded, data, rates, record
 
@@ -27,18 +29,22 @@ def observed(ns: list[int], warmup: int = 0) -> ObservationBatch:
     )  # fmt: skip
 
 
+def drawn(events: Iterable[StepEvent]) -> Trace:
+    return trace(measure("s", events))
+
+
 @pytest.mark.slow
 def test_a_spike_of_one_step_survives_in_a_million() -> None:
     ns = [1_000_000] * 1_000_000
     ns[777_777] = 500_000_000
-    found = trace("s", "b", [observed(ns)]).ranks[0]
+    found = drawn([observed(ns)]).ranks[0]
     assert found.rate.count == 1_000_000 and len(found.rate.time) == BUCKETS
     assert min(found.rate.low) == pytest.approx(64) and max(found.rate.high) == pytest.approx(32_000)
     assert sum(low < 1000 for low in found.rate.low) == 1
 
 
 def test_quantiles_are_those_of_the_rates_after_warm_up() -> None:
-    found = trace("s", "b", [observed([8_000_000] * 10 + [1_000_000, 2_000_000, 4_000_000], warmup=10)]).ranks[0]
+    found = drawn([observed([8_000_000] * 10 + [1_000_000, 2_000_000, 4_000_000], warmup=10)]).ranks[0]
     told = dict(zip(QUANTILES, found.quantiles, strict=True))
     assert (told[0.0], told[0.5], told[1.0]) == pytest.approx((8_000, 16_000, 32_000))
     assert found.warmup == pytest.approx(0.072)
@@ -50,7 +56,7 @@ def test_a_curve_skips_what_was_not_read() -> None:
 
 
 def test_records_without_times_are_counted_instead() -> None:
-    found = trace("s", "b", rates(1.0, 2.0, 3.0)).ranks[0]
+    found = drawn(rates(1.0, 2.0, 3.0)).ranks[0]
     assert not found.rate.is_timed and found.rate.time == (1.0, 2.0, 3.0)
 
 
@@ -61,7 +67,7 @@ def sample(time: float, throttle: Any) -> Event:
 def test_throttling_is_told_by_stretches_and_a_power_cap_is_none() -> None:
     heat = ["hw_thermal"]
     events = [sample(t, told) for t, told in enumerate([[], heat, heat, ["sw_power_cap"], None, heat])]
-    device = trace("s", "b", events).devices[0]
+    device = drawn(events).devices[0]
     assert [(one.start, one.stop, one.reasons) for one in device.throttled] == [
         (1.0, 3.0, ("hw_thermal",)),
         (5.0, 5.0, ("hw_thermal",)),
@@ -70,7 +76,7 @@ def test_throttling_is_told_by_stretches_and_a_power_cap_is_none() -> None:
 
 
 def test_a_sensor_that_is_not_there_has_no_curve() -> None:
-    assert set(trace("s", "b", [sample(0.0, []), sample(1.0, [])]).devices[0].curves) == {"memory"}
+    assert set(drawn([sample(0.0, []), sample(1.0, [])]).devices[0].curves) == {"memory"}
 
 
 def test_a_step_that_never_began_has_nothing(tmp_path: Path) -> None:

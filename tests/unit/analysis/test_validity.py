@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from milabench.analysis.measure import Measurement
 from milabench.analysis.step_results import overlap
 from milabench.analysis.summary import summarise
 from milabench.analysis.windows import Window
 from milabench.checks.check import StepContext
 from milabench.checks.registry import NAMES, checks_for
-from milabench.events.model import Data, StepEvent, Verdict
+from milabench.events.model import Data, Verdict
 from milabench.events.rundir import open_run
 from tests.recorded_run import Recorded, rates, record
 
@@ -155,10 +156,7 @@ class OthersTook:
     def __init__(self, step: str, share: float) -> None:
         self.step, self.share = step, share
 
-    def observe(self, event: StepEvent) -> None:
-        """Look at nothing."""
-
-    def verdict(self) -> Verdict:
+    def verdict(self, _: Measurement) -> Verdict:
         """Return what was read."""
         return Verdict(step=self.step, check="contended", verdict="warn", numbers={"slowed": self.share})
 

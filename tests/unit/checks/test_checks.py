@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from milabench.analysis.measure import measure
 from milabench.checks.check import StepContext
 from milabench.checks.program import ErrorCheck, LossCheck
 from milabench.checks.rate import RateCheck
@@ -20,10 +21,7 @@ def losses(*values: Any) -> list[Event]:
 
 
 def of(check: Any, *events: Event) -> Verdict:
-    fold = check(StepContext(step="s"))
-    for event in events:
-        fold.observe(event)
-    verdict: Verdict = fold.verdict()
+    verdict: Verdict = check(StepContext(step="s")).verdict(measure("s", events))
     return verdict
 
 
@@ -87,11 +85,9 @@ def test_one_metric_is_something_measured() -> None:
 
 
 def test_unusable_observations_are_a_warning_that_marks_the_number_as_nonfinite() -> None:
-    fold = RateCheck(StepContext(step="s"))
-    for value in (1.0, None):
-        fold.observe(Data(step="s", data={"rate": value}))
-    verdict = fold.verdict()
-    assert (verdict.verdict, fold.doubt_for(verdict)) == ("warn", "nonfinite")
+    verdict = of(RateCheck, data(rate=1.0), data(rate=None))
+    doubt = RateCheck(StepContext(step="s")).doubt_for(verdict)
+    assert (verdict.verdict, doubt) == ("warn", "nonfinite")
 
 
 def test_an_observation_without_a_usable_rate_is_a_warning() -> None:

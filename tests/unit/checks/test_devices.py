@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from milabench.analysis.measure import measure
 from milabench.checks.check import StepContext
 from milabench.checks.registry import NAMES, checks_for, parse_checks
 from milabench.errors import UsageError
@@ -36,9 +37,7 @@ def found(
 ) -> Verdict:
     context = StepContext(step="s", devices=devices, ranks=ranks, may_use_one=may_use_one)
     (check,) = checks_for(context, [name], {name: settings} if settings is not None else {})
-    for event in events:
-        check.observe(event)
-    return check.verdict()
+    return check.verdict(measure("s", events))
 
 
 USAGE = {"gpu_load_threshold": 0.5, "gpu_mem_threshold": 0.1}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from milabench.analysis.measure import measure
 from milabench.checks.check import StepContext
 from milabench.checks.host import ContendedCheck
 from milabench.events.model import Config, Data, End, Event, Verdict
@@ -35,11 +36,16 @@ def readings(count: int = 34, first: float = 999.0, *, processors: int = 4, **us
 
 
 def judged(*events: Event, start: float = START, stop: float = STOP) -> Verdict:
-    check = ContendedCheck(StepContext(step="s"))
     window = {"start": start, "stop": stop, "start_ns": 1, "stop_ns": 2}
-    for event in (*events, Data(step="s", data={"task": "train", "window": window})):
-        check.observe(event)
-    return check.verdict()
+    return of(*events, Data(step="s", data={"task": "train", "window": window}))
+
+
+def of(*events: Event) -> Verdict:
+    return ContendedCheck(StepContext(step="s")).verdict(measure("s", events))
+
+
+def doubt_of(verdict: Verdict) -> str | None:
+    return ContendedCheck(StepContext(step="s")).doubt_for(verdict)
 
 
 def test_an_idle_host_passes_with_its_numbers() -> None:
@@ -106,11 +112,8 @@ def test_what_lies_outside_the_window_does_not_count() -> None:
 
 
 def test_a_step_without_a_window_is_judged_as_a_whole() -> None:
-    check = ContendedCheck(StepContext(step="s"))
-    assert check.verdict().numbers == {"readings": 0}
-    for event in readings(20, own=1.0, foreign=0.5):
-        check.observe(event)
-    said = check.verdict()
+    assert of().numbers == {"readings": 0}
+    said = of(*readings(20, own=1.0, foreign=0.5))
     assert (said.verdict, said.numbers["foreign"]) == ("warn", pytest.approx(0.5))
 
 
@@ -123,13 +126,13 @@ def test_a_window_between_two_readings_is_not_judged_and_says_so() -> None:
 def test_a_monitor_that_ended_within_the_window_leaves_it_unknown_whose_the_rest_was() -> None:
     said = judged(*readings(10, own=1.0))
     assert (said.verdict, said.message) == ("warn", "the processors were not read in the whole window")
-    assert ContendedCheck(StepContext(step="s")).doubt_for(said) == "sensor-lost"
+    assert doubt_of(said) == "sensor-lost"
 
 
 def test_a_long_window_without_a_reading_is_not_taken_for_a_quiet_host() -> None:
     said = judged()
     assert (said.verdict, said.message, said.numbers) == ("warn", "nobody read the processors", {"readings": 0})
-    assert ContendedCheck(StepContext(step="s")).doubt_for(said) == "sensor-lost"
+    assert doubt_of(said) == "sensor-lost"
     assert judged(stop=START + 4).verdict == "pass"
 
 
@@ -138,21 +141,16 @@ def test_a_long_window_without_a_reading_is_not_taken_for_a_quiet_host() -> None
 def test_a_launch_with_too_few_readings_of_the_host_is_not_taken_for_undisturbed(
     config: dict[str, Any], count: int
 ) -> None:
-    check = ContendedCheck(StepContext(step="s"))
-    for event in (Config(step="s", data=config), *readings(count, own=1.0)):
-        check.observe(event)
-    said = check.verdict()
+    said = of(Config(step="s", data=config), *readings(count, own=1.0))
     assert (said.verdict, said.numbers) == ("warn", {"readings": count})
-    assert check.doubt_for(said) == "sensor-lost"
+    assert doubt_of(said) == "sensor-lost"
 
 
 def launched(**host: float | str) -> Verdict:
     """The verdict on a launch of 0.1 s by what the agent read before and after it."""
-    check = ContendedCheck(StepContext(step="s"))
     used = {"processors": 2, "seconds": 0.1, "busy_s": 0.02, "ours_s": 0.02, "steal_s": 0.0, "resolution_s": 0.01}
-    check.observe(Config(step="s", data={"timed": True}))
-    check.observe(End(step="s", outcome="passed", wall_s=0.1, host={**used, **host} if host else {}))
-    return check.verdict()
+    end = End(step="s", outcome="passed", wall_s=0.1, host={**used, **host} if host else {})
+    return of(Config(step="s", data={"timed": True}), end)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +170,7 @@ def test_a_short_launch_is_judged_by_the_agents_own_readings(
     said = launched(**host)
     assert (said.verdict, said.numbers["share"]) == (verdict, pytest.approx(share))
     # What others took has a size: it is a component of the number's uncertainty, and no reason to suspect it.
-    assert ContendedCheck(StepContext(step="s")).doubt_for(said) is None
+    assert doubt_of(said) is None
     assert said.numbers["slowed"] == said.numbers["share"]
 
 
@@ -183,10 +181,8 @@ def test_a_short_launch_without_readings_is_not_taken_for_undisturbed(host: dict
 
 @pytest.mark.parametrize("config", [{"timed": True}, {"metrics": {"speed": {"pattern": "(.*)"}}}])
 def test_three_readings_of_a_launch_are_enough_to_judge_it(config: dict[str, Any]) -> None:
-    check = ContendedCheck(StepContext(step="s"))
-    for event in (Config(step="s", data=config), *readings(3, own=1.0)):
-        check.observe(event)
-    assert (check.verdict().verdict, check.verdict().numbers["readings"]) == ("pass", 3)
+    said = of(Config(step="s", data=config), *readings(3, own=1.0))
+    assert (said.verdict, said.numbers["readings"]) == ("pass", 3)
 
 
 def test_a_short_window_in_a_program_that_prints_metrics_too_is_judged_as_a_window() -> None:
@@ -195,9 +191,8 @@ def test_a_short_window_in_a_program_that_prints_metrics_too_is_judged_as_a_wind
 
 
 def test_a_short_program_without_a_reading_is_judged_by_its_window_elsewhere() -> None:
-    check = ContendedCheck(StepContext(step="s"))
-    check.observe(Config(step="s", data={"timed": False, "metrics": {}}))
-    assert (check.verdict().verdict, check.verdict().numbers) == ("pass", {"readings": 0})
+    said = of(Config(step="s", data={"timed": False, "metrics": {}}))
+    assert (said.verdict, said.numbers) == ("pass", {"readings": 0})
 
 
 @pytest.mark.parametrize(("wall_s", "reason"), [(600.0, "sensor-lost"), (4.0, None), (None, None)])
@@ -205,9 +200,7 @@ def test_a_long_launch_without_a_window_that_nobody_read_the_host_of_is_in_doubt
     wall_s: float | None, reason: str | None
 ) -> None:
     """Of a command, whose number nothing else judges, a short one is too."""
-    check = ContendedCheck(StepContext(step="s"))
-    check.observe(End(step="s", outcome="passed", wall_s=wall_s))
-    assert check.doubt_for(check.verdict()) == reason
+    assert doubt_of(of(End(step="s", outcome="passed", wall_s=wall_s))) == reason
 
 
 @pytest.mark.parametrize("odd", [None, math.nan, "x", [], {"processors": 0}, {"processors": "x", "busy_s": True}])

@@ -63,14 +63,6 @@ def test_the_window_is_that_of_training_and_holds_those_of_all_ranks() -> None:
     assert readings.window == (10, 21)
 
 
-def test_an_event_that_several_folds_show_is_taken_once() -> None:
-    readings = Readings()
-    event = Data(step="s", data={"gpudata": {"0": {"load": 1.0}}, "time": 1.0})
-    readings.observe(event)
-    readings.observe(event)
-    assert len(readings.devices["0"].time) == 1
-
-
 @pytest.mark.parametrize(
     "sample", [None, 3, {"memory": 5}, {"memory": [1]}, {"throttle": 4, "processes": {}}, {"ecc": 1}]
 )
