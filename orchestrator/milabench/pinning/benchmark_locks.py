@@ -10,6 +10,7 @@ from milabench.errors import EnvironmentFailed
 from milabench.execute.venv_build import benchmate_requirements
 from milabench.pinning.compiled_locks import PinInput, pin_specs
 from milabench.pinning.pinned_locks import pin_locks
+from milabench.plan.requirements import RequirementFile
 from milabench.plan.venvs import UNPINNED
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context
@@ -35,11 +36,6 @@ def pin_benchmarks(
         if config.install_group in groups and isinstance(config.definition, Path):
             folder = environments.requirements_of(config.definition)
             folders.setdefault((config.install_group, folder), config.name)
-    constraints = {
-        path.stem: (str(path), path.read_text())
-        for path in sorted(environments.CONSTRAINTS.glob("*.txt"))
-        if path.stem in wanted
-    }
     instruments = benchmate_requirements(environments.BENCHMATE)
     foreign = {folder for _, folder in folders if foreign_requirements(folder) is not None}
     specs = [
@@ -53,10 +49,10 @@ def pin_benchmarks(
                 if (folder in foreign) is is_foreign
                 for each in pin_inputs(bench, folder, variant)
             ],
-            [variant],
+            variant,
             python=python,
             benchmate=(*instruments, *added),
-            constraints=constraints,
+            constraints=_constraints(variant),
         )
     ]
     written = pin_locks(specs, environ=dict(os.environ), report=progress_report(session))
@@ -68,6 +64,11 @@ def pin_benchmarks(
                 f"{', '.join(benches)}: installed without these locks, from requirements.in. To use them, remove "
                 f"`install_variant: unpinned` at {where}"
             )
+
+
+def _constraints(variant: str) -> RequirementFile | None:
+    path = environments.CONSTRAINTS / f"{variant}.txt"
+    return RequirementFile(name=str(path), text=path.read_text()) if path.is_file() else None
 
 
 def _unpinned(context: CommandContext) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sd
 from packaging.version import InvalidVersion, Version
 
 from milabench.plan.pin import BACKENDS, MADE_BY
-from milabench.plan.requirements import Lock, Pin, parse_requirements, render_requirements
+from milabench.plan.requirements import Lock, Pin, RequirementFile, parse_requirements, render_requirements
 
 # Published only on an index of their own, where the ordinary index has the CUDA build under the same name.
 ELSEWHERE = ("rocm", "xpu")
@@ -33,7 +33,7 @@ class PinInput:
 class PinSpec:
     """The locks of an install group for a variant: they share an environment, so they are resolved together.
 
-    `benchmate` are the requirements of the instruments. `constraints` is a path.
+    `benchmate` are the requirements of the instruments. `constraints` is a file, named by its path.
     """
 
     group: str
@@ -41,43 +41,35 @@ class PinSpec:
     python: str
     inputs: tuple[PinInput, ...]
     benchmate: tuple[str, ...]
-    constraints: str | None = None
+    constraints: RequirementFile | None = None
     backend: str | None = None
 
 
 def pin_specs(
     inputs: Iterable[tuple[str, PinInput]],
-    variants: Sequence[str],
+    variant: str,
     *,
     python: str,
     benchmate: Sequence[str],
-    constraints: Mapping[str, tuple[str, str]],
+    constraints: RequirementFile | None,
 ) -> tuple[PinSpec, ...]:
-    """Return a specification for each group and variant.
-
-    `inputs` are pairs of an install group and a benchmark's files, where `{variant}` in the lock's path is replaced by
-    the variant. `constraints` maps a variant to the path and the text of its constraints file.
-    """
+    """Return a specification of a variant for each group. `inputs` are pairs of an install group and a benchmark's files."""
     groups: dict[str, list[PinInput]] = {}
     for group, member in inputs:
         groups.setdefault(group, []).append(member)
-    specs = []
-    for variant in variants:
-        path, text = constraints.get(variant, (None, ""))
-        backend = parse_requirements(text).header.get("torch-backend", BACKENDS.get(variant))
-        specs += [
-            PinSpec(
-                group=group,
-                variant=variant,
-                python=python,
-                inputs=tuple(replace(member, lock=member.lock.replace("{variant}", variant)) for member in members),
-                benchmate=tuple(benchmate),
-                constraints=path,
-                backend=backend,
-            )
-            for group, members in groups.items()
-        ]
-    return tuple(specs)
+    header = parse_requirements(constraints.text).header if constraints is not None else {}
+    return tuple(
+        PinSpec(
+            group=group,
+            variant=variant,
+            python=python,
+            inputs=tuple(members),
+            benchmate=tuple(benchmate),
+            constraints=constraints,
+            backend=header.get("torch-backend", BACKENDS.get(variant)),
+        )
+        for group, members in groups.items()
+    )
 
 
 def pin_command(

@@ -81,7 +81,7 @@ def _pin(
     unverified = ""
     if "torch" in pinned and spec.backend and backend is None and spec.variant != "cpu":
         unverified = f"{torch_index(spec.backend)} could not be reached, and nobody has installed from this lock"
-    constraints = Path(spec.constraints).read_text() if spec.constraints else ""
+    constraints = spec.constraints.text if spec.constraints is not None else ""
     written = []
     for each, text in compiled.items():
         inputs = inputs_digest(Path(each.requirements).read_text(), constraints)
@@ -103,7 +103,7 @@ def _compiled(
         instruments = folder / "benchmate.in"
         instruments.write_text("".join(f"{line}\n" for line in spec.benchmate))
         together = folder / "group.txt"
-        limits = [spec.constraints] if spec.constraints else []
+        limits = [spec.constraints.name] if spec.constraints is not None else []
         options = list(uv_options(settings))
         if left_out := excluded_packages(Path(each.requirements).read_text() for each in spec.inputs):
             (folder / "exclude.txt").write_text("".join(f"{name}\n" for name in left_out))

@@ -7,7 +7,7 @@ where the suites' first lines and editors find them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,10 @@ def schema_file(name: str) -> Path:
 
 def schema_of(name: str) -> dict[str, object]:
     """Return a schema of `SCHEMAS`, with its head."""
-    title, body = SCHEMAS[name]
-    return {"$schema": DIALECT, "$id": schema_id(name), "title": title, **body()}
+    title, source = SCHEMAS[name]
+    described = seams.handler(source) if source in seams.HANDLERS else seams.resolved(source)
+    body = _of_struct(described) if isinstance(described, type) else described()
+    return {"$schema": DIALECT, "$id": schema_id(name), "title": title, **body}
 
 
 def schema_text(name: str) -> str:
@@ -39,52 +41,22 @@ def schema_text(name: str) -> str:
     return json.dumps(schema_of(name), indent=1) + "\n"
 
 
-def _of_run(kind: str) -> dict[str, Any]:
+def _of_struct(kind: type) -> dict[str, Any]:
     from msgspec.json import schema
 
-    from milabench.events import stored_run
-
-    return schema(getattr(stored_run, kind))
+    return schema(kind)
 
 
-def _suite() -> dict[str, object]:
-    from milabench.suite_check.schema_docs import json_schema
-
-    return json_schema()
-
-
-def _of_a_feature(what: str) -> dict[str, object]:
-    schema: dict[str, Any] = seams.handler(what)()
-    return schema
-
-
-def _report() -> dict[str, object]:
-    from milabench.report.json import report_schema
-
-    return report_schema()
-
-
-def _comparison() -> dict[str, object]:
-    from milabench.report.json import comparison_schema
-
-    return comparison_schema()
-
-
-def _record() -> dict[str, object]:
-    from milabench.events.wire import record_schema
-
-    return record_schema()
-
-
-SCHEMAS: Mapping[str, tuple[str, Callable[[], dict[str, Any]]]] = {
-    "suite": ("milabench suite or system file", _suite),
-    "acceptance": ("acceptance criteria of milabench", lambda: _of_a_feature("schema acceptance")),
-    "tender": ("tender of milabench, procurement.yaml", lambda: _of_a_feature("schema tender")),
-    "offer": ("offer of milabench, offer.yaml", lambda: _of_a_feature("schema offer")),
-    "report": ("milabench report of runs as JSON, and summary.json of a run", _report),
-    "comparison": ("milabench comparison as JSON", _comparison),
-    "plan": ("milabench plan as JSON", lambda: _of_run("StoredPlan")),
-    "manifest": ("manifest.json of a milabench run", lambda: _of_run("StoredManifest")),
-    "journal": ("a line of journal.jsonl of a milabench run", lambda: _of_run("JournalEntry")),
-    "record": ("a line of a step's .data file in a milabench run", _record),
+SCHEMAS: Mapping[str, tuple[str, str]] = {
+    "suite": ("milabench suite or system file", "suite_check.schema_docs:json_schema"),
+    "acceptance": ("acceptance criteria of milabench", "schema acceptance"),
+    "tender": ("tender of milabench, procurement.yaml", "schema tender"),
+    "offer": ("offer of milabench, offer.yaml", "schema offer"),
+    "report": ("milabench report of runs as JSON, and summary.json of a run", "report.json:report_schema"),
+    "comparison": ("milabench comparison as JSON", "report.json:comparison_schema"),
+    "plan": ("milabench plan as JSON", "events.stored_run:StoredPlan"),
+    "manifest": ("manifest.json of a milabench run", "events.stored_run:StoredManifest"),
+    "journal": ("a line of journal.jsonl of a milabench run", "events.stored_run:JournalEntry"),
+    "record": ("a line of a step's .data file in a milabench run", "events.wire:record_schema"),
 }
+"""The title of each, and what describes it: a function or a declared struct, in a module or behind a handler of a feature."""

@@ -22,18 +22,16 @@ def pin(place: Place, folder: Path, wanted: dict[str, str], constraints: str = "
         inputs.append(
             (
                 "g",
-                PinInput(
-                    bench=bench, requirements=str(folder / f"{bench}.in"), lock=str(folder / f"{bench}.{{variant}}.txt")
-                ),
+                PinInput(bench=bench, requirements=str(folder / f"{bench}.in"), lock=str(folder / f"{bench}.cpu.txt")),
             )
         )
     (folder / "constraints.txt").write_text(constraints)
     specs = pin_specs(
         inputs,
-        ["cpu"],
+        "cpu",
         python="3.11",
         benchmate=benchmate_requirements(place.benchmate),
-        constraints={"cpu": (str(folder / "constraints.txt"), constraints)},
+        constraints=RequirementFile(name=str(folder / "constraints.txt"), text=constraints),
     )
     pip = {"find-links": str(place.wheels), "no-index": "1"}
     return pin_locks(specs, environ=place.environ, report=place.said.append, pip=pip)

@@ -1,37 +1,30 @@
 from __future__ import annotations
 
 from milabench.pinning.compiled_locks import PinInput, PinSpec, lock_text, pin_command, pin_specs
-from milabench.plan.requirements import parse_requirements
+from milabench.plan.requirements import RequirementFile, parse_requirements
 
-A = PinInput(bench="a", requirements="a/requirements.in", lock="a/requirements.{variant}.txt")
-B = PinInput(bench="b", requirements="b/requirements.in", lock="b/requirements.{variant}.txt")
+A = PinInput(bench="a", requirements="a/requirements.in", lock="a/requirements.cpu.txt")
+B = PinInput(bench="b", requirements="b/requirements.in", lock="b/requirements.cpu.txt")
 
 
 def spec(variant: str = "cpu", backend: str | None = "cpu") -> PinSpec:
     return PinSpec(group="g", variant=variant, python="3.11", inputs=(A,), benchmate=("voir",), backend=backend)
 
 
-def test_the_benchmarks_of_a_group_are_resolved_together_for_each_variant() -> None:
-    found = pin_specs(
-        [("g", A), ("h", B), ("g", B)],
-        ["cpu", "rocm"],
-        python="3.11",
-        benchmate=["voir"],
-        constraints={"cpu": ("c.txt", "")},
-    )
+def test_the_benchmarks_of_a_group_are_resolved_together() -> None:
+    limits = RequirementFile(name="c.txt", text="")
+    found = pin_specs([("g", A), ("h", B), ("g", B)], "cpu", python="3.11", benchmate=["voir"], constraints=limits)
     said = [(each.group, each.variant, [one.lock for one in each.inputs], each.constraints) for each in found]
     assert said == [
-        ("g", "cpu", ["a/requirements.cpu.txt", "b/requirements.cpu.txt"], "c.txt"),
-        ("h", "cpu", ["b/requirements.cpu.txt"], "c.txt"),
-        ("g", "rocm", ["a/requirements.rocm.txt", "b/requirements.rocm.txt"], None),
-        ("h", "rocm", ["b/requirements.rocm.txt"], None),
+        ("g", "cpu", ["a/requirements.cpu.txt", "b/requirements.cpu.txt"], limits),
+        ("h", "cpu", ["b/requirements.cpu.txt"], limits),
     ]
 
 
 def test_a_constraints_file_may_choose_the_torch_index() -> None:
-    constraints = {"cuda": ("c.txt", "# torch-backend: cu126\ntorch==2.13.0\n")}
-    chosen = pin_specs([("g", A)], ["cuda"], python="3.11", benchmate=[], constraints=constraints)
-    plain = pin_specs([("g", A)], ["cuda"], python="3.11", benchmate=[], constraints={})
+    limits = RequirementFile(name="c.txt", text="# torch-backend: cu126\ntorch==2.13.0\n")
+    chosen = pin_specs([("g", A)], "cuda", python="3.11", benchmate=[], constraints=limits)
+    plain = pin_specs([("g", A)], "cuda", python="3.11", benchmate=[], constraints=None)
     assert (chosen[0].backend, plain[0].backend) == ("cu126", None)
 
 
