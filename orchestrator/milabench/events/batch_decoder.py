@@ -17,11 +17,10 @@ from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
-from milabench.events.model import Data, Line, ObservationBatch, Other, StepEvent
-from milabench.events.observation_columns import LARGEST_NS, single_events
+from milabench.events.model import Line, ObservationBatch, StepEvent
+from milabench.events.observation_columns import LARGEST_NS, events_of_line
 from milabench.events.plain_columns import COLUMNS_PREFIX, plain_batch
 from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER
-from milabench.events.wire import decode
 
 # How bulk records begin, as our agent writes them; a guess, which only decides which decoder is tried first.
 _DATA_PREFIX, _LINE_PREFIX = b'{"event":"data","data":{"task":', b'{"event":"line",'
@@ -119,14 +118,8 @@ def _decode_group(lines: Sequence[bytes], step: str) -> Iterator[StepEvent]:
 def _decode_single(line: bytes, step: str) -> Iterator[StepEvent]:
     if line.startswith(COLUMNS_PREFIX) and (plain := plain_batch(line, step)) is not None:
         yield plain
-        return
-    try:
-        event = decode(line, step)
-    except ValueError:
-        if line.strip():
-            yield Other(step=step, event="format_error", data=line.decode("utf-8", "backslashreplace"))
-        return
-    yield from single_events(event) if isinstance(event, Data) else (event,)
+    else:
+        yield from events_of_line(line, step)
 
 
 def _alike(lines: bytes, step: str) -> list[ObservationBatch] | None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import Any
 
-from milabench.events.model import Data, ObservationBatch
+from milabench.events.model import Data, Event, ObservationBatch, Other
 from milabench.events.values import finite_number, whole
+from milabench.events.wire import decode
 
 NS = 10**9  # not 1e9: an integer is divided before it is rounded
 LARGEST_NS = 2**32 - 1
@@ -43,6 +44,17 @@ class RecordColumns:
     steps: Sequence[int]
     parts_ns: Mapping[str, Sequence[int | None]]
     epoch_end: frozenset[int]
+
+
+def events_of_line(line: bytes, step: str, *, is_whole: bool = True) -> Iterator[Event]:
+    """Yield the events of a line. An unreadable line is an `Other` of the kind `format_error`, an incomplete line nothing."""
+    try:
+        event = decode(line, step)
+    except ValueError:
+        if is_whole and line.strip():
+            yield Other(step=step, event="format_error", data=line.decode("utf-8", "backslashreplace"))
+        return
+    yield from single_events(event) if isinstance(event, Data) else (event,)
 
 
 def single_events(event: Data) -> Iterator[Data]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import RecordError, os_reason
-from milabench.events.model import Data, Event, Other
+from milabench.events.model import Event
 from milabench.events.names import encode_name
-from milabench.events.observation_columns import single_events
+from milabench.events.observation_columns import events_of_line
 from milabench.events.run_files import (
     JOURNAL,
     MANIFEST,
@@ -25,7 +24,7 @@ from milabench.events.run_files import (
 )
 from milabench.events.shares import Share, fold_shares, merge_journals, overlaid
 from milabench.events.values import as_mapping
-from milabench.events.wire import decode, parse_object
+from milabench.events.wire import parse_object
 
 if TYPE_CHECKING:
     from milabench.events.model import StepEvent
@@ -199,16 +198,7 @@ def _files_without_manifest(journal: Iterable[Mapping[str, Any]], data: Iterable
 def read_events(path: Path, step: str) -> Iterator[Event]:
     """Yield the events of a `.data` file. See `Run.events`."""
     for line in _read(path, _lines):
-        try:
-            event = decode(line, step)
-        except ValueError:
-            if line.endswith(b"\n") and line.strip():
-                yield Other(step=step, event="format_error", data=line.decode("utf-8", "backslashreplace"))
-            continue
-        if isinstance(event, Data):
-            yield from single_events(event)
-        else:
-            yield event
+        yield from events_of_line(line, step, is_whole=line.endswith(b"\n"))
 
 
 def read_batches(path: Path, step: str, on_read: OnRead | None = None) -> Iterator[StepEvent]:
@@ -227,10 +217,7 @@ def read_batches(path: Path, step: str, on_read: OnRead | None = None) -> Iterat
             rest += piece
         if len(rest) > MAX_LINE:
             rest = CUT_LINE
-    if rest:
-        with contextlib.suppress(ValueError):  # a last line that is incomplete
-            event = decode(rest, step)
-            yield from single_events(event) if isinstance(event, Data) else (event,)
+    yield from events_of_line(rest, step, is_whole=False)
 
 
 def _read(path: Path, pieces_of: Callable[[BinaryIO], Iterable[bytes]]) -> Iterator[bytes]:
