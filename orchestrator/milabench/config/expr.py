@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 from milabench.config.problems import UnplacedProblem, did_you_mean
-from milabench.errors import ConfigError, Problem
 
 MAX_LENGTH: Final = 1_000
 MAX_DEPTH: Final = 50
@@ -47,28 +46,25 @@ _ALLOWED: Final = "allowed: names, [index], + - * / // % **, comparisons, and or
 _CONSTANTS: Final[Mapping[str, object]] = {"true": True, "false": False, "null": None}
 
 
-def evaluate(text: str, names: Mapping[str, object], *, where: str = "", path: str = "") -> object:
-    """Return the value of the expression over these names. Raises ConfigError, with the place, when it has none."""
-    with _located(text, where, path):
+def evaluate(text: str, names: Mapping[str, object]) -> object:
+    """Return the value of the expression over these names. Raises UnplacedProblem when it has none."""
+    with _naming(text):
         return _value(_parsed(text), names)
 
 
-def check_expression(text: str, *, where: str = "", path: str = "") -> None:
-    """Raise ConfigError where the text is not an expression of this language. Names are not looked up."""
-    with _located(text, where, path):
+def check_expression(text: str) -> None:
+    """Raise UnplacedProblem where the text is not an expression of this language. Names are not looked up."""
+    with _naming(text):
         _parsed(text)
 
 
 @contextmanager
-def _located(text: str, where: str, path: str) -> Iterator[None]:
+def _naming(text: str) -> Iterator[None]:
+    shown = text if len(text) <= 80 else text[:77] + "..."
     try:
         yield
     except UnplacedProblem as error:
-        raise ConfigError(Problem(where, path, f"in the expression {_short(text)!r}: {error}", error.hint)) from None
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 80 else text[:77] + "..."
+        raise UnplacedProblem(f"in the expression {shown!r}: {error}", error.hint) from None
 
 
 @lru_cache(maxsize=1_024)

@@ -9,21 +9,34 @@ from __future__ import annotations
 import dataclasses
 import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from milabench.config import expr
-from milabench.config.problems import Problems, did_you_mean
+from milabench.config.problems import Problems, UnplacedProblem, did_you_mean
 from milabench.config.scalars import resolve_scalar
 from milabench.config.source_map import Located, Mark, display_value, plain
-from milabench.errors import ConfigError
 
 Argument: TypeAlias = str | tuple[str, Any]
 """A verbatim argument, or an option and its value. Placeholders are not resolved yet."""
+
+T = TypeVar("T")
 
 INVALID: Final[Any] = object()
 """The result of parsing a value whose problem has been noted."""
@@ -48,6 +61,7 @@ class ValueParser:
         self.unresolved: set[str] = set()
         """Places whose interpolation failed. This has been reported. Problems that follow from it are not."""
         self._parsed: dict[tuple[int, int], tuple[Located, object]] = {}
+        self._read: dict[Path, Any] = {}
 
     def parse(self, kind: Kind, node: Located, path: str) -> Any:
         """Return the value as its kind has it, or INVALID after noting the problem."""
@@ -59,6 +73,13 @@ class ValueParser:
             # The node is kept with its value, so that its id is not given to another one.
             known = self._parsed[memo] = (node, kind.parse(node, path, self))
         return known[1]
+
+    def read_once(self, read: Callable[[Path], T], file: Path) -> T:
+        """Return what a file that benchmarks name holds. `read` may raise ConfigError."""
+        if file not in self._read:
+            self._read[file] = read(file)
+        content: T = self._read[file]
+        return content
 
     def reject(self, node: Located, path: str, what: str, hint: str = "", mark: Mark | None = None) -> Any:
         """Note a problem with a value, at `mark` or at the value. Return INVALID."""
@@ -100,13 +121,17 @@ class Text(Kind):
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         value = node.value
         if isinstance(value, str):
-            return value
+            return self.of_text(value, node, path, parser)
         if isinstance(value, bool):
-            return "true" if value else "false"
-        if isinstance(value, int | float):
-            # Python refuses to print an integer of more than 4,300 digits.
-            return str(value) if not isinstance(value, int) or value.bit_length() < 4096 else INVALID
-        return parser.expected(self.expected, node, path)
+            return self.of_text("true" if value else "false", node, path, parser)
+        # Python refuses to print an integer of more than 4,300 digits.
+        if isinstance(value, float) or (isinstance(value, int) and value.bit_length() < 4096):
+            return self.of_text(str(value), node, path, parser)
+        return INVALID if isinstance(value, int) else parser.expected(self.expected, node, path)
+
+    def of_text(self, text: str, node: Located, path: str, parser: ValueParser) -> Any:
+        """Return the value that a text is. INVALID after noting the problem."""
+        return text
 
 
 class Texts(Text):
@@ -126,8 +151,8 @@ class Texts(Text):
 class FilePath(Text):
     """A path, relative to the file in which it is written."""
 
-    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
-        return INVALID if Text.parse(self, node, path, parser) is INVALID else path_at(node)
+    def of_text(self, text: str, node: Located, path: str, parser: ValueParser) -> Any:
+        return path_at(node)
 
 
 class Expression(Text):
@@ -135,14 +160,11 @@ class Expression(Text):
 
     expected = "an expression"
 
-    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
-        text = Text.parse(self, node, path, parser)
-        if text is not INVALID:
-            try:
-                expr.check_expression(text, where=str(node.mark), path=path)
-            except ConfigError as error:
-                parser.problems.take(error)
-                return INVALID
+    def of_text(self, text: str, node: Located, path: str, parser: ValueParser) -> Any:
+        try:
+            expr.check_expression(text)
+        except UnplacedProblem as error:
+            return parser.reject(node, path, str(error), error.hint)
         return text
 
 
@@ -151,13 +173,11 @@ class Pattern(Text):
 
     expected = "a regular expression"
 
-    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
-        text = Text.parse(self, node, path, parser)
-        if text is not INVALID:
-            try:
-                re.compile(text)
-            except (re.error, RecursionError, OverflowError) as error:
-                return parser.reject(node, path, f"not a regular expression: {error}")
+    def of_text(self, text: str, node: Located, path: str, parser: ValueParser) -> Any:
+        try:
+            re.compile(text)
+        except (re.error, RecursionError, OverflowError) as error:
+            return parser.reject(node, path, f"not a regular expression: {error}")
         return text
 
 
@@ -168,11 +188,8 @@ class Matching(Text):
         self.pattern = pattern
         self.expected = expected
 
-    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
-        text = Text.parse(self, node, path, parser)
-        if text is INVALID or "${" in text or re.fullmatch(self.pattern, text):
-            return text
-        return parser.expected(self.expected, node, path)
+    def of_text(self, text: str, node: Located, path: str, parser: ValueParser) -> Any:
+        return text if re.fullmatch(self.pattern, text) else parser.expected(self.expected, node, path)
 
 
 class Number(Kind):
@@ -306,10 +323,9 @@ class Arithmetic(Kind):
         value = node.value
         if isinstance(value, str):
             try:
-                value = expr.evaluate(value, {}, where=str(node.mark), path=path)
-            except ConfigError as error:
-                parser.problems.take(error)
-                return INVALID
+                value = expr.evaluate(value, {})
+            except UnplacedProblem as error:
+                return parser.reject(node, path, str(error), error.hint)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return float(value) if is_number and 0 < value <= 1e30 else parser.expected(self.expected, node, path)
 

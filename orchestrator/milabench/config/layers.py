@@ -12,7 +12,7 @@ from typing import Final
 from milabench.config.matrix import MAX_BENCHMARKS, expand, is_matrix
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.schema import FILE_KEYS
-from milabench.config.sizes import ChosenSize, Marked, chosen_layers, settled_but_for_sizes, size_of, split_sizes
+from milabench.config.sizes import ChosenSize, chosen_size, settled_but_for_sizes, size_of, split_sizes
 from milabench.config.source_map import (
     BUILT_IN,
     DELETED,
@@ -20,6 +20,7 @@ from milabench.config.source_map import (
     Mark,
     SourceLocation,
     display_value,
+    leaves,
     located,
     mapping_at,
     plain,
@@ -64,13 +65,9 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """The file keys, and every benchmark and template by name, merged but not parsed. `size` is the value of the file key."""
+    """The file keys that are given, and every benchmark and template by name, merged but not parsed."""
 
-    system: Located | None
-    multirun: Located | None
-    profile: Located | None
-    precision: Located | None
-    size: str
+    file: Mapping[str, Located]
     benchmarks: Mapping[str, Located]
     templates: Mapping[str, Located]
     sizes: Mapping[str, ChosenSize]
@@ -133,7 +130,7 @@ def fold(
         total = problems.merge(total, root)
     # What lies below the names is settled later, when it has met all that it changes.
     entries = {} if total is None else {key: node for key, node in total.value.items() if node.value is not DELETED}
-    file_keys = {key: entries.pop(key, None) for key in FILE_KEYS}
+    file_keys = {key: entries.pop(key) for key in FILE_KEYS if key in entries}
     lists = [node for node in entries.values() if type(node.value) is list]
     if len(lists) > 1 and len(entries) < 2 * len(lists):
         what = f"this is not a suite: {len(lists)} of its {len(entries)} keys hold lists"
@@ -150,15 +147,12 @@ def fold(
             )
             del entries[key]
     named = _file_keys_overridden(file_keys, overrides, problems)
-    size = size_of(_settled_or_none(file_keys["size"]), problems)
+    given = {key: node for key, written in file_keys.items() if (node := settled(written)).value is not None}
+    size = size_of(given.get("size"), problems)
     inheritance = _Inheritance(entries, named, problems, max_benchmarks, size)
     benchmarks, templates = inheritance.resolved()
     return Folded(
-        system=_settled_or_none(file_keys["system"]),
-        multirun=_settled_or_none(file_keys["multirun"]),
-        profile=_settled_or_none(file_keys["profile"]),
-        precision=_settled_or_none(file_keys["precision"]),
-        size=str(size.value) if file_keys["size"] is not None else "",
+        file=given,
         benchmarks=benchmarks,
         templates=templates,
         sizes=inheritance.sizes,
@@ -166,12 +160,8 @@ def fold(
     )
 
 
-def _settled_or_none(node: Located | None) -> Located | None:
-    return None if node is None or node.value is None else settled(node)
-
-
 def _file_keys_overridden(
-    file_keys: dict[str, Located | None], overrides: Sequence[Override], problems: Problems
+    file_keys: dict[str, Located], overrides: Sequence[Override], problems: Problems
 ) -> list[Override]:
     """Put the overrides of file keys in place. The others are returned.
 
@@ -183,7 +173,7 @@ def _file_keys_overridden(
         if first == "include":
             problems.note(override.mark, first, "include cannot be overridden")
         elif first in FILE_KEYS:
-            file_keys[first] = problems.merge(file_keys[first], override.tree(1))
+            file_keys[first] = problems.merge(file_keys.get(first), override.tree(1))
         else:
             others.append(override)
     return others
@@ -202,7 +192,6 @@ class _Inheritance:
     ) -> None:
         self.size = size
         self.sizes: dict[str, ChosenSize] = {}
-        self.marked: Marked = {}
         self.problems = problems
         self.overrides = overrides
         self.max_benchmarks = max_benchmarks
@@ -287,43 +276,32 @@ class _Inheritance:
         """Count the values of a description, including inherited values. Stop where the suite has too many."""
         room = self._room_of(node)
         if room > self.room:
-            self._run_out_of_room(name, node)
+            for _, value in leaves(node):
+                self.room -= _own_room(value)
+                if self.room < 0:
+                    what = f"with it, the benchmarks have more than {self.limit} values, inherited ones included"
+                    hint = "split the suite, or allow more with --max-benchmarks N"
+                    self.problems.note(value.mark, name, what, hint)
+                    self.problems.raise_any()
         self.room -= room
 
-    def _room_of(self, node: Located) -> int:
+    def _room_of(self, node: Located, *, is_kept: bool = False) -> int:
+        """Return the number of values in a tree. `is_kept`: of a parent, which stays and whose parts many children share."""
         known = self.rooms.get(id(node))
         if known is not None:
             return known
-        room, value = 1 + len(node.replaced) // _REPLACED_IN_A_VALUE, node.value
+        room, value = _own_room(node), node.value
         if type(value) is dict or type(value) is list:
             for child in value.values() if type(value) is dict else value:
                 below = child.value
                 # Most values are leaves: hundreds of thousands are counted, each without a call.
                 if type(below) is dict or type(below) is list:
-                    room += self._room_of(child)
+                    room += self._room_of(child, is_kept=is_kept)
                 else:
                     room += 1 + len(child.replaced) // _REPLACED_IN_A_VALUE
+            if is_kept:
+                self.rooms[id(node)] = room
         return room
-
-    def _keep_rooms(self, node: Located) -> None:
-        """Keep the room of every container of a parent, which stays and whose parts many children share."""
-        value = node.value
-        if (type(value) is dict or type(value) is list) and id(node) not in self.rooms:
-            for child in value.values() if type(value) is dict else value:
-                self._keep_rooms(child)
-            self.rooms[id(node)] = self._room_of(node)
-
-    def _run_out_of_room(self, name: str, node: Located) -> None:
-        """Note the value for which there is no more room, and stop there."""
-        value = node.value
-        if type(value) is dict or type(value) is list:
-            for child in value.values() if type(value) is dict else value:
-                self._run_out_of_room(name, child)
-        self.room -= 1 + len(node.replaced) // _REPLACED_IN_A_VALUE
-        if self.room < 0:
-            what = f"with it, the benchmarks have more than {self.limit} values, inherited ones included"
-            self.problems.note(node.mark, name, what, "split the suite, or allow more with --max-benchmarks N")
-            self.problems.raise_any()
 
     def _note_missing(self) -> None:
         """Note each parent that is not there once, however many inherit it."""
@@ -374,8 +352,8 @@ class _Inheritance:
             sizes = self.problems.merge(sizes, changed)
         if sizes is None or sizes.value is None or sizes.value is DELETED:
             return rest
-        self.sizes[name], layers = chosen_layers(name, sizes, self.size, self.problems, self.marked)
-        for layer in layers:
+        chosen = self.sizes[name] = chosen_size(name, sizes, self.size, self.problems)
+        for layer in chosen.layers.values():
             rest = self._inherited(rest, layer)
         return rest
 
@@ -427,7 +405,7 @@ class _Inheritance:
                     self._take_room(link, whole)
             self.as_parent[link] = whole
             if whole is not None:
-                self._keep_rooms(whole)
+                self._room_of(whole, is_kept=True)
         return self.as_parent[name]
 
     def _cycle(self, chain: list[str], again: str, node: Located) -> None:
@@ -447,6 +425,11 @@ class _Inheritance:
         if known is not None:
             merged.value["tags"] = known[2]
         return merged
+
+
+def _own_room(node: Located) -> int:
+    """Return the room of a value without those in it."""
+    return 1 + len(node.replaced) // _REPLACED_IN_A_VALUE
 
 
 def _united(old: Located, new: Located) -> Located | None:

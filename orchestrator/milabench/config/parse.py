@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,6 @@ from milabench.config.kinds import INVALID, ValueParser, is_slip, record_of
 from milabench.config.layers import Folded
 from milabench.config.matrix import require_few
 from milabench.config.problems import Problems, did_you_mean
-from milabench.config.serving import Traces
 from milabench.config.sizes import SIZES_KEY, ChosenSize, layers_of, sizes_by_name
 from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Mark, Origins, built_in, mapping_at, plain, settled
 from milabench.errors import ConfigError, Problem
@@ -35,12 +33,6 @@ NODE_KEYS: Final = record_of(schema.NodeConfig).keys
 _DEFAULT_DIRS: Final = mapping_at(
     {name: built_in(f"{{milabench_{name}}}") for name in ("base", "venv", "data", "runs", "extra", "cache")}, BUILT_IN
 )
-_ALLOWED: Final = {
-    "name": ("name of a node", re.compile(r"\w[\w.@:-]*")),
-    "ip": ("address", re.compile(r"[\w:\[][\w.:%\[\]-]*")),
-    "user": ("user", re.compile(r"(\w[\w.@+\\-]*\$?)?")),
-    "proxy_jump": ("jump host", re.compile(r"([\w\[][\w.@:%,\[\]-]*)?")),
-}
 
 
 def parse_suite(
@@ -49,8 +41,6 @@ def parse_suite(
     *,
     arch: str,
     env: Mapping[str, str],
-    tasks: Callable[[Path], object],
-    traces: Traces,
     declared: Declared | None = None,
     warnings: tuple[Problem, ...] = (),
     repeated: tuple[Problem, ...] = (),
@@ -63,14 +53,14 @@ def parse_suite(
     system, which takes the last too, else an error. Raises ConfigError with every problem, those noted before included.
     """
     parser = ValueParser(problems, env.get("HOME", ""))
-    system_node = folded.system or mapping_at({}, BUILT_IN)
+    system_node = folded.file.get("system") or mapping_at({}, BUILT_IN)
     arch_node = system_node.value.get("arch") if type(system_node.value) is dict else None
     interpolator = Interpolator(_with_arch(system_node, arch_node, arch), env)
     problems.extend(interpolator.system_problems)
     system = parse_system(interpolator.system, parser, arch_is_given=arch_node is not None)
     system_warnings = Problems()
     _warn_of_node_keys(interpolator.system, system_warnings)
-    benchmark_parser = _BenchmarkParser(parser, interpolator, system.arch or arch, declared, tasks, traces, env)
+    benchmark_parser = _BenchmarkParser(parser, interpolator, system.arch or arch, declared, env)
     parsed = {
         name: benchmark_parser.parse(name, node, folded.sizes.get(name)) for name, node in folded.benchmarks.items()
     }
@@ -81,14 +71,11 @@ def parse_suite(
     if repeated and folded.is_whole and not any(map(benchmark_parser.is_foreign, described)):
         problems.extend(repeated)
     last_holds = [replace(problem, hint="the last value is used. Remove the others") for problem in repeated]
-    profile: schema.Profile = (
-        parser.parse(schema.PROFILE, folded.profile, "profile") if folded.profile is not None else "default"
-    )
-    precision = parser.parse(schema.PRECISION, folded.precision, "precision") if folded.precision is not None else None
-    multirun = parser.parse(schema.MULTIRUN, folded.multirun, "multirun") if folded.multirun is not None else None
-    if multirun is not None and multirun is not INVALID:
-        with problems.taking():
-            require_few(multirun.runs)
+    others = {key: node for key, node in folded.file.items() if key not in ("include", "system")}
+    file = schema.FILE.values(mapping_at(others, BUILT_IN), "", parser)
+    runs = file["multirun"].runs if file is not INVALID and "multirun" in file else ()
+    with problems.taking():
+        require_few(runs)
     # Only here, so that one wrong key does not hide the problems of all other benchmarks.
     problems.raise_any()
     all_warnings = Problems()
@@ -96,12 +83,12 @@ def parse_suite(
     return schema.Suite(
         benchmarks={name: benchmark for name, benchmark in parsed.items() if benchmark is not None},
         system=system,
-        profile=profile,
-        precision=precision,
-        multirun=multirun.runs if multirun is not None else (),
+        profile=file.get("profile", "default"),
+        precision=file.get("precision"),
+        multirun=runs,
         warnings=all_warnings.all(),
         files=files,
-        size=folded.size,
+        size=file.get("size", ""),
         lacking={name: sized.lacks for name, sized in folded.sizes.items() if sized.lacks is not None and parsed[name]},
     )
 
@@ -120,8 +107,6 @@ class _BenchmarkParser:
     interpolator: Interpolator
     arch: str
     declared: Declared | None
-    tasks: Callable[[Path], object]
-    traces: Traces
     env: Mapping[str, str]
     warnings: Problems = field(default_factory=Problems)
     declared_in: dict[Path, frozenset[str] | None] = field(default_factory=dict)
@@ -182,7 +167,7 @@ class _BenchmarkParser:
         if lacking := missing("driver"):
             self.parser.reject(node.value.get("driver", node), f"{name}.driver", lacking, "let it take part")
             return None
-        merged: Located | None = handler("driver")(name, node, self.parser, self.tasks, self.env, self.warnings)
+        merged: Located | None = handler("driver")(name, node, self.parser, self.env, self.warnings)
         return merged
 
     def _matrix_has_job(self, name: str, node: Located, values: Mapping[str, Any]) -> bool:
@@ -207,7 +192,7 @@ class _BenchmarkParser:
             self.parser.reject(node.value["serve"], f"{name}.serve", lacking, "let it take part")
         if lacking:
             return values.get("serve") is None
-        is_whole: bool = handler("serve")(name, node, values, self.parser, self.traces)
+        is_whole: bool = handler("serve")(name, node, values, self.parser)
         return is_whole
 
     def _metrics_have_patterns(self, name: str, node: Located) -> bool:
@@ -367,7 +352,8 @@ def _origins(node: Located, sized: ChosenSize | None) -> Origins:
     """Return where the values of a benchmark come from, its size and its sizes among them."""
     if sized is None:
         return Origins(node)
-    return Origins(node.holding({**node.value, "size": sized.asked, SIZES_KEY: settled(sized.sizes)}, node.flags))
+    whole = node.holding({**node.value, "size": sized.asked, SIZES_KEY: settled(sized.sizes)}, node.flags)
+    return Origins(whole, sized.layers)
 
 
 def _has(node: Located, key: str) -> bool:
@@ -420,7 +406,6 @@ def _check_nodes(
     by_address: dict[tuple[str, int], int] = {}
     for index, (node, item) in enumerate(zip(nodes, items, strict=True)):
         path = f"system.nodes.{index}"
-        _check_node(node, item, path, parser)
         other = by_name.setdefault(node.name, index)
         if other != index:
             what = f"two nodes are named {node.name!r}"
@@ -439,16 +424,3 @@ def _warn_of_node_keys(system: Located, warnings: Problems) -> None:
             if key in schema.SYSTEM.keys and key not in NODE_KEYS:
                 hint = f"write it as system.{key}, for all nodes"
                 warnings.note(child.key or child.mark, f"system.nodes.{index}.{key}", "does nothing at a node", hint)
-
-
-def _check_node(node: schema.NodeConfig, item: Located, path: str, parser: ValueParser) -> None:
-    """Check that what becomes part of paths, markers and command lines holds nothing that means something else there."""
-    prefix = f"{node.name}: " if node.name else ""
-    for name, (noun, allowed) in _ALLOWED.items():
-        text = getattr(node, name)
-        if name in item.value and not allowed.fullmatch(text):
-            hint = "use letters, digits and . _ - : @, and no - at its start"
-            parser.reject(item.value[name], f"{path}.{name}", f"{prefix}{text!r} is not a valid {noun}", hint)
-    if node.base and not node.base.startswith("/"):
-        what = f"{prefix}{node.base!r} is not an absolute path"
-        parser.reject(item.value.get("base") or item, f"{path}.base", what, "begin it with /")

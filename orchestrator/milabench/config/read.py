@@ -4,7 +4,6 @@ touches files.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,14 +17,12 @@ from milabench.config.problems import Problems
 from milabench.config.schema import SYSTEM, Suite
 from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, mapping_at, plain
 from milabench.config.yaml_reader import MAX_BYTES, MAX_VALUES, Document, decode_text, parse_document
-from milabench.devices.regular_file import MIB, open_regular, read_regular
+from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import MAX_PROBLEMS, ConfigError, Problem, os_reason
 from milabench.redaction import learn, values_in, values_in_environment
-from milabench.seams import handler
 
 MAX_FILES: Final = 1_000
 MAX_CHAIN: Final = 100
-MAX_TASK_FILE: Final = MIB
 SYSTEM_KEYS: Final = ("include", "system", "multirun")
 
 
@@ -71,25 +68,14 @@ def read_suite(
         arch=detected_arch,
         env=env or {},
         declared=declared,
-        tasks=functools.cache(read_tasks),
-        traces=functools.cache(check_trace_file),
         repeated=tuple(loader.repeated),
         warnings=(*loader.warnings, *(warning for override in parsed for warning in override.warnings)),
         files=tuple(loader.files),
     )
 
 
-def read_tasks(file: Path) -> object:
-    """Return the task file of a driver. Raises ConfigError where it cannot be read."""
-    return handler("driver: task file")(decode_text(_content(file, MAX_TASK_FILE), str(file)), str(file))
-
-
-def check_trace_file(file: Path) -> None:
-    """Read the trace of a sweep. Raises ConfigError where it cannot be read or is none."""
-    handler("serve.trace")(file, _content)
-
-
-def _content(file: Path, most: int) -> bytes:
+def content_of(file: Path, most: int) -> bytes:
+    """Return a file that a suite names, of at most so many bytes. Raises ConfigError where it cannot be read."""
     try:
         return read_regular(file, most)
     except OSError as error:

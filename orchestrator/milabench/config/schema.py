@@ -54,8 +54,6 @@ REDUCTIONS: Final = (
     *("last", "first", "mean", "median", "min", "max", "std", "sum", "count"),
     *("p50", "p90", "p95", "p99", "harmonic"),
 )
-FILE_KEYS: Final = ("include", "system", "multirun", "profile", "precision", "size")
-"""The keys of a file that are not benchmarks."""
 
 # Kinds of values that several keys have.
 Seconds: TypeAlias = Annotated[float, Number(expected="a number of seconds", above=0)]
@@ -81,6 +79,17 @@ ProgramName: TypeAlias = Annotated[
 ]
 Page: TypeAlias = Annotated[
     str, Matching(pattern=r"https://[^\s/\"<>]+[^\s\"<>]*", expected="an address that begins with https://")
+]
+# What becomes part of paths, markers and command lines holds nothing that means something else there.
+NodeName: TypeAlias = Annotated[
+    str, Matching(pattern=r"\w[\w.@:-]*", expected="a name of letters, digits and . _ - : @")
+]
+Address: TypeAlias = Annotated[
+    str, Matching(pattern=r"[\w:\[][\w.:%\[\]-]*", expected="an address, which has no - at its start")
+]
+User: TypeAlias = Annotated[str, Matching(pattern=r"(\w[\w.@+\\-]*\$?)?", expected="a user, with no - at the start")]
+JumpHost: TypeAlias = Annotated[
+    str, Matching(pattern=r"([\w\[][\w.@:%,\[\]-]*)?", expected="a jump host, user@host:port")
 ]
 MemoryMiB: TypeAlias = Annotated[int, Capacity()]
 ArgumentList: TypeAlias = Annotated[tuple[Argument, ...], Arguments()]
@@ -434,18 +443,20 @@ class GpuConfig:
 class NodeConfig:
     """A machine of the system file."""
 
-    name: str = key("Name of the node. Default: its address.", default="", same_as="ip")
-    ip: str = key("Address or host name.")
+    name: NodeName = key("Name of the node. Default: its address.", default="", same_as="ip")
+    ip: Address = key("Address or host name.")
     hostname: str = key("Name that launchers use. Default: the address.", default="", same_as="ip")
     port: Port = key("SSH port. A tunnel to another machine needs a port other than 22.", default=22, alias="sshport")
-    user: str = key("User to log in as.", default="")
+    user: User = key("User to log in as.", default="")
     main: bool = key("Whether it has rank 0 and everything that runs once. Default: the first node.", default=False)
     gpu: GpuConfig | None = key("Its devices, where they differ from the system's.", default=None)
     cpu_count: PositiveWhole | None = key("Its processors.", default=None)
     memory_mib: MemoryMiB | None = key("Its memory.", name="memory", default=None)
-    base: str = key("Folder for environments and data there. Default: the same as here.", default="")
+    base: Annotated[str, Matching(pattern="(/.*)?", expected="an absolute path")] = key(
+        "Folder for environments and data there. Default: the same as here.", default=""
+    )
     python: str = key("Python 3.8 or later that runs the agent there. Default: python3.", default="")
-    proxy_jump: str = key("`user@host:port` through which it is reached.", default="")
+    proxy_jump: JumpHost = key("`user@host:port` through which it is reached.", default="")
     extra: Mapping[str, Any] = extra_keys()
 
 
@@ -529,6 +540,21 @@ class MultirunConfig:
     runs: tuple[Multirun, ...] = key("Sets of runs.", default=())
 
 
+class SuiteFileKeys:
+    """The keys of a file that are not benchmarks. The last of several files decides."""
+
+    include: tuple[str, ...] = key("Files merged before this one, relative to it.", default=())
+    system: SystemConfig = key("The machines, and the settings for all benchmarks.", default=None)
+    multirun: MultirunConfig = key("Sets of runs.", default=MultirunConfig())
+    profile: Profile = key("Extent of the measurement: quick, default or rigorous.", default="default")
+    precision: Annotated[float, ShareText()] = key(
+        "Uncertainty asked of each number, such as `3 %`. Default: from the profile.", default=None
+    )
+    size: Annotated[str, Choice(words=SIZES)] = key(
+        "Size of the benchmarks, from their `sizes`: tiny, device, node or cluster. Default: device.", default="device"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
     """The content of the files and the overrides. `files` are the files that were read, `size` is the requested size.
@@ -550,9 +576,8 @@ class Suite:
 SYSTEM: Final = record_of(SystemConfig)
 SLURM: Final = record_of(SlurmConfig)
 MULTIRUN: Final = record_of(MultirunConfig)
-PROFILE: Final = Choice(words=PROFILES)
-PRECISION: Final = ShareText()
-SIZE: Final = Choice(words=SIZES)
+FILE: Final = keys_of(SuiteFileKeys)
+FILE_KEYS: Final = tuple(FILE.keys)
 BENCHMARK: Final = Record(
     {**record_of(BenchmarkConfig).keys, **record_of(DriverKeys).keys, **record_of(SizeKeys).keys}, BenchmarkConfig
 )

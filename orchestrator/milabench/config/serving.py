@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from milabench.config.kinds import (
@@ -25,8 +24,6 @@ from milabench.config.kinds import (
 from milabench.config.source_map import Located
 from milabench.records.latencies import LATENCY_QUANTILES
 
-Traces: TypeAlias = Callable[[Path], None]
-"""Raise ConfigError where a file is no trace, with the line that is wrong."""
 FREE_PORT: Final = "@port"
 """A port that is free on the server's node when its step starts."""
 SLO_NAMES: Final = (*LATENCY_QUANTILES, "error_rate")
@@ -117,9 +114,8 @@ class TraceFile(Text):
 
     expected = "a file of JSON lines"
 
-    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
-        text = Text.parse(self, node, path, parser)
-        return text if text is INVALID or text.startswith("{") else str(path_at(node))
+    def of_text(self, text: str, node: Located, path: str, parser: ValueParser) -> Any:
+        return text if text.startswith("{") else str(path_at(node))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -252,7 +252,7 @@ def _size_lines(suite: Suite, bench: BenchmarkConfig, sizes: Mapping[str, Any]) 
     for size in layers_of(bench.size):
         if size in sizes:
             keys = ", ".join(sizes[size] or ()) or "nothing"
-            yield f"  {size} changes {keys}, at {bench.origin[f'{SIZES_KEY}.{size}'].where}"
+            yield f"  {size} changes {keys}, at {bench.origin.where(f'{SIZES_KEY}.{size}')}"
 
 
 def _split_key(suite: Suite, key: str) -> tuple[str, str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from milabench.config.problems import Problems, did_you_mean
-from milabench.config.source_map import DELETED, Located, Mark, built_in, display_value, mapping_at, settled
+from milabench.config.source_map import DELETED, Located, built_in, display_value, mapping_at, settled
 from milabench.errors import Problem
 
 SIZES: Final = ("tiny", "device", "node", "cluster")
@@ -14,16 +14,18 @@ DEFAULT_SIZE: Final = "device"
 SIZES_KEY: Final = "sizes"
 SAME_IN_ALL: Final = ("inherits", "definition", "command", "driver", "task", "matrix", "job", "name", SIZES_KEY)
 """Keys that no size may have: it is the same program at all sizes."""
-Marked: TypeAlias = dict[tuple[int, str], tuple[Located, Located]]
-"""The nodes marked with a size, by the id of the node and the size. Benchmarks share inherited sizes."""
 _LAID_OVER: Final[Mapping[str, tuple[str, ...]]] = {"node": ("device",), "cluster": ("device", "node")}
 
 
 class ChosenSize(NamedTuple):
-    """The requested size, the place that requests it, and all sizes of a benchmark. `lacks`: the requested size is missing."""
+    """The requested size, the place that requests it, and all sizes of a benchmark.
+
+    `layers` are laid over the benchmark in this order. `lacks`: the requested size is missing.
+    """
 
     asked: Located
     sizes: Located
+    layers: Mapping[str, Located] = {}
     lacks: Problem | None = None
 
     @property
@@ -101,10 +103,8 @@ def _without_fixed(path: str, node: Located, problems: Problems) -> Located:
     return node.holding({key: child for key, child in node.value.items() if key not in fixed}, node.flags)
 
 
-def chosen_layers(
-    name: str, sizes: Located, asked: Located, problems: Problems, marked: Marked
-) -> tuple[ChosenSize, list[Located]]:
-    """Return the size of a benchmark, and the values that it lays over it, each marked with its size.
+def chosen_size(name: str, sizes: Located, asked: Located, problems: Problems) -> ChosenSize:
+    """Return the size of a benchmark, with the values that it lays over it.
 
     Whether the benchmark needs the size is not known yet: that it is missing is no problem of the suite.
     """
@@ -113,25 +113,5 @@ def chosen_layers(
         known = [known for known in SIZES if known in by_name]
         others = f"it has {', '.join(known)}" if known else "it has none"
         what = f"the size {size!r} is missing"
-        return ChosenSize(asked, sizes, Problem(str(sizes.mark), f"{name}.{SIZES_KEY}", what, others)), []
-    layers = [_of_size(by_name[layer], layer, marked) for layer in layers_of(size) if layer in by_name]
-    return ChosenSize(asked, sizes), layers
-
-
-def _of_size(node: Located, size: str, marked: Marked) -> Located:
-    """Return the tree with every mark saying of which size it is."""
-    known = marked.get((id(node), size))
-    if known is not None:
-        return known[1]
-    value = node.value
-    if type(value) is dict:
-        value = {key: _of_size(child, size, marked) for key, child in value.items()}
-    elif type(value) is list:
-        value = [_of_size(child, size, marked) for child in value]
-    replaced = tuple([_of_size(old, size, marked) for old in node.replaced])
-    source, line, column, _ = node.mark
-    mark = Mark(source, line, column, size)
-    whole = Located(value, mark, replaced, node.flags, node.fresh, node.raw, node.formatted, node.key)
-    # The node is kept with it, so that its id is not given to another one.
-    marked[id(node), size] = (node, whole)
-    return whole
+        return ChosenSize(asked, sizes, lacks=Problem(str(sizes.mark), f"{name}.{SIZES_KEY}", what, others))
+    return ChosenSize(asked, sizes, {layer: by_name[layer] for layer in layers_of(size) if layer in by_name})

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from milabench.errors import Problem
@@ -36,22 +37,14 @@ class SourceLocation(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A place in a source. Line and column count from 1, line 0 is the whole source (an option on the command
-    line). `size`: the value stands there for this size of a benchmark, which was chosen.
-    """
+    """A place in a source. Line and column count from 1, line 0 is the whole source (an option on the command line)."""
 
     source: SourceLocation
     line: int
     column: int
-    size: str = ""
 
     def __str__(self) -> str:
         return f"{self.source.name}:{self.line}:{self.column}" if self.line else self.source.name
-
-    @property
-    def origin(self) -> str:
-        """The place, and the size for which the value stands there."""
-        return f"{self}, by the size {self.size}" if self.size else str(self)
 
 
 BUILT_IN: Final = Mark(SourceLocation("built-in default", ""), 0, 0)
@@ -304,12 +297,16 @@ class Origin:
 
 
 class Origins(Mapping[str, Origin]):
-    """The origin of every value of a benchmark by its dotted key (`argv.--lr`). Worked out when first asked for."""
+    """The origin of every value of a benchmark by its dotted key (`argv.--lr`). Worked out when first asked for.
 
-    __slots__ = ("_by_key", "_node")
+    `sizes` are the chosen sizes that were laid over it, with their values.
+    """
 
-    def __init__(self, node: Located) -> None:
+    __slots__ = ("_by_key", "_node", "_sizes")
+
+    def __init__(self, node: Located, sizes: Mapping[str, Located] = MappingProxyType({})) -> None:
         self._node = node
+        self._sizes = sizes
         self._by_key: dict[str, Located] | None = None
 
     def _nodes(self) -> dict[str, Located]:
@@ -333,8 +330,14 @@ class Origins(Mapping[str, Origin]):
         node = self._find(key)
         if node is None:
             raise KeyError(key)
-        replaced = tuple((old.mark.origin, _replaced_value(old)) for old in node.replaced)
-        return Origin(where=node.mark.origin, replaced=replaced, interpolated=node.raw)
+        written = ((size, leaf) for size, tree in self._sizes.items() for _, leaf in leaves(tree))
+        size_of = {each.mark: size for size, leaf in written for each in (leaf, *leaf.replaced)}
+
+        def place(mark: Mark) -> str:
+            return f"{mark}, by the size {size_of[mark]}" if mark in size_of else str(mark)
+
+        replaced = tuple((place(old.mark), _replaced_value(old)) for old in node.replaced)
+        return Origin(where=place(node.mark), replaced=replaced, interpolated=node.raw)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._nodes())

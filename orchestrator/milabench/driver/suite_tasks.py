@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TypeAlias
+from collections.abc import Mapping
 
 from milabench.config.kinds import INVALID, Text, ValueParser, path_at
 from milabench.config.problems import Problems
 from milabench.config.source_map import BUILT_IN, Located, MergeError, built_in, mapping_at, merge_documents
-from milabench.driver.tasks import WORKERS, TaskFile, as_nodes, workers_of
+from milabench.driver.tasks import WORKERS, as_nodes, read_tasks, workers_of
 from milabench.errors import ConfigError
-
-Tasks: TypeAlias = Callable[[Path], TaskFile]
-"""Return the task file at a path. Raises ConfigError where it cannot be read."""
 
 
 def with_task(
-    name: str, node: Located, parser: ValueParser, tasks: Tasks, env: Mapping[str, str], warnings: Problems
+    name: str, node: Located, parser: ValueParser, env: Mapping[str, str], warnings: Problems
 ) -> Located | None:
     """Return a benchmark with the keys of its driver's task below its own. None after noting a problem."""
     children = dict(node.value)
@@ -36,7 +31,7 @@ def with_task(
         return None
     file = path_at(driver)
     try:
-        task = tasks(file).task(section)
+        task = parser.read_once(read_tasks, file).task(section)
         keys = as_nodes(task, str(file.parent), workers_of(env.get(WORKERS, "")))
     except ConfigError as error:
         parser.problems.take(error)

@@ -13,11 +13,10 @@ from pathlib import Path
 from milabench.analysis.log_child import log_fold
 from milabench.analysis.log_metrics import metrics_of
 from milabench.config.interpolate import escaped
-from milabench.config.read import read_tasks
 from milabench.config.schema import FILE_KEYS
 from milabench.devices.regular_file import read_regular
 from milabench.driver.memory_usage import MemoryFold, Usage
-from milabench.driver.tasks import WORKERS, ConfiguredTask, TaskFile, as_benchmark, edited, verbatim, workers_of
+from milabench.driver.tasks import WORKERS, ConfiguredTask, as_benchmark, edited, read_tasks, verbatim, workers_of
 from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, RecordError, UsageError
 from milabench.events.model import Config, Line
 from milabench.events.removal import remove
@@ -122,9 +121,7 @@ def clear_result(file: Path) -> None:
 
 def task_with_command(file: Path, section: str, options: TaskOptions) -> ConfiguredTask:
     """Return the task with the command that will be run. Raises ConfigError for problems of the file or the options."""
-    tasks = read_tasks(file)
-    assert isinstance(tasks, TaskFile)
-    task = tasks.task(section)
+    task = read_tasks(file).task(section)
     if options.command_line is not None:
         num_gpus = task.num_gpus if options.num_gpus is None else options.num_gpus
         task = replace(task, command=options.command_line, num_gpus=num_gpus)

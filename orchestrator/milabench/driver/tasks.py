@@ -12,10 +12,14 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from milabench.config.problems import did_you_mean
+from milabench.config.read import content_of
 from milabench.config.source_map import Located, Mark, SourceLocation, mapping_at, scalar
+from milabench.config.yaml_reader import decode_text
+from milabench.devices.regular_file import MIB
 from milabench.errors import ConfigError, Problem
 
 _REDUCTIONS: Final = {"average": "mean", "total": "sum", "average_aggregate": "mean"}
@@ -31,6 +35,7 @@ WORKERS: Final = "DEEPLEARNING_WORKERS_COUNT"
 _LISTS: Final = ("patterns", "metrics", "compute_method")
 _KEYS: Final = (*_LISTS, "command_to_execute", "num_gpus")
 _DEFAULT: Final = "DEFAULT"
+MAX_TASK_FILE: Final = MIB
 MAX_METRICS: Final = 1_000
 """How many metrics a task may have: each pattern is compared with all others."""
 MAX_DOUBTS: Final = 100
@@ -103,6 +108,11 @@ class TaskFile:
             hint = did_you_mean(name, self.sections) or f"known: {', '.join(self.sections) or 'none'}"
             raise ConfigError(Problem(self.name, name, "unknown section", hint))
         return _task(self.sections[name])
+
+
+def read_tasks(file: Path) -> TaskFile:
+    """Return a task file. Raises ConfigError where it cannot be read."""
+    return parse_tasks(decode_text(content_of(file, MAX_TASK_FILE), str(file)), str(file))
 
 
 def parse_tasks(text: str, name: str) -> TaskFile:

@@ -138,18 +138,9 @@ def dirs_at(context: PlanContext, node: Node) -> Dirs:
     return Dirs(**{folder.name: rebase_path(local.base, getattr(local, folder.name), base) for folder in fields(local)})
 
 
-def folder_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> str:
-    """Return where a benchmark's own folder lies on a node: on another node never outside of its base."""
-    return _definition_on(node, bench, bench.folder, context)
-
-
-def modules_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> str:
-    """Return where the modules lie on a node that its prepare.py shares with others. Empty where there are none."""
-    return _definition_on(node, bench, bench.modules, context) if bench.modules else ""
-
-
-def _definition_on(node: Node, bench: ResolvedBenchmark, path: str, context: PlanContext) -> str:
-    if node.local:
+def definition_on(node: Node, bench: ResolvedBenchmark, path: str, context: PlanContext) -> str:
+    """Return where a folder of a benchmark, its own or that of shared modules, lies on a node: never outside of its base."""
+    if node.local or not path:
         return path
     base = context.on(node).context.dirs.base
     if isinstance(bench.config.definition, Path):
@@ -215,8 +206,12 @@ class NodeBenchmark:
 
 def benchmark_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> NodeBenchmark:
     """Return a benchmark with its paths on a node. Raises ConfigError for a folder that only the system can move."""
-    config, declared, folder = bench.config, bench.declared or COMMAND, folder_on(node, bench, context)
-    modules = modules_on(node, bench, context)
+    config, declared, folder = (
+        bench.config,
+        bench.declared or COMMAND,
+        definition_on(node, bench, bench.folder, context),
+    )
+    modules = definition_on(node, bench, bench.modules, context)
     context = context.on(node).context
     source = str(PurePath(context.dirs.code, declared.source.folder)) if declared.source is not None else folder
     return NodeBenchmark(

@@ -15,7 +15,6 @@ from milabench.config.kinds import Argument
 from milabench.config.problems import Problems, UnplacedProblem, did_you_mean
 from milabench.config.schema import BenchmarkConfig
 from milabench.config.template import Field, FieldError, parts, text_of, unescaped, value_of
-from milabench.errors import ConfigError, Problem
 
 # Names with an underscore cannot be reached by a placeholder.
 AUTO_CPU: Final = "_auto_cpu"
@@ -165,16 +164,11 @@ class _Renderer:
         try:
             return self._rendered(text, 0)
         except UnplacedProblem as error:
-            self._note(key, Problem("", "", str(error), error.hint))
-        except ConfigError as error:
-            self._note(key, *error.problems)
+            # Where a text stands is looked up only now: for most texts nobody asks.
+            where = self._bench.origin.where(key) if self._bench is not None else ""
+            path = f"{self._bench.name}.{key}" if self._bench is not None else ""
+            self.problems.note(where, path, str(error), error.hint)
         return text
-
-    def _note(self, key: str, *problems: Problem) -> None:
-        # Where a text stands is looked up only now: for most texts nobody asks.
-        where = self._bench.origin.where(key) if self._bench is not None else ""
-        path = f"{self._bench.name}.{key}" if self._bench is not None else ""
-        self.problems.extend(replace(problem, where=where, path=path) for problem in problems)
 
     def arguments(self, key: str, flags: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """Return the arguments under a key that has arguments.

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from milabench.config.expr import evaluate
+from milabench.config.problems import UnplacedProblem
 from milabench.config.schema import BenchmarkConfig
 from milabench.facts.model import SystemFacts
 from milabench.plan.container import container_of
@@ -85,8 +86,11 @@ def unmet_requirement(bench: NodeBenchmark) -> str | None:
     """Return the first of `requires_capabilities` that does not hold, or None."""
     config, names = bench.config, names_for(bench)
     for expression in config.requires_capabilities:
-        where = config.origin.where("requires_capabilities")
-        if not evaluate(expression, names, where=where, path=f"{config.name}.requires_capabilities"):
+        try:
+            holds = evaluate(expression, names)
+        except UnplacedProblem as error:
+            raise config.error("requires_capabilities", str(error), error.hint) from None
+        if not holds:
             return f"requires {expression}"
     return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -282,6 +281,8 @@ def _optional_number(value: object) -> float | None:
 
 def scaling_text(scaling: Scaling, added: Mapping[str, Sequence[Observation]]) -> str:
     """Return the file with more observations in it. Everything that it said stays, but for comments between its lines."""
+    from milabench.config.show import mapping_yaml
+
     data: dict[str, Any] = dict(scaling.data)
     for bench, observations in added.items():
         entries = [observation.to_json() for observation in observations]
@@ -290,30 +291,8 @@ def scaling_text(scaling: Scaling, added: Mapping[str, Sequence[Observation]]) -
             data[bench] = {**before, "observations": [*before.get("observations", ()), *entries]}
         else:
             data[bench] = [*(before or ()), *entries]
-    lines = [scaling.head.rstrip("\n")] if scaling.head.strip() else []
-    for bench, value in data.items():
-        lines.append(f"{json.dumps(bench, ensure_ascii=False)}:")
-        if isinstance(value, Mapping) and value:
-            lines += [f"  {json.dumps(key)}: {_flow(item)}" for key, item in value.items()]
-        elif isinstance(value, list) and value:
-            lines += [f"  - {_flow(item)}" for item in value]
-        else:
-            lines[-1] += f" {_flow(value)}"
-    return "\n".join(lines) + "\n"
-
-
-def _flow(value: object) -> str:
-    """Return JSON, which is YAML. Keys of our own are written without quotes."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(key)}: {_flow(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_flow(item) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _key(key: object) -> str:
-    text = str(key)
-    return text if re.fullmatch(r"[a-z][a-z_]*", text) else json.dumps(text, ensure_ascii=False)
+    head = scaling.head.rstrip("\n")
+    return (f"{head}\n" if head.strip() else "") + mapping_yaml(data)
 
 
 # --------------------------------------------------------------------------------------------------------------- search

@@ -5,13 +5,14 @@ is a trace.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from milabench.config.kinds import ValueParser
+from milabench.config.read import content_of
 from milabench.config.schema import ServerConfig
-from milabench.config.serving import FREE_PORT, MOST_REQUESTS, POINTS, ServeConfig, Traces
+from milabench.config.serving import FREE_PORT, MOST_REQUESTS, POINTS, ServeConfig
 from milabench.config.source_map import Located
 from milabench.errors import ConfigError, Problem
 
@@ -19,12 +20,12 @@ MAX_TRACE: Final = 256 * 2**20
 _OF_PROMPTS: Final = ("input_tokens", "prefix_tokens")
 
 
-def is_whole_sweep(name: str, node: Located, values: Mapping[str, object], parser: ValueParser, traces: Traces) -> bool:
+def is_whole_sweep(name: str, node: Located, values: Mapping[str, object], parser: ValueParser) -> bool:
     """Return whether a benchmark has all that its sweep needs, and nothing that does not go with it. A problem is noted.
 
     `node` is the benchmark, `values` are its keys, each of which is of its kind.
     """
-    wrong = next(_wrong(node, values, traces), None)
+    wrong = next(_wrong(node, values, parser), None)
     if wrong is not None:
         key, what, hint = wrong
         located = node
@@ -34,14 +35,14 @@ def is_whole_sweep(name: str, node: Located, values: Mapping[str, object], parse
     return wrong is None
 
 
-def _wrong(node: Located, values: Mapping[str, Any], traces: Traces) -> Iterator[tuple[str, str, str]]:
+def _wrong(node: Located, values: Mapping[str, Any], parser: ValueParser) -> Iterator[tuple[str, str, str]]:
     """Yield problems of a benchmark and its sweep: the key, the problem, a hint."""
     server: ServerConfig | None = values.get("server")
     url = server.url if server is not None else ""
     if values.get("serve") is not None:
         given = {key for key, child in node.value["serve"].value.items() if child.value is not None}
         yield from _wrong_benchmark_elsewhere(values) if url else _wrong_benchmark(values)
-        yield from _wrong_sweep(values["serve"], given, traces)
+        yield from _wrong_sweep(values["serve"], given, parser)
     elif url:
         yield "server.url", "only a sweep goes to a server that runs already", "write serve: {...}"
 
@@ -82,7 +83,7 @@ def _without_environment(values: Mapping[str, object]) -> Iterator[tuple[str, st
         yield "serve", "its client needs an environment", "write definition: FOLDER, whose requirements have the client"
 
 
-def _wrong_sweep(serve: ServeConfig, given: Collection[str], traces: Traces) -> Iterator[tuple[str, str, str]]:
+def _wrong_sweep(serve: ServeConfig, given: Collection[str], parser: ValueParser) -> Iterator[tuple[str, str, str]]:
     if not serve.model:
         yield "serve", "the key 'model' is missing", "name the model that requests ask for"
     tokenizer = serve.tokenizer or serve.model
@@ -110,7 +111,7 @@ def _wrong_sweep(serve: ServeConfig, given: Collection[str], traces: Traces) -> 
     # What begins with a placeholder is made by prepare, and looked at by the client.
     if not serve.trace.startswith("{"):
         try:
-            traces(Path(serve.trace))
+            parser.read_once(check_conversations, Path(serve.trace))
         except ConfigError as error:
             (problem,) = error.problems
             yield "serve.trace", f"{problem.where}: {problem.what}", problem.hint
@@ -144,14 +145,14 @@ def _words(argument: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, tuple) else (str(value),)
 
 
-def check_conversations(file: Path, content: Callable[[Path, int], bytes]) -> None:
+def check_conversations(file: Path) -> None:
     """Return when the lines of a file are conversations. Raises ConfigError with the first that is none.
 
     A line is `{"session": NAME, "turns": [{"input": TEXT, "output_tokens": N, "delay_ms": MS}, ...]}`, of which `session`,
     `output_tokens` and `delay_ms` may be absent.
     """
     count = 0
-    for number, line in enumerate(content(file, MAX_TRACE).split(b"\n"), 1):
+    for number, line in enumerate(content_of(file, MAX_TRACE).split(b"\n"), 1):
         if not line.strip():
             continue
         count += 1

@@ -10,7 +10,7 @@ from milabench.errors import ConfigError, MilabenchError, Unreachable
 from milabench.execute.inventory import COMPLETE
 from milabench.facts.compare import compare_nodes
 from milabench.facts.model import Node
-from milabench.plan.context import dirs_at, folder_on, modules_on
+from milabench.plan.context import definition_on, dirs_at
 from milabench.plan.model import Plan
 from milabench.workflow.context import CommandContext
 
@@ -123,8 +123,8 @@ async def upload_definitions(context: CommandContext, node: Node, files: RemoteF
     for bench in context.benches:
         if not isinstance(bench.config.definition, Path):
             continue
-        for folder, on_node in ((bench.folder, folder_on), (bench.modules, modules_on)):
-            remote = on_node(node, bench, context.plan_context)
+        for folder in (bench.folder, bench.modules):
+            remote = definition_on(node, bench, folder, context.plan_context)
             if remote == folder:
                 continue
             if folders.setdefault(remote, folder) != folder:

@@ -397,12 +397,16 @@ def test_a_benchmark_in_a_system_file_is_an_error(files: Files) -> None:
         ("[{ip: i, main: true}, {ip: j, main: true}]", "2 nodes are main"),
         ("[{name: a}]", "the key 'ip' is missing"),
         ("[{name: a, ip: i, main: false}, {name: b, ip: j}]", "none of a, b is main"),
-        ("[{name: ../a, ip: i}]", "../a: '../a' is not a valid name of a node"),
-        ("[{name: '', ip: ''}]", "'' is not a valid name of a node"),
-        ("[{name: a, ip: '-oProxyCommand=x'}]", "a: '-oProxyCommand=x' is not a valid address"),
-        ("[{name: a, ip: i, user: '-x y'}]", "a: '-x y' is not a valid user"),
-        ("[{name: a, ip: i, proxy_jump: 'b c'}]", "a: 'b c' is not a valid jump host"),
-        ("[{name: a, ip: i, base: '~/x'}]", "a: '~/x' is not an absolute path"),
+        ("[{name: ../a, ip: i}]", "nodes.0.name: expected a name of letters, digits and . _ - : @, got '../a'"),
+        ("[{name: '', ip: ''}]", "nodes.0.name: expected a name of letters, digits and . _ - : @, got ''"),
+        ("[{name: a, ip: '-oProxyCommand=x'}]", "nodes.0.ip: expected an address, which has no - at its start, got '-"),
+        ("[{name: a, ip: '\\${x}'}]", "nodes.0.ip: expected an address, which has no - at its start, got '${x}'"),
+        ("[{name: a, ip: i, user: '-x y'}]", "nodes.0.user: expected a user, with no - at the start, got '-x y'"),
+        (
+            "[{name: a, ip: i, proxy_jump: 'b c'}]",
+            "nodes.0.proxy_jump: expected a jump host, user@host:port, got 'b c'",
+        ),
+        ("[{name: a, ip: i, base: '~/x'}]", "nodes.0.base: expected an absolute path, got '~/x'"),
         ("[{ip: i, port: 0}]", "expected a port that is at least 1, got 0"),
         ("[{ip: i, prot: 22}]", "unknown key 'prot'. Did you mean 'port'?"),
     ],
@@ -527,6 +531,6 @@ def test_the_value_for_which_there_is_no_more_room_is_named(files: Files, monkey
     monkeypatch.setattr("milabench.config.layers.MAX_VALUES", 30)
     text = "_t:\n  definition: x\n  env: {A: 1, B: 2, C: 3}\n" + "".join(f"b{n}: {{inherits: _t}}\n" for n in range(4))
     assert (
-        "suite.yaml:3:18: b2: with it, the benchmarks have more than 30 values, inherited ones included"
+        "suite.yaml:3:8: b2: with it, the benchmarks have more than 30 values, inherited ones included"
         in files.error(text)
     )
