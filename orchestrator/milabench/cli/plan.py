@@ -27,7 +27,7 @@ from milabench.workflow.files import read_file
 from milabench.workflow.options import Extent, Session, Submission, SuiteOptions
 
 if TYPE_CHECKING:
-    from milabench.schedulers.scheduler import JobScript
+    from milabench.schedulers.scheduler import JobBatch
     from milabench.workflow.estimate import BudgetedPlan
     from milabench.workflow.planning import Request
 
@@ -135,7 +135,7 @@ def print_requests(
         click.echo(f"\nnext: `{run}`: runs it. `--full` shows the folder and the variables of each step")
 
 
-def _plan_output(request: Request, budgeted: BudgetedPlan, jobs: Sequence[JobScript], *, is_full: bool) -> PlanOutput:
+def _plan_output(request: Request, budgeted: BudgetedPlan, jobs: Sequence[JobBatch], *, is_full: bool) -> PlanOutput:
     from milabench.plan.resources import sum_of_data
     from milabench.plan.text import plan_text
     from milabench.workflow.estimate import configs_of, estimate_lines

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,15 +15,14 @@ from milabench.events.removal import remove
 from milabench.events.run_files import MANIFEST, stems
 from milabench.events.run_writer import RunWriter, create_run
 from milabench.events.rundir import Run, open_run
-from milabench.events.values import as_mapping
 from milabench.execute.interrupts import interrupts
 from milabench.execute.local_agent import new_marker
-from milabench.execute.locks import hold_run, holder_of, this_orchestrator, wait_for_release
-from milabench.jobs.follow_jobs import end_run, follow_jobs, open_jobs
+from milabench.execute.locks import Orchestrator, hold_run, holder_of, this_orchestrator, wait_for_release
+from milabench.jobs.follow_jobs import Until, end_run, follow_jobs, open_jobs
 from milabench.jobs.share_job import stated_nodes
 from milabench.jobs.submission import (
-    JobBatch,
     job_batches,
+    marker_of,
     planned_shares,
     scheduler_of,
     share_of_job,
@@ -32,7 +31,7 @@ from milabench.jobs.submission import (
     submit_jobs,
     submitted_shares,
 )
-from milabench.schedulers.scheduler import JobHandle, Scheduler, job_system
+from milabench.schedulers.scheduler import JobBatch, JobHandle, Scheduler, job_system
 from milabench.workflow.options import Session
 from milabench.workflow.planning import describe_run, plan_request, request_of, require_request_ready
 from milabench.workflow.run_records import with_stems, write_manifest, writing
@@ -67,6 +66,120 @@ def submit_runs(prepared: PreparedRuns, session: Session, *, detach: bool = Fals
     return finished
 
 
+@dataclass(frozen=True, slots=True)
+class _JobRun:
+    """A run by jobs whose lock we hold, and the scheduler of its jobs."""
+
+    writer: RunWriter
+    scheduler: Scheduler
+    session: Session
+
+    @property
+    def path(self) -> Path:
+        """The run directory."""
+        return self.writer.path
+
+    @property
+    def run(self) -> Run:
+        """The run as its records are now."""
+        return open_run(self.path)
+
+    def submit(
+        self, batches: Sequence[JobBatch], scheduler: Scheduler, max_jobs: int | None, living: Sequence[str] = ()
+    ) -> bool:
+        """Submit batches. Return whether all were, and no signal came in between."""
+        jobs, count, name = [], sum(len(batch.shares) for batch in batches), self.path.name
+        for _, handle in submit_jobs(batches, scheduler, self.writer, max_jobs=max_jobs, living=living):
+            jobs.append(handle.id)
+            if interrupts().is_pending and len(jobs) < count:
+                self.session.info(
+                    f"run: {name}: {len(jobs)} of {count} jobs are submitted. `milabench resume` submits the others"
+                )
+                return False
+        what = f"job {jobs[0]}" if len(jobs) == 1 else f"{len(jobs)} jobs, {jobs[0]} to {jobs[-1]}"
+        self.session.info(f"run: {name}: submitted {what}")
+        return not interrupts().is_pending
+
+    def withdraw(self, error: MilabenchError) -> None:
+        """Cancel the submitted jobs of a run of which a job was refused. Remove the run where that was the first job.
+
+        A scheduler that did not answer may have taken the job all the same: the records stay, for `resume`.
+        """
+        name = self.path.name
+        if isinstance(error, Unreachable):
+            if self.run.shares:
+                self.session.info(f"run: {name}: `milabench resume` finds its jobs and submits the others")
+            return
+        # Without a manifest it is no run yet: a script could not be made.
+        jobs = open_jobs(self.run) if (self.path / MANIFEST).exists() else {}
+        if not jobs:
+            remove(self.path, self.path.parent, is_quiet=True)
+            return
+        with contextlib.suppress(Unreachable):
+            self.scheduler.cancel(list(jobs.values()))
+            self.session.info(f"run: {name}: cancelled the jobs submitted before: {_names(jobs.values())}")
+
+    def follow(self, until: Until = "ended") -> bool:
+        """Follow the jobs. See `follow_jobs`."""
+        return follow_jobs(self.path, self.writer, self.scheduler, self.session, until=until)
+
+    def follow_to_end(self, *, leave: bool) -> int:
+        """Follow the jobs to the end of the run, and return its exit code. Say how to go on where we leave before."""
+        if leave or not self.follow():
+            self.session.info(
+                f"run: the jobs of {self.path.name} go on: `milabench status` shows them, `resume` follows them and harvests"
+                " what has ended, `cancel` ends them"
+            )
+            return DONE if leave else INTERRUPTED
+        return self.finish()
+
+    def finish(self) -> int:
+        """Journal the end of a run all of whose jobs have ended, report it, and return the exit code."""
+        has_passed = end_run(self.path, self.writer)
+        return DONE if report_run(self.path, self.session) and has_passed else STEPS_FAILED
+
+    def adopt(self) -> None:
+        """Journal the jobs of which only a submission was journaled: the scheduler knows them by the marker of the run."""
+        run = self.run
+        if not any(share.is_submitting for share in run.shares.values()):
+            return
+        known = {job.id for share in run.shares.values() for job in share.jobs}
+        for handle in self.scheduler.adopt(marker_of(run)):
+            share = share_of_job(run, handle)
+            if handle.id not in known and share is not None and run.shares[share].is_submitting:
+                with writing(self.path):
+                    self.writer.journal({"share": share, "state": "submitted", "job": handle.id})
+                self.session.info(f"resume: {run.name}: found job {handle.id} of share {share}")
+
+    def batches_again(self, run: Run, todo: set[str], *, force: bool) -> list[JobBatch]:
+        """Return the jobs for the steps that did not pass. Raises RecordError where the plan has changed, unless forced."""
+        unbound = tuple((name, "") for name in stated_nodes(run))
+        planned = plan_request(request_of(run, self.session, bound_nodes=unbound, ask_nodes=False))
+        description = describe_run(planned)
+        submitted = replace(run, manifest=run.as_planned)
+        differences = plan_differences(submitted, planned.plan, {**description.manifest, "locks": description.locks})
+        if differences and not force:
+            lines = "\n         ".join(differences)
+            raise RecordError(
+                f"{run.path}: cannot resume, something changed since it was planned:\n         {lines}\n"
+                "       start a new run with `milabench run`, or continue anyway with --force: the run then mixes both"
+            )
+        if differences:
+            self.writer.journal({"run": "mixed", "differs": list(differences)})
+        require_request_ready(planned.request, planned.plan)
+        shares = [share for share in submitted_shares(run) if share.name in todo]
+        submissions = {share.name: len(share.jobs) + share.is_submitting for share in run.shares.values()}
+        system = planned.request.context.system
+        return job_batches(shares, system, marker_of(run), run.path, submission_of(run).max_jobs, submissions)
+
+
+@contextlib.contextmanager
+def _held(path: Path, orchestrator: Orchestrator, session: Session) -> Iterator[_JobRun]:
+    """Hold a submitted run. Raises Unreachable where another orchestrator does, RecordError."""
+    with interrupts().deferred(), hold_run(path, orchestrator), contextlib.closing(RunWriter(path)) as writer:
+        yield _JobRun(writer, scheduler_of(open_run(path)), session)
+
+
 def _submit_run(budgeted: BudgetedPlan, prepared: PreparedRuns, session: Session, *, detach: bool) -> tuple[Path, int]:
     planned, submission = budgeted.planned, prepared.settings.submit
     assert submission is not None
@@ -83,84 +196,19 @@ def _submit_run(budgeted: BudgetedPlan, prepared: PreparedRuns, session: Session
     # Who follows asks again by itself; somebody waits for a submission.
     asked, scheduler = jobs.connect(say=session.info), jobs.connect()
     with contextlib.closing(create_run(Path(context.dirs.base), description.name, datetime.now())) as writer:
-        path = writer.path
+        path, ours = writer.path, _JobRun(writer, scheduler, session)
         orchestrator = this_orchestrator(new_marker(path.name))
         with interrupts().deferred(), hold_run(path, orchestrator):
             try:
-                batches = job_batches(
-                    shares,
-                    context.system,
-                    marker=marker,
-                    run=path,
-                    max_jobs=submission.max_jobs,
-                )
+                batches = job_batches(shares, context.system, marker, path, submission.max_jobs)
                 write_manifest(writer, with_stems(planned.plan, files), context, description, files)
                 with writing(path):
                     writer.journal({"run": "started", **orchestrator.to_json()})
-                    is_whole = _submit(batches, asked, writer, session, max_jobs=submission.max_jobs)
+                    is_whole = ours.submit(batches, asked, submission.max_jobs)
             except MilabenchError as error:
-                _withdraw(path, writer, scheduler, error, session)
+                ours.withdraw(error)
                 raise
-            return path, _followed(path, writer, scheduler, session, leave=detach or not is_whole)
-
-
-def _submit(
-    batches: Sequence[JobBatch],
-    scheduler: Scheduler,
-    writer: RunWriter,
-    session: Session,
-    *,
-    max_jobs: int | None,
-    living: Sequence[str] = (),
-) -> bool:
-    """Submit batches. Return whether all were, and no signal came in between."""
-    jobs, count = [], sum(len(batch.shares) for batch in batches)
-    for _, handle in submit_jobs(batches, scheduler, writer, max_jobs=max_jobs, living=living):
-        jobs.append(handle.id)
-        if interrupts().is_pending and len(jobs) < count:
-            session.info(
-                f"run: {writer.path.name}: {len(jobs)} of {count} jobs are submitted. `milabench resume` submits the others"
-            )
-            return False
-    what = f"job {jobs[0]}" if len(jobs) == 1 else f"{len(jobs)} jobs, {jobs[0]} to {jobs[-1]}"
-    session.info(f"run: {writer.path.name}: submitted {what}")
-    return not interrupts().is_pending
-
-
-def _withdraw(path: Path, writer: RunWriter, scheduler: Scheduler, error: MilabenchError, session: Session) -> None:
-    """Cancel the submitted jobs of a run of which a job was refused. Remove the run where that was the first job.
-
-    A scheduler that did not answer may have taken the job all the same: the records stay, for `resume`.
-    """
-    if isinstance(error, Unreachable):
-        if open_run(path).shares:
-            session.info(f"run: {path.name}: `milabench resume` finds its jobs and submits the others")
-        return
-    # Without a manifest it is no run yet: a script could not be made.
-    jobs = open_jobs(open_run(path)) if (path / MANIFEST).exists() else {}
-    if not jobs:
-        remove(path, path.parent, is_quiet=True)
-        return
-    with contextlib.suppress(Unreachable):
-        scheduler.cancel(list(jobs.values()))
-        session.info(f"run: {path.name}: cancelled the jobs submitted before: {_names(jobs.values())}")
-
-
-def _followed(path: Path, writer: RunWriter, scheduler: Scheduler, session: Session, *, leave: bool) -> int:
-    """Follow the jobs of a run to its end, and return its exit code. Say how to go on where we leave before."""
-    if leave or not follow_jobs(path, writer, scheduler, session):
-        session.info(
-            f"run: the jobs of {path.name} go on: `milabench status` shows them, `resume` follows them and harvests what has"
-            " ended, `cancel` ends them"
-        )
-        return DONE if leave else INTERRUPTED
-    return _finished(path, writer, session)
-
-
-def _finished(path: Path, writer: RunWriter, session: Session) -> int:
-    """Journal the end of a run all of whose jobs have ended, report it, and return the exit code."""
-    has_passed = end_run(path, writer)
-    return DONE if report_run(path, session) and has_passed else STEPS_FAILED
+            return path, ours.follow_to_end(leave=detach or not is_whole)
 
 
 def resume_jobs(path: Path, session: Session, *, force: bool = False, detach: bool = False) -> int:
@@ -170,18 +218,13 @@ def resume_jobs(path: Path, session: Session, *, force: bool = False, detach: bo
     is not as it was planned.
     """
     orchestrator = this_orchestrator(new_marker(path.name))
-    with (
-        interrupts().deferred(),
-        hold_run(path, orchestrator),
-        contextlib.closing(RunWriter(path)) as writer,
-    ):
-        scheduler = scheduler_of(open_run(path))
-        _adopt(path, writer, scheduler, session)
-        if open_jobs(open_run(path)):
+    with _held(path, orchestrator, session) as ours:
+        ours.adopt()
+        if open_jobs(ours.run):
             session.info(f"resume: {path.name}: asking the scheduler about its jobs")
-            if not follow_jobs(path, writer, scheduler, session, until="known"):
+            if not ours.follow("known"):
                 return INTERRUPTED
-        run = open_run(path)
+        run = ours.run
         living = open_jobs(run)
         todo = {share.name for share in run.shares.values() if share.name not in living and share.unpassed}
         count = sum(len(share.steps) for share in run.shares.values())
@@ -189,7 +232,7 @@ def resume_jobs(path: Path, session: Session, *, force: bool = False, detach: bo
         if not todo and not living:
             session.info(f"resume: {run.name} is finished: all of its {count} steps have passed")
             if not run.transitions or run.transitions[-1].get("verdict") != "passed":
-                return _finished(path, writer, session)
+                return ours.finish()
             return DONE
         session.info(
             f"resume: {run.name}: {count - left} of {count} steps have passed, jobs that go on: {len(living)}, to be"
@@ -197,61 +240,12 @@ def resume_jobs(path: Path, session: Session, *, force: bool = False, detach: bo
         )
         is_whole = True
         with writing(path):
-            writer.journal({"run": "started", **orchestrator.to_json()})
+            ours.writer.journal({"run": "started", **orchestrator.to_json()})
             if todo:
-                batches = _batches_again(run, todo, writer, session, force=force)
-                is_whole = _submit(
-                    batches,
-                    scheduler,
-                    writer,
-                    session,
-                    max_jobs=submission_of(run).max_jobs,
-                    living=[handle.id for handle in living.values()],
-                )
-        return _followed(path, writer, scheduler, session, leave=detach or not is_whole)
-
-
-def _adopt(path: Path, writer: RunWriter, scheduler: Scheduler, session: Session) -> None:
-    """Journal the jobs of which only a submission was journaled: the scheduler knows them by the marker of the run."""
-    run = open_run(path)
-    if not any(share.is_submitting for share in run.shares.values()):
-        return
-    marker = str(as_mapping(run.manifest.get("submission")).get("marker"))
-    known = {job.id for share in run.shares.values() for job in share.jobs}
-    for handle in scheduler.adopt(marker):
-        share = share_of_job(run, handle)
-        if handle.id not in known and share is not None and run.shares[share].is_submitting:
-            with writing(path):
-                writer.journal({"share": share, "state": "submitted", "job": handle.id})
-            session.info(f"resume: {run.name}: found job {handle.id} of share {share}")
-
-
-def _batches_again(run: Run, todo: set[str], writer: RunWriter, session: Session, *, force: bool) -> list[JobBatch]:
-    """Return the jobs for the steps that did not pass. Raises RecordError where the plan has changed, unless forced."""
-    unbound = tuple((name, "") for name in stated_nodes(run))
-    planned = plan_request(request_of(run, session, bound_nodes=unbound, ask_nodes=False))
-    description = describe_run(planned)
-    submitted = replace(run, manifest=run.as_planned)
-    differences = plan_differences(submitted, planned.plan, {**description.manifest, "locks": description.locks})
-    if differences and not force:
-        lines = "\n         ".join(differences)
-        raise RecordError(
-            f"{run.path}: cannot resume, something changed since it was planned:\n         {lines}\n"
-            "       start a new run with `milabench run`, or continue anyway with --force: the run then mixes both"
-        )
-    if differences:
-        writer.journal({"run": "mixed", "differs": list(differences)})
-    require_request_ready(planned.request, planned.plan)
-    context = planned.request.context
-    shares = [share for share in submitted_shares(run) if share.name in todo]
-    return job_batches(
-        shares,
-        context.system,
-        marker=str(as_mapping(run.manifest.get("submission")).get("marker")),
-        run=run.path,
-        max_jobs=submission_of(run).max_jobs,
-        submissions={share.name: len(share.jobs) + share.is_submitting for share in run.shares.values()},
-    )
+                batches = ours.batches_again(run, todo, force=force)
+                going_on = [handle.id for handle in living.values()]
+                is_whole = ours.submit(batches, ours.scheduler, submission_of(run).max_jobs, going_on)
+        return ours.follow_to_end(leave=detach or not is_whole)
 
 
 def cancel_jobs(run: Run, session: Session) -> bool:
@@ -263,22 +257,17 @@ def cancel_jobs(run: Run, session: Session) -> bool:
     """
     if not open_jobs(run):
         return False
-    scheduler = scheduler_of(run)
     orchestrator = this_orchestrator(new_marker(run.path.name))
     try:
-        with (
-            interrupts().deferred(),
-            hold_run(run.path, orchestrator),
-            contextlib.closing(RunWriter(run.path)) as writer,
-        ):
-            _adopt(run.path, writer, scheduler, session)
-            _cancel(open_run(run.path), scheduler, session)
-            if follow_jobs(run.path, writer, scheduler, session):
-                _finished(run.path, writer, session)
+        with _held(run.path, orchestrator, session) as ours:
+            ours.adopt()
+            _cancel(ours.run, ours.scheduler, session)
+            if ours.follow():
+                ours.finish()
     except Unreachable:
         if (holder := holder_of(run.path)) is None or holder.marker == orchestrator.marker:
             raise
-        _cancel(run, scheduler, session)
+        _cancel(run, scheduler_of(run), session)
         session.info(f"cancel: {run.name}: {holder} follows them, and records their ends. Waiting for it")
         wait_for_release(run.path)
     return True

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.jobs.submission import job_batches, planned_shares
-from milabench.schedulers.scheduler import JobScript, job_system
+from milabench.schedulers.scheduler import JobBatch, JobRequest, job_system
 from milabench.seams import handler
 from milabench.workflow.recorded_nodes import SHARE
 
@@ -20,8 +21,8 @@ RUN = "RUN"
 """Placeholder of the name of its directory."""
 
 
-def job_scripts(planned: PlannedRequest, submission: Submission | None) -> tuple[JobScript, ...]:
-    """Return the scripts of a run by jobs, or the script of the job which holds its nodes. Empty where we have nodes already.
+def job_scripts(planned: PlannedRequest, submission: Submission | None) -> tuple[JobBatch, ...]:
+    """Return the jobs of a run by jobs, or the job which holds its nodes. Empty where we have nodes already.
 
     Raises ConfigError for options that Slurm would read as something else.
     """
@@ -32,24 +33,12 @@ def job_scripts(planned: PlannedRequest, submission: Submission | None) -> tuple
         if context.allocation is None or system.allocation(context.options.environ) is not None:
             return ()
         script = handler("requests for nodes").holder_script(context.system.slurm, base, MARKER)
-        return (JobScript(name=SHARE, shares=(), script=script),)
+        return (JobBatch(request=JobRequest(name=SHARE, script=script, path=base)),)
     shares = planned_shares(planned, submission)
+    batches = job_batches(shares, context.system, MARKER, base / "runs" / RUN, submission.max_jobs)
     bench_of = {step.id: step.bench for step in planned.plan.steps}
     benches = {share.name: [bench_of[step] for step in share.steps] for share in shares}
-    batches = job_batches(
-        shares,
-        context.system,
-        marker=MARKER,
-        run=base / "runs" / RUN,
-        max_jobs=submission.max_jobs,
-    )
     return tuple(
-        JobScript(
-            name=batch.shares[0],
-            shares=batch.shares,
-            benchmarks=tuple(dict.fromkeys(bench for share in batch.shares for bench in benches[share])),
-            script=batch.request.script,
-            at_once=batch.request.at_once,
-        )
+        replace(batch, benchmarks=tuple(dict.fromkeys(bench for share in batch.shares for bench in benches[share])))
         for batch in batches
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,16 @@ from milabench.jobs.planned_shares import PlannedShare, shares_of
 from milabench.plan.ab import SIDES, side_name
 from milabench.plan.method import reached_nodes
 from milabench.plan.system import nodes_in
-from milabench.schedulers.scheduler import JobHandle, JobRequest, JobSystem, JobText, Scheduler, job_name, job_system
+from milabench.schedulers.scheduler import (
+    JobBatch,
+    JobHandle,
+    JobRequest,
+    JobSystem,
+    JobText,
+    Scheduler,
+    job_name,
+    job_system,
+)
 from milabench.seams import handler
 from milabench.workflow.context import read_suite_only
 from milabench.workflow.options import Session, Submission, SuiteOptions
@@ -33,18 +42,6 @@ if TYPE_CHECKING:
 SLURM = "slurm"
 JOBS = "jobs"
 """The folder of a run directory that holds the jobs' scripts and output."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobBatch:
-    """The jobs submitted at once: a job for a share, or an array with a task for each of several."""
-
-    shares: tuple[str, ...]
-    request: JobRequest
-
-    def share_of(self, handle: JobHandle) -> str:
-        """Return the share that a job of this batch carries out."""
-        return self.shares[_task_of(handle) or 0]
 
 
 def _task_of(handle: JobHandle) -> int | None:
@@ -132,11 +129,10 @@ def planned_shares(planned: PlannedRequest, submission: Submission) -> tuple[Pla
 def job_batches(
     shares: Sequence[PlannedShare],
     system: SystemConfig,
-    *,
     marker: str,
     run: Path,
-    max_jobs: int | None = None,
-    submissions: Mapping[str, int] | None = None,
+    max_jobs: int | None,
+    submissions: Mapping[str, int] = {},
 ) -> list[JobBatch]:
     """Return the jobs for the shares of a run, in order. Pure, so that it can be shown before.
 
@@ -149,24 +145,15 @@ def job_batches(
     batches = []
     for together in arrays.values():
         first = together[0]
-        before = (submissions or {}).get(first.name, 0)
+        before = submissions.get(first.name, 0)
         name = f"{first.name}-{before + 1}" if before else first.name
         tasks = tuple(share.name for share in together) if len(together) > 1 else ()
-        command = [
-            sys.executable,
-            "-m",
-            "milabench",
-            "job",
-            "--run",
-            str(run),
-            "--share",
-            *(() if tasks else (first.name,)),
-        ]
+        words = (sys.executable, "-m", "milabench", "job", "--run", str(run), "--share")
         job = JobText(
             marker=marker,
             share=name,
             nodes=first.nodes,
-            command=tuple(command),
+            command=words if tasks else (*words, first.name),
             output=run / JOBS / f"{first.name}.out",
             tasks=tasks,
         )
@@ -215,6 +202,11 @@ def submitted_shares(run: Run) -> tuple[PlannedShare, ...]:
     )
 
 
+def marker_of(run: Run) -> str:
+    """Return the marker of a run's jobs, by which the scheduler knows them."""
+    return str(as_mapping(run.manifest.get("submission")).get("marker"))
+
+
 def output_of(run: Run, share: str) -> str:
     """Return the file below a run directory that has the output of the last job of a share."""
     outputs = [entry["output"] for entry in run.journal if entry.get("share") == share and "output" in entry]
@@ -233,8 +225,8 @@ def submit_jobs(
     scheduler: Scheduler,
     writer: RunWriter,
     *,
-    max_jobs: int | None = None,
-    living: Sequence[str] = (),
+    max_jobs: int | None,
+    living: Sequence[str],
 ) -> Iterator[tuple[str, JobHandle]]:
     """Submit batches in order, and yield the job of each share when it is in the journal.
 
@@ -261,7 +253,7 @@ def submit_jobs(
             for task, share in enumerate(batch.shares)
         )
         handles = scheduler.submit([request])
-        by_share = {batch.share_of(handle): handle for handle in handles}
+        by_share = {batch.shares[_task_of(handle) or 0]: handle for handle in handles}
         writer.journal_all(
             {"share": share, "state": "submitted", "job": handle.id} for share, handle in by_share.items()
         )

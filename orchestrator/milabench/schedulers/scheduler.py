@@ -42,31 +42,34 @@ class JobRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobScript:
-    """A batch script: the shares that its job carries out, none where it only holds nodes. Several by the tasks of an array.
+class JobBatch:
+    """The jobs submitted at once: a job for a share, or an array with a task for each of several. Without shares it holds nodes.
 
-    `benchmarks` are its shares' benchmarks. At most `at_once` tasks run together. 0: as many as Slurm lets run.
+    `benchmarks` are its shares' benchmarks.
     """
 
-    name: str
-    shares: tuple[str, ...]
+    request: JobRequest
+    shares: tuple[str, ...] = ()
     benchmarks: tuple[str, ...] = ()
-    script: str
-    at_once: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its name for a person: its first share."""
+        return self.shares[0] if self.shares else self.request.name
 
     def to_json(self) -> dict[str, Any]:
         """Return it for a program."""
-        limit = {"at_once": self.at_once} if self.at_once else {}
+        limit = {"at_once": self.request.at_once} if self.request.at_once else {}
         shares = {"shares": list(self.shares), "benchmarks": list(self.benchmarks)}
-        return {"name": self.name, **shares, **limit, "script": self.script}
+        return {"name": self.name, **shares, **limit, "script": self.request.script}
 
     @property
     def text(self) -> str:
         """Its output in `milabench plan run`."""
         what = f"runs {', '.join(self.benchmarks)}" if self.shares else "holds the nodes of the run"
         what += f" by the tasks of an array, {self.shares[0]} to {self.shares[-1]}" if len(self.shares) > 1 else ""
-        what += f", at most {self.at_once} at once" if self.at_once else ""
-        return f"job {self.name} {what}:\n\n{self.script}"
+        what += f", at most {self.request.at_once} at once" if self.request.at_once else ""
+        return f"job {self.name} {what}:\n\n{self.request.script}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

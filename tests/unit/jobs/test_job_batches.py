@@ -28,6 +28,6 @@ def test_a_share_asks_for_the_named_nodes_that_it_was_planned_for(
     share = PlannedShare(name="s1", steps=("a.0",), nodes=nodes)
     (tmp_path / "suite.yaml").write_text(f"system: {{engine: slurm, slurm: {{nodelist: '{nodelist}'}}}}\n")
     system = read_suite([tmp_path / "suite.yaml"]).system
-    (batch,) = job_batches([share], system, marker="m", run=Path("/b/runs/r"))
+    (batch,) = job_batches([share], system, "m", Path("/b/runs/r"), None)
     options = script_options(batch.request.script)
     assert [word for word in options if word.startswith("--node")] == asks
