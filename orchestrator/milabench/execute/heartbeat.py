@@ -40,8 +40,7 @@ def beating(path: Path, every_s: float = BEAT_S) -> Iterator[None]:
         is_over.set()
         # A file server that hangs keeps the thread; the process may end all the same.
         thread.join(timeout=1.0)
-        with contextlib.suppress(OSError):
-            remove(path)
+        remove(path, is_quiet=True)
 
 
 def last_beat_ages_s(folder: Path, names: Iterable[str]) -> dict[str, float]:
@@ -92,19 +91,11 @@ def _touched(path: Path) -> float | None:
 def _server_time(folder: Path) -> float:
     """Return the time by the clock of the server of a folder, unix seconds."""
     probe = folder / f".{os.urandom(8).hex()}.tmp"
-    try:
-        fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except OSError:
-        return time.time()
-    try:
-        os.utime(fd)
-        return os.fstat(fd).st_mtime
-    except OSError:
-        return time.time()
-    finally:
-        os.close(fd)
-        with contextlib.suppress(OSError):
-            remove(probe)
+    with contextlib.suppress(OSError):
+        _touch(probe)
+    touched = _touched(probe)
+    remove(probe, is_quiet=True)
+    return time.time() if touched is None else touched
 
 
 def _touch(path: Path) -> None:
