@@ -12,9 +12,9 @@ import time
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Tuple
+    from typing import Any, Callable
 
-    Timer = List[Any]  # [deadline, order, action]; without an action once it is cancelled
+    Timer = list[Any]  # [deadline, order, action]; without an action once it is cancelled
 
 GATHER_S = 0.2  # output and records are read and forwarded at most this often
 LONGEST_WAIT_S = 86400.0  # the kernel waits no longer than 2^31 ms at a time
@@ -27,7 +27,7 @@ class EventLoop:
 
     def __init__(self) -> None:
         self.is_paused = False
-        self._timers: List[Timer] = []  # a heap
+        self._timers: list[Timer] = []  # a heap
         self._order = itertools.count()
         self._selector = selectors.DefaultSelector()
 
@@ -38,7 +38,7 @@ class EventLoop:
         return timer
 
     @staticmethod
-    def cancel(timer: Optional[Timer]) -> None:
+    def cancel(timer: Timer | None) -> None:
         """Forget a deadline. A past deadline, or None, is no error."""
         if timer is not None:
             timer[2] = None
@@ -77,7 +77,7 @@ class NamedTimers:
 
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
-        self._running: Dict[str, Timer] = {}
+        self._running: dict[str, Timer] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._running
@@ -102,7 +102,7 @@ class NamedTimers:
         self.cancel(*list(self._running))
 
 
-def raise_file_limit() -> Tuple[int, int]:
+def raise_file_limit() -> tuple[int, int]:
     """Raise our limit of open files to the maximum. Return the former limits."""
     # A step costs three descriptors, every process of it on the sink one, and another for each of its rings.
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -10,7 +10,7 @@ import time
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List
+    from typing import Any, Callable
 
     from .step import RunningStep
 
@@ -27,7 +27,7 @@ class EvidenceCollector:
     def __init__(self, step: RunningStep, module: str) -> None:
         self._step = step
         self._module = module
-        self._waiting: List[Then] = []
+        self._waiting: list[Then] = []
         self._is_done = False
 
     def collect(self, then: Then) -> None:
@@ -57,7 +57,7 @@ class EvidenceCollector:
         self._is_done = True
         step = self._step
         try:
-            evidence: Dict[str, Any] = json.loads(output.decode())
+            evidence: dict[str, Any] = json.loads(output.decode())
         except ValueError:
             evidence = {"step": step.id, "absent": ["its processes could not be looked at in time"]}
         if not step.is_over:

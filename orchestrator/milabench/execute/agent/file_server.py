@@ -15,7 +15,7 @@ from .protocol import format_oserror
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Set
+    from typing import Any, Iterator
 
 SILENCE_S = 60.0  # of a sender within a file; beyond, it is gone, and others may wait for the folder
 
@@ -86,33 +86,33 @@ class FileServer:
                 return 1  # the data already on its way cannot be distinguished from the next request
         return 0
 
-    def _send_answer(self, answer: Dict[str, Any]) -> None:
+    def _send_answer(self, answer: dict[str, Any]) -> None:
         data = json.dumps(answer).encode() + b"\n"
         while data:
             data = data[os.write(self._answers, data) :]
 
-    def do_facts(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    def do_facts(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the facts of this machine."""
         return {"facts": host_facts(request.get("disks") or [])}
 
-    def do_mark(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    def do_mark(self, request: dict[str, Any]) -> dict[str, Any]:
         """Make an empty file, with the folders above it."""
         os.makedirs(os.path.dirname(request["path"]), exist_ok=True)
         with open(request["path"], "ab"):
             return {}
 
-    def do_look(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    def do_look(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return which of these paths exist."""
         return {"found": [os.path.exists(path) for path in request["paths"]]}
 
-    def do_forget(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    def do_forget(self, request: dict[str, Any]) -> dict[str, Any]:
         """Remove files."""
         for path in request["paths"]:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
         return {}
 
-    def do_link(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    def do_link(self, request: dict[str, Any]) -> dict[str, Any]:
         """Make a symbolic link. An older link is replaced in one step."""
         new = "%s.%d" % (request["path"], os.getpid())
         with contextlib.suppress(FileNotFoundError):
@@ -121,7 +121,7 @@ class FileServer:
         os.replace(new, request["path"])
         return {}
 
-    def do_take(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    def do_take(self, request: dict[str, Any]) -> dict[str, Any]:
         """Make a folder like the sender's: `entries` are its links, folders and files. Missing ones are sent.
 
         `[path, "d", mode]`, `[path, "l", target]`, `[path, "f", mode, size, mtime_ns, sha256 or ""]`. Without a digest, a
@@ -131,7 +131,7 @@ class FileServer:
         with locked(request["root"]):
             return self._take(request["root"], request)
 
-    def _take(self, root: str, request: Dict[str, Any]) -> Dict[str, Any]:
+    def _take(self, root: str, request: dict[str, Any]) -> dict[str, Any]:
         entries = request["entries"]
         for entry in entries:
             if entry[0].startswith("/") or ".." in entry[0].split("/"):
@@ -153,7 +153,7 @@ class FileServer:
         shutil.rmtree(os.path.join(root, self.PARTS), ignore_errors=True)
         return {}
 
-    def _prepare(self, path: str, kind: str, about: List[Any]) -> None:
+    def _prepare(self, path: str, kind: str, about: list[Any]) -> None:
         is_link = os.path.islink(path)
         if kind == "f" and (is_link or os.path.isdir(path)):
             self._remove(path)
@@ -173,7 +173,7 @@ class FileServer:
         elif os.path.lexists(path):
             os.unlink(path)
 
-    def _has(self, root: str, entry: List[Any]) -> bool:
+    def _has(self, root: str, entry: list[Any]) -> bool:
         path, _, mode, size, mtime_ns, digest = entry
         path = os.path.join(root, path)
         try:
@@ -195,7 +195,7 @@ class FileServer:
                 digest.update(piece)
         return digest
 
-    def _part(self, root: str, entry: List[Any]) -> str:
+    def _part(self, root: str, entry: list[Any]) -> str:
         name = new_digest(json.dumps([entry[0], entry[3], entry[4], entry[5]]).encode()).hexdigest()[:24]
         return os.path.join(root, self.PARTS, name)
 
@@ -207,7 +207,7 @@ class FileServer:
             return 0
         return have if have <= size else 0
 
-    def _take_file(self, root: str, entry: List[Any], offset: int) -> None:
+    def _take_file(self, root: str, entry: list[Any], offset: int) -> None:
         path, _, mode, size, mtime_ns, _ = entry
         part = self._part(root, entry)
         os.makedirs(os.path.dirname(part), exist_ok=True)
@@ -232,7 +232,7 @@ class FileServer:
         # Mode and time first: what has its name is whole, and is not sent again.
         os.replace(part, os.path.join(root, path))
 
-    def _remove_others(self, root: str, wanted: Set[str]) -> None:
+    def _remove_others(self, root: str, wanted: set[str]) -> None:
         for folder, folders, files in os.walk(root, topdown=True):
             below = os.path.relpath(folder, root)
             for name in [*folders, *files]:

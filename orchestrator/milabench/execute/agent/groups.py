@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Mapping
 
 from .event_loop import EventLoop, NamedTimers
 from .helpers import HelperProcesses
@@ -13,10 +14,6 @@ from .outcome import StepOutcome
 from .procfs import signal_name
 from .protocol import RUN_MARKER, TAIL_CHARACTERS
 from .step import RunningStep, describe_start_failure
-
-TYPE_CHECKING = False  # see unpack.py
-if TYPE_CHECKING:
-    from typing import Dict, List, Mapping, Set
 
 MONITOR_S = 2.0  # a monitor may take so long to end after its last step
 
@@ -34,12 +31,12 @@ class Groups:
         self._loop = loop
         self._helpers = helpers
         self._run_id = run_id
-        self._ended: Dict[str, int] = {}  # how many members of a group have ended, while others live
+        self._ended: dict[str, int] = {}  # how many members of a group have ended, while others live
         self._barriers = NamedTimers(loop)  # by group
-        self._released: Set[str] = set()  # groups with members on other nodes that may measure
-        self._monitors: Dict[str, int] = {}  # the pid of each group's
+        self._released: set[str] = set()  # groups with members on other nodes that may measure
+        self._monitors: dict[str, int] = {}  # the pid of each group's
 
-    def members(self, group: str) -> List[RunningStep]:
+    def members(self, group: str) -> list[RunningStep]:
         """Return the steps of a group that are not over."""
         return [step for step in self._steps.values() if step.group == group]
 
@@ -74,14 +71,14 @@ class Groups:
                     connection.was_released = True
                     connection.send(message)
 
-    def stragglers(self, step: RunningStep) -> List[str]:
+    def stragglers(self, step: RunningStep) -> list[str]:
         """Return whom a step waits for at the start barrier. Nobody when it does not wait."""
         if not any(one.is_open and one.is_ready and not one.was_released for one in step.connections):
             return []
         late = [other.id for other in self.members(step.group) if not other.is_at_barrier]
         return late or (["steps on other nodes"] if step.is_spread else [])
 
-    def _limit_barrier(self, group: str, members: List[RunningStep]) -> None:
+    def _limit_barrier(self, group: str, members: list[RunningStep]) -> None:
         """Let nobody wait longer at the barrier than is allowed, counted from the first who is there."""
         allowed = [step.barrier_s for step in members if step.barrier_s is not None]
         if allowed and group not in self._barriers and any(step.is_at_barrier for step in members):

@@ -6,13 +6,10 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Callable, Sequence
 
 from .event_loop import READ_BYTES, EventLoop
 from .procfs import read_process
-
-TYPE_CHECKING = False  # see unpack.py
-if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 
 class HelperProcesses:
@@ -21,19 +18,19 @@ class HelperProcesses:
     def __init__(self, loop: EventLoop, before_exec: Callable[[], None]) -> None:
         self._loop = loop
         self._before_exec = before_exec
-        self._running: Dict[int, Tuple[int, bytearray, Callable[[int, bytes], None]]] = {}
+        self._running: dict[int, tuple[int, bytearray, Callable[[int, bytes], None]]] = {}
 
     def __contains__(self, pid: int) -> bool:
         return pid in self._running
 
     def start(
         self,
-        command: List[str],
+        command: list[str],
         done: Callable[[int, bytes], None],
         message: bytes = b"",
-        stderr: Optional[int] = None,
+        stderr: int | None = None,
         descriptors: Sequence[int] = (),
-        env: Optional[Dict[str, str]] = None,
+        env: dict[str, str] | None = None,
     ) -> int:
         """Start a command, in a session of its own. Return its pid.
 

@@ -14,12 +14,12 @@ from .procfs import cgroups_of, list_folder, read_text
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional, Tuple
+    from typing import Any, Mapping
 
 
-def host_facts(disks: List[str]) -> Dict[str, Any]:
+def host_facts(disks: list[str]) -> dict[str, Any]:
     """Return the facts of this machine. An unknown fact is None, with the reason under `absent`."""
-    absent: Dict[str, str] = {}
+    absent: dict[str, str] = {}
     memory = memory_info()
     devices, software = find_accelerators(absent)
     usable, hidden = usable_accelerators(devices, os.environ)
@@ -51,7 +51,7 @@ def host_facts(disks: List[str]) -> Dict[str, Any]:
     }
 
 
-def runnable_threads() -> Optional[int]:
+def runnable_threads() -> int | None:
     """Return how many threads of others run or wait for a processor now. Ours are this thread and our parents' threads."""
     for line in read_text("/proc/stat").splitlines():
         name, _, count = line.partition(" ")
@@ -62,7 +62,7 @@ def runnable_threads() -> Optional[int]:
     return None
 
 
-def addresses() -> List[str]:
+def addresses() -> list[str]:
     """Return the addresses of this machine but for the loopback addresses, as the kernel's routing tables list them.
 
     The sending address is first: bridges and tunnels come and go, and callers that need one address take the first.
@@ -100,7 +100,7 @@ def os_name() -> str:
     return os.uname().sysname
 
 
-def memory_info() -> Dict[str, int]:
+def memory_info() -> dict[str, int]:
     """Return memory in MiB by the names of /proc/meminfo. The total is limited by cgroups."""
     memory = {}
     for line in read_text("/proc/meminfo").splitlines():
@@ -113,7 +113,7 @@ def memory_info() -> Dict[str, int]:
     return memory
 
 
-def cgroup_files(name: str) -> List[str]:
+def cgroup_files(name: str) -> list[str]:
     """Return the contents of a control file in our cgroup and all above it. Version 1 names start with their controller."""
     controller, _, file = name.rpartition("/")
     texts = []
@@ -129,7 +129,7 @@ def cgroup_files(name: str) -> List[str]:
     return texts
 
 
-def cpu_info(absent: Dict[str, str]) -> Dict[str, Any]:
+def cpu_info(absent: dict[str, str]) -> dict[str, Any]:
     """Return the processor: `count` is limited by affinity and cgroup quotas, at least 1."""
     model, cores, sockets = None, set(), set()
     physical, is_virtual = "", False
@@ -163,7 +163,7 @@ def cpu_info(absent: Dict[str, str]) -> Dict[str, Any]:
     }
 
 
-def cpu_quota() -> Optional[float]:
+def cpu_quota() -> float | None:
     """Return how many processors' time cgroups allow us. None without a limit."""
     limits = [text.partition(" ")[::2] for text in cgroup_files("cpu.max")]
     limits += zip(cgroup_files("cpu/cpu.cfs_quota_us"), cgroup_files("cpu/cpu.cfs_period_us"))
@@ -172,7 +172,7 @@ def cpu_quota() -> Optional[float]:
     return min(quotas, default=None)
 
 
-def disk_space(path: str, absent: Dict[str, str]) -> Optional[Dict[str, int]]:
+def disk_space(path: str, absent: dict[str, str]) -> dict[str, int] | None:
     """Return the free and the total MiB of the file system where a path is or would be."""
     existing = os.path.abspath(path)
     while not os.path.exists(existing) and existing != "/":
@@ -189,7 +189,7 @@ def disk_space(path: str, absent: Dict[str, str]) -> Optional[Dict[str, int]]:
 FAILURES = (OSError, ValueError, LookupError, TypeError, AttributeError, subprocess.SubprocessError)
 
 
-def find_accelerators(absent: Dict[str, str]) -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
+def find_accelerators(absent: dict[str, str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the devices of the first vendor that has any, and the versions that belong to all of them.
 
     Why there are none is written to `absent`.
@@ -213,8 +213,8 @@ def find_accelerators(absent: Dict[str, str]) -> Tuple[List[Dict[str, Any]], Dic
 
 
 def usable_accelerators(
-    devices: List[Dict[str, Any]], env: Mapping[str, str]
-) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:
+    devices: list[dict[str, Any]], env: Mapping[str, str]
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Return the devices that programs with this environment may use, in their order, and the variables that hide others.
 
     CUDA does not count a device that is lost, or that a control group forbids: those behind it have other numbers than NVML's.

@@ -7,14 +7,10 @@ import json
 import socket
 import time
 
-TYPE_CHECKING = False  # see unpack.py
-if TYPE_CHECKING:
-    from typing import Any, Dict
-
 ECHOES = 20
 
 
-def measure_as_listener(seconds: float) -> Dict[str, Any]:
+def measure_as_listener(seconds: float) -> dict[str, float]:
     """Be the far end of a measured connection: print the port, answer a byte with a byte, then receive data."""
     with socket.socket() as listener:
         listener.bind(("", 0))
@@ -39,7 +35,7 @@ def measure_as_listener(seconds: float) -> Dict[str, Any]:
             return {"taken": taken}
 
 
-def measure_as_connector(host: str, port: int, seconds: float) -> Dict[str, Any]:
+def measure_as_connector(host: str, port: int, seconds: float) -> dict[str, float]:
     """Be the near end: return the minimum of a few round trips in seconds, and bytes per second in a single direction."""
     with socket.create_connection((host, port), timeout=5.0) as connection:
         connection.settimeout(10.0)

@@ -25,10 +25,6 @@ from .procfs import (
 )
 from .protocol import RUN_MARKER
 
-TYPE_CHECKING = False  # see unpack.py
-if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Tuple
-
 BASES = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")  # of cgroups of version 2, alone or beside version 1
 LOCK_FILE = "agent.json"
 
@@ -39,7 +35,7 @@ def container_name(marker: str, step: str, attempt: str) -> str:
     return "milabench-" + re.sub(r"[^A-Za-z0-9_.-]", "_", name)
 
 
-def keeps_container(process: Process, markers: List[str]) -> bool:
+def keeps_container(process: Process, markers: list[str]) -> bool:
     """Tell whether a process is podman's keeper of a container with any of these markers.
 
     Podman gives it an environment of its own. If the creation of the container was interrupted, it stays for ever, and
@@ -51,7 +47,7 @@ def keeps_container(process: Process, markers: List[str]) -> bool:
     return any(word.startswith(container_name(marker, "", "") + "-") for word in argv for marker in markers)
 
 
-def remove_containers(markers: List[str]) -> List[Tuple[str, str]]:
+def remove_containers(markers: list[str]) -> list[tuple[str, str]]:
     """Let the engines end and remove the containers with any of these markers. Return engine and name of each."""
     containers = containers_of(markers)
     for engine, name in containers:
@@ -59,7 +55,7 @@ def remove_containers(markers: List[str]) -> List[Tuple[str, str]]:
     return containers
 
 
-def containers_of(markers: List[str]) -> List[Tuple[str, str]]:
+def containers_of(markers: list[str]) -> list[tuple[str, str]]:
     """Return engine and name of the containers with any of these markers. Empty for an engine that does not answer.
 
     Containers that do not run are included: a client that was killed early leaves a container that never started.
@@ -87,9 +83,9 @@ def engine_output(*argv: str) -> str:
         return ""
 
 
-def sweep_orphans(markers: List[str], grace_s: float) -> Dict[str, Any]:
+def sweep_orphans(markers: list[str], grace_s: float) -> dict[str, object]:
     """End every process with any of these markers, except ourselves and our ancestors. Remove dead agents' folders."""
-    ended: Dict[int, str] = {}
+    ended: dict[int, str] = {}
     containers = remove_containers(markers)
     deadline = time.monotonic() + grace_s
     number = signal.SIGTERM
@@ -118,19 +114,19 @@ def sweep_orphans(markers: List[str], grace_s: float) -> Dict[str, Any]:
     }
 
 
-def list_orphans(markers: List[str]) -> Dict[str, Any]:
+def list_orphans(markers: list[str]) -> dict[str, object]:
     """Return the processes and containers that `sweep` would end."""
     commands = {process.pid: command_of(process) for process in processes_marked(markers)}
     return {"left": describe_orphans(containers_of(markers), commands)}
 
 
-def describe_orphans(containers: List[Tuple[str, str]], commands: Dict[int, str]) -> List[Dict[str, Any]]:
+def describe_orphans(containers: list[tuple[str, str]], commands: dict[int, str]) -> list[dict[str, object]]:
     """Return containers and processes alike. Containers have no pid that means something here."""
     named = [(0, "%s container %s" % container) for container in containers]
     return [{"pid": pid, "command": command} for pid, command in [*named, *commands.items()]]
 
 
-def processes_marked(markers: List[str]) -> List[Process]:
+def processes_marked(markers: list[str]) -> list[Process]:
     """Return the live processes that carry any of these run markers."""
     table = processes()
     ancestors = {os.getpid()}
@@ -155,7 +151,7 @@ class Cgroup:
         self._procs = os.open(os.path.join(folder, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
 
     @classmethod
-    def make(cls) -> "Optional[Cgroup]":
+    def make(cls) -> Cgroup | None:
         """Return a new cgroup below our own. None where that is not permitted."""
         for above in (base + path for controllers, path in cgroups_of("self") if not controllers for base in BASES):
             folder = "%s/milabench-%d" % (above, os.getpid())
@@ -199,7 +195,7 @@ class Cgroup:
             time.sleep(0.02)  # we are not notified when the last one has died
 
 
-def start_guard(run_id: str, grace_s: float, cgroup: Optional[Cgroup]) -> None:
+def start_guard(run_id: str, grace_s: float, cgroup: Cgroup | None) -> None:
     """Start a process that waits for our end, whatever its cause, and then kills processes with the run's marker.
 
     It is no child of ours, so that nobody takes it for part of a step.
@@ -252,13 +248,13 @@ def make_runtime_dir(run_id: str) -> str:
     raise SystemExit("no folder for sockets: none of %s can be written" % ", ".join(runtime_dir_candidates()))
 
 
-def runtime_dir_candidates() -> List[str]:
+def runtime_dir_candidates() -> list[str]:
     """Return where agents make their folders, the best first."""
     candidates = (os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm", os.environ.get("TMPDIR"), "/tmp")
     return list(dict.fromkeys(candidate for candidate in candidates if candidate))
 
 
-def _folders_in(path: str) -> List[str]:
+def _folders_in(path: str) -> list[str]:
     """Return the folders of agents in another."""
     return [os.path.join(path, name) for name in list_folder(path) if name.startswith("milabench-")]
 

@@ -9,10 +9,6 @@ import signal
 from .procfs import cgroups_of, read_text, signal_name
 from .protocol import DECISIVE_WHYS, TAIL_CHARACTERS
 
-TYPE_CHECKING = False  # see unpack.py
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Tuple
-
 # Exit codes of docker and podman for their own failures, and for a command in the image that cannot be invoked.
 ENGINE_FAILED = (125, 126)
 # torch says the first three of its devices and the fourth of the host; JAX the fifth; numpy's errors end in the sixth; then
@@ -35,7 +31,7 @@ class StepOutcome:
 
     __slots__ = ("detail", "outcome", "why")
 
-    def __init__(self, outcome: str, why: Optional[str] = None, detail: str = "") -> None:
+    def __init__(self, outcome: str, why: str | None = None, detail: str = "") -> None:
         self.outcome = outcome
         self.why = why
         self.detail = detail
@@ -55,10 +51,10 @@ class StepLedger:
         self.lines = 0
         self.lost = 0
         self.bytes = 0
-        self.error: Optional[Tuple[str, str]] = None  # type and message of an exception that an instrument recorded
-        self.failure: Optional[Tuple[str, str]] = None  # reason and detail of a `fail` line
-        self.cause: Optional[StepOutcome] = None  # of an end that we caused
-        self.return_code: Optional[int] = None
+        self.error: tuple[str, str] | None = None  # type and message of an exception that an instrument recorded
+        self.failure: tuple[str, str] | None = None  # reason and detail of a `fail` line
+        self.cause: StepOutcome | None = None  # of an end that we caused
+        self.return_code: int | None = None
         self.last_error_line = ""
         self.ranks = 0  # processes that said hello on the sink
         self.finished = 0  # those that sent their final record
@@ -73,7 +69,7 @@ class StepLedger:
         is_whole = 0 < self.ranks == self.finished and self.measurements > 0
         return self.cause is None and self.error is None and self.failure is None and is_abort and is_whole
 
-    def counts(self) -> Dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """Return the counts of the step's records, by kind."""
         return {
             "observations": self.measurements,
@@ -104,7 +100,7 @@ class StepLedger:
             return StepOutcome("failed", "no-data", "it ended well but made no observation")
         return StepOutcome("passed", None, "")
 
-    def _abnormal(self, code: int) -> Tuple[str, str]:
+    def _abnormal(self, code: int) -> tuple[str, str]:
         """Return why and detail of a return code that is not 0."""
         text = ": ".join(part for part in self.error if part) if self.error else self.last_error_line
         # NCCL's reason is in the last line of its error.
@@ -156,7 +152,7 @@ class OomWatch:
         return ""
 
 
-def kill_counters(pid: object) -> List[str]:
+def kill_counters(pid: object) -> list[str]:
     """Return the files that count the kernel's kills for memory in the control groups of a process, of version 1 or 2."""
     counters = []
     for controllers, path in cgroups_of(pid):
@@ -168,7 +164,7 @@ def kill_counters(pid: object) -> List[str]:
     return counters
 
 
-def oom_kills(path: str) -> Optional[int]:
+def oom_kills(path: str) -> int | None:
     """Return a counter of the kernel's kills for memory, a control group's or the machine's. None where it is not counted."""
     for line in read_text(path).splitlines():
         name, _, count = line.partition(" ")

@@ -8,10 +8,7 @@ import os
 import resource
 import signal
 import time
-
-TYPE_CHECKING = False  # see unpack.py
-if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple
+from collections.abc import Callable, Iterator
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 UNKILLABLE_S = 10.0  # a process that survives SIGKILL for so long hangs in the kernel
@@ -39,7 +36,7 @@ class Process:
                 os.kill(self.pid, number)
 
 
-def read_process(pid: int) -> Optional[Process]:
+def read_process(pid: int) -> Process | None:
     """Return the process with this pid. None when there is none or it is dead but for its parent's knowledge."""
     head, _, tail = read_bytes("/proc/%d/stat" % pid).rpartition(b")")  # a name may hold anything, parentheses too
     fields = tail.split()
@@ -50,18 +47,18 @@ def read_process(pid: int) -> Optional[Process]:
     return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]), name)
 
 
-def processes() -> Dict[int, Process]:
+def processes() -> dict[int, Process]:
     """Return all live processes."""
     table = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return {process.pid: process for process in table if process is not None}
 
 
-def descendants(table: Dict[int, Process], roots: Set[int]) -> Set[int]:
+def descendants(table: dict[int, Process], roots: set[int]) -> set[int]:
     """Return the pids below `roots`, without them."""
-    children: Dict[int, List[int]] = {}
+    children: dict[int, list[int]] = {}
     for process in table.values():
         children.setdefault(process.parent, []).append(process.pid)
-    below: Set[int] = set()
+    below: set[int] = set()
     todo = list(roots)
     while todo:
         for pid in children.get(todo.pop(), ()):
@@ -71,7 +68,7 @@ def descendants(table: Dict[int, Process], roots: Set[int]) -> Set[int]:
     return below - roots
 
 
-def environment_of(pid: int) -> Set[bytes]:
+def environment_of(pid: int) -> set[bytes]:
     """Return the start environment of a process, each NAME=value."""
     return set(read_bytes("/proc/%d/environ" % pid).split(b"\0"))
 
@@ -81,24 +78,24 @@ def command_of(process: Process) -> str:
     return " ".join(argv_of(process.pid))[:100] or process.name
 
 
-def argv_of(pid: int) -> List[str]:
+def argv_of(pid: int) -> list[str]:
     """Return the command line of a process. An empty word if it is gone."""
     return read_bytes("/proc/%d/cmdline" % pid).rstrip(b"\0").decode("utf-8", "backslashreplace").split("\0")
 
 
-def describe_processes(members: List[Process]) -> str:
+def describe_processes(members: list[Process]) -> str:
     """Return a description of processes for a person."""
     shown = ["%d (%s)" % (process.pid, command_of(process)) for process in members[:5]]
     return ", ".join(shown) + (" and %d more" % (len(members) - 5) if len(members) > 5 else "")
 
 
-def holders_of(descriptors: List[int]) -> List[Process]:
+def holders_of(descriptors: list[int]) -> list[Process]:
     """Return the other processes that have the pipes or sockets behind these descriptors open."""
     wanted = {_target_of("/proc/self/fd/%d" % fd) for fd in descriptors} - {""}
     return [process for pid, process in processes().items() if pid != os.getpid() and _targets_of(pid) & wanted]
 
 
-def _targets_of(pid: int) -> Set[str]:
+def _targets_of(pid: int) -> set[str]:
     """Return the open files of a process. Empty where we may not see them."""
     folder = "/proc/%d/fd/" % pid
     return {_target_of(folder + fd) for fd in list_folder(folder)}
@@ -125,7 +122,7 @@ def own_cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def host_reading() -> Optional[Tuple[float, Dict[str, Tuple[float, float]], float]]:
+def host_reading() -> tuple[float, dict[str, tuple[float, float]], float] | None:
     """Return the monotonic time, of each of our processors its seconds without work and stolen ones, and our own work.
 
     Our work is the time of this agent and of ended children, s. None where the kernel does not tell.
@@ -142,7 +139,7 @@ def host_reading() -> Optional[Tuple[float, Dict[str, Tuple[float, float]], floa
     return (time.monotonic(), times, own_cpu_s() + used.ru_utime + used.ru_stime) if times else None
 
 
-def host_use() -> Callable[[], Optional[Dict[str, float]]]:
+def host_use() -> Callable[[], dict[str, float] | None]:
     """Begin to read the processors, and return a function for the use since then: number; seconds in all, busy, ours, stolen.
 
     `resolution_s` is how far the seconds may be wrong because the kernel counts ticks, at the most of 99 in 100
@@ -150,7 +147,7 @@ def host_use() -> Callable[[], Optional[Dict[str, float]]]:
     """
     before = host_reading()
 
-    def use() -> Optional[Dict[str, float]]:
+    def use() -> dict[str, float] | None:
         after = host_reading()
         if before is None or after is None or before[1].keys() != after[1].keys():
             return None
@@ -184,7 +181,7 @@ def read_bytes(path: str) -> bytes:
         return b""
 
 
-def list_folder(path: str) -> List[str]:
+def list_folder(path: str) -> list[str]:
     """Return the names in a folder. Empty when it cannot be read. Avoids the cost of importing `glob`."""
     try:
         return os.listdir(path)
@@ -192,7 +189,7 @@ def list_folder(path: str) -> List[str]:
         return []
 
 
-def cgroups_of(pid: object) -> Iterator[Tuple[List[str], str]]:
+def cgroups_of(pid: object) -> Iterator[tuple[list[str], str]]:
     """Yield the control groups of a process, a number or `self`: their controllers, none for version 2, and their paths."""
     for line in read_text("/proc/%s/cgroup" % pid).splitlines():
         _, controllers, path = line.split(":", 2)

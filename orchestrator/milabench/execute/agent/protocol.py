@@ -12,7 +12,7 @@ from .event_loop import READ_BYTES
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+    from typing import Any, Callable
 
     from ...redaction import Masker  # not at the start of verbs without steps
 
@@ -34,9 +34,9 @@ class Outbox:
         self.fd = fd
         self.size = 0
         self.is_broken = False
-        self._chunks: Deque[memoryview] = deque()
+        self._chunks: deque[memoryview] = deque()
 
-    def send(self, kind: str, *pieces: bytes, step: Optional[str] = None, **fields: Any) -> None:
+    def send(self, kind: str, *pieces: bytes, step: str | None = None, **fields: Any) -> None:
         """Queue a frame, whose payload may come in pieces. They are copied only where they are many."""
         if self.is_broken:
             return
@@ -45,7 +45,7 @@ class Outbox:
         if not pieces[-1].endswith(b"\n"):
             pieces += (b"\n",)  # srun passes on whole lines only: without their end it would keep the last bytes
         size = sum(map(len, pieces))
-        header: Dict[str, Any] = {"k": kind, "n": size}
+        header: dict[str, Any] = {"k": kind, "n": size}
         if step is not None:
             header["step"] = step
         header.update(fields)
@@ -84,7 +84,7 @@ class StepFrames:
         self._outbox = outbox
         self._step = step
         self.schedule_gathering = schedule_gathering
-        self._pending: List[Tuple[str, Dict[str, Any], List[bytes]]] = []
+        self._pending: list[tuple[str, dict[str, Any], list[bytes]]] = []
         self._pending_bytes = 0
 
     def emit(self, kind: str, payload: bytes, **fields: Any) -> None:
@@ -101,7 +101,7 @@ class StepFrames:
         else:
             self.schedule_gathering()
 
-    def record(self, event: str, data: Dict[str, Any]) -> None:
+    def record(self, event: str, data: dict[str, Any]) -> None:
         """Queue a record of the agent's own."""
         text = json.dumps(
             {"event": event, "data": data, "pipe": None, "t": round(time.time(), 6)}, separators=(",", ":")

@@ -16,9 +16,9 @@ from .slots import SLOT, SlotDecoder, measured_span
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Set, Tuple
+    from typing import Any
 
-    Drained = Tuple[List[str], int, int]
+    Drained = tuple[list[str], int, int]
     """Of slots: the records without their line ends, how many slots that took, and of how much the records tell."""
 
 _LOSS = struct.Struct("<qqd40x")
@@ -67,7 +67,7 @@ class RingReader:
             "units": meta.get("units"),
             "unix_minus_mono_ns": self._offset_ns,
         }
-        self.last: Dict[str, Any] = {}  # what a display needs of the observations that were drained last
+        self.last: dict[str, Any] = {}  # what a display needs of the observations that were drained last
         self._is_loss = meta.get("kind") == "loss"
         self.rank = int(rank or 0)
         self._task = json.dumps(meta.get("task"))
@@ -93,7 +93,7 @@ class RingReader:
         with contextlib.suppress(OSError):  # it goes on until its own end
             os.pwrite(self._fd, struct.pack("<q", 1), self.STOP_OFFSET)
 
-    def drain(self, now: float, final: bool = False) -> Tuple[bytes, int]:
+    def drain(self, now: float, final: bool = False) -> tuple[bytes, int]:
         """Return the records that became complete since the last call, and how many.
 
         `final`: the writer is dead, so a device time that is still missing will not come. The host clock counts then.
@@ -141,7 +141,7 @@ class RingReader:
         runs, taken = self._decoder.decode(slots, final)
         records, count = [], 0
         # Of each run of observations of the warm-up, or after it: begin of the first, end of the last, items.
-        sums: List[List[Any]] = []
+        sums: list[list[Any]] = []
         for columns in runs:
             made = columns["observations"]
             count += made
@@ -181,8 +181,8 @@ class StepRings:
     def __init__(self, folder: str, frames: StepFrames) -> None:
         self._folder = folder
         self._frames = frames
-        self._rings: List[RingReader] = []
-        self._known: Set[str] = set()
+        self._rings: list[RingReader] = []
+        self._known: set[str] = set()
         self._is_asked_to_stop = False
 
     def open(self, name: str, world_size: int = 1) -> None:
@@ -220,10 +220,10 @@ class StepRings:
                 self._frames.emit("obs", payload, count=count, last=ring.last)
         return has_moved
 
-    def progress(self) -> List[Tuple[int, int, float]]:
+    def progress(self) -> list[tuple[int, int, float]]:
         """Return rank, steps, and seconds since the last step in any of its loops, of each rank with steps left."""
         now = time.monotonic()
-        ranks: Dict[int, List[RingReader]] = {}
+        ranks: dict[int, list[RingReader]] = {}
         for ring in self._rings:
             if ring.is_going_on:
                 ranks.setdefault(ring.rank, []).append(ring)

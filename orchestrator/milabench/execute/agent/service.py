@@ -12,7 +12,7 @@ from .event_loop import EventLoop, NamedTimers
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Mapping, Optional
+    from typing import Any, Callable, Mapping
 
 KNOCK_S = 0.2  # between two attempts to reach a server
 REPLY_S = 5.0  # an answer to HTTP may take so long
@@ -45,16 +45,16 @@ class Service:
         self._timers = timers
         self._on_ready = on_ready
         self._on_failure = on_failure
-        self._pattern: Optional[Any] = None  # until it matches
-        self._output: Dict[str, str] = {}  # the end of each pipe's
-        self._ended: Dict[str, int] = {}  # lines
+        self._pattern: Any | None = None  # until it matches
+        self._output: dict[str, str] = {}  # the end of each pipe's
+        self._ended: dict[str, int] = {}  # lines
         self._used_s = 0.0
         self._port = 0
         self._path = str(spec.get("path") or "")
-        self._connection: Optional[socket.socket] = None  # on which an answer is waited for
+        self._connection: socket.socket | None = None  # on which an answer is waited for
         self._reply = b""
         self._other_answer = ""  # the last that was not 200
-        self._hosts: List[str] = list(spec.get("hosts") or ["127.0.0.1"])
+        self._hosts: list[str] = list(spec.get("hosts") or ["127.0.0.1"])
 
     def prepare(self, fill: Callable[[str], str]) -> None:
         """Determine the condition to wait for, before the server starts. Raise OSError when another process answers instead."""
@@ -130,7 +130,7 @@ class Service:
             connection.close()
         return connection is not None
 
-    def _connect(self) -> Optional[socket.socket]:
+    def _connect(self) -> socket.socket | None:
         for host in list(self._hosts):
             try:
                 return socket.create_connection((host, self._port), KNOCK_S)

@@ -12,10 +12,10 @@ from operator import sub
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Optional, Tuple
+    from typing import Any, Iterator
 
-    Columns = Dict[str, Any]
-    Parts = Optional[Tuple[int, ...]]
+    Columns = dict[str, Any]
+    Parts = tuple[int, ...] | None
 
 SLOT = 64  # bytes
 LONGEST = 4096  # observations of one record, so that readers hold little at a time
@@ -37,7 +37,7 @@ class SlotDecoder:
         self._steps = 0
         self._end_ns = 0
 
-    def decode(self, slots: bytes, final: bool) -> Tuple[List[Columns], int]:
+    def decode(self, slots: bytes, final: bool) -> tuple[list[Columns], int]:
         """Return the columns of each run of entries of the same kind, and the number of slots they take.
 
         An entry is waited for while its time on the device is missing, unless it is `final`: the host's clock counts then.
@@ -49,7 +49,7 @@ class SlotDecoder:
             columns.append(self._columns(entries[first * SLOT : stop * SLOT], parts[first:stop]))
         return columns, len(slots) // SLOT
 
-    def _columns(self, entries: bytes, parts: List[Parts]) -> Columns:
+    def _columns(self, entries: bytes, parts: list[Parts]) -> Columns:
         words = array("q", entries)
         flags, steps = entries[_FLAGS], words[5::8].tolist()
         # Entries that continue others hold the ends of steps and arrivals of batches; they need no look of their own.
@@ -62,7 +62,7 @@ class SlotDecoder:
         begins_ns = [self._end_ns, *ends_ns[:-1]]
         for index in written_out:
             begins_ns[index] = t0_ns[index]
-        waits_ns: List[Optional[int]] = list(map(sub, arrivals_ns, begins_ns))
+        waits_ns: list[int | None] = list(map(sub, arrivals_ns, begins_ns))
         for index in written_out:
             if arrivals_ns[index] < 0:
                 waits_ns[index] = None
@@ -89,7 +89,7 @@ class SlotDecoder:
         self._end_ns = ends_ns[-1]
         return columns
 
-    def _batch_ids(self, ids: "array[int]", steps: List[int], written_out: List[int]) -> Any:
+    def _batch_ids(self, ids: array[int], steps: list[int], written_out: list[int]) -> Any:
         """Return the number of each entry's first step. The first number is enough where they count on."""
         first = ids[0] if written_out and written_out[0] == 0 else self._steps
         counted = list(accumulate(steps, initial=first))
@@ -104,7 +104,7 @@ class SlotDecoder:
         return numbers
 
 
-def measured_span(columns: Columns) -> Optional[List[Any]]:
+def measured_span(columns: Columns) -> list[Any] | None:
     """Return begin, end, items and `is_warmup` of the observations that lasted. None where none did."""
     n, hosts = columns["n"], columns["host_ns"]
     elapsed = columns["device_ns"] if "device_ns" in columns else hosts
@@ -119,7 +119,7 @@ def measured_span(columns: Columns) -> Optional[List[Any]]:
     return [begins[first], begins[last] + hosts[last], float(items), int(columns.get("warmup", False))]
 
 
-def _once(values: List[Any]) -> Any:
+def _once(values: list[Any]) -> Any:
     """Return the value that all are, else all of them."""
     return values[0] if values.count(values[0]) == len(values) else values
 
@@ -137,7 +137,7 @@ def _complete(slots: bytes) -> int:
     return count
 
 
-def _without_parts(slots: bytes) -> Tuple[bytes, List[Parts]]:
+def _without_parts(slots: bytes) -> tuple[bytes, list[Parts]]:
     """Return the entries alone, and for each the parts of its step, where any has parts."""
     flags = slots[_FLAGS::SLOT]
     if not any(bits & PARTS for bits in set(flags)):
@@ -153,7 +153,7 @@ def _without_parts(slots: bytes) -> Tuple[bytes, List[Parts]]:
     return b"".join(entries), parts
 
 
-def _part_columns(parts: List[Parts]) -> Columns:
+def _part_columns(parts: list[Parts]) -> Columns:
     columns = {}
     for index, name in enumerate(PART_NAMES):
         column = [known[index] if known is not None and known[index] >= 0 else None for known in parts]
@@ -162,7 +162,7 @@ def _part_columns(parts: List[Parts]) -> Columns:
     return columns
 
 
-def _runs(entries: bytes) -> Iterator[Tuple[int, int]]:
+def _runs(entries: bytes) -> Iterator[tuple[int, int]]:
     """Yield the begin and end of entries of the same kind and clock."""
     kinds = entries[_FLAGS::SLOT].translate(_KIND_OF_FLAGS)
     clocks = entries[_DEVICE_SIGN::SLOT]

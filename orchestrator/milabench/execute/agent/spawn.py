@@ -6,20 +6,17 @@ import os
 import resource
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
-
-TYPE_CHECKING = False  # see unpack.py
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Sequence, Tuple
 
 
 def spawn(
-    command: List[str],
-    cwd: Optional[str],
-    env: Dict[str, str],
+    command: list[str],
+    cwd: str | None,
+    env: dict[str, str],
     inherited: Sequence[int],
-    file_limits: Tuple[int, int],
-) -> Optional[Tuple[int, int, int, int]]:
+    file_limits: tuple[int, int],
+) -> tuple[int, int, int, int] | None:
     """Start a program in a session of its own.
 
     Returns its pid, the descriptors that read its output and its errors, and when it was started (monotonic clock, ns). None
@@ -68,7 +65,7 @@ def spawn(
         return pid, output[0], errors[0], began_ns
 
 
-def _program(name: str, cwd: Optional[str], env: Dict[str, str]) -> Optional[str]:
+def _program(name: str, cwd: str | None, env: dict[str, str]) -> str | None:
     if "/" in name:
         return name
     paths = [os.path.join(folder, name) for folder in os.get_exec_path(env)]

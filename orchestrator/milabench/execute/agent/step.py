@@ -27,7 +27,7 @@ from .streams import Listener, ObservationConnection, Output, Source
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
+    from typing import Any, Callable, Protocol, Sequence
 
     class StepGroups(Protocol):
         """The part of the agent's groups that a step needs."""
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         def watch(self, group: str) -> None:
             """Start the group's monitor when the last of its members has been started."""
 
-        def stragglers(self, step: "RunningStep") -> List[str]:
+        def stragglers(self, step: "RunningStep") -> list[str]:
             """Return whom a step waits for at the start barrier."""
 
     class StepHost(Protocol):
@@ -58,19 +58,19 @@ if TYPE_CHECKING:
         def groups(self) -> StepGroups:
             """The groups of its steps."""
 
-        def fill(self, text: str, values: Dict[str, str], group: str) -> str:
+        def fill(self, text: str, values: dict[str, str], group: str) -> str:
             """Replace `@name` in a text by a value that is known only here."""
 
         def before_exec(self) -> None:
             """Prepare the child, after fork."""
 
-        def spawn_limits(self) -> Optional[Tuple[int, int]]:
+        def spawn_limits(self) -> tuple[int, int] | None:
             """Return the limits on open files of a child that is spawned, not forked. None where it has to be forked."""
 
         def make_step_dir(self, step: str, path: str) -> None:
             """Make the folder of a repeat. Raises OSError."""
 
-        def members(self, step: "RunningStep") -> List[Process]:
+        def members(self, step: "RunningStep") -> list[Process]:
             """Return the live processes of a step."""
 
         def schedule_gathering(self) -> None:
@@ -92,7 +92,7 @@ END_OF_FILE_S = 1.0  # wait for the pipes to close when nobody of the step is le
 class RunningStep:
     """A command, everything that it started, and the streams that are read from them."""
 
-    def __init__(self, host: StepHost, request: Dict[str, Any], folder: str) -> None:
+    def __init__(self, host: StepHost, request: dict[str, Any], folder: str) -> None:
         self.host = host
         self.loop = host.loop
         self.id: str = request["step"]
@@ -100,12 +100,12 @@ class RunningStep:
         self.group: str = request.get("group") or self.id
         self.group_size = int(request.get("group_size") or 1)
         self.is_spread = bool(request.get("is_spread"))  # has group members on other nodes: the engine decides
-        self.barrier_s: Optional[float] = request.get("barrier_s")
-        self.monitor: Dict[str, Any] = request.get("monitor") or {}
+        self.barrier_s: float | None = request.get("barrier_s")
+        self.monitor: dict[str, Any] = request.get("monitor") or {}
         self.grace_s = float(request.get("grace_s") or host.grace_s)
-        self.pid: Optional[int] = None
-        self.command: List[str] = []
-        self.connections: List[ObservationConnection] = []
+        self.pid: int | None = None
+        self.command: list[str] = []
+        self.connections: list[ObservationConnection] = []
         self.is_over = False
         self.usage = {"user_s": 0.0, "system_s": 0.0, "max_rss_kib": 0, "processes": 0}
         # The control plane's secrets that this step is given, and those of this machine.
@@ -118,27 +118,27 @@ class RunningStep:
         self.service = Service(ready, *waiting) if ready else None
         self.ledger = StepLedger(bool(request.get("needs_data")), self.service is not None)
         self._request = request
-        self._outputs: List[Output] = []
+        self._outputs: list[Output] = []
         self._rings = StepRings(folder, self.frames)
         # Shared with the child, which writes here when it is about to become the command: a fork is not the command's time.
         self._executed = mmap.mmap(-1, 8)
-        self._next: List[str] = []  # the command, while what is to run before it runs
-        self._cwd: Optional[str] = None
+        self._next: list[str] = []  # the command, while what is to run before it runs
+        self._cwd: str | None = None
         self._is_timed = bool((request.get("config") or {}).get("timed"))
-        self._wall_s: Optional[float] = None
-        self._removal: List[str] = []  # the engine's command that removes its container, where it is in one
+        self._wall_s: float | None = None
+        self._removal: list[str] = []  # the engine's command that removes its container, where it is in one
         self._is_removing = False
-        self._env: Dict[str, str] = {}
+        self._env: dict[str, str] = {}
         self._last_heartbeat = time.monotonic()
         self._excused = 0.0  # until then it had to wait
-        self._after_peers: Optional[Callable[[], None]] = None
-        self._notices: Set[str] = set()
+        self._after_peers: Callable[[], None] | None = None
+        self._notices: set[str] = set()
         self._stage = "run"  # run, leftovers, term, kill, closing
         self._killed_since = 0.0
         self._cpu_before = own_cpu_s()
         self._oom_watch = OomWatch()
-        self._host_use: Optional[Callable[[], Optional[Dict[str, float]]]] = None
-        self._host_used: Optional[Dict[str, float]] = None
+        self._host_use: Callable[[], dict[str, float] | None] | None = None
+        self._host_used: dict[str, float] | None = None
         # Collects the state of its processes, and calls what it is given. The supervisor puts a feature's collector here.
         self.collect: Callable[[Callable[[], None]], None] = lambda then: then()
         self.is_alone = False  # no other step has run beside it on this agent: all work of our children is its
@@ -148,7 +148,7 @@ class RunningStep:
 
     # -- start
 
-    def start(self) -> Dict[str, Any]:
+    def start(self) -> dict[str, Any]:
         """Start the command and return the reply to the control plane. A command that cannot be started ends at once."""
         values = self._values()
 
@@ -189,13 +189,13 @@ class RunningStep:
         now = read_process(self.pid)
         return {"pid": self.pid, "pgid": self.pid, "pid_start": now.start if now else None}
 
-    def _make_folders(self, paths: List[str]) -> None:
+    def _make_folders(self, paths: list[str]) -> None:
         for path in paths:
             os.makedirs(path, exist_ok=True)
         if self._request.get("step_dir"):
             self.host.make_step_dir(self.id, self._request["step_dir"])
 
-    def _execute(self, command: List[str]) -> int:
+    def _execute(self, command: list[str]) -> int:
         """Start a command of the step and listen to it. Return its pid. Raises the errors of Popen."""
         self._host_use = host_use()
         if self._is_timed and (limits := self.host.spawn_limits()):
@@ -234,7 +234,7 @@ class RunningStep:
         self.host.before_exec()
         struct.pack_into("q", self._executed, 0, time.monotonic_ns())
 
-    def _fail_to_start(self, error: Exception, command: List[str]) -> None:
+    def _fail_to_start(self, error: Exception, command: list[str]) -> None:
         why = "no-space" if getattr(error, "errno", None) == errno.ENOSPC else "environment"
         self.ledger.cause = StepOutcome("failed", why, describe_start_failure(error, command, self._cwd, self._env))
         self.finish()
@@ -266,7 +266,7 @@ class RunningStep:
         """Whether the line before the command still runs."""
         return bool(self._next)
 
-    def _values(self) -> Dict[str, str]:
+    def _values(self) -> dict[str, str]:
         """Write the configuration, and return the values of the command's placeholders."""
         config = os.path.join(self.folder, "config.json")
         with open(config, "w", encoding="utf-8") as file:
@@ -340,7 +340,7 @@ class RunningStep:
         return self._stage != "run"
 
     @property
-    def sources(self) -> List[Source]:
+    def sources(self) -> list[Source]:
         """Everything that it is read from."""
         return [*self._outputs, *self.connections, self._listener]
 
@@ -438,11 +438,11 @@ class RunningStep:
             self._timers.cancel("peers")
             self._after_peers()
 
-    def progress(self) -> List[Tuple[int, int, float]]:
+    def progress(self) -> list[tuple[int, int, float]]:
         """Return rank, steps, and seconds since the last step, of each process whose steps are observed."""
         return self._rings.progress()
 
-    def end(self, cause: StepOutcome, grace_s: Optional[float] = None) -> None:
+    def end(self, cause: StepOutcome, grace_s: float | None = None) -> None:
         """Send TERM to everything, after the grace KILL. The first cause counts. A second call may shorten the grace."""
         if self.is_over:
             return
@@ -566,7 +566,7 @@ class RunningStep:
             self.frames.message("these do not die of SIGKILL, they hang in the kernel: " + describe_processes(left))
             self.finish()
 
-    def _signal_all(self, number: int) -> List[Process]:
+    def _signal_all(self, number: int) -> list[Process]:
         members = self.host.members(self)
         for process in members:
             process.signal(number)
@@ -636,15 +636,15 @@ class RunningStep:
 
 
 def merge_environment(
-    inherited: Dict[str, str], own: Dict[str, Optional[str]], displaced: Sequence[str]
-) -> Dict[str, str]:
+    inherited: dict[str, str], own: dict[str, str | None], displaced: Sequence[str]
+) -> dict[str, str]:
     """Return a step's environment. A variable that is None in its own part is unset. Displaced variables are not inherited."""
     kept = {name: value for name, value in inherited.items() if name not in displaced}
     return {name: value for name, value in {**kept, **own}.items() if value is not None}
 
 
 def describe_start_failure(
-    error: Exception, command: List[str], cwd: Optional[str], env: Optional[Dict[str, str]] = None
+    error: Exception, command: list[str], cwd: str | None, env: dict[str, str] | None = None
 ) -> str:
     """Return why a command cannot be started, for a person. `env`: its environment, where that is not ours."""
     reason = getattr(error, "strerror", None) or str(error)

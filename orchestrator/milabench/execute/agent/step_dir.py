@@ -10,10 +10,6 @@ import stat
 from .procfs import read_text
 from .protocol import format_oserror
 
-TYPE_CHECKING = False  # see unpack.py
-if TYPE_CHECKING:
-    from typing import List
-
 _MOUNTS = "/proc/self/mountinfo"
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
@@ -100,7 +96,7 @@ def open_folders(path: str) -> None:
                 os.chmod(folder, stat.S_IMODE(mode) | 0o700)
 
 
-def mounts_below(path: str) -> List[str]:
+def mounts_below(path: str) -> list[str]:
     """Return where something is mounted in a folder: removing would go on in another file system, or in a bound folder."""
     inside = os.path.realpath(path) + "/"
     points = (line.split(" ")[4] for line in read_text(_MOUNTS).splitlines() if line.count(" ") > 4)

@@ -17,7 +17,7 @@ from .protocol import TAIL_CHARACTERS, WHYS, StepFrames
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Protocol, Tuple
+    from typing import Any, Protocol
 
     from .event_loop import Timer
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
         frames: StepFrames
         ledger: StepLedger
-        connections: "List[ObservationConnection]"
+        connections: list[ObservationConnection]
         loop: EventLoop
 
         @property
@@ -162,7 +162,7 @@ class Output(Source):
 
     def __init__(self, owner: StreamOwner, fd: int, name: str) -> None:
         self.lines = LineDecoder(name, owner.frames.masker)
-        self._partial: Optional[Timer] = None
+        self._partial: Timer | None = None
         super().__init__(owner, fd, name)
 
     def take(self, data: bytes) -> None:
@@ -215,14 +215,14 @@ class ObservationConnection(Source):
         self._partial_record = bytearray()
         self._has_rejected = False
         self.world_size = 1
-        self.identity: Tuple[int, int, int, int] = (0, 0, 0, 1)  # pid, rank, local rank, world size
+        self.identity: tuple[int, int, int, int] = (0, 0, 0, 1)  # pid, rank, local rank, world size
         self.is_ready = False
         self.was_released = False
         self.is_complete = False
         self._is_finished = False
         super().__init__(owner, connection.fileno(), "sink")
 
-    def send(self, message: Dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         """Send a line. A process that has gone or never reads misses it."""
         with contextlib.suppress(OSError):
             self._socket.send(json.dumps(message).encode() + b"\n", socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
@@ -261,7 +261,7 @@ class ObservationConnection(Source):
                 self._accept_control(line)
         self.owner.frames.emit("rec", b"".join(accepted))
 
-    def _note(self, records: List[bytes], whole: bytes) -> None:
+    def _note(self, records: list[bytes], whole: bytes) -> None:
         """Take note of records, each without RECORD_START and its last brace. `whole` holds all of them."""
         ledger = self.owner.ledger
         ledger.records += len(records)
@@ -278,7 +278,7 @@ class ObservationConnection(Source):
         if not ledger.measurements and any(key in whole for key in MEASURING):
             self._inspect(records)
 
-    def _inspect(self, records: List[bytes]) -> None:
+    def _inspect(self, records: list[bytes]) -> None:
         """Note errors, and measurements until the first. A quote inside a string is escaped: `"rate":` is a key."""
         ledger = self.owner.ledger
         for record in records:
@@ -352,7 +352,7 @@ class LineDecoder:
     Updates that overwrite each other with a carriage return are a single line, the last of them.
     """
 
-    def __init__(self, pipe: str, masker: Optional[Masker] = None) -> None:
+    def __init__(self, pipe: str, masker: Masker | None = None) -> None:
         self._pipe = pipe
         self._masker = masker or Masker()
         self.pending = b""  # text without an end yet
@@ -388,7 +388,7 @@ class LineDecoder:
             text = text.rstrip(b"\r") + b"\r"
         return self._records(text, now) if text.strip(b"\r") else b""
 
-    def _showable(self, text: bytes) -> Tuple[bytes, bytes]:
+    def _showable(self, text: bytes) -> tuple[bytes, bytes]:
         """Split before a possible beginning of a character or of a secret."""
         kept = len(text) - self._masker.held_back(text)
         shown, rest = _complete_characters(text[:kept])
@@ -409,7 +409,7 @@ def _last_update(text: bytes) -> bytes:
     return text.rstrip(b"\r").rpartition(b"\r")[2]
 
 
-def _pieces(data: bytes) -> List[bytes]:
+def _pieces(data: bytes) -> list[bytes]:
     """Return the bytes in pieces of bounded size, cut between characters."""
     pieces = []
     while len(data) > LINE_BYTES:
@@ -419,7 +419,7 @@ def _pieces(data: bytes) -> List[bytes]:
     return [*pieces, data]
 
 
-def _complete_characters(data: bytes) -> Tuple[bytes, bytes]:
+def _complete_characters(data: bytes) -> tuple[bytes, bytes]:
     """Split before a UTF-8 character that has only partly arrived."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]

@@ -29,11 +29,11 @@ from .step_dir import StepDir
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Tuple
+    from typing import Any
 
     from .event_loop import Timer
 
-    Answer = Optional[Dict[str, Any]]
+    Answer = dict[str, Any] | None
     """The reply to a request. None when the reply comes later."""
 
 DRAIN_S = 1.0  # rings
@@ -54,28 +54,26 @@ def prctl(option: int, value: int) -> None:
 class Agent:
     """The supervisor of a node's steps, and the StepHost of each."""
 
-    def __init__(
-        self, run_id: str, grace_s: float, lock_folder: Optional[str], lease_s: Optional[float] = None
-    ) -> None:
+    def __init__(self, run_id: str, grace_s: float, lock_folder: str | None, lease_s: float | None = None) -> None:
         self.run_id = run_id
         self.grace_s = grace_s
         self.loop = EventLoop()
         self.outbox = Outbox(1)
         self.locks = DeviceLocks(lock_folder or os.environ.get("MILABENCH_LOCK_DIR"))
-        self.steps: Dict[str, RunningStep] = {}
-        self.step_dirs: Dict[str, StepDir] = {}
+        self.steps: dict[str, RunningStep] = {}
+        self.step_dirs: dict[str, StepDir] = {}
         self.helpers = HelperProcesses(self.loop, self.before_exec)
         self.groups = Groups(self.steps, self.loop, self.helpers, run_id)
         remove_dead_runtime_dirs()
         self.folder = make_runtime_dir(run_id)
         self._lease_s = lease_s
         self._last_request = time.monotonic()
-        self._cgroup: Optional[Cgroup] = None
+        self._cgroup: Cgroup | None = None
         self._numbers = itertools.count()
-        self._ports: Dict[str, str] = {}  # by group
+        self._ports: dict[str, str] = {}  # by group
         self._request_bytes = b""
-        self._draining: Optional[Timer] = None
-        self._gathering: Optional[Timer] = None
+        self._draining: Timer | None = None
+        self._gathering: Timer | None = None
         self._is_writing = False
         self._is_leaving = False
         self._wakeup_writer, self._wakeup_reader = socket.socketpair()
@@ -204,7 +202,7 @@ class Agent:
         for step in list(self.steps.values()):
             step.check()
 
-    def _owner_of_dead(self, pid: int) -> Optional[RunningStep]:
+    def _owner_of_dead(self, pid: int) -> RunningStep | None:
         """Return whose process has died: the dead still show their group and session, but no environment."""
         by_leader = {step.pid: step for step in self.steps.values() if step.pid is not None}
         if pid in by_leader or pid in self.helpers:
@@ -215,7 +213,7 @@ class Agent:
         only = next(iter(self.steps.values())) if len(self.steps) == 1 else None
         return next((by_leader[number] for number in map(int, group_and_session) if number in by_leader), only)
 
-    def members(self, step: RunningStep) -> List[Process]:
+    def members(self, step: RunningStep) -> list[Process]:
         """Return the live processes of a step: leader, group, session, processes with its marker, and all their descendants.
 
         A process that shed all of these (own session, empty environment, orphaned) belongs to the step if it is the only step.
@@ -243,7 +241,7 @@ class Agent:
         if self._cgroup is not None:
             self._cgroup.enter()
 
-    def spawn_limits(self) -> Optional[Tuple[int, int]]:
+    def spawn_limits(self) -> tuple[int, int] | None:
         """Return the limits on open files of a child that is spawned, not forked. None where it has to be forked.
 
         It does not die with us: the guard ends it, or the sweep of whoever started us.
@@ -291,14 +289,14 @@ class Agent:
         if answer is not None:
             self.reply(number, answer)
 
-    def reply(self, number: Any, answer: Dict[str, Any]) -> None:
+    def reply(self, number: Any, answer: dict[str, Any]) -> None:
         """Answer a request."""
         self.outbox.send("reply", json.dumps({"id": number, "ok": True, **answer}).encode())
 
-    def do_beat(self, _: Dict[str, Any]) -> Answer:
+    def do_beat(self, _: dict[str, Any]) -> Answer:
         """Do nothing: receiving a heartbeat is enough."""
 
-    def do_start(self, request: Dict[str, Any]) -> Answer:
+    def do_start(self, request: dict[str, Any]) -> Answer:
         """Start a step, and its group's monitor with the last of them."""
         if self._is_leaving:
             raise ValueError("the agent is leaving")
@@ -317,7 +315,7 @@ class Agent:
             self.groups.watch(step.group)
         return reply
 
-    def do_end(self, request: Dict[str, Any]) -> Answer:
+    def do_end(self, request: dict[str, Any]) -> Answer:
         """End a step, with the outcome of the request."""
         step = self.steps.get(request["step"])
         if step is None:
@@ -331,7 +329,7 @@ class Agent:
         step.end(StepOutcome("passed", None, "") if request.get("is_done") else cause, request.get("grace_s"))
         return {"running": True}
 
-    def do_discard(self, request: Dict[str, Any]) -> Answer:
+    def do_discard(self, request: dict[str, Any]) -> Answer:
         """Remove the folder of a step that is over. The reply comes when it is gone, or says why something is left."""
         folder = self.step_dirs.pop(request["step"], None)
         if folder is None or folder.remove_empty():
@@ -350,7 +348,7 @@ class Agent:
         limit = self.loop.after(REMOVAL_S, lambda: self.helpers.kill(pid))
         return None
 
-    def do_collect(self, request: Dict[str, Any]) -> Answer:
+    def do_collect(self, request: dict[str, Any]) -> Answer:
         """Collect the state of a step's processes. The reply comes after the evidence."""
         step = self.steps.get(request["step"])
         if step is None:
@@ -358,19 +356,19 @@ class Agent:
         step.collect(lambda: self.reply(request.get("id"), {"running": True}))
         return None
 
-    def do_collected(self, request: Dict[str, Any]) -> Answer:
+    def do_collected(self, request: dict[str, Any]) -> Answer:
         """Let a hung step end: the evidence of the rest of its job is there."""
         step = self.steps.get(request["step"])
         if step is not None:
             step.note_peers_seen()
         return {"running": step is not None}
 
-    def do_stop(self, request: Dict[str, Any]) -> Answer:
+    def do_stop(self, request: dict[str, Any]) -> Answer:
         """Tell a step that its load is needed no longer."""
         self.steps[request["step"]].request_stop(request.get("reason") or "asked to")
         return {}
 
-    def do_lock(self, request: Dict[str, Any]) -> Answer:
+    def do_lock(self, request: dict[str, Any]) -> Answer:
         """Take the locks of devices. The reply comes when they are ours, or at once if a held lock need not be waited for."""
         opened = self.locks.open(request["devices"])
         holder = self.locks.take(opened)
@@ -397,22 +395,22 @@ class Agent:
         self.helpers.start(command, taken, descriptors=descriptors)
         return None
 
-    def do_release(self, request: Dict[str, Any]) -> Answer:
+    def do_release(self, request: dict[str, Any]) -> Answer:
         """Open the start barrier of a group with members on other nodes."""
         self.groups.allow(request["group"])
         return {"t": round(time.time(), 6)}
 
-    def do_port(self, _: Dict[str, Any]) -> Answer:
+    def do_port(self, _: dict[str, Any]) -> Answer:
         """Return a free port."""
         return {"port": free_port()}
 
-    def do_usage(self, _: Dict[str, Any]) -> Answer:
+    def do_usage(self, _: dict[str, Any]) -> Answer:
         """Return our own cost."""
         return {"cpu_s": round(own_cpu_s(), 6), "waiting_bytes": self.outbox.size}
 
     # -- what steps need of us
 
-    def fill(self, text: str, values: Dict[str, str], group: str) -> str:
+    def fill(self, text: str, values: dict[str, str], group: str) -> str:
         """Replace `@name`, alone or at the end after `=` or `:`, by a value that is known only here."""
         placeholder = PLACEHOLDER.match(text)
         if placeholder is None:
@@ -464,7 +462,7 @@ class Agent:
         if self.groups.forget(step):
             self._ports.pop(step.group, None)
 
-    def leave(self, reason: str, why: Optional[str] = None) -> None:
+    def leave(self, reason: str, why: str | None = None) -> None:
         """End everything, in steps. At once on a second call. With `why` the steps have failed, else they are cancelled."""
         grace = 0.0 if self._is_leaving else None
         self._is_leaving = True

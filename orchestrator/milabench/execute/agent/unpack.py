@@ -13,7 +13,7 @@ import sys
 
 TYPE_CHECKING = False  # as a type checker knows it, without 5 ms of importing typing
 if TYPE_CHECKING:
-    from typing import Iterable, Iterator, List, Tuple
+    from typing import Iterable, Iterator
 
 
 def say(text: str) -> None:
@@ -21,7 +21,7 @@ def say(text: str) -> None:
     os.write(1, ("%s %s\n" % (sys.argv[2], text)).encode("utf-8", "replace"))
 
 
-def digest_of(files: Iterable[Tuple[str, bytes]]) -> str:
+def digest_of(files: Iterable[tuple[str, bytes]]) -> str:
     """Return the SHA-256 of files, names and contents, whatever their order."""
     import hashlib
 
@@ -32,7 +32,7 @@ def digest_of(files: Iterable[Tuple[str, bytes]]) -> str:
     return digest.hexdigest()
 
 
-def files_below(folder: str) -> Iterator[Tuple[str, bytes]]:
+def files_below(folder: str) -> Iterator[tuple[str, bytes]]:
     """Yield path and content of every file, but for the byte code that Python keeps next to them. A pipe or a link has none."""
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != "__pycache__"]
@@ -62,7 +62,7 @@ def is_whole(folder: str, digest: str) -> bool:
         return False
 
 
-def caches() -> List[str]:
+def caches() -> list[str]:
     """Return the folders that the agent may be kept in, the best first. A home may be read-only."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     temporary = dict.fromkeys(path for path in (os.environ.get("TMPDIR"), "/tmp") if path)

@@ -6,14 +6,10 @@ import json
 import os
 import sys
 
-TYPE_CHECKING = False  # see unpack.py
-if TYPE_CHECKING:
-    from typing import Any, Dict, List, NoReturn, Tuple
-
 GRACE_S = 5.0  # from TERM to KILL
 
 
-def serve(argv: List[str]) -> int:
+def serve(argv: list[str]) -> int:
     """Answer requests on stdin with frames on stdout.
 
     `--run-id ID`. `--grace SECONDS` from TERM to KILL. `--locks FOLDER` of the device locks. `--lease SECONDS`: leave when
@@ -36,7 +32,7 @@ def serve(argv: List[str]) -> int:
     return Agent(options["run-id"], grace_s, options.get("locks"), None if lease is None else float(lease)).serve()
 
 
-def facts(argv: List[str]) -> int:
+def facts(argv: list[str]) -> int:
     """Print the facts of this machine, with the space on each `--disk PATH`."""
     from .host_facts import host_facts
 
@@ -44,7 +40,7 @@ def facts(argv: List[str]) -> int:
     return print_json(host_facts([path for _, path in pairs]))
 
 
-def sweep(argv: List[str]) -> int:
+def sweep(argv: list[str]) -> int:
     """End leftover processes of the runs with these MARKERs. `--grace SECONDS` from TERM to KILL."""
     from .orphans import sweep_orphans
     from .outcome import MACHINE_KILLS, oom_kills
@@ -54,14 +50,14 @@ def sweep(argv: List[str]) -> int:
     return print_json({**swept, "oom_kills": oom_kills(MACHINE_KILLS)})
 
 
-def left(argv: List[str]) -> int:
+def left(argv: list[str]) -> int:
     """Print the processes that a sweep of these MARKERs would end."""
     from .orphans import list_orphans
 
     return print_json(list_orphans(split_options(argv)[0]))
 
 
-def serve_files(argv: List[str]) -> int:
+def serve_files(argv: list[str]) -> int:
     """Answer requests about files on stdin."""
     from .file_server import FileServer
 
@@ -69,7 +65,7 @@ def serve_files(argv: List[str]) -> int:
     return FileServer(sys.stdin.buffer, 1).serve()
 
 
-def link(argv: List[str]) -> int:
+def link(argv: list[str]) -> int:
     """Be an end of a measured connection: with `--to HOST PORT` the near end, for `--seconds`, else the far end."""
     from .netprobe import measure_as_connector, measure_as_listener
     from .protocol import format_oserror
@@ -83,7 +79,7 @@ def link(argv: List[str]) -> int:
         return print_json({"error": format_oserror(error)})
 
 
-def empty_folder(argv: List[str]) -> int:
+def empty_folder(argv: list[str]) -> int:
     """Remove the contents of the folder PATH while it has this IDENTITY, and print why something is left."""
     from .step_dir import remove_contents
 
@@ -92,14 +88,14 @@ def empty_folder(argv: List[str]) -> int:
     return 0
 
 
-def feature_answer(argv: List[str]) -> int:
+def feature_answer(argv: list[str]) -> int:
     """Print the result of `answer` of a feature's MODULE for the further arguments."""
     from importlib import import_module
 
     return print_json(import_module("milabench." + argv[0]).answer(argv[1:]))
 
 
-def flock(argv: List[str]) -> int:
+def flock(argv: list[str]) -> int:
     """Lock these inherited descriptors, which are the agent's too, however long that takes."""
     import fcntl
 
@@ -117,17 +113,17 @@ VERBS = {
 }
 
 
-def split_options(argv: List[str], *names: str) -> Tuple[List[str], Dict[str, str]]:
+def split_options(argv: list[str], *names: str) -> tuple[list[str], dict[str, str]]:
     """Return the arguments without a name, and the values of options by name. A repeated option has its last value."""
     arguments, pairs = split_words(argv, *names)
     return arguments, dict(pairs)
 
 
-def split_words(argv: List[str], *names: str) -> Tuple[List[str], List[Tuple[str, str]]]:
+def split_words(argv: list[str], *names: str) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the arguments without a name, and name and value of each option, `--name VALUE` or `--name=VALUE`."""
     # argparse takes longer to import than all the rest of a start, getopt a tenth of it.
-    arguments: List[str] = []
-    pairs: List[Tuple[str, str]] = []
+    arguments: list[str] = []
+    pairs: list[tuple[str, str]] = []
     words = iter(argv)
     for word in words:
         name, has_value, value = word[2:].partition("=")
@@ -140,13 +136,13 @@ def split_words(argv: List[str], *names: str) -> Tuple[List[str], List[Tuple[str
     return arguments, pairs
 
 
-def print_json(answer: Any) -> int:
+def print_json(answer: object) -> int:
     """Print a verb's answer. Return the exit code."""
     print(json.dumps(answer))
     return 0
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Carry out a verb."""
     verb, argv = sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:]
     if verb not in VERBS:
