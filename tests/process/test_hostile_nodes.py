@@ -16,7 +16,7 @@ import pytest
 from milabench.doctor import links
 from milabench.errors import Unreachable
 from milabench.execute import agent_client
-from milabench.execute.agent_client import AgentNode
+from milabench.execute.agent_client import AgentNode, list_marked
 from milabench.execute.api import Frame, Outcome, Progress, Started, StepRequest
 from milabench.execute.command_channel import LINE_BYTES, CommandChannel, end_of, start_command
 from milabench.execute.file_sync import RemoteFiles, storages
@@ -263,7 +263,7 @@ def test_what_a_run_has_left_is_asked_for_once_and_garbage_is_refused_at_once(an
     async def work() -> None:
         machine = hostile_machine(staying("left", answer))
         try:
-            await machine.left("nothing")
+            await list_marked(machine.ask, "nothing")
         finally:
             await machine.close()
 

@@ -17,6 +17,7 @@ from milabench.errors import Unreachable
 from milabench.execute import remote_host
 from milabench.execute.agent.unpack import files_below
 from milabench.execute.agent_bootstrap import agent_files
+from milabench.execute.agent_client import list_marked
 from milabench.execute.openssh import OpensshConnection
 from milabench.execute.remote_host import HostPool, RemoteHost, connect_all
 from tests.processes import is_gone, until
@@ -33,7 +34,7 @@ def refusal(machine: RemoteHost) -> str:
 
     async def ask() -> str:
         try:
-            await machine.left("nobody")
+            await list_marked(machine.ask, "nobody")
         except Unreachable as error:
             return str(error)
         finally:
@@ -204,7 +205,7 @@ def test_what_a_command_asks_of_a_machine_goes_over_one_connection_that_is_opene
     asked = by.machine(machine.address)
     assert by.machine(replace(machine.address, accept_new=True)) is asked
     for _ in range(2):
-        assert by.run(lambda: asked.left("nobody")) == []
+        assert by.run(lambda: list_marked(asked.ask, "nobody")) == []
     assert host.logins == before + 1
     if noticed == "at rest":
         killed(sessions(host))  # while nobody looks
@@ -217,17 +218,17 @@ def test_what_a_command_asks_of_a_machine_goes_over_one_connection_that_is_opene
             return await starting(*arguments, **more)
 
         monkeypatch.setattr(remote_host, "start_agent", start_agent)
-    assert by.run(lambda: asked.left("nobody")) == []
+    assert by.run(lambda: list_marked(asked.ask, "nobody")) == []
     assert host.logins == before + 2
     by.close()
-    assert by.run(lambda: asked.left("nobody")) == []
+    assert by.run(lambda: list_marked(asked.ask, "nobody")) == []
     by.close()
 
 
 def test_a_master_connection_that_was_killed_is_opened_anew(hosts: Hosts) -> None:
     host, by = hosts.hosts[0], HostPool()
     asked = by.machine(address(hosts, host, transport="openssh"))
-    assert by.run(lambda: asked.left("nobody")) == []
+    assert by.run(lambda: list_marked(asked.ask, "nobody")) == []
     before = host.logins
     assert isinstance(asked._connection, OpensshConnection)
     words = {b"ControlMaster=yes", f"ControlPath={asked._connection._folder / 's'}".encode()}
@@ -236,7 +237,7 @@ def test_a_master_connection_that_was_killed_is_opened_anew(hosts: Hosts) -> Non
     assert len(masters) == 1
     killed(masters)
     for _ in range(2):  # a client of its own for each would be two
-        assert by.run(lambda: asked.left("nobody")) == []
+        assert by.run(lambda: list_marked(asked.ask, "nobody")) == []
     assert host.logins == before + 1
     by.close()
 

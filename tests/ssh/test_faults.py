@@ -22,6 +22,7 @@ import pytest
 
 from milabench.errors import Unreachable
 from milabench.execute import agent_bootstrap, ssh
+from milabench.execute.agent_client import list_marked
 from milabench.execute.api import Frame, Outcome, Progress, StepRequest
 from milabench.execute.file_sync import RemoteFiles
 from milabench.execute.remote_host import RemoteHost, remote_node
@@ -166,7 +167,7 @@ def test_an_old_python_that_comes_first_is_passed_over_and_none_at_all_is_said(
 
     async def answer() -> object:
         try:
-            return await machine.left("nobody")
+            return await list_marked(machine.ask, "nobody")
         except Unreachable as error:
             return str(error)
         finally:

@@ -17,6 +17,7 @@ import pytest
 
 from milabench.errors import INTERRUPTED, Unreachable
 from milabench.execute import agent_client, remote_host
+from milabench.execute.agent_client import list_marked
 from milabench.execute.remote_host import RemoteHost, remote_node
 from milabench.execute.ssh import Address
 from tests.commands import ROOT
@@ -148,7 +149,7 @@ def test_a_login_shell_that_says_our_words_or_ends_in_no_newline_is_no_obstacle(
 
             async def ask(machine: RemoteHost = machine) -> object:
                 try:
-                    return await machine.left("nobody")
+                    return await list_marked(machine.ask, "nobody")
                 finally:
                     await machine.close()
 

@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
@@ -70,6 +69,8 @@ _long_records: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = Weak
 
 
 M = TypeVar("M")
+Ask = Callable[..., Awaitable[Any]]
+"""Asks an agent of a machine a single question, as `query_agent` does."""
 OnWaiting = Callable[[Sequence[Mapping[str, Any]]], object]
 """Called with the holders of the locks that a request waits for."""
 
@@ -87,7 +88,7 @@ async def _no_more_is_known(how: str) -> tuple[str, Why]:
 
 
 class Sweep(Protocol):
-    """Kills leftovers of a lost agent, and describes the result on a line. See `sweep_text`."""
+    """Kills leftovers of a lost agent, and describes the result on a line. See `kill_marked`."""
 
     def __call__(self, *, oom_kills: int | None = None) -> Coroutine[Any, Any, str]: ...
 
@@ -654,7 +655,13 @@ def local_node(
             agent_command("sweep", run_id, "--grace", "0"), stdin=null, stdout=null, stderr=null, start_new_session=True
         )
 
-    return AgentNode(name, open_link, partial(sweep_local, run_id, grace_s=grace_s), abandon=abandon, marker=run_id)
+    async def sweep_lost(*, oom_kills: int | None = None) -> str:
+        try:
+            return await kill_marked(query_agent, run_id, grace_s=grace_s, oom_kills=oom_kills)
+        except Unreachable as error:
+            return f"leftover processes could not be killed ({error})"
+
+    return AgentNode(name, open_link, sweep_lost, abandon=abandon, marker=run_id)
 
 
 async def _streams_of(process: subprocess.Popen[bytes]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -682,28 +689,20 @@ async def _exit_code(process: subprocess.Popen[bytes]) -> int:
     return await ended
 
 
-async def sweep_local(*markers: str, grace_s: float = 5.0, oom_kills: int | None = None) -> str:
-    """Kill the local processes that carry these markers and describe the result on a line. See `sweep_text`."""
-    from milabench.execute.messages import SWEPT
-
-    try:
-        answer = await query_agent(SWEPT, "sweep", *markers, "--grace", str(grace_s), within_s=ANSWER_S + grace_s)
-    except Unreachable as error:
-        return f"leftover processes could not be killed ({error})"
-    return sweep_text(answer, oom_kills)
-
-
-def sweep_text(answer: Swept, oom_kills: int | None = None) -> str:
-    """Return the result of a sweep, as an agent reports it, on a line.
+async def kill_marked(ask: Ask, *markers: str, grace_s: float = GRACE_S, oom_kills: int | None = None) -> str:
+    """Kill a machine's processes that carry these markers, and return the result on a line. Raises Unreachable.
 
     `oom_kills` is how often the kernel had killed for lack of memory when the agent that was lost began: it cannot tell.
     """
+    from milabench.execute.messages import SWEPT
+
+    answer = await ask(SWEPT, "sweep", *markers, "--grace", str(grace_s), within_s=ANSWER_S + grace_s)
     killed = (answer.get("oom_kills") or 0) - oom_kills if oom_kills is not None else 0
     times = f"{killed} time{'s' * (killed > 1)}"
     memory = f"meanwhile the kernel killed there {times} for lack of memory, " if killed > 0 else ""
     if answer["left"]:
-        left = ", ".join(f"{pid} ({command})" for pid, command in leftovers(answer))
-        return f"{memory}its processes still running: {left}"
+        running = ", ".join(f"{pid} ({command})" for pid, command in leftovers(answer))
+        return f"{memory}its processes still running: {running}"
     return memory + (f"{len(answer['ended'])} of its processes killed" if answer["ended"] else NOTHING_LEFT)
 
 
@@ -712,11 +711,11 @@ def leftovers(answer: Left | Swept) -> list[tuple[int, str]]:
     return [(process["pid"], visible_line(process["command"])) for process in answer["left"]]
 
 
-async def local_leftovers(*markers: str) -> list[tuple[int, str]]:
-    """Return pid and command of the processes that `sweep_local` would kill. Raises Unreachable."""
+async def list_marked(ask: Ask, *markers: str) -> list[tuple[int, str]]:
+    """Return pid and command of a machine's processes that carry these markers. Raises Unreachable."""
     from milabench.execute.messages import LEFT
 
-    return leftovers(await query_agent(LEFT, "left", *markers))
+    return leftovers(await ask(LEFT, "left", *markers))
 
 
 async def query_agent(declared: Declared[M], *words: str, within_s: float = ANSWER_S) -> M:

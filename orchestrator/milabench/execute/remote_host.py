@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from milabench.errors import Unreachable
 from milabench.execute.agent_bootstrap import Channel, HostConnection, full_end_text, start_agent
-from milabench.execute.agent_client import START_S, AgentLink, AgentNode, leftovers, sweep_text
+from milabench.execute.agent_client import START_S, AgentLink, AgentNode, kill_marked
 from milabench.execute.api import Emit, Outcome, StepRequest
 from milabench.execute.interrupts import ReusableLoop, cancelled_by_signals
 from milabench.execute.openssh import connect_openssh
@@ -97,22 +97,6 @@ class RemoteHost:
         finally:
             channel.writer.close()
 
-    async def left(self, *markers: str) -> list[tuple[int, str]]:
-        """Return pid and command of each process that carries any of these markers. Raises Unreachable."""
-        from milabench.execute.messages import LEFT
-
-        return leftovers(await self.ask(LEFT, "left", *markers))
-
-    async def sweep(self, *markers: str, grace_s: float = 5.0, oom_kills: int | None = None) -> str:
-        """Kill the processes that carry these markers and describe the result on a line. See `sweep_text`.
-
-        Raises Unreachable.
-        """
-        from milabench.execute.messages import SWEPT
-
-        words = ("sweep", *markers, "--grace", str(grace_s))
-        return sweep_text(await self.ask(SWEPT, *words, within_s=ASK_S + grace_s), oom_kills)
-
     async def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:
@@ -156,7 +140,7 @@ def remote_node(
     async def open_link() -> AgentLink:
         nonlocal is_first
         if not is_first:
-            await machine.sweep(own, grace_s=grace_s)
+            await kill_marked(machine.ask, own, grace_s=grace_s)
         is_first = False
         words = ["serve", "--run-id", own, "--grace", str(grace_s), "--lease", str(lease_s)]
         words += ["--locks", str(locks)] if locks else []
@@ -165,16 +149,16 @@ def remote_node(
         beat_s = min(BEAT_S, lease_s / 4)
         return AgentLink(channel.reader, channel.writer, channel.describe_end, hello_by=by, beat_s=beat_s)
 
-    async def sweep(*, oom_kills: int | None = None) -> str:
+    async def sweep_lost(*, oom_kills: int | None = None) -> str:
         try:
-            return await machine.sweep(own, grace_s=grace_s, oom_kills=oom_kills)
+            return await kill_marked(machine.ask, own, grace_s=grace_s, oom_kills=oom_kills)
         except Unreachable as error:
             reason = str(error).removeprefix(f"{machine.name}: ")
             return f"leftover processes could not be listed ({reason}). Their agent kills them within {lease_s + grace_s:g} s"
 
     job = machine.address.job
     explain = partial(handler("srun").describe_job_loss, job) if job else None
-    return AgentNode(machine.name, open_link, sweep, own_values=("path",), explain=explain, marker=marker)
+    return AgentNode(machine.name, open_link, sweep_lost, own_values=("path",), explain=explain, marker=marker)
 
 
 def helper_node(machine: RemoteHost, purpose: str) -> AgentNode:

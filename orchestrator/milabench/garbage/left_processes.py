@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from milabench.errors import Unreachable
+from milabench.execute.agent_client import kill_marked, list_marked
 from milabench.seams import handler
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import Session
 from milabench.workflow.orphans import (
-    LEFT,
-    SWEEP,
     Machine,
     Markers,
     Processes,
@@ -67,7 +66,7 @@ def find_orphans(base: Path | None, session: Session, *, is_local_only: bool = F
     dead = [orphan for handle in handles for orphan in dead_orchestrators(handle.run)]
     used = [recorded_allocation(handle.run) for handle in handles if handle.holder is None]
     markers = process_markers(dead, is_local_only=is_local_only)
-    answers = on_each_machine(markers, session, LEFT)
+    answers = on_each_machine(markers, session, list_marked)
     jobs = tuple(held_jobs([allocation for allocation in used if allocation is not None]))
     unknown = [answer for answer in answers.values() if isinstance(answer, Unreachable)]
     requests: list[DeadRequest] = []
@@ -77,7 +76,7 @@ def find_orphans(base: Path | None, session: Session, *, is_local_only: bool = F
     except Unreachable as error:
         unknown.append(error)
     return Orphans(
-        processes={machine: left for machine, left in answers.items() if not isinstance(left, Unreachable) and left},
+        processes={machine: own for machine, own in answers.items() if not isinstance(own, Unreachable) and own},
         unknown=tuple(unknown),
         markers=markers,
         jobs=jobs,
@@ -88,9 +87,9 @@ def find_orphans(base: Path | None, session: Session, *, is_local_only: bool = F
 def kill_orphans(orphans: Orphans, session: Session) -> bool:
     """Kill the processes, report the result for each machine, and return whether all are gone."""
     markers = {machine: orphans.markers[machine] for machine in orphans.processes}
-    for machine, result in on_each_machine(markers, session, SWEEP).items():
+    for machine, result in on_each_machine(markers, session, kill_marked).items():
         session.info(f"gc: {f'{machine.name}: ' if machine else ''}{result}")
-    are_gone = not any(on_each_machine(markers, session, LEFT).values())
+    are_gone = not any(on_each_machine(markers, session, list_marked).values())
     for allocation in orphans.jobs:
         handler("recorded nodes").give_back(allocation)
         session.info(f"gc: gave back {allocation}")

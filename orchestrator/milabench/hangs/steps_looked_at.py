@@ -11,7 +11,6 @@ from typing import Any
 from milabench import seams
 from milabench.devices.regular_file import read_regular
 from milabench.errors import NothingSelected, RecordError, Unreachable
-from milabench.events.attempts import attempts
 from milabench.events.run_files import evidence_name
 from milabench.events.rundir import Run
 from milabench.events.values import as_mapping, mappings_in
@@ -51,8 +50,7 @@ def looked_at(step: str, run: str | None, base: Path | None, session: Session) -
 
 def kept_evidence(run: Run, step: str) -> NodeEvidence | None:
     """Return the evidence of the last attempt at a step. None where there is none. Raises RecordError."""
-    number = attempts_made(run, step, attempts(run.journal).get(step, ()))
-    path = run.path / evidence_name(run.stem(step, number))
+    path = run.path / evidence_name(run.stem(step, attempts_made(run, [step])[step]))
     try:
         return EVIDENCE.read(read_regular(path))
     except OSError:

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, MilabenchError, RecordError, Unreachable
+from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, MilabenchError, Unreachable
 from milabench.events.removal import remove
 from milabench.events.run_files import MANIFEST, stems
 from milabench.events.run_writer import RunWriter, create_run
@@ -33,10 +33,10 @@ from milabench.jobs.submission import (
 )
 from milabench.schedulers.scheduler import JobBatch, JobHandle, Scheduler, job_system
 from milabench.workflow.options import Session
-from milabench.workflow.planning import describe_run, plan_request, request_of, require_request_ready
+from milabench.workflow.planning import describe_run, require_request_ready
+from milabench.workflow.resume_run import planned_again
 from milabench.workflow.run_records import with_stems, write_manifest, writing
 from milabench.workflow.run_suite import report_run
-from milabench.workflow.saved_options import plan_differences
 
 if TYPE_CHECKING:
     from milabench.workflow.estimate import BudgetedPlan
@@ -154,16 +154,7 @@ class _JobRun:
     def batches_again(self, run: Run, todo: set[str], *, force: bool) -> list[JobBatch]:
         """Return the jobs for the steps that did not pass. Raises RecordError where the plan has changed, unless forced."""
         unbound = tuple((name, "") for name in stated_nodes(run))
-        planned = plan_request(request_of(run, self.session, bound_nodes=unbound, ask_nodes=False))
-        description = describe_run(planned)
-        submitted = replace(run, manifest=run.as_planned)
-        differences = plan_differences(submitted, planned.plan, {**description.manifest, "locks": description.locks})
-        if differences and not force:
-            lines = "\n         ".join(differences)
-            raise RecordError(
-                f"{run.path}: cannot resume, something changed since it was planned:\n         {lines}\n"
-                "       start a new run with `milabench run`, or continue anyway with --force: the run then mixes both"
-            )
+        planned, _, differences = planned_again(run, self.session, force=force, bound_nodes=unbound, ask_nodes=False)
         if differences:
             self.writer.journal({"run": "mixed", "differs": list(differences)})
         require_request_ready(planned.request, planned.plan)

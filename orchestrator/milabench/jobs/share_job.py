@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, EnvironmentFailed, MilabenchError, RecordError, UsageError
-from milabench.events.attempts import attempts
 from milabench.events.model import Why
 from milabench.events.run_writer import RunWriter
 from milabench.events.rundir import Run, open_run
@@ -76,20 +75,13 @@ def carry_out_share(path: Path, name: str, session: Session, environ: Mapping[st
                 return DONE
             with writing(path):
                 writer.write_share_manifest(work.plan.system, [step.to_json() for step in work.plan.steps])
-            by_step = attempts(run.journal)
             executed = continue_plan(
                 work.remaining,
                 work.planned.request.context,
                 work.description,
                 writer,
                 orchestrator,
-                retry=replace(
-                    retry_of(run),
-                    attempts={
-                        step.id: attempts_made(run, step.id, by_step.get(step.id, ())) for step in work.remaining.steps
-                    },
-                    passed=passed,
-                ),
+                retry=retry_of(run, attempts_made(run, [step.id for step in work.remaining.steps]), passed),
                 whole=work.plan,
             )
     if executed.result.interrupted:
@@ -97,13 +89,15 @@ def carry_out_share(path: Path, name: str, session: Session, environ: Mapping[st
     return DONE if executed.result.all_passed else STEPS_FAILED
 
 
-def retry_of(run: Run) -> RetryPolicy:
-    """Return the policy that a run was submitted with."""
+def retry_of(run: Run, made: Mapping[str, int], passed: frozenset[str]) -> RetryPolicy:
+    """Return the policy that a run was submitted with, for the attempts made and the steps passed so far."""
     saved = as_mapping(as_mapping(run.manifest.get("submission")).get("retry"))
     return RetryPolicy(
         wait=saved.get("wait") is True,
         max_retries=whole(saved.get("max_retries"), 0),
         max_failures=None if saved.get("max_failures") is None else whole(saved.get("max_failures"), 0),
+        attempts=made,
+        passed=passed,
     )
 
 

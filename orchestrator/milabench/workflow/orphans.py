@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from milabench.errors import Unreachable
 from milabench.events.rundir import Run
-from milabench.execute.agent_client import local_leftovers, sweep_local
+from milabench.execute.agent_client import query_agent
 from milabench.execute.locks import Orchestrator, orchestrator_of
-from milabench.execute.remote_host import RemoteHost, connect_all, node_marker
+from milabench.execute.remote_host import connect_all, node_marker
 from milabench.execute.ssh import Address
 from milabench.schedulers.scheduler import JobHandle
 from milabench.seams import handler, takes_part
@@ -24,10 +24,6 @@ Markers = dict[Machine, list[str]]
 """The markers to look for on each machine."""
 Processes = list[tuple[int, str]]
 """Pid and command of each."""
-
-# Each question as this machine and as another one is asked it.
-LEFT = local_leftovers, RemoteHost.left
-SWEEP = sweep_local, RemoteHost.sweep
 
 
 def dead_orchestrators(run: Run) -> list[tuple[Orchestrator, tuple[Address, ...]]]:
@@ -72,15 +68,17 @@ def _jobs_over(*addresses: Address) -> set[str]:
 
 
 def on_each_machine(
-    markers: Markers, session: Session, question: tuple[Callable[..., Awaitable[T]], Callable[..., Awaitable[T]]]
+    markers: Markers, session: Session, question: Callable[..., Awaitable[T]]
 ) -> dict[Machine, T | Unreachable]:
-    """Ask each machine about its markers, all at the same time. Return the answers, or why there is none."""
-    ask_here, ask_there = question
+    """Ask each machine about its markers, all at the same time. Return the answers, or why there is none.
+
+    `question` is `list_marked` or `kill_marked`.
+    """
     hosts = {address: session.hosts.machine(address) for address in markers if address is not None}
 
     async def answer(machine: Machine, own: Sequence[str]) -> T | Unreachable:
         try:
-            return await (ask_here(*own) if machine is None else ask_there(hosts[machine], *own))
+            return await question(query_agent if machine is None else hosts[machine].ask, *own)
         except Unreachable as error:
             return error
 

@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from milabench.errors import DONE, RecordError, UsageError
-from milabench.events.attempts import attempts
 from milabench.events.run_files import SUMMARY
 from milabench.events.run_writer import RunWriter
 from milabench.events.rundir import Run, open_run
-from milabench.execute.agent_client import NOTHING_LEFT
+from milabench.execute.agent_client import NOTHING_LEFT, kill_marked
 from milabench.execute.detach import DetachHandover
 from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, this_orchestrator
@@ -22,7 +22,7 @@ from milabench.seams import handler, takes_part
 from milabench.workflow.estimate import measuring_on
 from milabench.workflow.execution import continue_plan
 from milabench.workflow.options import Session
-from milabench.workflow.orphans import SWEEP, dead_orchestrators, on_each_machine, process_markers
+from milabench.workflow.orphans import dead_orchestrators, on_each_machine, process_markers
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
 from milabench.workflow.run_lookup import attempts_made
 from milabench.workflow.run_records import RunDescription, with_stems, writing
@@ -100,32 +100,45 @@ def _complete(run: Run, session: Session) -> None:
 
 def remaining_work(run: Run, passed: frozenset[str], session: Session, *, force: bool = False) -> RemainingWork:
     """Return the rest of a run. Raises RecordError where it differs from its plan, unless forced."""
-    planned = plan_request(request_of(run, session))
+    planned, description, differences = planned_again(run, session, force=force)
+    known = [[step for step in bundle if step.id in run.files] for bundle in planned.bundles]
+    plan = with_stems(remaining_plan(planned.plan, passed, known), run.files)
+    require_request_ready(planned.request, plan)
+    return RemainingWork(
+        plan=plan,
+        planned=planned,
+        description=description,
+        attempts=attempts_made(run, [step.id for step in plan.steps]),
+        differences=differences,
+    )
+
+
+def planned_again(
+    run: Run, session: Session, *, force: bool, **changes: Any
+) -> tuple[PlannedRequest, RunDescription, Sequence[str]]:
+    """Plan a recorded run again. Return the plan, its description, and the differences from the run as it was planned.
+
+    `changes` replace options of its command. Raises RecordError for differences, unless forced.
+    """
+    planned = plan_request(request_of(run, session, **changes))
     description = describe_run(planned)
-    differences = plan_differences(run, planned.plan, {**description.manifest, "locks": description.locks})
+    before = replace(run, manifest=run.as_planned)
+    differences = plan_differences(before, planned.plan, {**description.manifest, "locks": description.locks})
     if differences and not force:
         lines = "\n         ".join(differences)
         raise RecordError(
             f"{run.path}: cannot resume, something changed since it was planned:\n         {lines}\n"
             "       start a new run with `milabench run`, or continue anyway with --force: the run then mixes both"
         )
-    known = [[step for step in bundle if step.id in run.files] for bundle in planned.bundles]
-    plan = with_stems(remaining_plan(planned.plan, passed, known), run.files)
-    require_request_ready(planned.request, plan)
-    by_step = attempts(run.journal)
-    return RemainingWork(
-        plan=plan,
-        planned=planned,
-        description=description,
-        attempts={step.id: attempts_made(run, step.id, by_step.get(step.id, ())) for step in plan.steps},
-        differences=differences,
-    )
+    return planned, description, differences
 
 
 def sweep_run(run: Run, session: Session) -> None:
     """Kill leftover processes of dead orchestrators of a run, here and on the nodes that they used, and report it."""
     for orchestrator, addresses in dead_orchestrators(run):
-        for machine, result in on_each_machine(process_markers([(orchestrator, addresses)]), session, SWEEP).items():
+        for machine, result in on_each_machine(
+            process_markers([(orchestrator, addresses)]), session, kill_marked
+        ).items():
             where = f", on {machine.name}" if machine else ""
             if result != NOTHING_LEFT:
                 session.info(f"resume: of its orchestrator {orchestrator}{where}: {result}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from milabench.analysis.run_status import RunStatus, run_status
 from milabench.errors import NothingSelected, RecordError, os_reason
-from milabench.events.attempts import Attempt
+from milabench.events.attempts import Attempt, attempts
 from milabench.events.rundir import Run, open_run
 from milabench.events.runs_folder import find_run, latest_run
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
@@ -132,9 +132,11 @@ def last_attempt(run: Run, step: str, known: int) -> int:
     return known
 
 
-def attempts_made(run: Run, step: str, journaled: tuple[Attempt, ...]) -> int:
-    """Return how many attempts left a trace, in the journal or only a file: a crash may have come in between."""
-    return last_attempt(run, step, max((attempt.number for attempt in journaled), default=0))
+def attempts_made(run: Run, steps: Iterable[str]) -> dict[str, int]:
+    """Return how many attempts at each step left a trace, in the journal or only a file: a crash may have come in between."""
+    journaled = attempts(run.journal)
+    numbers = {step: [attempt.number for attempt in journaled.get(step, ())] for step in steps}
+    return {step: last_attempt(run, step, max(known, default=0)) for step, known in numbers.items()}
 
 
 def find_step(run: Run, name: str) -> tuple[str, list[str]]:
