@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
@@ -162,41 +162,39 @@ class Findings:
 
 def samples(summary: Summary) -> tuple[Sample, ...]:
     """Return a number for each benchmark, metric and place of a run. Invalid and failed ones are left out."""
-    groups: dict[tuple[str, str], tuple[str, str, dict[MeasuredUnit, list[float]]]] = {}
+    units: dict[tuple[str, str], str] = {}
+    groups: dict[tuple[str, str, MeasuredUnit], list[Sample]] = {}
     for bench in summary.benchmarks:
-        for metric, location, value, units, direction in (
-            _numbers(summary, bench) if bench.validity != "invalid" else ()
-        ):
+        for sample in _samples(summary, bench) if bench.validity != "invalid" else ():
             # What is in other units than the first number of its kind is left out: it cannot be compared.
-            first_units, _, by_location = groups.setdefault((bench.bench, metric), (units, direction, {}))
-            if units == first_units and value > 0:
-                by_location.setdefault(location, []).append(value)
-    work_of = {bench.bench: (bench.size, arguments_in(summary.manifest, bench.bench)) for bench in summary.benchmarks}
-    return tuple(
-        Sample(
-            summary.run, bench_name, metric, location, geometric_mean(values), units, direction, *work_of[bench_name]
-        )
-        for (bench_name, metric), (units, direction, by_location) in groups.items()
-        for location, values in by_location.items()
-    )
+            is_comparable = sample.units == units.setdefault((sample.bench, sample.metric), sample.units)
+            if is_comparable and sample.value > 0:
+                groups.setdefault((sample.bench, sample.metric, sample.location), []).append(sample)
+    return tuple(replace(each[0], value=geometric_mean([one.value for one in each])) for each in groups.values())
 
 
-def _numbers(summary: Summary, bench: BenchSummary) -> Iterable[tuple[str, MeasuredUnit, float, str, str]]:
-    """Yield (metric, place, value, units, direction): the rate, the energy for an item, and other metrics of a place."""
+def _samples(summary: Summary, bench: BenchSummary) -> Iterable[Sample]:
+    """Yield the numbers of a benchmark's processes: the rate, the energy for an item, and other metrics of a place."""
+    work = bench.size, arguments_in(summary.manifest, bench.bench)
     location_of: dict[str, MeasuredUnit] = {}
     step_energies = energies(bench)
+
+    def sample(metric: str, location: MeasuredUnit, value: float, units: str, direction: str) -> Sample:
+        return Sample(summary.run, bench.bench, metric, location, value, units, direction, *work)
+
     for process in bench.processes:
         node, _, tag = process.slot.partition("/")
         location, rate = _location(summary, node, tag), process.throughput
         location_of |= dict.fromkeys(process.steps, location)
-        yield "rate", location, rate.value, rate.units, rate.direction
+        yield sample("rate", location, rate.value, rate.units, rate.direction)
         joules = joules_per_item(process, step_energies)
         if joules is not None:
-            yield "energy", location, joules, f"J/{item_of(rate.units)}", "lower"
+            yield sample("energy", location, joules, f"J/{item_of(rate.units)}", "lower")
     for metric in bench.metrics:
         name, value, step = str(metric.get("metric")), finite_number(metric.get("value")), str(metric.get("step"))
         if name in _METRICS and value is not None and step in location_of:
-            yield name, location_of[step], value, str(metric.get("units", "")), str(metric.get("direction", "none"))
+            units, direction = str(metric.get("units", "")), str(metric.get("direction", "none"))
+            yield sample(name, location_of[step], value, units, direction)
 
 
 def baseline(summaries: Sequence[Summary]) -> Baseline:
