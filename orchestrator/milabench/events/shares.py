@@ -58,6 +58,7 @@ class ShareJob:
 class Share:
     """A share: its steps and the nodes that they were planned for, its jobs in order, and its steps' attempts.
 
+    Shares with the same `array` were submitted as the tasks of a job array. Empty: a separate job.
     `ran_on` are the nodes where it began, by its own word. None before.
     `attempts` has, for each step, the attempt under way or else the counted attempt. None for a step that has not begun.
     `is_submitting`: a submission began without a recorded job, so only the scheduler knows whether there
@@ -67,6 +68,7 @@ class Share:
     name: str
     steps: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
+    array: str = ""
     ran_on: tuple[str, ...] = ()
     jobs: tuple[ShareJob, ...] = ()
     attempts: Mapping[str, Attempt | None] = field(default_factory=dict)
@@ -133,6 +135,7 @@ def fold_shares(manifest: Mapping[str, object], journal: Sequence[Mapping[str, o
             name=name,
             steps=steps,
             nodes=_words(as_mapping(planned[name]).get("nodes")),
+            array=str(as_mapping(planned[name]).get("array") or ""),
             ran_on=tuple(dict.fromkeys(node_of[step] for step in steps if step in node_of)) if has_begun else (),
             jobs=jobs,
             attempts={step: current_attempt(attempts_of.get(step, ())) for step in steps},

@@ -28,6 +28,21 @@ class InstallCommand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstallFiles:
+    """The paths of a requirement file, its constraints, and `preferred`: constraints that are left out where they do not fit."""
+
+    requirements: str
+    constraints: str | None = None
+    preferred: str | None = None
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of `uv pip install` that name the first two."""
+        limits = ("--constraints", self.constraints) if self.constraints else ()
+        return ("--requirements", self.requirements, *limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Uv:
     """uv, at `path`.
 
@@ -46,16 +61,9 @@ class Uv:
         return InstallCommand(argv=argv, needs_network=False)
 
     def install(
-        self,
-        spec: VenvSpec,
-        folder: str,
-        requirements: str,
-        constraints: str | None,
-        upgrade: bool,
-        preferred: str | None = None,
-        built_inside: Sequence[str] = (),
+        self, spec: VenvSpec, folder: str, files: InstallFiles, upgrade: bool, built_inside: Sequence[str] = ()
     ) -> Iterator[InstallCommand]:
-        """Install the requirement file, with the versions of `preferred`, another constraints file, where they fit.
+        """Install the requirement file.
 
         The packages `built_inside` are built with the packages of the environment, not with their own requirements.
 
@@ -67,45 +75,39 @@ class Uv:
         inside = (word for package in built_inside for word in ("--no-build-isolation-package", package))
         into = ("--python", f"{folder}/bin/python", "--compile-bytecode", *self.options, *inside)
         if spec.is_hashed:
-            argv = (self.path, "pip", "sync", *into, "--require-hashes", requirements)
+            argv = (self.path, "pip", "sync", *into, "--require-hashes", files.requirements)
             yield InstallCommand(argv=(*argv, "--offline"), needs_network=False)
             if backend:
                 yield InstallCommand(argv=(*argv, "--offline"), env=chosen, needs_network=False)
         else:
-            limits = ("--constraints", constraints) if constraints else ()
             fresh = ("--upgrade", "--refresh") if upgrade else ()
-            argv = (self.path, "pip", "install", *into, *spec.pip_args, *fresh, "--requirements", requirements, *limits)
+            argv = (self.path, "pip", "install", *into, *spec.pip_args, *fresh, *files.options)
         is_chosen = backend is not None and self.is_reachable(torch_index(backend))
         may_be_cuda = not is_chosen and spec.is_for_cpu and backend is not None and not spec.is_hashed
-        for more in (("--constraints", preferred), ()) if preferred else ((),):
+        for more in (("--constraints", files.preferred), ()) if files.preferred else ((),):
             yield InstallCommand(argv=(*argv, *more), env=chosen if is_chosen else {}, rehearse=may_be_cuda)
 
-    def resolve(
-        self, spec: VenvSpec, requirements: str, constraints: str | None, pylock: str
-    ) -> Iterator[InstallCommand]:
+    def resolve(self, spec: VenvSpec, files: InstallFiles, pylock: str) -> Iterator[InstallCommand]:
         """Write which files `install` would install, as a pylock.toml. The first that succeeds need not be of the network."""
         backend = spec.torch_backend
         chosen = {"UV_TORCH_BACKEND": backend} if backend else {}
-        limits = ("--constraints", constraints) if constraints and not spec.is_hashed else ()
+        limits = ("--constraints", files.constraints) if files.constraints and not spec.is_hashed else ()
         closed = ("--no-deps",) if spec.is_hashed else ()
         options = ("--quiet", "--format", "pylock.toml", "--output-file", pylock, "--python-version", spec.python)
-        argv = (self.path, "pip", "compile", *options, *self.options, *closed, *limits, requirements)
+        argv = (self.path, "pip", "compile", *options, *self.options, *closed, *limits, files.requirements)
         yield InstallCommand(argv=(*argv, "--offline"), needs_network=False)
         if backend:
             yield InstallCommand(argv=(*argv, "--offline"), env=chosen, needs_network=False)
         is_chosen = backend and self.is_reachable(torch_index(backend))
         yield InstallCommand(argv=argv, env=chosen if is_chosen else {})
 
-    def rehearse(
-        self, spec: VenvSpec, python: str, empty: str, requirements: str, constraints: str | None
-    ) -> InstallCommand:
+    def rehearse(self, spec: VenvSpec, python: str, empty: str, files: InstallFiles) -> InstallCommand:
         """Say which packages the cache does not hold, for an interpreter. `empty` is an empty folder."""
         options = ("--dry-run", "--offline", "--verbose", "--python", python, "--target", empty, *self.options)
         if spec.is_hashed:
-            argv = (self.path, "pip", "sync", *options, "--require-hashes", requirements)
+            argv = (self.path, "pip", "sync", *options, "--require-hashes", files.requirements)
         else:
-            limits = ("--constraints", constraints) if constraints else ()
-            argv = (self.path, "pip", "install", *options, "--requirements", requirements, *limits)
+            argv = (self.path, "pip", "install", *options, *files.options)
         return InstallCommand(argv=argv, needs_network=False)
 
     def cache(self) -> InstallCommand:
@@ -142,25 +144,18 @@ class Pip:
         return InstallCommand(argv=argv, needs_network=False)
 
     def install(
-        self,
-        spec: VenvSpec,
-        folder: str,
-        requirements: str,
-        constraints: str | None,
-        upgrade: bool,
-        preferred: str | None = None,
-        built_inside: Sequence[str] = (),
+        self, spec: VenvSpec, folder: str, files: InstallFiles, upgrade: bool, built_inside: Sequence[str] = ()
     ) -> Iterator[InstallCommand]:
         """Install the requirement file. The PyTorch index is an additional source."""
         backend = spec.torch_backend
         index = torch_index(backend) if backend else ""
         extra = {"PIP_EXTRA_INDEX_URL": index} if index and self.is_reachable(index) else {}
-        argv = (f"{folder}/bin/python", "-m", "pip", "install", "--no-input", "--requirement", requirements)
+        argv = (f"{folder}/bin/python", "-m", "pip", "install", "--no-input", "--requirement", files.requirements)
         if spec.is_hashed:
             yield InstallCommand(argv=(*argv, "--require-hashes", "--no-deps"), env=extra)
         else:
-            limits = (*spec.pip_args, *(("--constraint", constraints) if constraints else ()))
-            for more in (("--constraint", preferred), ()) if preferred else ((),):
+            limits = (*spec.pip_args, *(("--constraint", files.constraints) if files.constraints else ()))
+            for more in (("--constraint", files.preferred), ()) if files.preferred else ((),):
                 yield InstallCommand(argv=(*argv, *limits, *more, *(("--upgrade",) if upgrade else ())), env=extra)
 
     def build(self, project: str, into: str) -> Iterator[InstallCommand]:

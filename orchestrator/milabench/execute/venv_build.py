@@ -28,6 +28,7 @@ from milabench.execute.install_session import OF_A_REPOSITORY, InstallSession, h
 from milabench.execute.installer import (
     InstallCommand,
     Installer,
+    InstallFiles,
     Pip,
     Uv,
     explain_failure,
@@ -123,43 +124,39 @@ class VenvBuild:
         python = sys.executable if version == running_python() else self._python(version) or sys.executable
         with tempfile.TemporaryDirectory(prefix="milabench-") as name:
             folder = Path(name)
-            requirements, limits = self._write_requirements(folder)
+            files = self._write_requirements(folder)
             pylock, empty = folder / "pylock.toml", folder / "empty"
-            for attempt in self._installer.resolve(spec, requirements, limits, str(pylock)):
+            for attempt in self._installer.resolve(spec, files, str(pylock)):
                 is_newest = self._options.update and not spec.is_pinned  # which only the indexes know
                 if (is_newest and not attempt.needs_network) or self._ended(attempt.argv, attempt.env)[0] != 0:
                     continue
-                look = self._installer.rehearse(spec, python, str(empty), requirements, limits)
+                look = self._installer.rehearse(spec, python, str(empty), files)
                 code, output = self._ended(look.argv, attempt.env)
                 if code != 0:
                     continue
-                files, absent = files_of(pylock.read_text(), spec.python), uncached(output)
-                known = Need(
-                    files=files,
-                    fetched=frozenset(file.url for file in files if (file.name, file.version) in absent),
-                )
+                packages, absent = files_of(pylock.read_text(), spec.python), uncached(output)
+                fetched = frozenset(file.url for file in packages if (file.name, file.version) in absent)
+                known = Need(files=packages, fetched=fetched)
                 if not known.fetched:  # the cache holds everything: no index is asked
                     break
         return known
 
-    def _write_requirements(self, folder: Path) -> tuple[str, str | None]:
-        """Write the requirements and their constraints. Return the paths, None without constraints."""
+    def _write_requirements(self, folder: Path) -> InstallFiles:
+        """Write the requirements, their constraints, and preferred versions."""
         spec = self._spec
-        requirements = folder / ".requirements.txt"
-        lock = self._lock_with_allowed_indexes()
-        text = render_requirements(lock)
+        text = render_requirements(self._lock_with_allowed_indexes())
         if not spec.is_pinned and not spec.overrides:
             # Locks contain the instruments' dependencies; a handwritten file does not.
             text += "".join(f"{need}\n" for need in benchmate_requirements(Path(self._options.benchmate)))
-        requirements.write_text(text)
         if spec.overrides and self._options.uv:
             # Also what a package asks for that needs an older one of the instruments' own dependencies.
-            overrides = folder / ".overrides.txt"
-            overrides.write_text("".join(f"{line}\n" for line in spec.overrides))
+            overrides = _written(folder / ".overrides.txt", "".join(f"{line}\n" for line in spec.overrides))
             self._environ["UV_OVERRIDE"] = f"{overrides} {self._options.environ.get('UV_OVERRIDE', '')}".strip()
-        constraints = folder / ".constraints.txt"
-        constraints.write_text(spec.constraints.text if spec.constraints else "")
-        return str(requirements), str(constraints) if spec.constraints else None
+        return InstallFiles(
+            requirements=_written(folder / ".requirements.txt", text),
+            constraints=_written(folder / ".constraints.txt", spec.constraints.text) if spec.constraints else None,
+            preferred=_written(folder / ".preferred.txt", spec.preferred.text) if spec.preferred else None,
+        )
 
     def _lock_with_allowed_indexes(self) -> Lock:
         """Return the lock. A foreign lock comes without indexes that the user's settings exclude, or that do not answer."""
@@ -188,18 +185,14 @@ class VenvBuild:
         python, notes = self._interpreter()
         self._say(f"creating: python {spec.python}")
         self._run([installer.create(spec, python, str(folder))])
-        requirements, limits = self._write_requirements(folder)
+        files = self._write_requirements(folder)
         # Not all pins are for this machine; and what is not pinned brings more than it names.
         count = self._session.packages.get(spec.group) or sum(
             not pin.name or applies(pin.line, marker_environment(spec.python)) for pin in spec.lock.pins
         )
         self._say(f"installing: {count} package{'s' * (count != 1)}", self._seen)
-        upgrade = self._options.update and not spec.is_pinned
-        preferred = folder / ".preferred.txt"
-        if spec.preferred is not None:
-            preferred.write_text(spec.preferred.text)
-        last = self._install(requirements, limits, upgrade, str(preferred) if spec.preferred is not None else None)
-        if spec.preferred is not None and str(preferred) not in last.argv:
+        last = self._install(files, self._options.update and not spec.is_pinned)
+        if spec.preferred is not None and files.preferred not in last.argv:
             notes += (f"not with the versions of {spec.preferred.name}, which do not fit each other here",)
         # They stay beside the environment, and go into bundles.
         for file in folder.glob(".*s.txt"):
@@ -227,7 +220,7 @@ class VenvBuild:
         is_checked = is_checked and not any((home / "wheels").glob("*[!l]"))
         return "" if is_checked else home.name
 
-    def _install(self, requirements: str, limits: str | None, upgrade: bool, preferred: str | None) -> InstallCommand:
+    def _install(self, files: InstallFiles, upgrade: bool) -> InstallCommand:
         """Install the requirement file. Return the command that did it.
 
         A package of a foreign file that needs torch to be built, and does not say so, is built again with the packages in the
@@ -237,21 +230,17 @@ class VenvBuild:
         inside: list[str] = []
         while True:
             try:
-                attempts = installer.install(spec, folder, requirements, limits, upgrade, preferred, inside)
+                attempts = installer.install(spec, folder, files, upgrade, inside)
                 return self._run(attempts, self._hear)
             except EnvironmentFailed:
                 package = self._unbuilt
                 if not spec.is_foreign or isinstance(installer, Pip) or package is None or package in inside:
                     raise
                 if not inside:
-                    tools = self._folder / ".build-tools.txt"
                     needed = (pin.line for pin in spec.lock.pins if pin.name in _BUILT_AGAINST)
-                    tools.write_text(
-                        "".join(
-                            f"{line}\n" for line in (*self._lock_with_allowed_indexes().options, *needed, *_BUILD_TOOLS)
-                        )
-                    )
-                    self._run(installer.install(spec, folder, str(tools), limits, upgrade, preferred))
+                    lines = (*self._lock_with_allowed_indexes().options, *needed, *_BUILD_TOOLS)
+                    tools = _written(self._folder / ".build-tools.txt", "".join(f"{line}\n" for line in lines))
+                    self._run(installer.install(spec, folder, replace(files, requirements=tools), upgrade))
                 inside.append(package)
                 self._say(f"building {package} with the packages of the environment")
 
@@ -494,6 +483,12 @@ class VenvBuild:
             self._child = None
             with child:  # closes its pipe, waits for it
                 self._session.forget(child)
+
+
+def _written(path: Path, text: str) -> str:
+    """Write a file, and return its path."""
+    path.write_text(text)
+    return str(path)
 
 
 def bytes_written(pid: int) -> int:

@@ -154,7 +154,10 @@ def ask_about(run: Run, say: Callable[[str], object] = lambda _: None) -> tuple[
     # The word of a job that it has ended does not say how: that waits for a scheduler that answers.
     if silent := [state.reason for state in live.values() if state.phase == "unknown"]:
         say(f"{run.name}: how its jobs are is not known now: {silent[0] or 'the scheduler does not answer'}")
-    elif holder_of(run.path) is None and any(_has_end(run, share, state) for share, state in live.items()):
+    elif holder_of(run.path) is None and any(
+        (job := run.shares[share].job) is not None and conclusion(job, state, is_lost=False) is not None
+        for share, state in live.items()
+    ):
         with contextlib.suppress(RecordError, Unreachable, OSError):
             _harvest_once(run.path, tracker)
             run = open_run(run.path)
@@ -167,11 +170,6 @@ def _harvest_once(path: Path, tracker: JobTracker) -> None:
         Harvest(path, writer, tracker, Display()).look("ended")
         if all(share.is_ended for share in open_run(path).shares.values()):
             end_run(path, writer)
-
-
-def _has_end(run: Run, share: str, state: JobState) -> bool:
-    job = run.shares[share].job
-    return job is not None and conclusion(job, state, is_lost=False) is not None
 
 
 def end_run(path: Path, writer: RunWriter) -> bool:

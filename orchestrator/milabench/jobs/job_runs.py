@@ -29,7 +29,6 @@ from milabench.jobs.submission import (
     submission_entry,
     submission_of,
     submit_jobs,
-    submitted_shares,
 )
 from milabench.schedulers.scheduler import JobBatch, JobHandle, Scheduler, job_system
 from milabench.workflow.options import Session
@@ -158,7 +157,7 @@ class _JobRun:
         if differences:
             self.writer.journal({"run": "mixed", "differs": list(differences)})
         require_request_ready(planned.request, planned.plan)
-        shares = [share for share in submitted_shares(run) if share.name in todo]
+        shares = [share for share in run.shares.values() if share.name in todo]
         submissions = {share.name: len(share.jobs) + share.is_submitting for share in run.shares.values()}
         system = planned.request.context.system
         return job_batches(shares, system, marker_of(run), run.path, submission_of(run).max_jobs, submissions)

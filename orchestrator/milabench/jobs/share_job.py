@@ -23,7 +23,7 @@ from milabench.execute.locks import hold_share, this_orchestrator
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.facts.allocated_nodes import Allocation
 from milabench.jobs.submission import job_system_of
-from milabench.plan.model import Plan, Step, remaining_plan
+from milabench.plan.model import Plan, remaining_plan
 from milabench.workflow.execution import continue_plan
 from milabench.workflow.options import Session
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
@@ -115,20 +115,11 @@ def _work_of(run: Run, share: Share, allocation: Allocation, passed: frozenset[s
             f" but the job has {_present(planned.plan, bound)}. State the nodes' devices in system.slurm.gpus_per_node and"
             " system.gpu"
         )
-    plan = with_stems(_of_share(planned.plan, share.steps), run.files)
-    remaining = remaining_plan(plan, passed, [_of_share_steps(plan, bundle) for bundle in bundles])
+    own = set(share.steps)
+    plan = replace(planned.plan, steps=tuple(step for step in planned.plan.steps if step.id in own), skipped=())
+    remaining = with_stems(remaining_plan(plan, passed, bundles), run.files)
     require_request_ready(planned.request, remaining)
-    return ShareWork(planned=planned, description=description, plan=plan, remaining=remaining)
-
-
-def _of_share(plan: Plan, steps: Sequence[str]) -> Plan:
-    own = set(steps)
-    return replace(plan, steps=tuple(step for step in plan.steps if step.id in own), skipped=())
-
-
-def _of_share_steps(plan: Plan, bundle: Sequence[Step]) -> list[Step]:
-    wanted = {step.id for step in bundle}
-    return [step for step in plan.steps if step.id in wanted]
+    return ShareWork(planned=planned, description=description, plan=with_stems(plan, run.files), remaining=remaining)
 
 
 def _bound_nodes(run: Run, share: Share, allocation: Allocation) -> tuple[tuple[str, str], ...]:
@@ -159,7 +150,8 @@ def _require_unchanged(run: Run, share: Share, description: RunDescription) -> N
         return
     lines = changed_files(run, {**description.manifest, "locks": description.locks})
     before = as_mapping(run.manifest.get("suite"))
-    benches = {step.get("bench") for step in _planned_steps(run) if step.get("id") in share.steps}
+    steps = mappings_in(as_mapping(run.as_planned.get("plan")).get("steps"))
+    benches = {step.get("bench") for step in steps if step.get("id") in share.steps}
     lines += [
         f"suite: {bench} changed"
         for bench in sorted(map(str, benches))
@@ -169,10 +161,6 @@ def _require_unchanged(run: Run, share: Share, description: RunDescription) -> N
         raise RecordError(
             f"differs from the submitted plan: {'; '.join(lines)}. Submit a new run, or `milabench resume --force`"
         )
-
-
-def _planned_steps(run: Run) -> Sequence[Mapping[str, object]]:
-    return mappings_in(as_mapping(run.as_planned.get("plan")).get("steps"))
 
 
 def _stated(run: Run, share: Share) -> str:

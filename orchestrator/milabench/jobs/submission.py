@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from milabench.errors import RecordError, UsageError
 from milabench.events.run_writer import RunWriter
+from milabench.events.shares import Share
 from milabench.events.values import as_mapping
 from milabench.jobs.planned_shares import PlannedShare, shares_of
 from milabench.plan.ab import SIDES, side_name
@@ -127,7 +128,7 @@ def planned_shares(planned: PlannedRequest, submission: Submission) -> tuple[Pla
 
 
 def job_batches(
-    shares: Sequence[PlannedShare],
+    shares: Sequence[PlannedShare | Share],
     system: SystemConfig,
     marker: str,
     run: Path,
@@ -139,7 +140,7 @@ def job_batches(
     `submissions` counts those that each share has behind it: no two jobs of a run have the same name.
     """
     jobs = job_system(system.engine or "")
-    arrays: dict[str, list[PlannedShare]] = {}
+    arrays: dict[str, list[PlannedShare | Share]] = {}
     for share in shares:
         arrays.setdefault(share.array or share.name, []).append(share)
     batches = []
@@ -186,20 +187,6 @@ def submission_entry(
         **asdict(submission),
         "retry": {"wait": retry.wait, "max_retries": retry.max_retries, "max_failures": retry.max_failures},
     }
-
-
-def submitted_shares(run: Run) -> tuple[PlannedShare, ...]:
-    """Return the shares of a run as they were planned."""
-    arrays = as_mapping(as_mapping(run.manifest.get("submission")).get("shares"))
-    return tuple(
-        PlannedShare(
-            name=share.name,
-            steps=share.steps,
-            nodes=share.nodes,
-            array=str(as_mapping(arrays.get(share.name)).get("array") or ""),
-        )
-        for share in run.shares.values()
-    )
 
 
 def marker_of(run: Run) -> str:

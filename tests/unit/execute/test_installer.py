@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from milabench.execute.installer import Pip, Uv, explain_failure, pulls_cuda, unbuilt_package
+from milabench.execute.installer import InstallFiles, Pip, Uv, explain_failure, pulls_cuda, unbuilt_package
 from milabench.plan.requirements import RequirementFile
 from milabench.plan.venvs import VenvSpec
 
@@ -27,7 +27,7 @@ def attempts(
     text: str, *, reachable: bool, variant: str = "cpu", upgrade: bool = False
 ) -> list[tuple[str, dict[str, str]]]:
     uv = Uv(path="uv", is_reachable=lambda _: reachable)
-    made = uv.install(spec(text, variant), "/v", "/r.txt", "/c.txt", upgrade)
+    made = uv.install(spec(text, variant), "/v", InstallFiles(requirements="/r.txt", constraints="/c.txt"), upgrade)
     return [(" ".join(each.argv), dict(each.env)) for each in made]
 
 
@@ -60,7 +60,10 @@ def test_only_an_open_cpu_environment_without_torchs_index_is_rehearsed(
     text: str, variant: str, reachable: bool, rehearses: bool
 ) -> None:
     uv = Uv(path="uv", is_reachable=lambda _: reachable)
-    assert any(each.rehearse for each in uv.install(spec(text, variant), "/v", "/r.txt", None, False)) is rehearses
+    assert (
+        any(each.rehearse for each in uv.install(spec(text, variant), "/v", InstallFiles(requirements="/r.txt"), False))
+        is rehearses
+    )
 
 
 def test_a_rehearsal_names_the_first_cuda_package() -> None:
@@ -71,7 +74,7 @@ def test_a_rehearsal_names_the_first_cuda_package() -> None:
 
 def test_pip_is_given_the_hashes_and_torchs_index() -> None:
     pip = Pip(python="py", is_reachable=lambda _: True)
-    (attempt,) = pip.install(spec(HASHED), "/v", "/r.txt", None, False)
+    (attempt,) = pip.install(spec(HASHED), "/v", InstallFiles(requirements="/r.txt"), False)
     assert attempt.argv[-2:] == ("--require-hashes", "--no-deps")
     assert attempt.env == {"PIP_EXTRA_INDEX_URL": "https://download.pytorch.org/whl/cpu/"}
 
