@@ -127,15 +127,8 @@ def parse_tasks(text: str, name: str) -> TaskFile:
     return TaskFile(name=name, sections=reader.sections)
 
 
-def edited(
-    task: ConfiguredTask,
-    *,
-    num_gpus: int | None = None,
-    epochs: int | None = None,
-    kvstore: str | None = None,
-    dtype: str | None = None,
-) -> ConfiguredTask:
-    """Return the task with options of its command replaced, each wherever it stands and whatever its value is.
+def edited(task: ConfiguredTask, *, num_gpus: int | None = None, **options: object) -> ConfiguredTask:
+    """Return the task with options of its command replaced (`epochs`, `kvstore`, `dtype`), each wherever it stands.
 
     `num_gpus` of 0 takes `--gpus` out. A list of devices is cut to its first ones, or counted from 0 where it is too short.
     Raises ConfigError for an option that the command does not have.
@@ -143,7 +136,7 @@ def edited(
     command = task.command
     if num_gpus is not None and num_gpus != task.num_gpus:
         command = _GPUS.sub(lambda match: _gpus(match, num_gpus), command)
-    for key, value in (("epochs", epochs), ("kvstore", kvstore), ("dtype", dtype)):
+    for key, value in options.items():
         if value is not None:
             quoted = str(value).replace("\\", r"\\")
             command, count = _OPTIONS[key].subn(rf"\g<1>{quoted}", command)
@@ -258,10 +251,8 @@ class _Reader:
         if header is not None:
             self._section, self._indent, self._value = self._headed(header[1], here), indent, None
         elif option is not None and section is not None and self._begins(option[1].rstrip(), indent):
-            key, value = (
-                option[1].rstrip().lower(),
-                here._replace(text=text[option.end() :], column=indent + option.end() + 1),
-            )
+            key = option[1].rstrip().lower()
+            value = here._replace(text=text[option.end() :], column=indent + option.end() + 1)
             if key in section.values:
                 section.warn(f"{self._name}:{number}:1", f"{key} is there twice. The later value is used")
             self._value = section.values[key] = [value]
@@ -362,11 +353,9 @@ def _wrong_pattern(pattern: str) -> str:
         return f"{error.msg}" + ("" if error.pos is None else f" at position {error.pos}")
     except (RecursionError, OverflowError) as error:
         return str(error)
-    return (
-        ""
-        if groups <= 1
-        else f"it has {groups} groups. Keep a single group, around the number, and write the others (?:...)"
-    )
+    if groups > 1:
+        return f"it has {groups} groups. Keep a single group, around the number, and write the others (?:...)"
+    return ""
 
 
 def _list(lines: Sequence[_Line]) -> list[tuple[str, str]] | str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from milabench.devices.locks import try_lock
 from milabench.devices.regular_file import open_descriptor
 from milabench.errors import EnvironmentFailed, os_reason
 from milabench.execute.activities import Activities
@@ -120,13 +120,9 @@ def hold_lock(lock: Path, waits: Callable[[], bool] = lambda: True) -> Iterator[
     """
     descriptor = open_descriptor(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:  # not waited for in the kernel: a thread in a blocking lock cannot be interrupted
-                if not waits():
-                    raise EnvironmentFailed("another process is building it") from None
+        while not try_lock(descriptor):  # not in the kernel: a thread in a blocking lock cannot be interrupted
+            if not waits():
+                raise EnvironmentFailed("another process is building it")
             time.sleep(WAIT_S)
         yield descriptor
     finally:

@@ -181,13 +181,11 @@ def hold_base(base: Path, purpose: str, *, say: Callable[[str], object]) -> Iter
 
     def take(fd: int) -> None:
         nonlocal has_waited
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        while not try_lock(fd):  # not in the kernel: a signal that comes just before would be slept through
+            if not has_waited:
+                say(f"{base} is held by {_base_holder(fd)}. Waiting for it to end")
             has_waited = True
-            say(f"{base} is held by {_base_holder(fd)}. Waiting for it to end")
-            while not try_lock(fd):  # not in the kernel: a signal that comes just before would be slept through
-                time.sleep(WAIT_S)
+            time.sleep(WAIT_S)
 
     try:
         base.mkdir(parents=True, exist_ok=True)
@@ -226,10 +224,8 @@ def take_alone(descriptor: int, *, wait: bool = False) -> bool:
     """Lock an open file or folder. Return whether it is ours, which it is on a file system without locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)
     return True
 
 
@@ -316,17 +312,14 @@ def wait_for_release(path: Path) -> None:
 
 
 def _lock_run(fd: int) -> bool:
-    for tries in range(TRIES, 0, -1):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            # A reader lets go at once and a dead one's name may still be in the file: only a living holder ends our patience.
-            holder = _orchestrator_in(fd)
-            if tries == 1 or (holder is not None and (holder.is_alive or not holder.is_local)):
-                return False
-            time.sleep(PAUSE_S)
-        else:
+    for _ in range(TRIES):
+        if try_lock(fd):
             return True
+        # A reader lets go at once and a dead one's name may still be in the file: only a living holder ends our patience.
+        holder = _orchestrator_in(fd)
+        if holder is not None and (holder.is_alive or not holder.is_local):
+            break
+        time.sleep(PAUSE_S)
     return False
 
 

@@ -11,6 +11,7 @@ import socket
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 from milabench.errors import Unreachable
 from milabench.events.removal import remove
@@ -102,16 +103,9 @@ async def connect_openssh(address: Address) -> OpensshConnection:
             address.known_hosts_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     master = ("ssh", "-f", "-N", "-o", "ControlMaster=yes", "-o", f"ControlPersist={PERSIST_S}", *options, address.host)
     try:
-        with words.open("wb") as file:  # not a pipe: the master keeps it open
-            process = await asyncio.create_subprocess_exec(
-                *master,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=file,
-                start_new_session=True,
-            )
         try:
-            code = await _end_of(process, 3 * CONNECT_S)
+            with words.open("wb") as file:  # not a pipe: the master keeps it open
+                code = await _run(*master, within_s=3 * CONNECT_S, stderr=file)
         except TimeoutError:
             raise Unreachable(
                 f"{address.name}: {address.shown}: ssh was not ready within {3 * CONNECT_S:g} s"
@@ -162,17 +156,19 @@ def _why(words: Path, address: Address) -> str:
 
 
 async def _quiet(*words: str, within_s: float = CONNECT_S) -> None:
-    null = asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(*words, stdin=null, stdout=null, stderr=null, start_new_session=True)
     with contextlib.suppress(TimeoutError):
-        await _end_of(process, within_s)
+        await _run(*words, within_s=within_s)
 
 
-async def _end_of(process: asyncio.subprocess.Process, within_s: float) -> int:
-    """Return the exit code of a process, which is killed with all that it started where it is not waited for to its end.
+async def _run(*words: str, within_s: float, stderr: IO[bytes] | int = asyncio.subprocess.DEVNULL) -> int:
+    """Return the exit code of a command, which is killed with all that it started where it is not waited for to its end.
 
     Raises TimeoutError.
     """
+    null = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=null, stdout=null, stderr=stderr, start_new_session=True
+    )
     try:
         async with asyncio.timeout(within_s):
             return await process.wait()

@@ -70,17 +70,15 @@ class RemoteHost:
         Raises Unreachable.
         """
         by = asyncio.get_running_loop().time() + START_S if by is None else by
-        rested = self._connection  # only one that lay idle may have been lost without our noticing
-        connection = await self._connection_by(by)
-        python = self.address.python
-        try:
-            return await start_agent(self.name, connection, words, by=by, marker=marker, python=python)
-        except Unreachable:
-            if connection is not rested or not connection.lost:
-                raise
-        # The connection was lost while idle, which only its use revealed.
-        connection = await self._connection_by(by)
-        return await start_agent(self.name, connection, words, by=by, marker=marker, python=python)
+        while True:
+            rested = self._connection
+            connection = await self._connection_by(by)
+            try:
+                return await start_agent(self.name, connection, words, by=by, marker=marker, python=self.address.python)
+            except Unreachable:
+                # Once more where the connection was lost while it lay idle, which only its use revealed.
+                if connection is not rested or not connection.lost:
+                    raise
 
     async def _connection_by(self, by: float) -> HostConnection:
         try:

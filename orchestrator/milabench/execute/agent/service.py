@@ -62,7 +62,9 @@ class Service:
             self._pattern = re.compile(self._spec["pattern"], re.MULTILINE)
         elif "port" in self._spec:
             self._port = int(fill("@port") if self._spec["port"] == "@port" else self._spec["port"])
-            if self._answers():
+            connection = self._connect()
+            if connection is not None:
+                connection.close()
                 raise OSError(errno.EADDRINUSE, "port %d is in use already" % self._port)
 
     def wait(self) -> None:
@@ -123,12 +125,6 @@ class Service:
             self._on_ready()
         else:
             self._timers.start("knock", KNOCK_S, self._knock)
-
-    def _answers(self) -> bool:
-        connection = self._connect()
-        if connection is not None:
-            connection.close()
-        return connection is not None
 
     def _connect(self) -> socket.socket | None:
         for host in list(self._hosts):
