@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from milabench.analysis.case_sets import cases_of, differing
-from milabench.analysis.paired_comparison import AB, Pair, paired_ratio, paired_verdicts
+from milabench.analysis.paired_comparison import AB, Pair, paired_verdicts, with_ratio
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.summary_model import BenchSummary
 from milabench.events.doubts import Doubt
@@ -24,7 +24,7 @@ def ab_of(manifest: Mapping[str, object], benches: Iterable[BenchSummary]) -> AB
     return AB(
         suites=tuple(map(str, suites)) if isinstance(suites, list) else (),
         differs=str(declared.get("differs") or ""),
-        pairs=_of_one_family(
+        pairs=paired_verdicts(
             [
                 _on_its_nodes(_pair(name, as_mapping(sides_of_pair), bench_of), bench_of, nodes)
                 for name, sides_of_pair in sorted(sides.items())
@@ -33,18 +33,8 @@ def ab_of(manifest: Mapping[str, object], benches: Iterable[BenchSummary]) -> AB
     )
 
 
-def _of_one_family(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
-    """Return the pairs with the verdicts that all of them together allow. Those with a remark instead have none."""
-    verdicts = iter(paired_verdicts([pair.result for pair in pairs if pair.result is not None and not pair.why]))
-    return tuple(
-        replace(pair, result=next(verdicts)) if pair.result is not None and not pair.why else pair for pair in pairs
-    )
-
-
 def _pair(name: str, sides: Mapping[str, object], bench_of: Mapping[str, BenchSummary]) -> Pair:
-    pair = Pair(
-        bench=name, a=str(sides.get("A")), b=str(sides.get("B")), result=None, is_same=bool(sides.get("same_steps"))
-    )
+    pair = Pair(bench=name, a=str(sides.get("A")), b=str(sides.get("B")), is_same=bool(sides.get("same_steps")))
     a, b = bench_of.get(pair.a), bench_of.get(pair.b)
     if a is None or b is None or a.perf is None or b.perf is None:
         without = [side for side, bench in (("A", a), ("B", b)) if bench is None or bench.perf is None]
@@ -53,11 +43,10 @@ def _pair(name: str, sides: Mapping[str, object], bench_of: Mapping[str, BenchSu
         return replace(pair, why=f"A is in {a.units}, B in {b.units}")
     if apart := differing(cases_of(a.metrics), cases_of(b.metrics)):
         return replace(pair, why=apart)
-    result = paired_ratio(name, launches(a), launches(b), lower_is_better=a.direction == "lower")
-    why = "" if result is not None else "no pair has a number on both sides"
-    if result is not None and a.direction == "none":
-        result, why = replace(result, verdict="INCONCLUSIVE"), "neither higher nor lower is better"
-    return replace(pair, result=result, why=why, units=a.units, doubts=tuple(sorted({*a.doubts, *b.doubts})))
+    pair = replace(pair, units=a.units, doubts=tuple(sorted({*a.doubts, *b.doubts})))
+    pair = with_ratio(pair, launches(a), launches(b), lower_is_better=a.direction == "lower")
+    is_judged = pair.ratio is None or a.direction != "none"
+    return pair if is_judged else replace(pair, why="neither higher nor lower is better")
 
 
 def _nodes_of_launches(manifest: Mapping[str, object]) -> Mapping[tuple[str, int], frozenset[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from milabench.analysis.json_codec import OPTIONAL, JsonKey, to_json_value
+from milabench.analysis.json_codec import NOT_WRITTEN, OPTIONAL, JsonKey, to_json_value
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
@@ -28,7 +28,7 @@ class CriterionResult:
     value: float | None = None
     bounds: tuple[float, float] | None = None
     where: str = ""
-    briefly: Annotated[str, JsonKey(is_written=False)] = ""
+    briefly: Annotated[str, NOT_WRITTEN] = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return an entry of `checks` as `accept --format json` has it."""
@@ -48,7 +48,7 @@ class Acceptance:
     reference: str | None
     file: Annotated[str, JsonKey("criteria", followed_by=("verdict",))]
     checks: tuple[CriterionResult, ...]
-    accepted_on: Annotated[str, JsonKey(is_written=False)] = ""
+    accepted_on: Annotated[str, NOT_WRITTEN] = ""
     notes: Annotated[tuple[str, ...], OPTIONAL] = ()
 
     @property

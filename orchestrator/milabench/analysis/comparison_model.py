@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from milabench.analysis.intervals import LEAST_LAUNCHES, Interval
 from milabench.analysis.job_mix import Costs, JobMix
-from milabench.analysis.json_codec import JsonKey
+from milabench.analysis.json_codec import NOT_WRITTEN, JsonKey
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
@@ -29,7 +29,6 @@ from milabench.analysis.uncertainty import CONFIDENCE, NO_ALLOWANCE, Allowance, 
 from milabench.events.values import as_mapping, mappings_in
 
 Per = Literal["system", "instance"]
-_NOT_WRITTEN = JsonKey(is_written=False)
 
 
 def logs(values: Iterable[float], direction: Direction) -> list[float]:
@@ -146,8 +145,8 @@ class SystemResult:
     first_step_s: float | None = None
     counts: bool = False
     why_not: str = ""
-    log_mean: Annotated[LogMean | None, _NOT_WRITTEN] = field(default=None, repr=False)
-    doubt_words: Annotated[tuple[str, ...], _NOT_WRITTEN] = ()
+    log_mean: Annotated[LogMean | None, NOT_WRITTEN] = field(default=None, repr=False)
+    doubt_words: Annotated[tuple[str, ...], NOT_WRITTEN] = ()
 
     @property
     def by_session(self) -> list[tuple[float, ...]]:
@@ -218,8 +217,8 @@ class Contrast:
     ci95_devices: Interval | None = None
     is_suspect: bool = False
     note: str = ""
-    evidence: Annotated[Evidence | None, _NOT_WRITTEN] = field(default=None, repr=False)
-    judgement: Annotated[Judgement | None, _NOT_WRITTEN] = field(default=None, repr=False)
+    evidence: Annotated[Evidence | None, NOT_WRITTEN] = field(default=None, repr=False)
+    judgement: Annotated[Judgement | None, NOT_WRITTEN] = field(default=None, repr=False)
 
     @property
     def p_holm(self) -> float | None:

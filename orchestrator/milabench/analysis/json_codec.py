@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 from milabench.events.values import finite_number
 
 # `finite_number` for acceptance criteria, whose layer imports no events.
-__all__ = ["OPTIONAL", "JsonKey", "finite_number", "picked", "schema_of_type", "to_json_value"]
+__all__ = ["NOT_WRITTEN", "OPTIONAL", "JsonKey", "finite_number", "picked", "schema_of_type", "to_json_value"]
 
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 
@@ -46,6 +46,7 @@ class JsonKey:
 
 
 OPTIONAL = JsonKey(is_optional=True)
+NOT_WRITTEN = JsonKey(is_written=False)
 
 
 class _Field(NamedTuple):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 from milabench.analysis.intervals import LEAST_LAUNCHES, Interval
+from milabench.analysis.json_codec import NOT_WRITTEN, JsonKey, to_json_value
 from milabench.analysis.sample_statistics import mean
 from milabench.analysis.two_samples import DEFAULT_MARGIN, ROUNDING, Estimate, Verdict, judge_family, paired_difference
 
@@ -16,23 +17,28 @@ _MOST_NAMED = 3  # pairs of a verdict that the sentence names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paired:
-    """B over A of a benchmark: the number of pairs, the geometric mean of their ratios, its 95 % interval, its verdict.
+class Pair:
+    """A benchmark on both sides, B over A: the geometric mean of the ratios of `pairs`, its 95 % interval, its verdict.
 
-    > 1 means that B is better. For lower-is-better metrics the ratio is inverted. `ci95` and `estimate`, its basis,
-    are None below three pairs.
-    `p_holm` and `p_equal_holm` are for a difference within the margin, and beyond it, corrected for all
-    benchmarks of the family.
+    `a` and `b` are the benchmark's names on the two sides. A ratio above 1 means that B is better. For lower-is-better metrics it
+    is inverted. It is None, and `why` says why, when no pair has a number on both sides. `ci95` and `estimate`, its basis, are
+    None below three pairs. `is_same`: both sides plan the same steps, so that differences are noise. `p_holm` is for a
+    difference within the margin, corrected for all benchmarks of the family. `doubts` are why a side is suspect.
     """
 
     bench: str
-    pairs: int
-    ratio: float
-    ci95: Interval | None
-    verdict: Verdict
-    estimate: Estimate | None = None
+    a: Annotated[str, NOT_WRITTEN]
+    b: Annotated[str, NOT_WRITTEN]
+    pairs: int = 0
+    ratio: float | None = None
+    ci95: Interval | None = None
+    verdict: Verdict = "INCONCLUSIVE"
+    units: str = ""
+    why: str = ""
+    is_same: Annotated[bool, JsonKey("same_steps", followed_by=("noise",))] = False
     p_holm: float | None = None
-    p_equal_holm: float | None = None
+    doubts: Annotated[tuple[str, ...], JsonKey("reasons")] = ()
+    estimate: Annotated[Estimate | None, NOT_WRITTEN] = None
 
     @property
     def note(self) -> str:
@@ -40,62 +46,22 @@ class Paired:
         has_spread = self.estimate is None or self.estimate.error > ROUNDING
         return "" if has_spread else "every pair gave the same ratio: its numbers have too few digits to see a spread"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """A benchmark on both sides.
-
-    `a` and `b` are the benchmark's names on the two sides. `result` is None, and `why` says why, when no pair has a number
-    on both sides. `is_same`: both sides plan the same steps, so that differences are noise. `reasons` are why a side is suspect.
-    """
-
-    bench: str
-    a: str
-    b: str
-    result: Paired | None
-    why: str = ""
-    units: str = ""
-    is_same: bool = False
-    doubts: tuple[str, ...] = ()
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether B is faster or slower. INCONCLUSIVE without a number."""
-        return self.result.verdict if self.result else "INCONCLUSIVE"
-
     @property
     def text(self) -> str:
         """The ratio in words: `digits: B is 0.2494 x A`, and of two commands `sleep 0.2 is 0.2494 x sleep 0.05`."""
         is_of_suites = self.a == f"{self.bench}@A"
         a, b = ("A", f"{self.bench}: B") if is_of_suites else (self.a, self.b)
-        if self.result is None:
+        if self.ratio is None:
             return f"{b} and {a}: {self.why}"
-        interval = "" if self.result.ci95 is None else " [{:.4f}, {:.4f}]".format(*self.result.ci95)
-        return f"{b} is {self.result.ratio:.4f} x {a}{interval}"
+        interval = "" if self.ci95 is None else " [{:.4f}, {:.4f}]".format(*self.ci95)
+        return f"{b} is {self.ratio:.4f} x {a}{interval}"
 
     @property
     def noise(self) -> float | None:
         """Of an A/A pair: the smallest relative difference that counts; methodology.md, 1.0."""
-        if not self.is_same or self.result is None or self.result.ci95 is None:
+        if not self.is_same or self.ci95 is None:
             return None
-        return max(DEFAULT_MARGIN, *(math.exp(abs(math.log(bound))) - 1 for bound in self.result.ci95))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return an entry of `ab.pairs`. See docs/reference/protocol.md, section 6."""
-        result = self.result
-        return {
-            "bench": self.bench,
-            "pairs": result.pairs if result else 0,
-            "ratio": result.ratio if result else None,
-            "ci95": list(result.ci95) if result and result.ci95 else None,
-            "verdict": self.verdict,
-            "units": self.units,
-            "why": self.why,
-            "same_steps": self.is_same,
-            "noise": self.noise,
-            "p_holm": result.p_holm if result else None,
-            "reasons": list(self.doubts),
-        }
+        return max(DEFAULT_MARGIN, *(math.exp(abs(math.log(bound))) - 1 for bound in self.ci95))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +69,8 @@ class AB:
     """The result of an A/B run: the suite of each side, every benchmark that both have, and the differences (`differs`)."""
 
     suites: tuple[str, ...]
-    pairs: tuple[Pair, ...]
     differs: str = ""
+    pairs: tuple[Pair, ...]
 
     @property
     def verdict(self) -> Verdict:
@@ -128,42 +94,28 @@ class AB:
 
     def to_json(self) -> dict[str, Any]:
         """Return `ab` of a summary. See docs/reference/protocol.md, section 6."""
-        return {
-            "verdict": self.verdict,
-            "suites": list(self.suites),
-            "differs": self.differs,
-            "pairs": [pair.to_json() for pair in self.pairs],
-        }
+        return {"verdict": self.verdict, **to_json_value(self)}
 
 
-def paired_ratio(
-    bench: str, a: Mapping[int, float], b: Mapping[int, float], *, lower_is_better: bool = False
-) -> Paired | None:
-    """Return the paired ratio of two sides, each its values by block number. None when no block has both."""
+def with_ratio(pair: Pair, a: Mapping[int, float], b: Mapping[int, float], *, lower_is_better: bool = False) -> Pair:
+    """Return the pair with the ratio of its sides, each its values by block number. Without one when no block has both."""
     blocks = sorted(a.keys() & b.keys())
     if not blocks:
-        return None
+        return replace(pair, why="no pair has a number on both sides")
     sign = -1.0 if lower_is_better else 1.0
     before, after = ([sign * math.log(side[block]) for block in blocks] for side in (a, b))
     if len(blocks) < LEAST_LAUNCHES:
-        ratio = math.exp(mean(after) - mean(before))
-        return Paired(bench=bench, pairs=len(blocks), ratio=ratio, ci95=None, verdict="INCONCLUSIVE")
+        return replace(pair, pairs=len(blocks), ratio=math.exp(mean(after) - mean(before)))
     estimate = paired_difference(before, after)
-    alone = Paired(
-        bench=bench,
-        pairs=len(blocks),
-        ratio=math.exp(estimate.d),
-        ci95=estimate.ratio_interval(),
-        verdict="INCONCLUSIVE",
-        estimate=estimate,
+    ratio, interval = math.exp(estimate.d), estimate.ratio_interval()
+    return replace(pair, pairs=len(blocks), ratio=ratio, ci95=interval, estimate=estimate)
+
+
+def paired_verdicts(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+    """Return the pairs with the verdicts that all of them together allow. Those with a remark instead have none."""
+    estimates = [None if pair.why else pair.estimate for pair in pairs]
+    judgements = judge_family(estimates, [DEFAULT_MARGIN] * len(pairs))
+    return tuple(
+        pair if judgement is None else replace(pair, verdict=judgement.verdict, p_holm=judgement.p_holm)
+        for pair, judgement in zip(pairs, judgements, strict=True)
     )
-    return paired_verdicts([alone])[0]
-
-
-def paired_verdicts(family: Sequence[Paired]) -> list[Paired]:
-    """Return pairs with verdicts, all benchmarks of a run forming a family."""
-    judgements = judge_family([paired.estimate for paired in family], [DEFAULT_MARGIN] * len(family))
-    return [
-        paired if by is None else replace(paired, verdict=by.verdict, p_holm=by.p_holm, p_equal_holm=by.p_equal_holm)
-        for paired, by in zip(family, judgements, strict=True)
-    ]

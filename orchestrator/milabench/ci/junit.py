@@ -101,7 +101,7 @@ def _pair(suite: ET.Element, group: str, pair: Pair) -> None:
     case, text = _case(suite, pair.bench, f"{group} A/B"), f"{pair.verdict}: {pair.text}"
     if pair.verdict == "SLOWER":
         _add_result(case, "failure", "SLOWER", text)
-    elif pair.result is None:
+    elif pair.ratio is None:
         _add_result(case, "skipped", "INCONCLUSIVE", text)
     _add_output(case, [text])
 

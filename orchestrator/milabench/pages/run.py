@@ -208,8 +208,8 @@ def expense_content(named: Sequence[tuple[str, Summary]]) -> list[Child]:
 def _pairs(ab: AB) -> list[Child]:
     ratios = [
         Ratio(label=pair.bench, value=None, note=pair.why)
-        if pair.result is None
-        else Ratio(label=pair.bench, value=pair.result.ratio, interval=pair.result.ci95, verdict=pair.result.verdict)
+        if pair.ratio is None
+        else Ratio(label=pair.bench, value=pair.ratio, interval=pair.ci95, verdict=pair.verdict)
         for pair in ab.pairs
     ]
     sides = "; ".join(f"{side}: {suite}" for side, suite in zip("AB", ab.suites, strict=False))

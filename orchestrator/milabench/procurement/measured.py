@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from milabench.analysis.comparison_model import System, SystemResult
-from milabench.analysis.json_codec import JsonKey
+from milabench.analysis.json_codec import NOT_WRITTEN, JsonKey
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.sides import sides_of
 from milabench.analysis.summary_model import BenchSummary, Validity
@@ -33,16 +33,16 @@ class SourcedFigure:
     declared or published. It is of one of `instances` that ran at once, or with `instances` 1 of all together.
     """
 
-    value: Annotated[UncertainValue, JsonKey(is_written=False)]
+    value: Annotated[UncertainValue, NOT_WRITTEN]
     direction: Direction
     formula: str = ""
     where: tuple[str, ...] = ()
-    inputs: Annotated[Mapping[str, UncertainValue], JsonKey(is_written=False)] = field(default_factory=dict)
+    inputs: Annotated[Mapping[str, UncertainValue], NOT_WRITTEN] = field(default_factory=dict)
     launches: int | None = None
-    instances: Annotated[int, JsonKey(is_written=False)] = 1
+    instances: Annotated[int, NOT_WRITTEN] = 1
     validity: Validity | None = None
     doubts: Annotated[tuple[str, ...], JsonKey("reasons")] = ()
-    doubt_words: Annotated[tuple[str, ...], JsonKey(is_written=False)] = ()
+    doubt_words: Annotated[tuple[str, ...], NOT_WRITTEN] = ()
 
 
 def direction_of(wanted: TenderBenchmark, units: str, own: Direction = "higher") -> Direction:

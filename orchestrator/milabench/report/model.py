@@ -366,7 +366,7 @@ def replicate_lines(summary: Summary) -> list[tuple[str, str]]:
         bench.bench: bench.uncertainty.half_width for bench in summary.benchmarks if bench.uncertainty is not None
     }
     if summary.ab is not None:
-        intervals = {pair.bench: pair.result.ci95 for pair in summary.ab.pairs if pair.result is not None}
+        intervals = {pair.bench: pair.ci95 for pair in summary.ab.pairs}
         reached = {
             name: f"± {percents(math.sqrt(ci[1] / ci[0]) - 1)}" for name, ci in intervals.items() if ci is not None
         }

@@ -252,14 +252,13 @@ def pair_table(ab: AB, title: str = "") -> Table:
     """Return a row for each benchmark of an A/B run: number of pairs, B over A (> 1 means B is better), verdict."""
     rows = []
     for pair in ab.pairs:
-        result = pair.result
-        if result is None:
+        if pair.ratio is None:
             rows.append((pair.bench, "0", "", "", "INCONCLUSIVE", pair.why))
             continue
-        interval = "below three pairs" if result.ci95 is None else f"[{result.ci95[0]:.4f}, {result.ci95[1]:.4f}]"
+        interval = "below three pairs" if pair.ci95 is None else f"[{pair.ci95[0]:.4f}, {pair.ci95[1]:.4f}]"
         noise = "" if pair.noise is None else f"the same on both sides: the noise is {percents(pair.noise)}"
         suspect = f"suspect ({', '.join(pair.doubts)})" if pair.doubts else ""
-        remark = "; ".join(filter(None, (pair.why or result.note, noise, suspect)))
-        rows.append((pair.bench, str(result.pairs), f"{result.ratio:.4f}", interval, result.verdict, remark))
+        remark = "; ".join(filter(None, (pair.why or pair.note, noise, suspect)))
+        rows.append((pair.bench, str(pair.pairs), f"{pair.ratio:.4f}", interval, pair.verdict, remark))
     columns = "bench | #pairs | #B/A | 95 % interval | verdict | remark"
     return headed_table(title, columns, rows, spare=("pairs", "remark"))

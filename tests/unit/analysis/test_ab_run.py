@@ -12,7 +12,7 @@ import pytest
 
 from milabench import pages as html
 from milabench.analysis.ab_run import launches
-from milabench.analysis.paired_comparison import AB, Pair, paired_ratio
+from milabench.analysis.paired_comparison import AB, Pair, paired_verdicts, with_ratio
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
 from milabench.ci import junit
@@ -47,9 +47,8 @@ def ab(base: Path, *steps: Recorded, is_same: bool = False) -> AB:
 def test_the_ratio_is_of_pairs_so_that_what_drifts_cancels(tmp_path: Path) -> None:
     drift = (100.0, 130.0, 70.0, 110.0, 90.0)
     (pair,) = ab(tmp_path, *side("A", *drift), *side("B", *(1.1 * value for value in drift))).pairs
-    assert pair.result is not None
-    assert (pair.result.pairs, pair.result.verdict) == (5, "FASTER")
-    assert pair.result.ratio == pytest.approx(1.1)
+    assert (pair.pairs, pair.verdict) == (5, "FASTER")
+    assert pair.ratio == pytest.approx(1.1)
 
 
 def test_a_pair_whose_sides_ran_on_different_nodes_is_doubtful(tmp_path: Path) -> None:
@@ -63,8 +62,7 @@ def test_a_pair_of_which_one_side_failed_is_left_out(tmp_path: Path) -> None:
     a, b = side("A", 1, 2, 3, 4), side("B", 1, 2, 3, 9)
     b[3] = replace(b[3], outcome="failed", why="exit")
     (pair,) = ab(tmp_path, *a, *b).pairs
-    assert pair.result is not None
-    assert (pair.result.pairs, pair.result.ratio) == (3, pytest.approx(1.0))
+    assert (pair.pairs, pair.ratio) == (3, pytest.approx(1.0))
 
 
 def test_a_launch_without_all_of_its_instances_is_left_out(tmp_path: Path) -> None:
@@ -75,19 +73,18 @@ def test_a_launch_without_all_of_its_instances_is_left_out(tmp_path: Path) -> No
 
 def test_where_there_is_nothing_to_compare_it_says_why(tmp_path: Path) -> None:
     (pair,) = ab(tmp_path, *side("A", 1, 2, 3), *side("B", 1, 2, 3, units="tokens/s")).pairs
-    assert (pair.result, pair.why) == (None, "A is in images/s, B in tokens/s")
+    assert (pair.ratio, pair.why) == (None, "A is in images/s, B in tokens/s")
     (pair,) = ab(tmp_path, *side("A", 1, 2, 3)).pairs
-    assert (pair.result, pair.why) == (None, "no number on B")
-    assert pair.to_json()["verdict"] == "INCONCLUSIVE"
+    assert (pair.ratio, pair.why) == (None, "no number on B")
+    assert pair.verdict == "INCONCLUSIVE"
 
 
 def test_the_same_on_both_sides_is_the_noise_of_at_least_one_per_cent(tmp_path: Path) -> None:
     quiet = ab(tmp_path, *side("A", 5, 5, 5), *side("B", 5, 5, 5), is_same=True).pairs[0]
     loud = ab(tmp_path, *side("A", 5, 6, 5), *side("B", 6, 5, 5), is_same=True).pairs[0]
     assert quiet.noise == pytest.approx(0.01)
-    assert loud.result is not None
-    assert loud.result.ci95 is not None
-    assert loud.noise == pytest.approx(loud.result.ci95[1] - 1, rel=0.01)
+    assert loud.ci95 is not None
+    assert loud.noise == pytest.approx(loud.ci95[1] - 1, rel=0.01)
     assert ab(tmp_path, *side("A", 5, 5, 5), *side("B", 5, 5, 5)).pairs[0].noise is None
 
 
@@ -122,12 +119,11 @@ def test_a_pair_is_a_case_of_the_servers_report_that_fails_where_it_is_slower(tm
 
 
 def test_the_worst_verdict_is_that_of_the_run_and_several_commands_are_named_by_themselves() -> None:
-    quick = paired_ratio("b", {n: 1.0 + n / 1e3 for n in range(5)}, dict.fromkeys(range(5), 2.0))
-    slow = paired_ratio("c", {n: 1.0 + n / 1e3 for n in range(5)}, dict.fromkeys(range(5), 0.5))
-    pairs = (Pair(bench="b", a="a", b="b", result=quick), Pair(bench="c", a="a", b="c", result=slow))
-    found = AB(
-        suites=("a", "each of the others"), pairs=(*pairs, Pair(bench="d", a="a", b="d", result=None, why="no number"))
-    )
+    base = {n: 1.0 + n / 1e3 for n in range(5)}
+    quick = with_ratio(Pair(bench="b", a="a", b="b"), base, dict.fromkeys(range(5), 2.0))
+    slow = with_ratio(Pair(bench="c", a="a", b="c"), base, dict.fromkeys(range(5), 0.5))
+    pairs = paired_verdicts([quick, slow, Pair(bench="d", a="a", b="d", why="no number")])
+    found = AB(suites=("a", "each of the others"), pairs=pairs)
     assert found.verdict == "SLOWER"
     assert re.sub(r" \[[^]]*\]", "", found.sentence) == (
         "SLOWER: c is 0.4990 x a; FASTER: b is 1.9960 x a; INCONCLUSIVE: d and a: no number"

@@ -11,7 +11,7 @@ from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import Comparison, Contrast, System
 from milabench.analysis.job_mix import Costs, costs_of
 from milabench.analysis.milabench13 import BenchFigures
-from milabench.analysis.paired_comparison import AB, Pair, paired_ratio
+from milabench.analysis.paired_comparison import AB, Pair, with_ratio
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.score import Score
@@ -231,8 +231,9 @@ def test_a_suspect_number_counts_and_is_marked() -> None:
 
 def noisy(bench: str, ratios: Sequence[float]) -> AB:
     """An A/B run of a benchmark with itself."""
-    result = paired_ratio(bench, dict.fromkeys(range(len(ratios)), 1.0), dict(enumerate(ratios)))
-    return AB(suites=("s", "s"), pairs=(Pair(bench=bench, a="A", b="B", result=result, is_same=True),))
+    pair = Pair(bench=bench, a="A", b="B", is_same=True)
+    pair = with_ratio(pair, dict.fromkeys(range(len(ratios)), 1.0), dict(enumerate(ratios)))
+    return AB(suites=("s", "s"), pairs=(pair,))
 
 
 def test_an_index_is_not_faster_by_less_than_the_noise_of_its_benchmarks() -> None:

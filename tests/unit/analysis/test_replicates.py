@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from milabench.analysis.intervals import t_quantile
-from milabench.analysis.paired_comparison import paired_ratio
+from milabench.analysis.paired_comparison import Pair, paired_verdicts, with_ratio
 from milabench.analysis.replicates import (
     MOST_LAUNCHES,
     MOST_REPLICATES,
@@ -89,13 +89,17 @@ def test_a_budget_trims_whole_blocks_from_the_end() -> None:
     assert within(wanted, seconds, 29.0) == {"a": 0, "b": 0}
 
 
+def ratio_of(a: dict[int, float], b: dict[int, float], *, lower_is_better: bool = False) -> Pair:
+    pair = with_ratio(Pair(bench="x", a="A", b="B"), a, b, lower_is_better=lower_is_better)
+    return paired_verdicts([pair])[0]
+
+
 def test_pairs_cancel_what_drifts() -> None:
     drift = [1.0, 1.3, 0.7, 1.1, 0.9]
     wobble = [0.001, -0.001, 0.0005, -0.0005, 0.0]
     a = {block: 100 * drift[block] for block in range(5)}
     b = {block: 105 * drift[block] * math.exp(wobble[block]) for block in range(5)}
-    found = paired_ratio("digits", a, b)
-    assert found is not None
+    found = ratio_of(a, b)
     assert (found.pairs, found.verdict) == (5, "FASTER")
     assert found.ratio == pytest.approx(1.05, rel=1e-3)
     assert found.ci95 is not None
@@ -113,8 +117,7 @@ def test_pairs_cancel_what_drifts() -> None:
 )
 def test_what_pairs_say_follows_from_interval_and_margin(ratio: float, spread: float, verdict: str) -> None:
     wobble = [1, -1, 0.5, -0.5, 0.0]
-    found = paired_ratio("x", dict.fromkeys(range(5), 1.0), {i: ratio * math.exp(spread * wobble[i]) for i in range(5)})
-    assert found is not None
+    found = ratio_of(dict.fromkeys(range(5), 1.0), {i: ratio * math.exp(spread * wobble[i]) for i in range(5)})
     assert found.verdict == verdict
 
 
@@ -128,13 +131,11 @@ def test_what_differs_only_by_rounding_is_no_difference(difference: float, error
 
 
 def test_where_less_is_better_the_ratio_is_turned_over() -> None:
-    found = paired_ratio("x", dict.fromkeys(range(4), 2.0), dict.fromkeys(range(4), 1.0), lower_is_better=True)
-    assert found is not None
+    found = ratio_of(dict.fromkeys(range(4), 2.0), dict.fromkeys(range(4), 1.0), lower_is_better=True)
     assert found.ratio == pytest.approx(2.0)
 
 
 def test_two_pairs_are_too_few_and_no_pair_is_none() -> None:
-    few = paired_ratio("x", {0: 1.0, 1: 1.0}, {0: 2.0, 1: 2.0, 7: 9.0})
-    assert few is not None
+    few = ratio_of({0: 1.0, 1: 1.0}, {0: 2.0, 1: 2.0, 7: 9.0})
     assert (few.pairs, few.ci95, few.verdict) == (2, None, "INCONCLUSIVE")
-    assert paired_ratio("x", {0: 1.0}, {1: 1.0}) is None
+    assert ratio_of({0: 1.0}, {1: 1.0}).ratio is None
