@@ -18,6 +18,7 @@ from milabench import seams
 from milabench.analysis.case_sets import cases_of
 from milabench.analysis.intervals import LEAST_LAUNCHES, log_t_interval
 from milabench.analysis.job_mix import Costs
+from milabench.analysis.json_codec import to_json_value
 from milabench.analysis.measure import Measurement, Metric
 from milabench.analysis.milabench13 import BenchFigures, StepFigures
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, median, pooled_log_stdev
@@ -178,14 +179,15 @@ def _device_count(results: Sequence[StepResult]) -> int:
     return len({(result.step.node, device) for result in results for device in result.step.devices})
 
 
-def skipped_bench(name: str, why: str, weight: float | None, tags: tuple[str, ...] = ()) -> BenchSummary:
-    """Return the summary of a benchmark of the suite that the plan left out, and why."""
+def skipped_bench(name: str, why: str, declared: Mapping[str, object]) -> BenchSummary:
+    """Return the summary of a benchmark that the plan left out, and why. `declared` is its part of the resolved suite."""
+    tags = declared.get("tags")
     return BenchSummary(
         bench=name,
         outcome="skipped",
         counts={"planned": 1, **dict.fromkeys(COUNTED_OUTCOMES, 0), "skipped": 1},
-        weight=weight,
-        tags=tags,
+        weight=finite_number(declared.get("weight")),
+        tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
         skipped=(Skip(step=None, detail=one_line(why)),),
     )
 
@@ -493,30 +495,9 @@ def _metrics_json(results: Iterable[StepResult]) -> Iterable[dict[str, object]]:
         for name, value in (("loss_first", measured.losses.first), ("loss_last", measured.losses.last)):
             if value is not None:
                 loss = Metric(name=name, value=value, direction="lower")
-                yield _metric_json(result.step.id, loss)
+                yield {"step": result.step.id, **to_json_value(loss)}
         for metric in measured.metrics:
-            yield _metric_json(result.step.id, metric)
-
-
-def _metric_json(step: str, metric: Metric) -> dict[str, object]:
-    encoded: dict[str, Any] = {
-        "step": step,
-        "metric": metric.name,
-        "value": metric.value,
-        "units": metric.units,
-        "direction": metric.direction,
-    }
-    optional = {
-        "case": metric.case,
-        "part": metric.part,
-        "params": dict(metric.params),
-        "main": metric.is_main,
-        "reasons": list(metric.doubts),
-    }
-    encoded |= {key: value for key, value in optional.items() if value}
-    if metric.rank is not None:
-        encoded["rank"] = metric.rank
-    return encoded
+            yield {"step": result.step.id, **to_json_value(metric)}
 
 
 _NO_RATE = (

@@ -9,9 +9,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from milabench.analysis.conservation import broken_laws
+from milabench.analysis.json_codec import OPTIONAL, JsonKey
 from milabench.analysis.log_child import LogChild, log_fold
 from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
 from milabench.analysis.milabench13 import RateSum
@@ -55,16 +56,16 @@ class Metric:
     `doubts` are the process's own.
     """
 
-    name: str
+    name: Annotated[str, JsonKey("metric")]
     value: float
     units: str = ""
     direction: Direction = "none"
-    is_main: bool = False
-    case: str = ""
-    part: str = ""
-    params: Mapping[str, Any] = field(default_factory=dict)
-    rank: int | None = None
-    doubts: tuple[str, ...] = ()
+    case: Annotated[str, OPTIONAL] = ""
+    part: Annotated[str, OPTIONAL] = ""
+    params: Annotated[Mapping[str, Any], OPTIONAL] = field(default_factory=dict)
+    is_main: Annotated[bool, JsonKey("main", is_optional=True)] = False
+    doubts: Annotated[tuple[str, ...], JsonKey("reasons", is_optional=True)] = ()
+    rank: Annotated[int | None, OPTIONAL] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,9 +376,10 @@ def energy_metric(joules: Iterable[float], *, is_counted: bool) -> Metric:
 
 
 class MeasurementFold:
-    """The observations of a step so far."""
+    """The observations of a step so far. `recorded` is its measurement as far as records say it themselves."""
 
     def __init__(self) -> None:
+        self.recorded = Measurement(step="")
         self.builders: dict[tuple[str, int], SeriesBuilder] = {}
         self.windows: dict[str, Window] = {}
         self.processes: dict[tuple[str, int], dict[int, int]] = {}
@@ -386,17 +388,8 @@ class MeasurementFold:
         self.device_memory: dict[str, float] = {}
         self.readings = Readings()
         self.losses = Losses()
-        self.answers: list[RankAnswers] = []
         self.pauses: list[Pause] = []
-        self.collectives: list[Mapping[str, Any]] = []
-        self.end: End | None = None
-        self.is_stopped = False
-        self.errors: list[Error] = []
-        self.verdicts: list[Verdict] = []
         self.messages: dict[str, None] = {}  # a set that keeps its order
-        self.config: Mapping[str, Any] = {}
-        self.meta: dict[str, Any] = {}
-        self.start: Mapping[str, Any] = {}
         self.log: LogFold | LogChild | None = None
         self.sweep: SweepRecords | None = None
         self.cost_s = 0.0
@@ -410,32 +403,32 @@ class MeasurementFold:
                 self.readings.observe(event)
                 self._data(data)
             case End():
-                self.end = event
+                self.recorded = replace(self.recorded, end=event)
             # milabench 1.3 gives no reason, so that its record is one of another kind.
             case model.Stop() | model.Other(event="stop"):
-                self.is_stopped = True
+                self.recorded = replace(self.recorded, is_stopped=True)
             case Verdict():
-                self.verdicts.append(event)
+                self.recorded = replace(self.recorded, verdicts=(*self.recorded.verdicts, event))
             case model.Message(text=text):
                 self.messages[text] = None
             case Line(text=text, pipe=pipe):
                 if self.log is not None:
                     self.log.observe(text, pipe)
             case model.Config(data=data):
-                self.config = data
+                self.recorded = replace(self.recorded, config=data)
                 log_metrics = metrics_of(data)
                 # The configuration is recorded before the first line of output: no line is missed.
                 if log_metrics and self.log is None:
                     self.log = log_fold(log_metrics)
             case model.Meta(data=data):
                 self.readings.observe(event)
-                self.meta.update(data)
+                self.recorded = replace(self.recorded, meta={**self.recorded.meta, **data})
             case model.Start(data=data):
-                self.start = data
+                self.recorded = replace(self.recorded, start=data)
             case _:
                 error = reported_error(event)
                 if error is not None:
-                    self.errors.append(error)
+                    self.recorded = replace(self.recorded, errors=(*self.recorded.errors, error))
 
     def _data(self, data: Mapping[str, Any]) -> None:
         if "rate" in data:
@@ -454,11 +447,12 @@ class MeasurementFold:
         if isinstance(data.get("gpudata"), Mapping):
             self._devices(data["gpudata"])
         if isinstance(data.get("answers"), Mapping):
-            self.answers.append(
-                _rank_answers(data["answers"], data.get("rank"), as_mapping(self.config.get("answers")))
-            )
+            asked = as_mapping(self.recorded.config.get("answers"))
+            answers = _rank_answers(data["answers"], data.get("rank"), asked)
+            self.recorded = replace(self.recorded, answers=(*self.recorded.answers, answers))
         if isinstance(data.get("collectives"), Mapping):
-            self.collectives.append({**data["collectives"], "rank": data.get("rank")})
+            operations = {**data["collectives"], "rank": data.get("rank")}
+            self.recorded = replace(self.recorded, collectives=(*self.recorded.collectives, operations))
         if isinstance(data.get("pause"), Mapping):
             self._pause(data["pause"], whole(data.get("rank"), -1))
         if isinstance(data.get("window"), Mapping):
@@ -602,24 +596,21 @@ class MeasurementFold:
         yield from self._waiting(task)
 
     def _swept(self) -> SweptStep | None:
-        return (
-            None
-            if self.sweep is None
-            else self.sweep.result(as_mapping(self.config.get("serve")), self.metrics.values())
-        )
+        declared = as_mapping(self.recorded.config.get("serve"))
+        return None if self.sweep is None else self.sweep.result(declared, self.metrics.values())
 
     def result(self, step: str) -> Measurement:
         """Return the measurements."""
         series = self.series()
         task = main_task(item.task for item in series)
         window, ranks = self.window(task), [item for item in series if item.task == task]
-        logs = self.log.series() if self.log is not None else ()
+        logs, config = self.log.series() if self.log is not None else (), self.recorded.config
         inconsistencies: tuple[str, ...] = ()
         throughput: Throughput | None = None
         if ranks:
             ends_ns = {rank: tuple(ends.values()) for (name, rank), ends in self.processes.items() if name == task}
             inconsistencies = tuple(broken_laws(ranks, window, self.pauses, ends_ns))
-            throughput = step_throughput(ranks, window, self.pauses, as_mapping(self.config.get("measure")))
+            throughput = step_throughput(ranks, window, self.pauses, as_mapping(config.get("measure")))
         counted = tuple(self._counted_spans(throughput, window))
         joules, energy = self._energy(counted)
         metrics = [*self.metrics.values(), *self._derived_metrics(task, energy)]
@@ -631,7 +622,7 @@ class MeasurementFold:
         if ranks:
             metrics += about_the_loop(ranks, throughput) if throughput is not None else ()
         else:
-            throughput = _main_metric(metrics) or _main_log_metric(logs) or _wall_time(self.config, self.end)
+            throughput = _main_metric(metrics) or _main_log_metric(logs) or _wall_time(config, self.recorded.end)
         unusable = sum(builder.unusable for builder in self.builders.values())
         usable = sum(len(one.lasted) for one in series)
         swept = self._swept()
@@ -649,7 +640,8 @@ class MeasurementFold:
                 doubts=(*throughput.doubts, *self._doubts(unusable)),
                 effects={**throughput.effects, "observing": self._observing(series)},
             )
-        return Measurement(
+        return replace(
+            self.recorded,
             step=step,
             task=task,
             throughput=throughput,
@@ -657,12 +649,7 @@ class MeasurementFold:
             window=window,
             unusable=unusable,
             losses=self.losses,
-            answers=tuple(self.answers),
             metrics=tuple(metrics),
-            end=self.end,
-            is_stopped=self.is_stopped,
-            errors=tuple(self.errors),
-            verdicts=tuple(self.verdicts),
             messages=tuple(self.messages),
             logs=logs,
             serving=None if swept is None else swept.curve,
@@ -672,8 +659,4 @@ class MeasurementFold:
             inconsistencies=inconsistencies,
             energy_by_device=joules,
             counted_spans=counted,
-            collectives=tuple(self.collectives),
-            config=self.config,
-            meta=self.meta,
-            start=self.start,
         )

@@ -42,13 +42,12 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
     system = described_system(run.manifest, measured)
     benches = [bench_summary(name, members, conditions) for name, members in by_bench.items()]
     benches = _with_compute_use(benches, by_bench, system)
-    benches += [
-        skipped_bench(name, why, _weight_in_suite(run, name), _tags_in_suite(run, name))
-        for name, why in _skipped_benches(run)
-    ]
-    about = as_mapping(run.manifest.get("about"))
+    suite, about = as_mapping(run.manifest.get("suite")), as_mapping(run.manifest.get("about"))
+    for entry in mappings_in(as_mapping(run.manifest.get("plan")).get("skipped")):
+        name = str(entry.get("bench", ""))
+        benches.append(skipped_bench(name, str(entry.get("why", "")), as_mapping(suite.get(name))))
     benches = [
-        structs.replace(bench, about=about.get(bench.bench, ""), size=_size_in_suite(run, bench.bench))
+        structs.replace(bench, about=about.get(bench.bench, ""), size=_size(as_mapping(suite.get(bench.bench))))
         for bench in benches
     ]
     ab = ab_of(run.manifest, benches)
@@ -180,26 +179,10 @@ def scored(benches: Iterable[BenchSummary]) -> Score:
     return structs.replace(score(entries), value=None, ci95=None)
 
 
-def _skipped_benches(run: Run) -> Iterable[tuple[str, str]]:
-    for entry in mappings_in(as_mapping(run.manifest.get("plan")).get("skipped")):
-        yield str(entry.get("bench", "")), str(entry.get("why", ""))
-
-
-def _weight_in_suite(run: Run, bench: str) -> float | None:
-    """Return the weight of a benchmark that has no step, from the resolved suite in the manifest."""
-    return finite_number(as_mapping(as_mapping(run.manifest.get("suite")).get(bench)).get("weight"))
-
-
-def _size_in_suite(run: Run, bench: str) -> str:
-    """Return the size that a benchmark had, from the resolved suite in the manifest. Empty where it has none."""
-    size = as_mapping(as_mapping(run.manifest.get("suite")).get(bench)).get("size")
+def _size(declared: Mapping[str, object]) -> str:
+    """Return the size that a benchmark of the resolved suite has. Empty where it has none."""
+    size = declared.get("size")
     return size if isinstance(size, str) else ""
-
-
-def _tags_in_suite(run: Run, bench: str) -> tuple[str, ...]:
-    """Return the tags of a benchmark that has no step, from the resolved suite in the manifest."""
-    tags = as_mapping(as_mapping(run.manifest.get("suite")).get(bench)).get("tags")
-    return tuple(map(str, tags)) if isinstance(tags, list) else ()
 
 
 def described_system(manifest: Mapping[str, object], measured: Iterable[Measurement]) -> Mapping[str, object]:

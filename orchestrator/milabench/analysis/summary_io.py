@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from milabench.analysis.ab_run import ab_of
-from milabench.analysis.json_codec import picked
+from milabench.analysis.json_codec import picked, to_json_value
 from milabench.analysis.summary_model import SCHEMA, BenchSummary, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
 from milabench.errors import RecordError
@@ -141,21 +141,15 @@ def processes_from_json(metrics: Iterable[Mapping[str, object]]) -> tuple[Replic
 def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
     """Return the `rate` entry of a benchmark's metrics: a replicate with its throughput, in a single object."""
     rate = process.throughput
-    encoded = {
+    return {
         "step": process.steps[0],
         "steps": list(process.steps),
         "metric": "rate",
         **picked(rate, "value", "units", "direction", "basis"),
         "place": process.slot,
         "repeat": process.repeat,
-        **picked(rate, "observations", "steps_rate", "between_steps", "pauses"),
-        **picked(rate, "warm_up_steps", "all_steps", "period", *(("stall",) if rate.stall else ())),
-        **picked(rate, "spread_within", "doubts", *(("left_out",) if rate.left_out else ())),
-        **picked(rate, "latency", "totals"),
+        **to_json_value(rate),
     }
-    if rate.warmup_left is not None:
-        encoded["warmup_left"] = rate.warmup_left
-    return encoded
 
 
 def _process_from_json(rate: Mapping[str, Any]) -> ReplicateResult:

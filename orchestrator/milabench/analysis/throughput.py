@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
+from milabench.analysis.json_codec import NOT_WRITTEN, OPTIONAL, JsonKey
 from milabench.analysis.sample_statistics import variation_of_blocks
 from milabench.analysis.series import Series
 from milabench.analysis.stalls import Stalls, stalls
@@ -93,22 +94,22 @@ class Throughput:
     direction: Direction = "higher"
     basis: Basis = "ratio-of-totals"
     observations: Count = 0
-    totals: tuple[Totals, ...] = ()
     steps_rate: NotNegative | None = None
     between_steps: Number | None = None
     pauses: Mapping[str, NotNegative] = field(default_factory=dict)
-    spread_within: NotNegative | None = None
-    warmup_left: Whole | None = None
-    latency: Mapping[str, NotNegative] = field(default_factory=dict)
-    left_out: NotNegative = 0.0
     warm_up_steps: Count = 0
     all_steps: Count = 0
     period: Number | None = None
-    stall: LongestStall | None = None
-    begin_ns: int = field(default=-1, compare=False)
-    profile: WindowProfile | None = field(default=None, compare=False)
-    effects: Mapping[str, float] = field(default_factory=dict, compare=False)
+    stall: Annotated[LongestStall | None, OPTIONAL] = None
+    spread_within: NotNegative | None = None
     doubts: tuple[str, ...] = ()
+    left_out: Annotated[NotNegative, JsonKey(is_omitted=lambda rate: not rate.left_out)] = 0.0
+    latency: Mapping[str, NotNegative] = field(default_factory=dict)
+    totals: tuple[Totals, ...] = ()
+    warmup_left: Annotated[Whole | None, OPTIONAL] = None
+    begin_ns: Annotated[int, NOT_WRITTEN] = field(default=-1, compare=False)
+    profile: Annotated[WindowProfile | None, NOT_WRITTEN] = field(default=None, compare=False)
+    effects: Annotated[Mapping[str, float], NOT_WRITTEN] = field(default_factory=dict, compare=False)
 
     @property
     def left_out_share(self) -> float:
