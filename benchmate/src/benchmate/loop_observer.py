@@ -83,38 +83,6 @@ class Observer:
     step of the warm-up and at the end of the window, and moves on from warm-up to window to the end.
     """
 
-    # Attributes in __slots__ are read faster than those in a dictionary of this size.
-    __slots__ = (
-        "_advance",
-        "_answers",
-        "_consensus",
-        "_copied_to",
-        "_first_end_ns",
-        "_flags",
-        "_is_closed",
-        "_is_drained",
-        "_is_looping",
-        "_left_first",
-        "_loop",
-        "_measure",
-        "_measured",
-        "_session",
-        "_superseded",
-        "_unclear",
-        "_warm",
-        "_window_start_ns",
-        "_writer",
-        "begun",
-        "is_answering",
-        "is_complete",
-        "is_over",
-        "need",
-        "paused_ns",
-        "stopping",
-        "task",
-        "until",
-    )
-
     def __init__(self, session: Recording, task: str, units: str, stop: bool | None) -> None:
         if task not in TASKS:
             raise BenchmateError(f"task={task!r}: expected one of {', '.join(TASKS)}")
