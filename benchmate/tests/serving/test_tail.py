@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchmate.serving.figures import tail_note
 from benchmate.serving.load import LoadPoint, RequestResult
-from benchmate.serving.tail import tail_note
 
 
 def answers(number: int, in_flight: int, every: float = 1.0) -> list[RequestResult]:

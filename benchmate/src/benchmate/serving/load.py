@@ -60,6 +60,10 @@ class PlannedRequest:
     delay_s: float = 0.0
 
 
+FIRST_REQUEST = PlannedRequest(text="a", input_tokens=1, output_tokens=1)
+"""By which a client imports its needs and connects. It does not count."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Workload:
     """The sessions of a point in the order in which they begin. A session without turns has a single request."""

@@ -109,7 +109,7 @@ class SimulatedServer:
         self._loop = asyncio.get_running_loop()
         self._unix_offset = time.time() - self._loop.time()
         self._clock = ServiceClock(behaviour)
-        self._slots = asyncio.Semaphore(behaviour.slots) if behaviour.slots else None
+        self._slots = asyncio.Semaphore(behaviour.slots or sys.maxsize)
         self._requests = self._running = self._waiting = 0
 
     async def serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -228,8 +228,7 @@ class SimulatedServer:
     async def _slot(self) -> AsyncIterator[None]:
         self._waiting += 1
         try:
-            if self._slots is not None:
-                await self._slots.acquire()
+            await self._slots.acquire()
         finally:
             self._waiting -= 1
         self._running += 1
@@ -237,8 +236,7 @@ class SimulatedServer:
             yield
         finally:
             self._running -= 1
-            if self._slots is not None:
-                self._slots.release()
+            self._slots.release()
 
     def _metrics(self) -> str:
         share = self._running / self._behaviour.slots if self._behaviour.slots else 0.0

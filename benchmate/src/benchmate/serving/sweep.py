@@ -19,10 +19,9 @@ from benchmate.errors import BenchmateError
 from benchmate.recording import Recording
 from benchmate.records import encode
 from benchmate.serving.clients import Client, ClientFailed, load_client, plain
-from benchmate.serving.figures import point_notes
+from benchmate.serving.figures import point_notes, tail_note
 from benchmate.serving.load import Endpoint, LoadPoint, PointResult, RequestResult, Target, Workload, one_line
 from benchmate.serving.server_watch import ServerWatch, is_refused, says_refused, wait_until_ready
-from benchmate.serving.tail import tail_note
 from benchmate.serving.workload import WorkloadRecipe, prompt_text, read_sessions
 
 RECORD_BYTES = 60 << 10
@@ -171,25 +170,20 @@ class Sweep:
         start = time.time()
         try:
             result, readings, why = self._measure(point)
-        except Interrupted as error:
+        except (Exception, Interrupted, PointOver) as error:
+            why = str(error)
             # Whoever ends a step because its server has ended may be faster than a request that fails.
-            if is_refused(self._plan.target.url):
-                error.args = (DIED,)
-            self._end_point(point, "failed", why=str(error), start=start)
-            raise
-        except ServerGone as error:
-            self._end_point(point, "failed", why=str(error), start=start)
-            if self._was_gone or not self._plan.restarts:
+            if isinstance(error, Interrupted) and is_refused(self._plan.target.url):
+                error.args, why = (DIED,), DIED
+            elif not isinstance(error, (BenchmateError, KeyboardInterrupt)):
+                # A client that is another version than its adapter knows: the other points may go well, and have records anyway.
+                traceback.print_exc()
+                why = f"{type(error).__name__}: {error}"
+            self._end_point(point, "failed", why=one_line(why), start=start)
+            is_gone = isinstance(error, ServerGone)
+            if isinstance(error, Interrupted) or (is_gone and (self._was_gone or not self._plan.restarts)):
                 raise
-            self._was_gone = True
-            return False
-        except (BenchmateError, PointOver) as error:
-            self._end_point(point, "failed", why=one_line(error), start=start)
-            return False
-        except Exception as error:
-            # A client that is another version than its adapter knows: the other points may go well, and have records anyway.
-            traceback.print_exc()
-            self._end_point(point, "failed", why=one_line(f"{type(error).__name__}: {error}"), start=start)
+            self._was_gone = is_gone
             return False
         return self._record(point, result, readings, start, why)
 
@@ -218,10 +212,9 @@ class Sweep:
         if time.monotonic() >= point.deadline and any(request.error for request in result.requests):
             answered = sum(not request.error for request in result.requests)
             why = f"{answered} of {len(workload.requests)} requests were answered {self._over}"
-        tail = tail_note(point, result.requests)
-        notes = [*point_notes(point, workload, result.requests, result.client), *([tail] if tail else [])]
+        notes = [*point_notes(point, workload, result.requests, result.client), tail_note(point, result.requests)]
         readings = watch.averages(*_window(result.requests)) if result.requests else {}
-        return replace(result, notes=(*result.notes, *notes)), readings, why
+        return replace(result, notes=(*result.notes, *filter(None, notes))), readings, why
 
     @contextlib.contextmanager
     def _time_limit(self) -> Iterator[None]:

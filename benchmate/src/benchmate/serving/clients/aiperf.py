@@ -18,6 +18,7 @@ from benchmate.serving.clients import Client, ClientFailed, installed_version, r
 from benchmate.serving.clients.plain import arrival_times
 from benchmate.serving.load import (
     CLIENT_PERCENTILES,
+    FIRST_REQUEST,
     LoadPoint,
     PlannedRequest,
     PointResult,
@@ -105,14 +106,8 @@ def arguments(target: Target, point: LoadPoint, workload: Workload, inputs: Path
     return [
         *(sys.executable, "-m", "aiperf", "profile", "--model", target.model, "--url", target.url),
         *("--endpoint-type", target.endpoint, "--streaming", "--use-server-token-count", "--tokenizer", str(tokenizer)),
-        *(
-            "--input-file",
-            str(inputs),
-            "--custom-dataset-type",
-            "multi_turn",
-            "--dataset-sampling-strategy",
-            "sequential",
-        ),
+        *("--input-file", str(inputs), "--custom-dataset-type", "multi_turn"),
+        *("--dataset-sampling-strategy", "sequential"),
         *map(str, load),
         *("--extra-inputs", json.dumps(dict(target.options))),
         *("--random-seed", str(point.seed), "--artifact-dir", str(inputs.parent), "--export-level", "records"),
@@ -127,9 +122,8 @@ def input_lines(point: LoadPoint, workload: Workload) -> Iterator[dict[str, obje
     Before them come requests of one word and one token, by which its processes import their needs and connect: the warm-up
     phase of a closed loop takes them, in an open loop they go `WARMUP_S` before the first that counts.
     """
-    warm_up = PlannedRequest(text="a", input_tokens=1, output_tokens=1)
     for index in range(point.concurrency or WARMUP_REQUESTS):
-        yield _input_line(f"warm-up {index}", (warm_up,), None if point.rate is None else 0.0)
+        yield _input_line(f"warm-up {index}", (FIRST_REQUEST,), None if point.rate is None else 0.0)
     arrivals = [None] * len(workload.sessions) if point.rate is None else arrival_times(point, len(workload.sessions))
     for index, (session, arrival) in enumerate(zip(workload.sessions, arrivals, strict=True)):
         yield _input_line(str(index), session, None if arrival is None else WARMUP_S + arrival)

@@ -21,7 +21,15 @@ from typing import Any
 
 from benchmate.serving.clients import Client, ClientFailed, installed_version, run_client
 from benchmate.serving.clients.plain import StreamingClient
-from benchmate.serving.load import LoadPoint, PlannedRequest, PointResult, RequestResult, Target, Workload
+from benchmate.serving.load import (
+    FIRST_REQUEST,
+    LoadPoint,
+    PlannedRequest,
+    PointResult,
+    RequestResult,
+    Target,
+    Workload,
+)
 from benchmate.serving.precise_loop import run_precisely
 
 SCENARIOS: Mapping[str, str] = {"offline": "Offline", "single_stream": "SingleStream"}
@@ -204,7 +212,7 @@ class SystemUnderTest:
         self._client = StreamingClient(self._target, self._first, self._deadline)
         self._tasks: set[asyncio.Task[None]] = set()
         # The first request pays for imports and a connection; whether it fails is for those that count to say.
-        await self._client.run_session((PlannedRequest(text="a", input_tokens=1, output_tokens=1),), -1)
+        await self._client.run_session((FIRST_REQUEST,), -1)
         self._is_ready.set()
         await self._ended.wait()
         await self._client.aclose()

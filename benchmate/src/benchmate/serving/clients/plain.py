@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import benchmate
 from benchmate.errors import BenchmateError
 from benchmate.serving.clients import Client
 from benchmate.serving.load import (
@@ -54,19 +55,12 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Value = TypeVar("Value")
 
 
-def _version() -> str:
-    """Return the version of benchmate."""
-    from benchmate import __version__
-
-    return __version__
-
-
 def _measure(target: Target, point: LoadPoint, workload: Workload, folder: Path) -> PointResult:
     """Send the workload of a point and return the result. Writes no files."""
     return PointResult(requests=run_precisely(send_all(target, point, workload)))
 
 
-CLIENT = Client(version=_version, measure=_measure)
+CLIENT = Client(version=lambda: benchmate.__version__, measure=_measure)
 
 
 async def send_all(target: Target, point: LoadPoint, workload: Workload) -> tuple[RequestResult, ...]:
@@ -156,9 +150,7 @@ class StreamingClient:
         for index, request in enumerate(session, first_index):
             if results:
                 due = self._loop.time() + request.delay_s if due is not None else None
-                await asyncio.sleep(
-                    min(request.delay_s, self._left_s() or 0.0) if self._deadline < math.inf else request.delay_s
-                )
+                await asyncio.sleep(min(request.delay_s, self._left_s()))
                 if self._left_s() == 0:
                     break
             conversation.append({"role": "user", "content": request.text})
@@ -182,8 +174,8 @@ class StreamingClient:
             at, error = self._loop.time() + self._unix_offset, "not sent: an earlier turn of its session failed"
             yield RequestResult(index=index, at=at, input_tokens=request.input_tokens, error=error)
 
-    def _left_s(self) -> float | None:
-        return None if self._deadline == math.inf else max(0.0, self._deadline - time.monotonic())
+    def _left_s(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
 
     async def _send(self, conversation: Sequence[dict[str, str]], answer: _Answer) -> None:
         body = json.dumps(request_body(self._target, conversation, answer.asked)).encode()

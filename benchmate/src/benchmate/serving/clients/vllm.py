@@ -19,6 +19,7 @@ from typing import Any
 from benchmate.serving.clients import Client, ClientFailed
 from benchmate.serving.load import (
     CLIENT_PERCENTILES,
+    FIRST_REQUEST,
     PATHS,
     LoadPoint,
     PlannedRequest,
@@ -64,12 +65,7 @@ def _measure(target: Target, point: LoadPoint, workload: Workload, folder: Path)
     if target.tokenizer == "words":
         raise ClientFailed("vLLM's client needs a tokenizer: serve.tokenizer names a folder that holds it")
     if not _HAS_RUN.is_set():
-        _run(
-            target,
-            LoadPoint(name="", concurrency=1),
-            (PlannedRequest(text="a", input_tokens=1, output_tokens=1),),
-            folder,
-        )
+        _run(target, LoadPoint(name="", concurrency=1), (FIRST_REQUEST,), folder)
         _HAS_RUN.set()
     requests = workload.requests
     unix_offset = time.time() - time.perf_counter()
