@@ -12,11 +12,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from time import perf_counter_ns
 from typing import Protocol
 
 from benchmate.frameworks import initialized_devices, jax_is_started, used_devices
+from benchmate.kernel_files import process_stat
 from benchmate.ring import NO_DEVICE_CLOCK
 
 EVENTS_KEPT = 1024
@@ -28,11 +28,10 @@ SMALL_BYTES = 1 << 20
 def process_start_ns() -> int | None:
     """Return when this process began, on the monotonic clock, to 10 ms. None where /proc does not have it."""
     try:
-        # The command in brackets may hold spaces and brackets; what follows the last one does not.
-        ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
+        ticks = int(process_stat("self")[19])
         since_boot_ns = ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
         asleep_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    except (OSError, ValueError, IndexError, AttributeError):
+    except (OSError, IndexError, AttributeError):
         return None
     return since_boot_ns - asleep_ns
 

@@ -45,6 +45,12 @@ def kernel_bytes(path: str, name: bytes) -> int | None:
     return None
 
 
+def process_stat(pid: int | str, proc: str = "/proc") -> list[bytes]:
+    """Return the fields of a process's `stat` behind its name: state, parent, ... Empty when it has gone."""
+    # The name in brackets may hold spaces and brackets; what follows the last one does not.
+    return read_kernel_file(f"{proc}/{pid}/stat").rpartition(b")")[2].split()
+
+
 def control_group(path: str) -> str:
     """Return the path of a control group of version 2. Empty without a group."""
     for line in read_kernel_file(path).decode("utf-8", "replace").splitlines():

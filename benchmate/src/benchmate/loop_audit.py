@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from benchmate.loop_observer import Observer
 from benchmate.patching import Patch, apply_when_imported, optimizer_step_hook
-from benchmate.ring import FLAGS, ITEMS, MILLI, PARTS, STEPS, WARM_UP, WINDOW_START, WINDOW_STOP
+from benchmate.ring import PARTS, WARM_UP, WINDOW_START, WINDOW_STOP
 from benchmate.session import Session
 
 METRIC, ITEMS_METRIC = "audit", "audit_items"
@@ -91,14 +91,14 @@ class Audit:
 
 def observed_count(observer: Observer, start_ns: int, stop_ns: int) -> Count:
     """Return an observer's count in its window."""
-    ring, steps, items = observer.ring, 0, 0.0
-    for number in range(max(0, ring.head - ring.capacity), ring.head):
-        slot = ring.slot(number)
-        flags = ring.words[slot + FLAGS]
-        if not flags & (PARTS | WARM_UP) and start_ns < ring.end_ns(number) <= stop_ns:
-            steps += ring.words[slot + STEPS]
-            items += ring.words[slot + ITEMS] / (1000 if flags & MILLI else 1)
-    return Count("observed", steps, items)
+    ring = observer.ring
+    entries = map(ring.entry, range(max(0, ring.head - ring.capacity), ring.head))
+    inside = [
+        entry
+        for entry in entries
+        if not entry.flags & (PARTS | WARM_UP) and start_ns < entry.t0_ns + entry.host_ns <= stop_ns
+    ]
+    return Count("observed", sum(entry.steps for entry in inside), float(sum(entry.items for entry in inside)))
 
 
 def ratio_of(ours: Count, theirs: Count) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
+from pathlib import Path
 from types import ModuleType
 
 from benchmate.frameworks import initialized_devices, known_devices
@@ -15,6 +16,8 @@ OUT_OF_MEMORY = re.compile(
     r"out ?of ?memory|can't allocate memory|RESOURCE_EXHAUSTED|MemoryError|bad_alloc|STATUS_ALLOC_FAILED|Failed to CUDA calloc",
     re.IGNORECASE,
 )
+
+_RESET_HIGH_WATER = "5"  # proc(5), /proc/pid/clear_refs
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -28,6 +31,15 @@ def is_out_of_memory(error: BaseException) -> bool:
 def host_peak_bytes() -> int | None:
     """Return the process's peak resident memory (VmHWM). Not ru_maxrss, which a child inherits from its parent at fork."""
     return kernel_bytes("/proc/self/status", b"VmHWM")
+
+
+def reset_host_peak() -> bool:
+    """Reset the peak to the memory that is resident now. Return whether that is allowed."""
+    try:
+        Path("/proc/self/clear_refs").write_text(_RESET_HIGH_WATER)
+    except OSError:
+        return False
+    return True
 
 
 def device_memory() -> ModuleType | None:

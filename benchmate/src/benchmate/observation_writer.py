@@ -7,18 +7,13 @@ from typing import NamedTuple
 
 from benchmate.clock import BoundedLag, DeviceClock, DeviceEvent, bounded_lag, device_clock, keep_for_ever
 from benchmate.ring import (
-    CONTINUED,
     EPOCH_END,
     FLAGS,
     HEAD,
-    HOST_NS,
     NO_DEVICE_CLOCK,
     PARTS,
     PENDING,
-    STEPS,
-    T0_NS,
     TAIL,
-    WAIT_NS,
     Ring,
 )
 from benchmate.step_parts import PartSpan, StepParts
@@ -204,11 +199,8 @@ class ObservationWriter:
         """Return the begin of the last entry, gathered or written, and its duration on the host, in nanoseconds."""
         if self._sum_steps:
             return self._sum_t0_ns, self._sum_host_ns
-        ring, last = self.ring, self.ring.head - 1
-        t0_ns = ring.words[ring.slot(last) + T0_NS]
-        if t0_ns == CONTINUED:
-            t0_ns = ring.end_ns(last - 1)
-        return t0_ns, ring.end_ns(last) - t0_ns
+        last = self.ring.entry(self.ring.head - 1)
+        return last.t0_ns, last.host_ns
 
     def ends_since(self, start_ns: int) -> list[int]:
         """Return this time, and when the entries after it ended that the ring still holds."""
@@ -219,16 +211,10 @@ class ObservationWriter:
 
     def least_work_ns(self) -> float:
         """Return the minimum time that any of the last entries had its batch, per step. 0 without an entry with a known wait."""
-        ring, works = self.ring, []
-        for number in range(max(0, ring.head - LOOKED_AT), ring.head):
-            slot = ring.slot(number)
-            t0_ns, host_ns, steps, flags, wait_ns = (
-                ring.words[slot + i] for i in (T0_NS, HOST_NS, STEPS, FLAGS, WAIT_NS)
-            )
-            # Of an entry that continues another, both words are times on the clock; their difference is the same.
-            if not flags & PARTS and (t0_ns == CONTINUED or wait_ns >= 0):
-                works.append((host_ns - wait_ns) / steps)
-        return min(works, default=0.0)
+        head = self.ring.head
+        entries = map(self.ring.entry, range(max(0, head - LOOKED_AT), head))
+        known = (entry for entry in entries if not entry.flags & PARTS and entry.wait_ns >= 0)
+        return min(((entry.host_ns - entry.wait_ns) / entry.steps for entry in known), default=0.0)
 
     # Parts of a step
 

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Generator, Iterator
 from itertools import count
 from types import GeneratorType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class StopProgram(BaseException):
@@ -47,12 +47,11 @@ class Phase:
         return PhaseWithPriority(self, priority)
 
 
-class PhaseWithPriority:
+class PhaseWithPriority(NamedTuple):
     """A phase, and the priority of an instrument among those that wait for it."""
 
-    def __init__(self, phase: Phase, priority: int) -> None:
-        self.phase = phase
-        self.priority = priority
+    phase: Phase
+    priority: int
 
 
 class Phases:

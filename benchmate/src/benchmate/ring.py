@@ -138,6 +138,15 @@ class Ring:
         t0_ns, host_ns = self.words[slot + T0_NS], self.words[slot + HOST_NS]
         return host_ns if t0_ns == CONTINUED else t0_ns + host_ns
 
+    def entry(self, number: int) -> RingEntry:
+        """Return the entry that was written as number `number`. A slot of parts (PARTS) is no entry of its own."""
+        slot = self.slot(number)
+        batch_id, t0_ns, host_ns, n, device_ns, steps, flags, wait_ns = self.words[slot : slot + SLOT_WORDS]
+        if t0_ns == CONTINUED:
+            t0_ns = self.end_ns(number - 1)
+            host_ns, wait_ns = host_ns - t0_ns, wait_ns - t0_ns
+        return RingEntry(batch_id, t0_ns, host_ns, n, device_ns, steps, flags, wait_ns)
+
     def write(
         self, batch_id: int, t0_ns: int, host_ns: int, n: float, device_ns: int, steps: int, flags: int, wait_ns: int
     ) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmate.kernel_files import control_group, read_kernel_file
+from benchmate.kernel_files import control_group, process_stat, read_kernel_file
 from benchmate.result_channel import SUPERVISOR_PID, prctl
 
 FORWARDED_BYTES = 1 << 20
@@ -240,15 +240,9 @@ def child_pids() -> set[int]:
 
 def _child_pids_by_parent() -> set[int]:
     """Return the same from the parents of all processes of the machine."""
-    pids = set()
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                # The name in brackets may hold anything; the parent is the second field after the last one.
-                fields = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
-                if int(fields[1]) == os.getpid():
-                    pids.add(int(entry.name))
-    return pids
+    pids = [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
+    ours = str(os.getpid()).encode()
+    return {pid for pid in pids if process_stat(pid)[1:2] == [ours]}
 
 
 def kill_strays(known: set[int]) -> None:

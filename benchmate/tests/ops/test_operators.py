@@ -283,7 +283,7 @@ def test_memory_that_cannot_be_had_is_told_so(tmp_path):
     }
     (tmp_path / "c.json").write_text(json.dumps(config))
     done = limited(tmp_path, "-c", "c.json")
-    assert (done.returncode, done.stdout.split(";")[0]) == (1, "1 passed, 3 failed"), done.stderr
+    assert (done.returncode, done.stdout.split(".")[0]) == (1, "1 passed, 3 failed"), done.stderr
     found = [record["error"] for record in records(tmp_path) if record.get("status") == "failed"]
     assert [(error["stage"], error["why"]) for error in found] == [
         ("run", "out-of-memory"),

@@ -14,7 +14,6 @@ from benchmate.frameworks import initialized_devices, jax_is_started
 
 # A process that computes has one of these open: CUDA's, ROCm's, or a render node of Intel's and others.
 _COMPUTE_FILES = ("/dev/nvidia-uvm", "/dev/kfd", "/dev/dri/render", "/dev/accel")
-_RESET_HIGH_WATER = "5"  # proc(5), /proc/pid/clear_refs
 
 
 class MemoryPeaks:
@@ -57,9 +56,7 @@ class MemoryPeaks:
 
     def _reset(self) -> None:
         memory.reset_allocator_peaks()
-        try:
-            Path("/proc/self/clear_refs").write_text(_RESET_HIGH_WATER)
-        except OSError:
+        if not memory.reset_host_peak():
             self.notes.append("the host's high-water mark cannot be reset: its peaks include earlier work")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmate.kernel_files import kernel_bytes, read_kernel_file
+from benchmate.kernel_files import kernel_bytes, process_stat, read_kernel_file
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -49,22 +49,25 @@ class TreeProcess:
 
 @dataclass(slots=True)
 class ProcessTree:
-    """A leader and its descendants. The processor time and I/O of those that have ended stay in the sums."""
+    """A leader and its descendants. `ended` has the processor time, delays and I/O of those that have ended."""
 
     leader: int
     members: dict[int, TreeProcess] = field(default_factory=dict)
-    ended_cpu_s: float = 0.0
-    ended_delay_ns: int = 0
-    ended_io: tuple[int, int] = (0, 0)
+    ended: TreeProcess = field(default_factory=lambda: TreeProcess(start=0, parent=0))
     peak_rss: int = 0
     pss: int | None = None
     delay_ns: int | None = None
     last: tuple[float, float] | None = None
 
     @property
+    def parts(self) -> list[TreeProcess]:
+        """The terms of its sums: the members, and all that have ended as another one."""
+        return [*self.members.values(), self.ended]
+
+    @property
     def cpu_s(self) -> float:
         """Processor seconds of all its processes so far."""
-        return self.ended_cpu_s + sum(member.total_cpu_s for member in self.members.values())
+        return sum(part.total_cpu_s for part in self.parts)
 
 
 class ProcessTrees:
@@ -136,7 +139,7 @@ class ProcessTrees:
         for tree in self.trees.values():
             for pid, member in tree.members.items():
                 self._measure_delays(pid, member)
-            tree.delay_ns = tree.ended_delay_ns + sum(member.delay_ns for member in tree.members.values())
+            tree.delay_ns = sum(part.delay_ns for part in tree.parts)
 
     def cpu_s(self) -> dict[int, float]:
         """Return the processor seconds of each tree so far, by its leader."""
@@ -168,8 +171,8 @@ class ProcessTrees:
             "threads": sum(member.threads for member in members),
             "cpu_s": round(cpu_s, 3),
             "rss_MiB": round(rss / MIB, 1),
-            "read_bytes": tree.ended_io[0] + sum(member.io[0] for member in members),
-            "write_bytes": tree.ended_io[1] + sum(member.io[1] for member in members),
+            "read_bytes": sum(part.io[0] for part in tree.parts),
+            "write_bytes": sum(part.io[1] for part in tree.parts),
         }
         if before is not None and now_s > before[0]:
             data["load"] = round(max(0.0, cpu_s - before[1]) / (now_s - before[0]), 4)
@@ -191,12 +194,9 @@ class ProcessTrees:
         del tree.members[pid]
         self._owner.pop(pid, None)
         # The kernel adds its time to that of a parent that waits for it, sooner or later: not to be counted twice.
-        if parent := tree.members.get(member.parent):
-            parent.vanished_s += member.total_cpu_s
-        else:
-            tree.ended_cpu_s += member.total_cpu_s
-        tree.ended_delay_ns += member.delay_ns
-        tree.ended_io = (tree.ended_io[0] + member.io[0], tree.ended_io[1] + member.io[1])
+        tree.members.get(member.parent, tree.ended).vanished_s += member.total_cpu_s
+        tree.ended.ended_delay_ns += member.delay_ns
+        tree.ended.io = (tree.ended.io[0] + member.io[0], tree.ended.io[1] + member.io[1])
 
     def _measure(self, pid: int, member: TreeProcess, fields: list[bytes]) -> None:
         member.parent = int(fields[1])
@@ -224,5 +224,5 @@ class ProcessTrees:
         member.delays = delays
 
     def _stat(self, pid: int) -> list[bytes] | None:
-        fields = read_kernel_file(f"{self._proc}/{pid}/stat").rpartition(b")")[2].split()
+        fields = process_stat(pid, self._proc)
         return fields if len(fields) > 21 else None

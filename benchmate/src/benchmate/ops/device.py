@@ -12,7 +12,7 @@ from types import ModuleType
 
 from benchmate.kernel_files import kernel_bytes
 from benchmate.machine_context import host_caches
-from benchmate.memory import host_peak_bytes
+from benchmate.memory import host_peak_bytes, reset_host_peak
 from benchmate.ops.base import Event, OpsError
 
 UNKNOWN_CACHE = 64 * 2**20  # bytes, where the device does not say
@@ -106,9 +106,7 @@ class TorchDevice:
 
             torch.cuda.reset_peak_memory_stats(self.device)
         elif self.kind == "cpu":
-            # 5 resets VmHWM to what is resident now (proc(5)); where that is not allowed the peak is the process's.
-            with contextlib.suppress(OSError):
-                Path("/proc/self/clear_refs").write_text("5")
+            reset_host_peak()  # where that is not allowed the peak is the process's
 
     def peak_bytes(self) -> int | None:
         """Return the peak since `reset_peak`: of torch's allocator on a GPU, of resident memory on a CPU; None where unknown."""

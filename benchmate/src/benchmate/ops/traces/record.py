@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmate.frameworks import initialized_devices, launched_rank
+from benchmate.clock import wait_for_devices
+from benchmate.frameworks import launched_rank
 
 if TYPE_CHECKING:
     from torch.profiler import profile
@@ -139,7 +140,7 @@ class Recorder:
         if self._tracing is not None:
             self._finish()
         elif self.steps >= recording.skip:
-            _wait_for_device()
+            wait_for_devices()
             now = time.perf_counter()
             if self.steps > recording.skip:
                 self.times_s.append(now - self._since)
@@ -166,7 +167,7 @@ class Recorder:
         from torch.profiler import ProfilerActivity, profile
 
         # What earlier steps asked of the device would be done, and profiled, within this one.
-        _wait_for_device()
+        wait_for_devices()
         self._path().parent.mkdir(parents=True, exist_ok=True)
         self._tracing = contextlib.ExitStack()
         self._tracing.enter_context(execution_trace(self._raw()))
@@ -175,7 +176,7 @@ class Recorder:
             self._profiler = self._tracing.enter_context(profile(activities=kinds))
 
     def _stop(self) -> None:
-        _wait_for_device()
+        wait_for_devices()
         if self._tracing is not None:
             self._tracing.close()
             self._tracing = None
@@ -226,8 +227,3 @@ def profile_path(path: Path) -> Path:
     """Return the file of the profiler's trace of a recording."""
     name = path.name.removesuffix(".gz").removesuffix(".json")
     return path.with_name(f"{name}.profile.json")
-
-
-def _wait_for_device() -> None:
-    for module in initialized_devices("cuda", "xpu"):
-        module.synchronize()
