@@ -51,7 +51,6 @@ class TreeProcess:
 class ProcessTree:
     """A leader and its descendants. `ended` has the processor time, delays and I/O of those that have ended."""
 
-    leader: int
     members: dict[int, TreeProcess] = field(default_factory=dict)
     ended: TreeProcess = field(default_factory=lambda: TreeProcess(start=0, parent=0))
     peak_rss: int = 0
@@ -93,7 +92,7 @@ class ProcessTrees:
         self._step_entries = {f"MILABENCH_STEP={step}".encode() for step in steps}
         self._run_entry = f"MILABENCH_RUN_MARKER={run_marker}".encode()
         self._has_detached = has_detached
-        self.trees = {leader: ProcessTree(leader=leader) for leader in leaders}
+        self.trees = {leader: ProcessTree() for leader in leaders}
         self._owner: dict[int, int] = {}
         self._alive: set[int] = set()
         # Kernels without CONFIG_SCHED_INFO have none.

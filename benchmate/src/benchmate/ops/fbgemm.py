@@ -43,12 +43,11 @@ class SplitTableOp(OperatorInterface):
 
     def build(self, *args: Any, **kwargs: Any) -> None:
         """Make the tables. Raises OperatorFailed for too few arguments."""
-        tables, rows, dims, pooling, weighted, precision, optimizer = table_arguments(args)
+        tables, rows, dims, pooling, _, precision, optimizer = table_arguments(args)
         common, training = self._common, self._training
         is_cuda = self.device.startswith("cuda")
         where = common.EmbeddingLocation.DEVICE if is_cuda else common.EmbeddingLocation.HOST
         compute = training.ComputeDevice.CUDA if is_cuda else training.ComputeDevice.CPU
-        self.weighted = weighted
         self.module = training.SplitTableBatchedEmbeddingBagsCodegen(
             [(rows[n], dims[n], where, compute) for n in range(tables)],
             pooling_mode=common.PoolingMode[POOLING[pooling]],

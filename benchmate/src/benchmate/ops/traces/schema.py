@@ -106,7 +106,6 @@ class Node:
     parent: int
     schema: str = ""
     rf_id: int | None = None
-    tid: int = 0
     inputs: tuple[Value, ...] = ()
     outputs: tuple[Value, ...] = ()
     attributes: JsonMapping = field(default_factory=dict)
@@ -284,7 +283,6 @@ def _node(entry: JsonMapping, is_flat: bool) -> Node:
         parent=int(entry["parent" if is_flat else "ctrl_deps"]),
         schema=str(described.get("op_schema") or ""),
         rf_id=None if rf_id is None else int(rf_id),
-        tid=int(described.get("tid") or 0),
         inputs=values("input"),
         outputs=values("output"),
         attributes=attributes,
