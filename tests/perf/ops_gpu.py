@@ -52,7 +52,7 @@ def claim(text: str, *, holds: bool) -> None:
 def shown(found: SampledTime) -> str:
     half = found.estimate.half_width
     return (
-        f"{found.estimate.median * 1e6:.2f} us (± {half:.2%}, {found.estimate.count} x {found.loops}, "
+        f"{found.estimate.median * 1e6:.2f} us (± {half:.2%}, {found.estimate.samples} x {found.loops}, "
         f"enqueue {(found.enqueue_s or 0) * 1e6:.1f} us{', launch-bound' if found.is_launch_bound else ''}"
         f"{'' if found.is_converged else ', unconverged'})"
     )

@@ -17,7 +17,7 @@ def test_the_ranks_of_the_exact_interval(count, rank):
 def test_five_samples_bound_nothing():
     assert interval_rank(5) is None
     found = estimate([3.0, 1.0, 2.0])
-    assert (found.median, found.interval, found.half_width, found.minimum, found.mad) == (2.0, None, None, 1.0, 1.0)
+    assert (found.median, found.ci95, found.half_width, found.min, found.mad) == (2.0, None, None, 1.0, 1.0)
     with pytest.raises(ValueError, match="no samples"):
         estimate([])
 
@@ -36,7 +36,7 @@ def test_quantiles_are_interpolated(share, value):
 @given(st.lists(st.floats(1e-9, 1e3), min_size=6, max_size=200))
 def test_the_interval_holds_the_median(samples):
     found = estimate(samples)
-    assert found.minimum <= found.interval[0] <= found.median <= found.interval[1]
+    assert found.min <= found.ci95[0] <= found.median <= found.ci95[1]
 
 
 def test_measuring_stops_when_the_interval_is_narrow_and_time_has_passed():

@@ -76,7 +76,7 @@ def test_cold_calls_take_turns_and_hot_ones_do_not(device):
     rule = StopRule(precision=0.0, seconds=0.0, longest_s=0.0)
     found = sample_calls("cold", calls[0], device, rule, in_turn=calls)
     assert seen[0] == 0  # to warm up
-    assert seen[1:] == [number % 3 for number in range(found.estimate.count)]
+    assert seen[1:] == [number % 3 for number in range(found.estimate.samples)]
     seen.clear()
     sample_calls("end-to-end", calls[0], device, rule, in_turn=calls)
     assert set(seen) == {0}

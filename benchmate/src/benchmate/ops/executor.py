@@ -271,18 +271,10 @@ def _record(mode: str, direction: str, times: SampledTime) -> base.JsonObject:
     return record
 
 
-def _numbers(median: Estimate) -> base.JsonObject:
-    return {
-        "estimator": "median",
-        "value": median.median,
-        "units": "s",
-        "ci95": None if median.interval is None else list(median.interval),
-        "half_width": median.half_width,
-        "samples": median.count,
-        "min": median.minimum,
-        "mad": median.mad,
-        "p95": median.p95,
-    }
+def _numbers(estimated: Estimate) -> base.JsonObject:
+    numbers = dataclasses.asdict(estimated)
+    named = {"estimator": "median", "value": numbers.pop("median"), "units": "s", "half_width": estimated.half_width}
+    return {**named, **numbers}
 
 
 def _dtype(values: object) -> str:

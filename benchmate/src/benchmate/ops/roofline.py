@@ -127,7 +127,7 @@ def _copy_speed(size: int, device: TorchDevice) -> float:
 
 def _best_s(call: Call, device: TorchDevice) -> float:
     rule = StopRule(samples=8, seconds=0.0, longest_s=0.25, every=4)
-    return sample_calls("hot" if device.has_events else "end-to-end", call, device, rule).estimate.minimum
+    return sample_calls("hot" if device.has_events else "end-to-end", call, device, rule).estimate.min
 
 
 def share_of_peak(

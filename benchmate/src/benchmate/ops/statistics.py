@@ -37,21 +37,21 @@ class StopRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A median of `count` samples with its exact 95 % interval (None below 6 samples), in the unit of the samples."""
+    """A median of `samples` with its exact 95 % interval (None below 6 samples), in the unit of the samples."""
 
     median: float
-    interval: tuple[float, float] | None
-    count: int
-    minimum: float
+    ci95: tuple[float, float] | None
+    samples: int
+    min: float
     mad: float
     p95: float
 
     @property
     def half_width(self) -> float | None:
         """Half of the interval as a share of the median."""
-        if self.interval is None or self.median <= 0:
+        if self.ci95 is None or self.median <= 0:
             return None
-        return (self.interval[1] - self.interval[0]) / 2 / self.median
+        return (self.ci95[1] - self.ci95[0]) / 2 / self.median
 
 
 def estimate(samples: Sequence[float]) -> Estimate:
@@ -64,9 +64,9 @@ def estimate(samples: Sequence[float]) -> Estimate:
     rank = interval_rank(count)
     return Estimate(
         median=middle,
-        interval=None if rank is None else (ordered[rank - 1], ordered[count - rank]),
-        count=count,
-        minimum=ordered[0],
+        ci95=None if rank is None else (ordered[rank - 1], ordered[count - rank]),
+        samples=count,
+        min=ordered[0],
         mad=quantile(sorted(abs(value - middle) for value in ordered), 0.5),
         p95=quantile(ordered, 0.95),
     )

@@ -161,18 +161,13 @@ def says_refused(error: str) -> bool:
 
 def wait_until_ready(url: str, path: str, timeout_s: float) -> bool:
     """Return whether a server answers again in time: with 200 where it has a path for that, else at all."""
-    return any(_is_ready(url, path) for _ in _ticks(timeout_s))
+    deadline = time.monotonic() + timeout_s
+    while not (is_ready := _is_ready(url, path)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return is_ready
 
 
 def _is_ready(url: str, path: str) -> bool:
     with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
         return get(url, path or "/v1/models")[0] == 200 or not path
     return False
-
-
-def _ticks(timeout_s: float) -> Iterator[None]:
-    deadline = time.monotonic() + timeout_s
-    yield
-    while time.monotonic() < deadline:
-        time.sleep(0.2)
-        yield

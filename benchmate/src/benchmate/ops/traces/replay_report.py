@@ -33,7 +33,7 @@ def build_report(trace: Trace, result: ReplayResult, events: Sequence[JsonMappin
         "file": trace.path,
         "schema": trace.schema,
         "device": device,
-        "step": {**_numbers(step), "ci95": step.interval},
+        "step": {**_numbers(step), "ci95": step.ci95},
         "sum_of_calls_s": sum(estimate(times).median for times in result.calls_s.values()),
         "coverage": _coverage(trace, result, calls),
         "operators": _operators(calls, result.calls_s),
@@ -79,7 +79,7 @@ def _operators(calls: list[Node], calls_s: Mapping[int, list[float]]) -> list[Js
 
 
 def _numbers(times: Estimate) -> JsonObject:
-    return {"median": times.median, "p95": times.p95, "min": times.minimum, "samples": times.count}
+    return {"median": times.median, "p95": times.p95, "min": times.min, "samples": times.samples}
 
 
 def read_profile(path: str) -> list[JsonMapping]:
