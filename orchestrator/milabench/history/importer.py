@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from milabench.devices.regular_file import read_regular
-from milabench.errors import RecordError, os_reason
+from milabench.errors import RecordError
 from milabench.events.run_files import MANIFEST
 from milabench.events.run_writer import RunWriter, create_run
 from milabench.events.rundir import open_run
 from milabench.redaction import mask_assignments, mask_bytes
+from milabench.workflow.files import writing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +80,8 @@ def write_foreign_run(arrival: ForeignRun, base: Path) -> Imported:
     if existing is not None:
         return Imported(path=existing, is_new=False, benchmarks=benches)
     writer = create_run(base, arrival.name, arrival.when, clock=arrival.when.timestamp)
-    try:
+    with contextlib.closing(writer), writing(writer.path):
         masked = _write(writer, arrival)
-    except OSError as error:
-        raise RecordError(f"{writer.path}: cannot be written: {os_reason(error)}") from None
-    finally:
-        writer.close()
     return Imported(path=writer.path, is_new=True, benchmarks=benches, masked=masked)
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.errors import RecordError, UsageError, os_reason
+from milabench.errors import UsageError
 from milabench.events.atomic_write import draft_of, require_no_record
 from milabench.shown import visible
+from milabench.workflow.files import writing
 
 Row = tuple[Any, ...]
 
@@ -155,12 +156,10 @@ def write(path: Path, runs: Iterable[RunRows]) -> int:
             for name in types:
                 columns[name].append(row.get(name))
     schema = pa.schema(list(types.items()))
-    try:
+    with writing(path):
         require_no_record(path)
         with draft_of(path.resolve()) as file:  # opened here: pyarrow takes no path that is not UTF-8
             pq.write_table(pa.table(columns, schema=schema), file, compression="zstd")
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be written: {os_reason(error)}") from None
     return len(columns["run"])
 
 

@@ -30,8 +30,8 @@ from milabench.jobs.job_tracker import JobTracker
 from milabench.jobs.share_job import ends_of
 from milabench.jobs.submission import output_of, scheduler_of
 from milabench.schedulers.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
+from milabench.workflow.files import writing
 from milabench.workflow.options import Session
-from milabench.workflow.run_records import writing
 
 LIVE_S = 5.0  # for somebody who waits for the answer at a terminal
 

@@ -31,10 +31,11 @@ from milabench.jobs.submission import (
     submit_jobs,
 )
 from milabench.schedulers.scheduler import JobBatch, JobHandle, Scheduler, job_system
+from milabench.workflow.files import writing
 from milabench.workflow.options import Session
 from milabench.workflow.planning import describe_run, require_request_ready
 from milabench.workflow.resume_run import planned_again
-from milabench.workflow.run_records import with_stems, write_manifest, writing
+from milabench.workflow.run_records import with_stems, write_manifest
 from milabench.workflow.run_suite import report_run
 
 if TYPE_CHECKING:

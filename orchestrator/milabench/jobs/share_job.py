@@ -25,10 +25,11 @@ from milabench.facts.allocated_nodes import Allocation
 from milabench.jobs.submission import job_system_of
 from milabench.plan.model import Plan, remaining_plan
 from milabench.workflow.execution import continue_plan
+from milabench.workflow.files import writing
 from milabench.workflow.options import Session
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
 from milabench.workflow.run_lookup import attempts_made
-from milabench.workflow.run_records import RunDescription, with_stems, writing
+from milabench.workflow.run_records import RunDescription, with_stems
 from milabench.workflow.run_suite import passed_steps
 from milabench.workflow.saved_options import changed_files
 

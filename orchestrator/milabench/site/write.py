@@ -20,7 +20,7 @@ from milabench.analysis.rescoring import machine_text
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.traces import Tracing
 from milabench.devices.regular_file import read_regular
-from milabench.errors import NothingSelected, RecordError, UsageError, os_reason
+from milabench.errors import NothingSelected, RecordError, UsageError
 from milabench.events.atomic_write import remove_drafts, replace_file
 from milabench.events.removal import path_within, remove
 from milabench.events.rundir import Run
@@ -33,7 +33,7 @@ from milabench.shown import counted
 from milabench.site import pages as site
 from milabench.site.pages import Fleets, SiteHistory, SitePoint, SiteRun
 from milabench.version import __version__
-from milabench.workflow.files import base_folder
+from milabench.workflow.files import base_folder, writing
 from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.options import ReportRequest, Session
 from milabench.workflow.report_inputs import NO_REFERENCE, find_reference
@@ -121,11 +121,9 @@ def _handles(request: ReportRequest) -> list[RunHandle]:
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """Make the folder where it is missing and hold it, so that two do not write the same site."""
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise RecordError(f"{folder}: cannot be written: {os_reason(error)}") from None
     try:
         if not take_alone(descriptor):
             raise RecordError(f"{folder}: another milabench is writing this site. Wait for its end")
@@ -155,11 +153,9 @@ def _write_state(folder: Path, pages: Mapping[str, str]) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
+    with writing(path):
         # Not through a link: the folder may be somebody else's, or be served.
         replace_file(path, text.encode())
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be written: {os_reason(error)}") from None
 
 
 def _file(kind: str, name: str) -> str:

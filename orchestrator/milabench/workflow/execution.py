@@ -47,6 +47,7 @@ from milabench.version import __version__
 from milabench.workflow.context import CommandContext
 from milabench.workflow.device_use import device_locks
 from milabench.workflow.environments import sources
+from milabench.workflow.files import writing
 from milabench.workflow.live_checks import LiveChecks, import_readers_in_background
 from milabench.workflow.local_agents import local_names
 from milabench.workflow.run_records import (
@@ -55,7 +56,6 @@ from milabench.workflow.run_records import (
     planned_entries,
     recorded_plan,
     with_stems,
-    writing,
 )
 from milabench.workflow.shown_steps import ShownSteps
 

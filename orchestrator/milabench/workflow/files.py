@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from milabench.config.problems import did_you_mean
@@ -88,12 +90,19 @@ def require_file(path: Path, error: type[MilabenchError]) -> None:
 
 def write_file(path: Path, content: str | bytes, *, is_folder_made: bool = True) -> None:
     """Write a file whole or not at all, with the folders above it where they are to be made. Raises RecordError."""
-    try:
+    with writing(path):
         if is_folder_made:
             path.parent.mkdir(parents=True, exist_ok=True)
         write_output(path, content.encode() if isinstance(content, str) else content)
-    except OSError as why:
-        raise RecordError(f"{path}: cannot be written: {os_reason(why)}") from None
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise RecordError for an OSError while a file or a folder is written."""
+    try:
+        yield
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be written: {os_reason(error)}") from None
 
 
 def is_archive(path: Path) -> bool:

@@ -21,11 +21,12 @@ from milabench.plan.model import Plan, remaining_plan
 from milabench.seams import handler, takes_part
 from milabench.workflow.estimate import measuring_on
 from milabench.workflow.execution import continue_plan
+from milabench.workflow.files import writing
 from milabench.workflow.options import Session
 from milabench.workflow.orphans import dead_orchestrators, on_each_machine, process_markers
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
 from milabench.workflow.run_lookup import attempts_made
-from milabench.workflow.run_records import RunDescription, with_stems, writing
+from milabench.workflow.run_records import RunDescription, with_stems
 from milabench.workflow.run_suite import finish_run, passed_steps, write_summary
 from milabench.workflow.saved_options import is_undecided, plan_differences
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from milabench.errors import RecordError, os_reason
 from milabench.events.run_writer import RunWriter
 from milabench.plan.model import Plan, Step
 from milabench.redaction import mask_argument
 from milabench.version import __version__
 from milabench.workflow.context import CommandContext
+from milabench.workflow.files import writing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +92,3 @@ def recorded_plan(plan: Plan) -> dict[str, Any]:
 def planned_entries(steps: Iterable[Step]) -> list[dict[str, object]]:
     """Return the entries of the journal for steps that are planned."""
     return [{"step": step.id, "attempt": 1, "state": "planned", "node": step.node} for step in steps]
-
-
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Raise RecordError for an OSError while a run directory is written."""
-    try:
-        yield
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be written: {os_reason(error)}") from None

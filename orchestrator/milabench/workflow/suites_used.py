@@ -22,7 +22,7 @@ from milabench.errors import RecordError, UsageError, os_reason
 from milabench.events.atomic_write import replace_file
 from milabench.execute.locks import take_alone
 from milabench.redaction import mask_argument
-from milabench.workflow.files import base_folder, display_path, shipped_suite, suite_file
+from milabench.workflow.files import base_folder, display_path, shipped_suite, suite_file, writing
 
 if TYPE_CHECKING:
     from milabench.plan.context import ResolvedBenchmark
@@ -194,15 +194,12 @@ def record_use(context: CommandContext, *, as_default: bool = True) -> None:
 def forget_suites(base: Path, forgotten: Sequence[UsedSuite]) -> None:
     """Remove suites from the record, but only the references of the last chosen suite. Raises RecordError."""
     keys = {suite.key for suite in forgotten}
-    try:
-        with _locked(base):
-            kept = [suite for suite in read_suites(base) or () if suite.key not in keys]
-            # Else a command without --config would mean another one, and not say so.
-            if (last := last_chosen(base)) is not None and last.key in keys:
-                kept.append(replace(last, environments={}, programs={}, images={}, data=(), reference=""))
-            replace_file(base / SUITES, _text_of(kept, base))
-    except OSError as error:
-        raise RecordError(f"{base / SUITES}: cannot be written: {os_reason(error)}") from None
+    with writing(base / SUITES), _locked(base):
+        kept = [suite for suite in read_suites(base) or () if suite.key not in keys]
+        # Else a command without --config would mean another one, and not say so.
+        if (last := last_chosen(base)) is not None and last.key in keys:
+            kept.append(replace(last, environments={}, programs={}, images={}, data=(), reference=""))
+        replace_file(base / SUITES, _text_of(kept, base))
 
 
 def _updated(
