@@ -20,17 +20,19 @@ from milabench.execute.inventory import (
     store_folder,
     unmet_requirements,
 )
+from milabench.plan.container import Image, container_of, image_of
 from milabench.plan.context import COMMAND
 from milabench.plan.model import SkippedBench
 from milabench.plan.pin import BACKENDS
+from milabench.plan.requirements import RequirementFile, parse_requirements
+from milabench.plan.venvs import UNPINNED, InstallPlan, VenvRequest, plan_venvs
 from milabench.workflow.files import ROOT
+from milabench.workflow.foreign_environments import foreign_request, foreign_requirements
+from milabench.workflow.requirement_files import included_files, read_requirements, required_packages
 
 if TYPE_CHECKING:
     from milabench.config.schema import Suite, SystemConfig
-    from milabench.plan.container import Image
     from milabench.plan.context import Dirs, PlanContext, ResolvedBenchmark
-    from milabench.plan.requirements import RequirementFile
-    from milabench.plan.venvs import InstallPlan, VenvRequest
     from milabench.workflow.options import Session, SuiteOptions
 
 BENCHMATE = ROOT / "benchmate"
@@ -60,8 +62,6 @@ class SuiteContext(Protocol):
 
 def decide_install(context: SuiteContext) -> InstallPlan:
     """Return the environments and sources of the selected benchmarks. Raises ConfigError for missing or contradictory inputs."""
-    from milabench.plan.venvs import InstallPlan, plan_venvs
-
     require_files(context)
     venvs = plan_venvs(
         venv_requests(context),
@@ -107,9 +107,6 @@ def lacking_packages(context: SuiteContext) -> dict[str, dict[str, str]]:
     with_packages = [bench for bench in context.benches if bench.declared is not None and bench.declared is not COMMAND]
     if not with_packages:
         return {}
-    from milabench.plan.requirements import parse_requirements
-    from milabench.workflow.requirement_files import included_files
-
     installed = installed_packages()
     lacking: dict[str, dict[str, str]] = {}
     for bench in with_packages:
@@ -170,8 +167,6 @@ def images(context: SuiteContext, cache: str | None = None) -> tuple[Image, ...]
 
     Raises ConfigError for a container without an image.
     """
-    from milabench.plan.container import container_of, image_of
-
     folder = context.dirs.cache if cache is None else cache
     containers = (container_of(bench.config, context.system) for bench in context.benches)
     return tuple(dict.fromkeys(image_of(box.engine, box.image, folder) for box in containers if box is not None))
@@ -180,10 +175,6 @@ def images(context: SuiteContext, cache: str | None = None) -> tuple[Image, ...]
 def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
     """Return the requirements that benchmarks sharing an environment with a selected benchmark have on it."""
     from milabench.execute.venv_build import benchmate_requirements
-    from milabench.plan.requirements import parse_requirements
-    from milabench.plan.venvs import UNPINNED, VenvRequest
-    from milabench.workflow.foreign_environments import foreign_request, foreign_requirements
-    from milabench.workflow.requirement_files import required_packages
 
     # Not only of the selected ones: which benchmark is installed first must not change the environment that they share.
     groups = {bench.config.install_group for bench in context.benches if bench.declared is not None}
@@ -244,8 +235,6 @@ def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
 
 def _given_lock(context: SuiteContext) -> RequirementFile | None:
     """Return the lock that the command names. Raises UsageError where several environments are selected."""
-    from milabench.workflow.requirement_files import read_requirements
-
     if context.options.lock is None:
         return None
     groups = sorted({bench.config.install_group for bench in context.benches if bench.declared is not COMMAND})
@@ -259,8 +248,6 @@ def _given_lock(context: SuiteContext) -> RequirementFile | None:
 
 def requirements_of(definition: Path) -> Path:
     """Return the folder of a definition's requirement files. Raises ConfigError for a benchfile that cannot be read."""
-    from milabench.workflow.foreign_environments import foreign_requirements
-
     if not (definition / BENCHFILE).is_file() or foreign_requirements(definition) is not None:
         return definition
     return requirements_folder(load_benchfile(definition), definition)
@@ -274,8 +261,6 @@ def requirements_of_benchmark(bench: ResolvedBenchmark) -> Path:
 
 def requirements_name(variant: str) -> str:
     """Return the name of a variant's requirement file."""
-    from milabench.plan.venvs import UNPINNED
-
     return "requirements.in" if variant == UNPINNED else f"requirements.{variant}.txt"
 
 
@@ -311,17 +296,12 @@ def requirements_source(folder: Path, variant: str) -> Path:
 
 def requirement_file(folder: Path, variant: str) -> RequirementFile | None:
     """Return a benchmark's requirement file for a variant. None when there is none."""
-    from milabench.workflow.requirement_files import read_requirements
-
     path = folder / requirements_name(variant)
     return read_requirements(path) if path.is_file() else None
 
 
 def constraints_for(context: SuiteContext, variant: str) -> RequirementFile | None:
     """Return `constraints/<variant>.txt`. For an unpinned variant the constraints of the system's arch."""
-    from milabench.plan.venvs import UNPINNED
-    from milabench.workflow.requirement_files import read_requirements
-
     path = CONSTRAINTS / f"{context.plan_context.facts.arch if variant == UNPINNED else variant}.txt"
     return read_requirements(path) if path.is_file() else None
 
