@@ -287,15 +287,12 @@ def play(run: Run, display: Display, reach: Callable[[float | None], None]) -> N
 
 def plan_of(run: Run) -> Plan:
     """Return as much of a run's plan as a display needs."""
-    skipped = as_mapping(run.manifest.get("plan")).get("skipped")
+    skipped = as_mapping(run.manifest.get("plan")).get("skipped") or ()
     return Plan(
         phase="prepare" if run.phase == "prepare" else "install" if run.phase == "install" else "run",
         steps=tuple(
             Step(id=step.id, bench=step.bench, phase="run", argv=(), group=step.group, one_job=step.one_job)
             for step in planned_steps(run)
         ),
-        skipped=tuple(
-            SkippedBench(bench=str(as_mapping(entry).get("bench")), why=str(as_mapping(entry).get("why")))
-            for entry in (skipped if isinstance(skipped, list) else ())
-        ),
+        skipped=tuple(SkippedBench(bench=entry["bench"], why=str(entry.get("why"))) for entry in skipped),
     )

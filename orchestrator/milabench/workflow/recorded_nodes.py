@@ -44,13 +44,8 @@ def recorded_allocation(run: Run) -> RecordedAllocation | None:
         (entry for entry in reversed(run.transitions) if entry.get("run") == "started"), {}
     )
     recorded = as_mapping(started.get("allocation"))
-    nodes = recorded.get("nodes")
-    job = str(recorded.get("job") or "")
-    if not job or not isinstance(nodes, list):
-        return None
-    return RecordedAllocation(
-        run=run.path, job=job, marker=str(recorded.get("marker") or ""), nodes=tuple(map(str, nodes))
-    )
+    job, nodes, marker = recorded.get("job"), recorded.get("nodes"), recorded.get("marker") or ""
+    return RecordedAllocation(run=run.path, job=job, marker=marker, nodes=tuple(nodes)) if job and nodes else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

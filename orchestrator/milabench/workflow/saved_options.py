@@ -16,6 +16,7 @@ from milabench.bench.load import folder_digest
 from milabench.bench.readme import stands_for
 from milabench.errors import RecordError
 from milabench.events.rundir import Run
+from milabench.events.stored_json import from_json_value
 from milabench.plan.context import COMMAND
 from milabench.plan.model import Plan
 from milabench.redaction import MASK, mask_argument
@@ -101,34 +102,20 @@ def load_options(run: Run) -> tuple[SuiteOptions, Extent]:
         )
         return SuiteOptions(**values), extent
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise altered_settings(run, error) from None
-
-
-def altered_settings(run: Run, error: Exception) -> RecordError:
-    """Return the error for a manifest that was altered."""
-    return RecordError(f"{run.path}: its manifest was altered: {error}. Start a new run with `milabench run`")
+        text = f"{run.path}: its manifest was altered: {error}. Start a new run with `milabench run`"
+        raise RecordError(text) from None
 
 
 def target_of(run: Run) -> PrecisionTarget | None:
     """Return the precision and the time of a run. None when the number of its replicates was given."""
     saved = run.manifest.get("aim")
-    if saved is None:
-        return None
-    try:
-        names = ("precision", "budget_s", "most_s")
-        numbers = {name: None if saved.get(name) is None else float(saved[name]) for name in names}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise altered_settings(run, error) from None
-    return PrecisionTarget(**numbers)
+    return None if saved is None else from_json_value(PrecisionTarget, saved)
 
 
 def replicates_of(run: Run) -> dict[str, int]:
     """Return the number of replicates of each benchmark of a run, where it was computed. Empty before that."""
-    saved = run.manifest.get("replicates")
-    try:
-        return {str(bench): int(number["planned"]) for bench, number in (saved or {}).items()}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise altered_settings(run, error) from None
+    saved = run.manifest.get("replicates") or {}
+    return {bench: int(number["planned"]) for bench, number in saved.items() if number}
 
 
 def is_undecided(run: Run) -> bool:
