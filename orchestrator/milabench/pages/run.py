@@ -13,22 +13,10 @@ from milabench.pages.curves import curve_section
 from milabench.pages.markup import Child, Markup, badge, el, html_table, note, pairs
 from milabench.pages.page import alert, article, foldable, tile
 from milabench.pages.plots import SERIES, Bar, Dots, Ratio, bars, dots, figure, forest
-from milabench.report import model
+from milabench.report import model, run_tables
 from milabench.report.columns import LEGEND, PAGE_LEGEND, REFERENCE_LEGEND, interval_cell, page_table
 from milabench.report.document import words_table
 from milabench.report.labels import format_number, percent_cell
-from milabench.report.run_tables import (
-    PAIR_LEGEND,
-    compute_tables,
-    expense_tables,
-    launch_time_tables,
-    metric_tables,
-    milabench13_tables,
-    node_tables,
-    pair_table,
-    uncertainty_tables,
-    window_tables,
-)
 from milabench.report.system_lines import system_lines
 from milabench.shown import by_text
 
@@ -186,23 +174,26 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
         children += _pairs(summary.ab)
     return [
         *children,
-        *map(html_table, milabench13_tables(summary)),
+        *map(html_table, run_tables.milabench13_tables(summary)),
         *map(
             html_table,
             (
-                *launch_time_tables(summary),
-                *compute_tables(summary),
-                *window_tables(summary),
-                *node_tables(summary),
+                *run_tables.launch_time_tables(summary),
+                *run_tables.compute_tables(summary),
+                *run_tables.window_tables(summary),
+                *run_tables.node_tables(summary),
             ),
         ),
-        *(foldable("Components of the uncertainty", "", html_table(table)) for table in uncertainty_tables(summary)),
+        *(
+            foldable("Components of the uncertainty", "", html_table(table))
+            for table in run_tables.uncertainty_tables(summary)
+        ),
     ]
 
 
 def expense_content(named: Sequence[tuple[str, Summary]]) -> list[Child]:
     """Return the table of energy, cost and carbon."""
-    return [html_table(table, is_alone=True) for table in expense_tables(named)]
+    return [html_table(table, is_alone=True) for table in run_tables.expense_tables(named)]
 
 
 def _pairs(ab: AB) -> list[Child]:
@@ -216,8 +207,8 @@ def _pairs(ab: AB) -> list[Child]:
     sides += f". Differs: {ab.differs}" if ab.differs else ""
     return [
         figure("B over A, pair by pair", forest("B over A", ratios), sides),
-        html_table(pair_table(ab, "A and B")),
-        note(PAIR_LEGEND),
+        html_table(run_tables.pair_table(ab, "A and B")),
+        note(run_tables.PAIR_LEGEND),
     ]
 
 
@@ -380,7 +371,7 @@ def _records(summary: Summary) -> list[Child]:
         ("messages", ("benchmarks", "message"), model.grouped_messages(summary)),
     )
     children: list[Child] = [html_table(words_table(*entry)) for entry in entries if entry[-1]]
-    for table in metric_tables(summary):
+    for table in run_tables.metric_tables(summary):
         children.append(foldable("Other metrics", f"{len(table.rows)}", html_table(table)))
     children = children or [note("No checks, messages or further metrics were recorded.")]
     return [*children, note(f"Next: {model.next_line(summary)}.")]

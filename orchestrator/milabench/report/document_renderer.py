@@ -8,22 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from milabench.report import comparison_text, document, model
+from milabench.report import comparison_text, document, model, run_tables
 from milabench.report.columns import LEGEND, REFERENCE_LEGEND, run_table
 from milabench.report.curves import curve_blocks
 from milabench.report.document import Document
-from milabench.report.run_tables import (
-    PAIR_LEGEND,
-    compute_tables,
-    expense_tables,
-    launch_time_tables,
-    metric_tables,
-    milabench13_tables,
-    node_tables,
-    pair_table,
-    uncertainty_tables,
-    window_tables,
-)
 from milabench.report.system_lines import system_lines
 
 # A report needs none of these at run time; acceptance alone takes 15 ms, for criteria are YAML.
@@ -51,14 +39,14 @@ def run_document(summary: Summary) -> document.Document:
         *document.section("without a ratio to the reference", model.without_ratio(summary)),
         *document.section("benchmarks represent", model.benchmark_lines(summary)),
         *curve_blocks(summary),
-        *milabench13_tables(summary),
-        *compute_tables(summary),
-        *expense_tables([("", summary)]),
-        *launch_time_tables(summary),
-        *window_tables(summary),
-        *uncertainty_tables(summary),
+        *run_tables.milabench13_tables(summary),
+        *run_tables.compute_tables(summary),
+        *run_tables.expense_tables([("", summary)]),
+        *run_tables.launch_time_tables(summary),
+        *run_tables.window_tables(summary),
+        *run_tables.uncertainty_tables(summary),
         *ab_blocks(summary),
-        *node_tables(summary),
+        *run_tables.node_tables(summary),
         *document.section(model.JOBS_TITLE, model.unfinished_jobs(summary)),
         *document.section("failures", model.failures(summary)),
         *document.section("flaky", model.flaky(summary)),
@@ -66,7 +54,7 @@ def run_document(summary: Summary) -> document.Document:
         *document.section("skipped", model.skips(summary)),
         *document.section("validations", model.validations(summary)),
         *document.section("messages", model.messages(summary)),
-        *metric_tables(summary),
+        *run_tables.metric_tables(summary),
         document.Notes(lines=(model.next_line(summary),), name="next"),
     )
 
@@ -84,8 +72,8 @@ def ab_blocks(summary: Summary, *, is_brief: bool = False) -> document.Document:
     return (
         *document.section("A and B", sides),
         *([document.Value(name="differs", text=summary.ab.differs)] if summary.ab.differs else []),
-        pair_table(summary.ab),
-        *([] if is_brief else [document.Notes(lines=(PAIR_LEGEND,))]),
+        run_tables.pair_table(summary.ab),
+        *([] if is_brief else [document.Notes(lines=(run_tables.PAIR_LEGEND,))]),
     )
 
 
@@ -104,7 +92,7 @@ def comparison_document(comparison: Comparison, differences: Differences) -> doc
         comparison_text.ratio_table(comparison),
         *curve_blocks(comparison),
         *comparison_text.job_tables(comparison),
-        *expense_tables(comparison_text.named_summaries(comparison)),
+        *run_tables.expense_tables(comparison_text.named_summaries(comparison)),
         *document.notes(comparison_text.power_lines(comparison)),
         *document.notes(comparison_text.verdict_notes(comparison)),
         *differing,
