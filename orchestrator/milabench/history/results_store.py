@@ -17,14 +17,14 @@ from milabench.errors import NothingSelected, RecordError, os_reason
 from milabench.events.run_files import MANIFEST
 from milabench.events.rundir import Run
 from milabench.events.runs_folder import runs_before_latest
-from milabench.events.stored_json import Number, from_json_value
+from milabench.events.stored_json import from_json_value
 from milabench.events.values import as_mapping, mappings_in
 from milabench.events.wire import parse_object
 from milabench.history import STORE
 from milabench.history.rows import Row, RunRows
 from milabench.history.rows import rows as rows_of
 from milabench.history.store import Store, open_store
-from milabench.history.trend import Trend, trends
+from milabench.history.trend import HistoryRow, Trend, trends
 from milabench.workflow.files import base_folder
 from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.references import work_record
@@ -35,24 +35,10 @@ COLUMNS = {"rate": "perf", "memory_peak": "memory_peak_mib", "first_step": "firs
 _UNITS = {"memory_peak": "MiB", "first_step": "s"}
 
 
-class _ResultRow(Struct):
-    """What the store says of a benchmark in a run. A database may hold any kind of value in any column."""
+class _StoredRows(Struct):
+    """What the store says of a benchmark. A database may hold any kind of value in any column."""
 
-    run: str
-    value: Number
-    created: str | None = None
-    host: str | None = None
-    device: str | None = None
-    units: str | None = None
-    direction: str | None = None
-    validity: str | None = None
-    outcome: str | None = None
-    low: Number | None = None
-    high: Number | None = None
-
-
-class _ResultRows(Struct):
-    rows: list[_ResultRow]
+    rows: list[HistoryRow]
 
 
 def store_location(base: Path | None, location: str | None) -> str:
@@ -118,8 +104,8 @@ def benchmark_trends(location: str, bench: str, metric: str, *, last: int | None
     return list(trends(bench, metric, rows, last=last))
 
 
-def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, object]]:
-    """Return a row for each run that has this number, as `trends` wants them."""
+def history_rows(store: Store, bench: str, metric: str) -> list[HistoryRow]:
+    """Return a row for each run that has this number. Raises RecordError for a store that was altered."""
     columns, rows = store.query(
         f"SELECT runs.name AS run, runs.created AS created, runs.host AS host, runs.device AS device, "
         f"results.{COLUMNS[metric]} AS value, results.units AS units, results.direction AS direction, "
@@ -137,10 +123,9 @@ def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, object
     for row in found:
         row["size"], row["asked"] = _work_of(str(row.pop("summary")), bench)
     try:
-        from_json_value(_ResultRows, {"rows": found})
+        return from_json_value(_StoredRows, {"rows": found}).rows
     except ValueError as error:
         raise RecordError(f"the results store was altered: {error}. Add the runs again to a new store") from None
-    return found
 
 
 def _work_of(stored: str, bench: str) -> tuple[str, str]:

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated
+
+from msgspec import Struct
 
 from milabench.analysis.json_codec import OPTIONAL, JsonKey
+from milabench.events.stored_json import Number
 from milabench.history.changepoints import LEAST_HISTORY, segments, shown_changes
+
+
+class HistoryRow(Struct, kw_only=True):
+    """A benchmark's number in a run, and on what it was measured. `low` and `high` bound the 95 % interval of its replicates."""
+
+    run: str
+    created: str | None = None
+    host: str | None = None
+    device: str | None = None
+    size: str | None = None
+    asked: str | None = None
+    value: Number | None
+    units: str | None = None
+    direction: str | None = None
+    low: Number | None = None
+    high: Number | None = None
+    validity: str | None = None
+    outcome: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,33 +92,24 @@ class Trend:
         return len(self.points) >= LEAST_HISTORY
 
 
-def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: int | None = None) -> tuple[Trend, ...]:
+def trends(bench: str, metric: str, rows: Iterable[HistoryRow], *, last: int | None = None) -> tuple[Trend, ...]:
     """Return the trend of each system, size, work and unit, over all runs or the `last` ones.
-
-    Rows have run, created, host, device, size, asked, value, units, direction, low, high, validity, outcome.
 
     Numbers that are invalid, not above zero, or of a benchmark that did not pass, whose processes differ from the other
     runs, are left out.
     """
-    groups: dict[tuple[str, str, str, str, str], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str, str, str, str], list[Point]] = {}
     for row in rows:
-        is_whole = row["validity"] != "invalid" and row["outcome"] == "passed"
-        if is_whole and row["value"] is not None and row["value"] > 0:
-            groups.setdefault(_series(row), []).append(row)
+        is_whole = row.validity != "invalid" and row.outcome == "passed"
+        if is_whole and row.value is not None and row.value > 0:
+            interval = None if row.low is None or row.high is None else (row.low, row.high)
+            created, validity = row.created or "", row.validity or ""
+            point = Point(run=row.run, created=created, value=row.value, interval=interval, validity=validity)
+            groups.setdefault(_series(row), []).append(point)
     result = []
     for (system, size, asked, units, direction), members in sorted(groups.items()):
         # Names begin with the time only by habit; they decide between runs of the same second.
-        ordered = sorted(members, key=lambda row: (row["created"] or "", row["run"]))[-(last or len(members)) :]
-        points = tuple(
-            Point(
-                run=row["run"],
-                created=row["created"] or "",
-                value=row["value"],
-                interval=None if row["low"] is None or row["high"] is None else (row["low"], row["high"]),
-                validity=row["validity"] or "",
-            )
-            for row in ordered
-        )
+        points = tuple(sorted(members, key=lambda point: (point.created, point.run))[-(last or len(members)) :])
         values = [point.value for point in points]
         parts = segments(values)
         levels = [Level(first=points[part.start].run, runs=part.stop - part.start, level=part.level) for part in parts]
@@ -130,10 +142,10 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
     return tuple(result)
 
 
-def _series(row: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
+def _series(row: HistoryRow) -> tuple[str, str, str, str, str]:
     """Return the common facts of a trend's points: system, size, work, units and direction."""
-    system = ", ".join(part for part in (row["host"], row["device"]) if part) or "unknown system"
-    return system, row.get("size") or "", row.get("asked") or "", row["units"] or "", row["direction"] or "none"
+    system = ", ".join(part for part in (row.host, row.device) if part) or "unknown system"
+    return system, row.size or "", row.asked or "", row.units or "", row.direction or "none"
 
 
 def _side(ratio: float, direction: str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.traces import Trace
 from milabench.fleet.baseline import FLOOR, LEAST_PLACES, LEVEL, Baseline, Expected
+from milabench.history.trend import Trend
 from milabench.pages import run as run_page
 from milabench.pages.details import fineness
 from milabench.pages.markup import Child, Markup, badge, el, html_table, note
@@ -43,28 +44,25 @@ class SiteRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SitePoint:
-    """A run's number in a history. `change` says that the level changed with it, and by how much."""
-
-    run: str
-    file: str
-    created: str
-    value: float
-    interval: tuple[float, float] | None
-    validity: str
-    change: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteHistory:
-    """The numbers of a benchmark on a system, the oldest first. `remark` is a note on their level."""
+    """The history of a benchmark on a system, with the file of each run's page. `about` is what the benchmark represents."""
 
-    bench: str
-    system: str
-    units: str
-    points: tuple[SitePoint, ...]
-    remark: str
+    trend: Trend
+    files: Mapping[str, str]
     about: str = ""
+
+    @property
+    def system(self) -> str:
+        """The system, and the size of the benchmark where it has sizes."""
+        return f"{self.trend.system}, size {self.trend.size}" if self.trend.size else self.trend.system
+
+    @property
+    def remark(self) -> str:
+        """A note on the level of its numbers."""
+        if not self.trend.is_judged:
+            return "too few runs to look for changes"
+        count = len(self.trend.changes)
+        return f"{count or 'no'} change{'s' * (count > 1)} of the level"
 
 
 Fleets = Mapping[str, Baseline]
@@ -115,11 +113,11 @@ def _benchmarks(histories: Mapping[str, Sequence[SiteHistory]]) -> Child:
     rows, names = [], []
     for file, members in histories.items():
         for history in members:
-            newest = history.points[-1]
-            names.append(el("a", history.bench, href=file))
+            trend, newest = history.trend, history.trend.points[-1]
+            names.append(el("a", trend.bench, href=file))
             value = format_number(newest.value)
-            numbers = (str(len(history.points)), value, history.units, newest.validity)
-            rows.append((history.bench, history.system, *numbers, history.remark, history.about))
+            numbers = (str(len(trend.points)), value, trend.units, newest.validity)
+            rows.append((trend.bench, history.system, *numbers, history.remark, history.about))
     shown = headed_table("benchmarks by system", columns, rows).without_empty(("represents",))[0]
     return html_table(shown, shown={0: names}, is_alone=True)
 
@@ -132,7 +130,7 @@ def run_page_of(summary: Summary, traced: Sequence[Trace]) -> str:
 
 def history_page(histories: Sequence[SiteHistory]) -> str:
     """Return the page of a benchmark: on each system its runs in the order of time, and where the level changed."""
-    bench = histories[0].bench
+    bench = histories[0].trend.bench
     sections = [(f"s{at}", history.system, _history(history)) for at, history in enumerate(histories)]
     lead = histories[0].about or "Each run's number, with the 95 % interval of its repeats."
     body, nav = article(f"{bench} over time", lead, None, None, sections)
@@ -140,47 +138,54 @@ def history_page(histories: Sequence[SiteHistory]) -> str:
 
 
 def _history(history: SiteHistory) -> list[Child]:
-    drawn = history.points[-_MOST_DRAWN:]
+    points, units = history.trend.points, history.trend.units
+    changes = {change.run: f"{change.ratio - 1:+.1%} ({change.side})" for change in history.trend.changes}
+    drawn = points[-_MOST_DRAWN:]
     rows = [
         Dots(
-            label=point.created or point.run[:20],
+            label=_minute(point.created) or point.run[:20],
             values=(point.value,),
             interval=point.interval,
             centre=point.value,
-            note=point.change or (point.validity if point.validity != "valid" else ""),
+            note=changes.get(point.run) or (point.validity if point.validity != "valid" else ""),
         )
         for point in drawn
     ]
     text = f"The oldest first, {history.remark}."
-    if len(drawn) < len(history.points):
-        text += f" The last {len(drawn)} of {len(history.points)} runs are drawn."
-    headings = ("run", "created", f"rate, {history.units}", "95 % interval", "validity", "level changes")
+    if len(drawn) < len(points):
+        text += f" The last {len(drawn)} of {len(points)} runs are drawn."
+    headings = ("run", "created", f"rate, {units}", "95 % interval", "validity", "level changes")
     cells = [
         (
             point.run,
-            point.created,
+            _minute(point.created),
             format_number(point.value),
             "" if point.interval is None else " … ".join(map(format_number, point.interval)),
             point.validity,
-            point.change,
+            changes.get(point.run, ""),
         )
-        for point in reversed(history.points)
+        for point in reversed(points)
     ]
     table = Table(
-        title=f"{history.bench} on {history.system}",
+        title=f"{history.trend.bench} on {history.system}",
         headings=headings,
         is_text=(True, True, False, True, True, True),
         rows=tuple(cells),
     )
-    names = [el("a", point.run, href=point.file) for point in reversed(history.points)]
+    names = [el("a", point.run, href=history.files[point.run]) for point in reversed(points)]
     return [
         figure(
             "Each run (whisker: 95 % interval of its repeats)",
-            dots("rate of each run", rows, units=history.units),
+            dots("rate of each run", rows, units=units),
             text,
         ),
         html_table(table.without_empty(("level changes",))[0], shown={0: names}),
     ]
+
+
+def _minute(created: str) -> str:
+    """Return the date and time of a run, without seconds."""
+    return created[:16].replace("T", " ")
 
 
 def fleet_page(fleets: Fleets) -> str:

@@ -27,11 +27,11 @@ from milabench.events.rundir import Run
 from milabench.events.values import as_mapping
 from milabench.execute.locks import take_alone
 from milabench.fleet.baseline import Baseline, baseline
-from milabench.history.trend import Trend, trends
+from milabench.history.trend import HistoryRow, trends
 from milabench.report.model import result_text
 from milabench.shown import counted
 from milabench.site import pages as site
-from milabench.site.pages import Fleets, SiteHistory, SitePoint, SiteRun
+from milabench.site.pages import Fleets, SiteHistory, SiteRun
 from milabench.version import __version__
 from milabench.workflow.files import base_folder, writing
 from milabench.workflow.measured_runs import resolve_runs
@@ -201,62 +201,34 @@ def _site_run(handle: RunHandle, summary: Summary, file: str) -> SiteRun:
 
 def _histories(summaries: Sequence[tuple[Summary, str]]) -> dict[str, list[SiteHistory]]:
     """Return the histories of every benchmark, system by system, by the file of its page."""
-    rows: dict[str, list[dict[str, Any]]] = {}
+    rows: dict[str, list[HistoryRow]] = {}
     about: dict[str, str] = {}
     for summary, _ in reversed(summaries):
         host = ", ".join(dict.fromkeys(str(node.get("hostname") or node.get("name") or "") for node in summary.nodes))
         for bench in summary.benchmarks:
             about[bench.bench] = bench.about or about.get(bench.bench, "")
             low, high = bench.ci95 or (None, None)
-            row: dict[str, Any] = {
-                "run": summary.run,
-                "created": summary.created,
-                "host": host,
-                "device": machine_text(summary),
-                "size": bench.size,
-            }
-            numbers = {
-                "value": bench.perf,
-                "units": bench.units,
-                "direction": bench.direction,
-                "low": low,
-                "high": high,
-            }
-            row |= {**numbers, "validity": bench.validity, "outcome": bench.outcome}
+            row = HistoryRow(
+                run=summary.run,
+                created=summary.created,
+                host=host,
+                device=machine_text(summary),
+                size=bench.size,
+                value=bench.perf,
+                units=bench.units,
+                direction=bench.direction,
+                low=low,
+                high=high,
+                validity=bench.validity,
+                outcome=bench.outcome,
+            )
             rows.setdefault(bench.bench, []).append(row)
     files = {summary.run: file for summary, file in summaries}
     histories = {
-        bench: [_history(trend, files, about[bench]) for trend in trends(bench, "rate", members)]
+        bench: [SiteHistory(trend=trend, files=files, about=about[bench]) for trend in trends(bench, "rate", members)]
         for bench, members in sorted(rows.items())
     }
     return {_file("history", bench): members for bench, members in histories.items() if members}
-
-
-def _history(trend: Trend, files: Mapping[str, str], about: str) -> SiteHistory:
-    changes = {change.run: f"{change.ratio - 1:+.1%} ({change.side})" for change in trend.changes}
-    points = tuple(
-        SitePoint(
-            run=point.run,
-            file=files[point.run],
-            created=point.created[:16].replace("T", " "),
-            value=point.value,
-            interval=point.interval,
-            validity=point.validity,
-            change=changes.get(point.run, ""),
-        )
-        for point in trend.points
-    )
-    remark = f"{len(changes) or 'no'} change{'s' * (len(changes) > 1)} of the level"
-    if not trend.is_judged:
-        remark = "too few runs to look for changes"
-    return SiteHistory(
-        bench=trend.bench,
-        system=f"{trend.system}, size {trend.size}" if trend.size else trend.system,
-        units=trend.units,
-        points=points,
-        remark=remark,
-        about=about,
-    )
 
 
 def _fleets(summaries: Sequence[Summary]) -> Fleets:

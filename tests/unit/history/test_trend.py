@@ -7,11 +7,11 @@ from typing import Any
 
 from milabench.analysis.json_codec import to_json_value
 from milabench.history.history_command import trend_text
-from milabench.history.trend import trends
+from milabench.history.trend import HistoryRow, trends
 
 
-def row(place: int, value: float | None = 100.0, **more: Any) -> dict[str, Any]:
-    told = {
+def row(place: int, value: float | None = 100.0, **more: Any) -> HistoryRow:
+    told: dict[str, Any] = {
         "run": f"r{place}",
         "created": f"2026-01-{place + 1:02d}",
         "host": "box",
@@ -24,7 +24,7 @@ def row(place: int, value: float | None = 100.0, **more: Any) -> dict[str, Any]:
         "validity": "valid",
         "outcome": "passed",
     }
-    return {**told, **more}
+    return HistoryRow(**{**told, **more})
 
 
 def test_what_did_not_pass_or_is_invalid_is_no_point_and_what_is_suspect_is_marked() -> None:
