@@ -110,9 +110,9 @@ def is_lock(file: object) -> bool:
     return str(file).endswith((".lock", ".txt"))
 
 
-def by_text(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """Return each text once, in order, with the things that it is about."""
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Return each key once, in order, with the values that it has."""
     groups: dict[K, list[V]] = {}
-    for text, about in pairs:
-        groups.setdefault(text, []).append(about)
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
     return groups

@@ -8,7 +8,7 @@ from milabench.analysis.comparison_model import Comparison, ComparisonRow, Curve
 from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.summary_model import Summary, some_names
 from milabench.analysis.two_samples import Verdict
-from milabench.shown import by_text
+from milabench.shown import grouped
 
 
 def excluded_benches(
@@ -68,7 +68,7 @@ def _on_nodes(system: str, nodes: Sequence[str]) -> str:
 def joined_warnings(by_system: Mapping[str, Iterable[str]]) -> Iterable[str]:
     """Yield each warning once, with the systems that it is about."""
     pairs = ((text, system) for system, texts in by_system.items() for text in dict.fromkeys(texts))
-    for text, systems in by_text(pairs).items():
+    for text, systems in grouped(pairs).items():
         yield f"{', '.join(systems)}: {text}"
 
 

@@ -19,7 +19,7 @@ from milabench.cli.options import (
     wide_option,
 )
 from milabench.errors import DONE, STEPS_FAILED
-from milabench.shown import by_text, counted, wrapped
+from milabench.shown import counted, grouped, wrapped
 
 if TYPE_CHECKING:
     from milabench.fleet.baseline import Findings, Outlier
@@ -89,8 +89,8 @@ def outlier_text(findings: Findings, width: int | None = None, *, is_full: bool 
         if not is_full:
             headings, is_text, rows = headings[:-1], is_text[:-1], [row[:-1] for row in rows]
         lines += ["", *text_table(headings, rows, is_text, spare=("rule", "expected", "value", "finding"), width=width)]
-    left = by_text((why, name) for name, why in findings.unjudged)
-    failed = by_text((o.rule, str(o.location)) for o in findings.outliers if o.side == "failed" and not is_full)
+    left = grouped((why, name) for name, why in findings.unjudged)
+    failed = grouped((o.rule, str(o.location)) for o in findings.outliers if o.side == "failed" and not is_full)
     warned = [
         *(f"{', '.join(where)}: {rule}" for rule, where in failed.items()),
         *(f"suspect: {suspect}" for suspect in findings.suspects),

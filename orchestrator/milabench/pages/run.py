@@ -18,7 +18,7 @@ from milabench.report.columns import LEGEND, PAGE_LEGEND, REFERENCE_LEGEND, inte
 from milabench.report.document import words_table
 from milabench.report.labels import format_number, percent_cell
 from milabench.report.system_lines import system_lines
-from milabench.shown import by_text
+from milabench.shown import grouped
 
 _OPEN_UP_TO = 2  # benchmarks, whose details are open from the beginning
 _KINDS = {
@@ -358,7 +358,7 @@ def device_facts(devices: Sequence[Mapping[str, object]]) -> dict[str, str]:
 
 def _checks(summary: Summary) -> list[tuple[str, str]]:
     """Return the verdicts of the checks, the steps with the same verdicts together, the most frequent verdicts last."""
-    groups = by_text((verdicts, step) for step, verdicts in model.validations(summary))
+    groups = grouped((verdicts, step) for step, verdicts in model.validations(summary))
     return [
         (some_names(steps), verdicts) for verdicts, steps in sorted(groups.items(), key=lambda group: len(group[1]))
     ]

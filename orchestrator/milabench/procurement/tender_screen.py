@@ -10,7 +10,7 @@ from milabench.procurement.offers_report import OfferTable, archive_problems, co
 from milabench.procurement.tender_report import score_lines, score_table, tender_warnings, tier_entries, unused_numbers
 from milabench.procurement.tender_scores import TenderScores, amount_text
 from milabench.report.document import Document, Notes, Statement, Table, section
-from milabench.shown import by_text
+from milabench.shown import grouped
 
 # Of the tables of the full report.
 _COLUMNS = ("benchmarks", "units", "potency", "potency per M")
@@ -107,4 +107,4 @@ def _findings(scores: TenderScores) -> Document:
 
 def _grouped(entries: Iterable[tuple[str, str]]) -> Sequence[tuple[str, str]]:
     """Return each text once, with everything that it is about."""
-    return [(", ".join(names), text) for text, names in by_text((text, name) for name, text in entries).items()]
+    return [(", ".join(names), text) for text, names in grouped((text, name) for name, text in entries).items()]

@@ -14,7 +14,7 @@ from milabench.report.document_renderer import DocumentRenderer, ab_blocks, ab_s
 from milabench.report.run_tables import compute_tables, expense_tables, launch_time_tables, milabench13_tables
 from milabench.report.system_lines import system_lines
 from milabench.report.text import document_lines, document_text
-from milabench.shown import by_text
+from milabench.shown import grouped
 
 if TYPE_CHECKING:
     from milabench.analysis.summary_model import Summary
@@ -111,7 +111,7 @@ def doubts(summary: Summary) -> list[tuple[str, str]]:
     measured = sum(bench.perf is not None for bench in summary.benchmarks)
     return [
         (doubt, f"{'all benchmarks' if len(names) == measured > 1 else ', '.join(names)}: {text}")
-        for (doubt, text), names in by_text(((doubt, text), name) for doubt, text, name in warned).items()
+        for (doubt, text), names in grouped(((doubt, text), name) for doubt, text, name in warned).items()
     ]
 
 

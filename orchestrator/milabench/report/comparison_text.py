@@ -22,7 +22,7 @@ from milabench.analysis.system_diff import Difference
 from milabench.report import model
 from milabench.report.document import Table, headed_table, words_table
 from milabench.report.labels import format_number
-from milabench.shown import by_text
+from milabench.shown import grouped
 
 _TOO_FEW_REPEATS = 0.5
 """From this relative difference on, the smallest difference that could be found only shows that there are too few repeats."""
@@ -241,7 +241,7 @@ def failed_entries(comparison: Comparison) -> list[tuple[str, str]]:
     return [
         (f"{some_names(steps)} on {system.name}", text)
         for system in comparison.systems
-        for text, steps in by_text((model.step_reason(failure), failure.name) for failure in system.failures).items()
+        for text, steps in grouped((model.step_reason(failure), failure.name) for failure in system.failures).items()
     ]
 
 
@@ -255,8 +255,8 @@ def suspects(comparison: Comparison) -> list[tuple[str, str]]:
         for doubt, text in model.warnings_of(bench, system.summary.profile).items()
         if doubt in bench.doubts
     ]
-    named = ((text, f"{', '.join(names)} on {name}") for (name, text), names in by_text(marked).items())
-    return [("; ".join(names), text) for text, names in by_text(named).items()]
+    named = ((text, f"{', '.join(names)} on {name}") for (name, text), names in grouped(marked).items())
+    return [("; ".join(names), text) for text, names in grouped(named).items()]
 
 
 def verdict_notes(comparison: Comparison) -> list[str]:

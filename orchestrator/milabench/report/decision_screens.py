@@ -11,7 +11,7 @@ from milabench.report import comparison_text, document
 from milabench.report.curves import curve_blocks
 from milabench.report.document_renderer import WORST_FIRST
 from milabench.report.rerun import below_base, line_about_run, rerun_line
-from milabench.shown import by_text
+from milabench.shown import grouped
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +100,7 @@ def _row(check: CriterionResult) -> tuple[str, ...]:
 
 
 def _missing(undone: list[CriterionResult]) -> list[tuple[str, str]]:
-    texts = by_text(((check.bench or "the run", check.missing), check.criterion) for check in undone if check.missing)
+    texts = grouped(((check.bench or "the run", check.missing), check.criterion) for check in undone if check.missing)
     return [(f"{bench} {', '.join(criteria)}", text) for (bench, text), criteria in texts.items()]
 
 

@@ -22,7 +22,7 @@ from milabench.report.curves import messages_of_curve
 from milabench.report.document import Entry, Statement
 from milabench.report.labels import format_number, percents, replicates_text
 from milabench.report.rerun import is_of_commands, line_about_run, rerun_line
-from milabench.shown import by_text, counted
+from milabench.shown import counted, grouped
 
 
 def validity_text(bench: BenchSummary) -> str:
@@ -121,7 +121,7 @@ def grouped_failures(summary: Summary) -> list[Entry]:
     entries = []
     for bench in ordered(summary.benchmarks):
         rerun = () if summary.is_of_milabench13 else (("rerun", rerun_line(summary, bench.bench)),)
-        alike = by_text((step_reason(failure), failure) for failure in bench.failures)
+        alike = grouped((step_reason(failure), failure) for failure in bench.failures)
         for text, failed in alike.items():
             names = some_names([failure.name for failure in failed])
             last = rerun if text == [*alike][-1] else ()
@@ -223,7 +223,7 @@ def grouped_messages(summary: Summary) -> list[tuple[str, str]]:
     shown = [bench for bench in summary.benchmarks if bench.messages]
     return [
         ("all" if len(names) == len(summary.benchmarks) == len(shown) > 1 else ", ".join(dict.fromkeys(names)), text)
-        for text, names in by_text((text, bench) for bench, text in messages(summary)).items()
+        for text, names in grouped((text, bench) for bench, text in messages(summary)).items()
     ]
 
 
