@@ -13,7 +13,7 @@ from typing import Any
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.errors import UsageError
 from milabench.events.atomic_write import draft_of, require_no_record
-from milabench.shown import visible
+from milabench.shown import grouped, visible
 from milabench.workflow.files import writing
 
 Row = tuple[Any, ...]
@@ -166,10 +166,8 @@ def write(path: Path, runs: Iterable[RunRows]) -> int:
 def _joined(rows: RunRows) -> Iterable[dict[str, object]]:
     run = dict(zip(RUNS, rows.tables["runs"][0], strict=True))
     of_run = {f"run_{name}": run[name] for name in _OF_RUN}
-    metrics: dict[str, list[dict[str, object]]] = {}
-    for metric in rows.tables["metrics"]:
-        row = dict(zip(METRICS, metric, strict=True))
-        metrics.setdefault(str(row["bench"]), []).append(row)
+    measured = (dict(zip(METRICS, metric, strict=True)) for metric in rows.tables["metrics"])
+    metrics = grouped((str(row["bench"]), row) for row in measured)
     for result in rows.tables["results"]:
         bench = dict(zip(RESULTS, result, strict=True))
         of_bench = {f"bench_{name}": bench[name] for name in _OF_BENCH}

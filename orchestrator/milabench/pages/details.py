@@ -14,6 +14,7 @@ from milabench.pages.strips import curves_of, step_timeline, timeline_notes
 from milabench.report.document import Table
 from milabench.report.labels import format_number, percent_cell
 from milabench.report.run_tables import launch_name
+from milabench.shown import grouped
 
 # Steps of a benchmark that are drawn, and buckets of a curve, the finest first.
 _FINENESS = ((6, 200), (4, 140), (3, 90), (2, 60), (1, 40), (1, 24))
@@ -46,11 +47,7 @@ def fineness(traced: Iterable[Sequence[Trace]]) -> Fineness:
 
 def by_bench(traced: Sequence[Trace]) -> dict[str, list[Trace]]:
     """Return the traces of each benchmark that measured anything, in the order of their steps."""
-    traces_by_bench: dict[str, list[Trace]] = {}
-    for trace in traced:
-        if trace.ranks or trace.devices or trace.host:
-            traces_by_bench.setdefault(trace.bench, []).append(trace)
-    return traces_by_bench
+    return grouped((trace.bench, trace) for trace in traced if trace.ranks or trace.devices or trace.host)
 
 
 def selected_steps(traced: Sequence[Trace], most: int) -> list[Trace]:
@@ -116,9 +113,7 @@ def rate_distributions(named: Sequence[tuple[str, str, Trace]], bench: str) -> M
 
 def _places(name: str, mark: str, bench: BenchSummary) -> list[Dots]:
     """Return the rates at each place (device, job) of a system, repeat by repeat."""
-    rates: dict[str, list[float]] = {}
-    for process in bench.processes:
-        rates.setdefault(process.slot or "whole job", []).append(process.throughput.value)
+    rates = grouped((process.slot or "whole job", process.throughput.value) for process in bench.processes)
     rows = []
     for place, values in sorted(rates.items(), key=lambda entry: (entry[0] != "whole job", entry[0])):
         text = f"{len(values)} launch{'es' * (len(values) != 1)}, mean {format_number(mean(values))}"

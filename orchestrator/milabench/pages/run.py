@@ -136,10 +136,7 @@ def _alerts(summary: Summary) -> list[Child]:
 
 def _together(entries: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Merge entries with the same text."""
-    groups: dict[str, list[str]] = {}
-    for name, text in entries:
-        groups.setdefault(text, []).append(name)
-    return [(", ".join(names), text) for text, names in groups.items()]
+    return [(", ".join(names), text) for text, names in grouped((text, name) for name, text in entries).items()]
 
 
 def state(bench: BenchSummary) -> str:

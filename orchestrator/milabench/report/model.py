@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.summary_model import (
@@ -160,10 +159,7 @@ def validations(summary: Summary) -> list[tuple[str, str]]:
     """Return the checks' verdicts on each step: passed ones by name, the others with their message; and the overlap."""
     rows = []
     for bench in ordered(summary.benchmarks):
-        steps: dict[str, list[Mapping[str, Any]]] = {}
-        for check in bench.validations:
-            steps.setdefault(check["step"], []).append(check)
-        for step, verdicts in steps.items():
+        for step, verdicts in grouped((check["step"], check) for check in bench.validations).items():
             passed = [check["check"] for check in verdicts if check["verdict"] == "pass"]
             others = [check for check in verdicts if check["verdict"] != "pass"]
             texts = [f"{check['verdict']} {check['check']} ({check['message']})" for check in others]

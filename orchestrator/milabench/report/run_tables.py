@@ -16,6 +16,7 @@ from milabench.analysis.throughput import Throughput
 from milabench.report.document import Table, headed_table
 from milabench.report.labels import format_number, percent_cell, percents
 from milabench.report.model import in_milliseconds, ordered
+from milabench.shown import grouped
 
 _LONG_STALL = 0.02  # of a window; a longer one is worth naming
 _METRICS_ELSEWHERE = ("rate", "first_step", "steps_rate", "between_epochs", "pause")
@@ -47,9 +48,7 @@ def expense_tables(named: Sequence[tuple[str, Summary]]) -> tuple[Table, ...]:
     """
     rows = []
     for system, summary in named:
-        groups: dict[tuple[str, str, str], list[Expense]] = {}
-        for expense in summary.expenses:
-            groups.setdefault((expense.bench, expense.quantity, expense.source), []).append(expense)
+        groups = grouped(((each.bench, each.quantity, each.source), each) for each in summary.expenses)
         for (bench, quantity, source), group in groups.items():
             first, of_year = group[0], group[-1]
             cells = {

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError, UsageError
 from milabench.redaction import mask_argument
+from milabench.shown import grouped
 from milabench.workflow.files import ROOT, base_folder, suite_file
 from milabench.workflow.options import Extent, SuiteOptions
 
@@ -225,10 +226,8 @@ def with_processes(benches: Sequence[ResolvedBenchmark], context: PlanContext) -
     from milabench.bench.api import ForeignBenchmark
     from milabench.bench.registry import module_of
 
-    by_format: dict[str, list[ResolvedBenchmark]] = {}
-    for bench in benches:
-        if isinstance(bench.declared, ForeignBenchmark):
-            by_format.setdefault(bench.declared.format, []).append(bench)
+    foreign = ((bench.declared, bench) for bench in benches)
+    by_format = grouped((own.format, bench) for own, bench in foreign if isinstance(own, ForeignBenchmark))
     placed = {bench.config.name: bench for bench in benches}
     for name, of_format in by_format.items():
         placed |= {bench.config.name: bench for bench in module_of(name).placed(of_format, context)}

@@ -20,10 +20,10 @@ from milabench.errors import UsageError
 from milabench.events.rundir import Run, open_run
 from milabench.events.runs_folder import recent_runs
 from milabench.execute.sizes import disk_text
-from milabench.plan.model import Step
 from milabench.plan.profile import PROFILES, Profile
 from milabench.plan.resources import memory_shortages, sum_of_data
 from milabench.report.labels import aim_text, duration, replicates_text
+from milabench.shown import grouped
 from milabench.workflow.planning import PlannedRequest, Request, plan_request
 from milabench.workflow.run_records import ExtendPlan, PlanExtension
 
@@ -40,9 +40,7 @@ NAMED = 6  # names that are listed
 def estimate_plan(planned: PlannedRequest) -> PlanEstimate:
     """Return the estimate of a plan, from the latest runs below its base."""
     base = Path(planned.request.context.dirs.base)
-    groups: dict[str, list[tuple[Step, ...]]] = {}
-    for group in planned.plan.groups():
-        groups.setdefault(group[0].bench, []).append(group)
+    groups = grouped((group[0].bench, group) for group in planned.plan.groups())
     configs, profile = configs_of(planned.request), planned.request.context.plan_context.profile
     wanted = [
         PlannedBenchmark(

@@ -30,7 +30,7 @@ from milabench.plan.prepare import (
     prepare_step,
 )
 from milabench.plan.run import describe_system
-from milabench.shown import suite_word
+from milabench.shown import grouped, suite_word
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, on_this_machine
 from milabench.workflow.files import display_path
@@ -247,11 +247,10 @@ def unprepared(
 
 def remote_markers(preparations: Sequence[Preparation], context: CommandContext) -> dict[str, list[str]]:
     """Return the markers that only other nodes can see, by node. Empty when those are not queried."""
-    markers: dict[str, list[str]] = {}
-    for preparation in preparations if context.options.ask_nodes else ():
-        if preparation.step.node not in _local(context):
-            markers.setdefault(preparation.step.node, []).append(preparation.marker)
-    return markers
+    if not context.options.ask_nodes:
+        return {}
+    local = _local(context)
+    return grouped((each.step.node, each.marker) for each in preparations if each.step.node not in local)
 
 
 def _local(context: CommandContext) -> set[str]:

@@ -10,6 +10,7 @@ from milabench.display.base import Display
 from milabench.events.attempts import LONE_NODES
 from milabench.events.values import SMALLEST_NUMBER
 from milabench.plan.model import Plan, Step
+from milabench.shown import grouped
 
 if TYPE_CHECKING:
     from milabench.analysis.measure import Measurement
@@ -69,9 +70,7 @@ class ShownSteps:
 
     def _numbers(self, group: Sequence[Step]) -> dict[str, str]:
         """Return the number of each repeat of a group that was not shown yet: of a job as a whole, of any other step its own."""
-        launches: dict[str, list[Step]] = {}
-        for member in group:
-            launches.setdefault("" if member.one_job else member.id, []).append(member)
+        launches = grouped(("" if member.one_job else member.id, member) for member in group)
         texts = {}
         for members in launches.values():
             unread = self._unread.intersection(member.id for member in members)
