@@ -36,11 +36,6 @@ class Destination:
         return self.form is None and not self.as_json and self.output is None
 
     @property
-    def choices(self) -> tuple[str, ...]:
-        """The formats that can be asked for."""
-        return _choices(has_workbook=self.has_workbook)
-
-    @property
     def is_workbook(self) -> bool:
         """Whether a workbook was asked for. Raises UsageError for a workbook without a file."""
         if self.format != WORKBOOK.name:
@@ -62,8 +57,9 @@ class Destination:
             return WORKBOOK.name
         by_ending = format_of_file(self.output.suffix)
         if by_ending is None:
+            known = "|".join(_choices(has_workbook=self.has_workbook))
             raise UsageError(
-                f"-o {self.output}: no format ends in '{self.output.suffix}'. Choose with --format {'|'.join(self.choices)}"
+                f"-o {self.output}: no format ends in '{self.output.suffix}'. Choose with --format {known}"
             )
         return by_ending.name
 

@@ -13,13 +13,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
 import click
 
 from milabench import seams
 from milabench.cli.help import TYPED, RareOption
-from milabench.cli.progress_line import ProgressLine
 from milabench.errors import UsageError, with_remedy
 from milabench.shown import is_lock
 
@@ -585,7 +584,7 @@ class TerminalReporter:
     def __init__(self, display: str = "auto") -> None:
         self._display = display
         self._opened: Display | None = None
-        self._line = ProgressLine()
+        self._progress = ""
 
     def report(self, level: Level, text: str) -> None:
         """Write a message, above the table that a terminal may show."""
@@ -594,21 +593,32 @@ class TerminalReporter:
             with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
                 self._opened.on_message(line)
         else:
-            self._line.show("")
+            self.show_progress("")
             print(line, file=sys.stderr)
 
     def open_display(self, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic) -> Display:
         """Return a new view of a run's progress."""
         from milabench.display.selection import choose_display
 
-        # A table is redrawn by what a terminal obeys; displays show foreign text as visible themselves.
-        stream = getattr(sys.stderr, "unfiltered", sys.stderr)
-        self._opened = choose_display(self._display, stream, is_verbose=is_verbose, clock=clock)
+        self._opened = choose_display(self._display, _unfiltered(), is_verbose=is_verbose, clock=clock)
         return self._opened
 
     def show_progress(self, text: str) -> None:
-        """Show it in a line that is written over."""
-        self._line.show(text)
+        """Show it in a line that is written over, on a terminal."""
+        stream = _unfiltered()
+        if text == self._progress or not stream.isatty():
+            return
+        self._progress = text
+        columns = shutil.get_terminal_size((0, 0)).columns
+        with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
+            # What is wider than the terminal would begin a new line each time.
+            print(f"\r\x1b[K{text[: columns - 1] if columns else text}", end="", file=stream, flush=True)
+
+
+def _unfiltered() -> TextIO:
+    """Return standard error for what a terminal obeys: whoever redraws it shows foreign text as visible by himself."""
+    stream: TextIO = getattr(sys.stderr, "unfiltered", sys.stderr)
+    return stream
 
 
 def terminal_session(display: str = "auto") -> Session:

@@ -9,6 +9,8 @@ from typing import Any
 
 from milabench.analysis.acceptance_model import Acceptance
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contrast, CurveRatio, SystemResult
+from milabench.analysis.intervals import Interval
+from milabench.analysis.json_codec import picked
 from milabench.analysis.node_comparison import node_comparison
 from milabench.analysis.serving_model import POINT_METRICS, ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Summary
@@ -41,24 +43,24 @@ def _of_nodes(summary: Summary) -> Iterator[dict[str, Any]]:
     """Yield a row for each node of a benchmark that ran on several by itself."""
     for row in node_comparison(summary):
         for side, contrast in zip(row.sides, (None, *row.contrasts), strict=True):
-            low, high = side.ci95 or (None, None)
-            about: dict[str, Any] = {
-                "run": summary.run,
-                "profile": summary.profile,
+            about = {
+                **picked(summary, "run", "profile"),
+                **picked(side, "outcome", "units", "direction", "validity"),
+                **_bounds(side.ci95),
                 "bench": row.bench,
-                "outcome": side.outcome,
-            }
-            about |= {
                 "processes": len(side.values),
                 "perf": side.value,
-                "units": side.units,
-                "direction": side.direction,
+                "node": side.system,
             }
-            about |= {"ci95_low": low, "ci95_high": high, "validity": side.validity, "node": side.system}
             if contrast is not None:
-                low, high = contrast.ci95 or (None, None)
-                about |= {"x_first_node": contrast.ratio, "x_low": low, "x_high": high, "verdict": contrast.verdict}
+                compared = {"x_first_node": contrast.ratio, "verdict": contrast.verdict}
+                about |= {**compared, **_bounds(contrast.ci95, "x_low", "x_high")}
             yield about
+
+
+def _bounds(interval: Interval | None, *names: str) -> dict[str, float]:
+    """Return the ends of an interval by the names of their columns, which are empty without one."""
+    return dict(zip(names or ("ci95_low", "ci95_high"), interval or (), strict=False))
 
 
 def _table(fields: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
@@ -86,8 +88,7 @@ def _of_points(summary: Summary, bench: BenchSummary, curve: ServingCurve) -> It
         }
         for name in (name for name in POINT_METRICS if name in point.values):
             number = point.values[name]
-            low, high = number.ci95 or (None, None)
-            value = {"perf": number.value, "ci95_low": low, "ci95_high": high, "processes": len(number.launches)}
+            value = {"perf": number.value, **_bounds(number.ci95), "processes": len(number.launches)}
             units = curve.currency if name == "cost_per_mtok" else POINT_METRICS[name].units
             yield {**about, **value, "metric": name, "units": units, "direction": POINT_METRICS[name].direction}
         if not point.values:
@@ -118,23 +119,18 @@ def comparison_rows(comparison: Comparison) -> tuple[tuple[str, ...], list[dict[
         {**_compared(row, side, contrast), "excluded": excluded.get(row.bench, "")}
         for row, side, contrast in comparison_text.ratios(comparison.rows)
     ]
-    for index in comparison.indices:
-        low, high = index.ci95 or (None, None)
-        rows.append(
-            {
-                "bench": "(index)",
-                "first": comparison.systems[0].name,
-                "system": index.system,
-                "ratio": index.value,
-                "ci95_low": low,
-                "ci95_high": high,
-                "verdict": index.verdict,
-                "is_suspect": index.suspects > 0,
-                "detectable": index.detectable,
-                "weights_of": index.weights_of,
-                "note": f"{index.complete[0]} of {index.complete[1]} benchmarks",
-            }
-        )
+    rows += [
+        {
+            "bench": "(index)",
+            "first": comparison.systems[0].name,
+            "ratio": index.value,
+            **_bounds(index.ci95),
+            **picked(index, "system", "verdict", "detectable", "weights_of"),
+            "is_suspect": index.suspects > 0,
+            "note": f"{index.complete[0]} of {index.complete[1]} benchmarks",
+        }
+        for index in comparison.indices
+    ]
     rows += [
         _of_curve(curves.bench, comparison.systems[0].name, ratio)
         for curves in comparison.curves
@@ -150,7 +146,6 @@ def render_acceptance(acceptance: Acceptance) -> str:
 
 
 def _of_curve(bench: str, first: str, ratio: CurveRatio) -> dict[str, object]:
-    low, high = ratio.contrast.ci95 or (None, None)
     return {
         "bench": bench,
         "first": first,
@@ -159,28 +154,24 @@ def _of_curve(bench: str, first: str, ratio: CurveRatio) -> dict[str, object]:
         "n": ratio.launches[1],
         "first_sessions": ratio.sessions[0],
         "sessions": ratio.sessions[1],
-        "ci95_low": low,
-        "ci95_high": high,
+        **_bounds(ratio.contrast.ci95),
         "direction": POINT_METRICS[ratio.metric].direction if ratio.metric in POINT_METRICS else "higher",
-        **{name: getattr(ratio, name) for name in ("system", "point", "metric", "units", "value")},
-        **{name: getattr(ratio.contrast, name) for name in _OF_CONTRAST},
+        **picked(ratio, "system", "point", "metric", "units", "value"),
+        **picked(ratio.contrast, *_OF_CONTRAST),
     }
 
 
 def _compared(row: ComparisonRow, side: SystemResult, contrast: Contrast | None) -> dict[str, object]:
     first = row.sides[0]
-    low, high = (contrast.ci95 if contrast is not None else None) or (None, None)
     return {
-        **{name: getattr(row, name) for name in ("bench", "units", "direction", "weight")},
+        **picked(row, "bench", "units", "direction", "weight"),
         "first": first.system,
         "system": side.system,
         "first_value": first.value,
         "value": side.value,
         "first_n": len(first.values),
         "n": len(side.values),
-        "ci95_low": low,
-        "ci95_high": high,
-        **{name: getattr(contrast, name, None) for name in _OF_CONTRAST},
+        **({} if contrast is None else {**_bounds(contrast.ci95), **picked(contrast, *_OF_CONTRAST)}),
         "first_validity": first.validity,
         "validity": side.validity,
         "first_sessions": len(first.sessions),

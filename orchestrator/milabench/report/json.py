@@ -10,7 +10,7 @@ from typing import Any
 from milabench.analysis.acceptance_model import Acceptance
 from milabench.analysis.comparison_model import Comparison, ComparisonRow, CurveComparison, Index, System
 from milabench.analysis.job_mix import JobMix
-from milabench.analysis.json_codec import schema_of_type, to_json_value
+from milabench.analysis.json_codec import picked, schema_of_type, to_json_value
 from milabench.analysis.node_comparison import node_comparison
 from milabench.analysis.summary_model import SCHEMA, Failure, Summary
 from milabench.analysis.system_diff import Difference, Differences
@@ -53,7 +53,7 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
         "$schema": COMPARISON_ID,
         "schema": SCHEMA,
         "comparison": {
-            **{name: getattr(comparison, name) for name in ("sentence", "margin", "per", "differs")},
+            **picked(comparison, "sentence", "margin", "per", "differs"),
             "warnings": list(comparison.warnings),
             "systems": [_facts(system) for system in comparison.systems],
             "excluded": [{"bench": bench, "why": why} for bench, why in comparison.excluded],
@@ -114,7 +114,7 @@ def _facts(system: System) -> dict[str, object]:
     summary = system.summary
     return {
         "name": system.name,
-        **{name: getattr(summary, name) for name in ("run", "created", "version", "profile", "verdict")},
+        **picked(summary, "run", "created", "version", "profile", "verdict"),
         "ended": all(session.summary.is_ended for session in system.sessions),
         "counts": system.counts,
         "sessions": [session.summary.run for session in system.sessions],

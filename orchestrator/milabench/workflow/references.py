@@ -19,7 +19,7 @@ from milabench.redaction import mask_data
 from milabench.workflow.files import write_file
 from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.options import Session
-from milabench.workflow.summaries import summary_of
+from milabench.workflow.summaries import summary_of, with_replaced
 
 _BASE = "/base"
 _RUN = (
@@ -151,7 +151,7 @@ def work_record(run: Run) -> dict[str, Any]:
         "suite": {name: _only(as_mapping(bench), _SUITE) for name, bench in as_mapping(manifest.get("suite")).items()},
         "plan": {"steps": [_step(step, number) for number, step in enumerate(steps)]},
     }
-    return dict(_moved(kept, base)) if base not in ("", "/") else kept
+    return dict(with_replaced(kept, base, _BASE)) if base not in ("", "/") else kept
 
 
 def _step(step: Mapping[str, object], number: int) -> dict[str, Any]:
@@ -162,14 +162,6 @@ def _step(step: Mapping[str, object], number: int) -> dict[str, Any]:
         "env": _only(as_mapping(step.get("env")), ("OMP_NUM_THREADS",)),
         "config": _only(config, ("argv", "measure")),
     }
-
-
-def _moved(value: object, base: str) -> Any:
-    if isinstance(value, str):
-        return value.replace(base, _BASE)
-    if isinstance(value, Mapping):
-        return {name: _moved(item, base) for name, item in value.items()}
-    return [_moved(item, base) for item in value] if isinstance(value, list) else value
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -62,16 +62,20 @@ def summary_of(run: Run, validations: str | None = None, course: CourseOf | None
 
 def relative_logs(summary: object, folder: str) -> Any:
     """Rewrite paths in the run's folder as relative ones: a bundle is read on another machine."""
-    prefix = f"{folder.rstrip('/')}/"
-    match summary:
+    return with_replaced(summary, f"{folder.rstrip('/')}/", "")
+
+
+def with_replaced(value: object, old: str, new: str) -> Any:
+    """Return plain data with a piece of text replaced in all of its values."""
+    match value:
         case dict():
-            return {key: relative_logs(value, folder) for key, value in summary.items()}
+            return {key: with_replaced(own, old, new) for key, own in value.items()}
         case list():
-            return [relative_logs(value, folder) for value in summary]
+            return [with_replaced(own, old, new) for own in value]
         case str():
-            return summary.replace(prefix, "")
+            return value.replace(old, new)
         case _:
-            return summary
+            return value
 
 
 def store_summary(path: Path, summary: Summary, stat: str) -> None:
