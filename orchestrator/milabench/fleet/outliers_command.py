@@ -81,14 +81,11 @@ def outlier_text(findings: Findings, width: int | None = None, *, is_full: bool 
         checked += f", of which about {findings.by_chance:.2g} would be outliers by chance in a good fleet"
     lines = [f"{counted(len(findings.outliers), 'outlier')} on {counted(places, kind)}{checked}"]
     if findings.outliers:
-        headings = [kind, "finding", "benchmark", "metric", "value", "expected", "difference", "rule"]
-        rows, is_text = (
-            [_row(outlier) for outlier in findings.outliers],
-            [True, True, True, True, False, False, False, True],
-        )
+        columns = f"{kind} | finding | benchmark | metric | #value | #expected | #difference | rule"
+        rows = [_row(outlier) for outlier in findings.outliers]
         if not is_full:
-            headings, is_text, rows = headings[:-1], is_text[:-1], [row[:-1] for row in rows]
-        lines += ["", *text_table(headings, rows, is_text, spare=("rule", "expected", "value", "finding"), width=width)]
+            columns, rows = columns.removesuffix(" | rule"), [row[:-1] for row in rows]
+        lines += ["", *text_table(columns, rows, ("rule", "expected", "value", "finding"), width)]
     left = grouped((why, name) for name, why in findings.unjudged)
     failed = grouped((o.rule, str(o.location)) for o in findings.outliers if o.side == "failed" and not is_full)
     warned = [

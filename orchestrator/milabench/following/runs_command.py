@@ -62,6 +62,5 @@ def runs_table(handles: Sequence[RunHandle], width: int | None = None) -> str:
         counts = ", ".join(f"{count} {words.get(outcome, outcome)}" for outcome, count in handle.status.counts.items())
         state = f"{handle.state_text}, detached" if handle.is_detached else handle.state_text
         rows.append([handle.run.name, state, at, took, counts, ", ".join(handle.status.benches)])
-    headings = ["run", "verdict", "began", "took", "steps", "benchmarks"]
-    is_text, spare = [True, True, True, False, True, True], ("took", "steps", "benchmarks", "began")
-    return "\n".join(text_table(headings, rows, is_text, spare=spare, width=width))
+    columns = "run | verdict | began | #took | steps | benchmarks"
+    return "\n".join(text_table(columns, rows, ("took", "steps", "benchmarks", "began"), width))

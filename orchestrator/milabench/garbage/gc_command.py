@@ -93,8 +93,7 @@ def survey_table(survey: Survey) -> str:
         ]
         for kind, part in parts
     ]
-    headings = ["kind", "count", "size", "unused", "reclaimable"]
-    return "\n".join(text_table(headings, rows, [True, False, False, False, False]))
+    return "\n".join(text_table("kind | #count | #size | #unused | #reclaimable", rows))
 
 
 def item_lines(heading: str, items: Sequence[StoredItem]) -> list[str]:

@@ -86,11 +86,9 @@ def query(
 
 def rows_text(columns: list[str], rows: list[Row], width: int | None = None) -> str:
     """Return the rows below their columns' names, fitted to a terminal's width, and how many they are."""
-    from milabench.report.text_table import text_table
+    from milabench.report.text_table import table_lines
 
-    table = _table(columns, rows)
-    lines = text_table(table.headings, table.rows, table.is_text, spare=table.spare, width=width)
-    return "\n".join([*lines, f"{len(rows)} row{'s' * (len(rows) != 1)}"])
+    return "\n".join([*table_lines(_table(columns, rows), width), f"{len(rows)} row{'s' * (len(rows) != 1)}"])
 
 
 def _table(columns: list[str], rows: list[Row]) -> Table:

@@ -58,9 +58,8 @@ def trend_text(trend: Trend, beside: Sequence[Trend] = (), width: int | None = N
     asked = own_arguments(trend.asked, [other.asked for other in beside])
     units = f" in {trend.units}" if trend.units else ""
     head = f"{trend.bench}: {trend.metric}{units}, {trend.system}{size}{f', {asked}' if asked else ''}"
-    headings = ["created", "run", trend.metric, "95 % interval", "validity", "level changes"]
-    is_text, spare = [True, True, False, True, True, True], ("95 % interval", "run", "validity")
-    lines = [head, *text_table(headings, rows, is_text, spare=spare, width=width)]
+    columns = f"created | run | #{trend.metric} | 95 % interval | validity | level changes"
+    lines = [head, *text_table(columns, rows, ("95 % interval", "run", "validity"), width)]
     if not trend.is_judged:
         lines.append(f"too few runs to look for changes: {len(trend.points)} of {LEAST_HISTORY}")
     elif not changes:

@@ -91,7 +91,7 @@ def benchmarks_table(benches: Sequence[Mapping[str, object]], width: int | None 
     if width is not None:
         columns = columns[: 4 if all(bench["enabled"] for bench in benches) else 5]
     rows = [[cell(bench) for _, cell, _ in columns] for bench in benches]
-    headings, is_text = [heading for heading, _, _ in columns], [is_text for _, _, is_text in columns]
+    headings = [heading for heading, _, _ in columns]
     if width is not None:
         others = sum(max(map(len, cells)) + 3 for at, cells in enumerate(zip(headings, *rows, strict=True)) if at != 1)
         rows = [line for row in rows for line in _wrapped_row(row, max(_LEAST_ABOUT, width - others))]
@@ -100,7 +100,8 @@ def benchmarks_table(benches: Sequence[Mapping[str, object]], width: int | None 
         {bench["install_group"]: _environment(bench) for bench in sorted(benches, key=_environment)}.values()
     )
     legend = f"minutes: of a repeat, profile default. disk: of its data. environments: {', '.join(environments)}"
-    lines = text_table(headings, rows, is_text, spare=("disk", "minutes"), width=width)
+    marked = " | ".join(heading if is_text else f"#{heading}" for heading, _, is_text in columns)
+    lines = text_table(marked, rows, ("disk", "minutes"), width)
     return "\n".join(
         [*lines, "", *textwrap.wrap(legend, width or WIDTH, break_long_words=False, break_on_hyphens=False)]
     )
@@ -140,9 +141,7 @@ def gated_text(suite: Suite, options: SuiteOptions, width: int | None, *, as_jso
         [marks.get(gated.bench, gated.bench), gated.terms.repository, gated.terms.revision, gated.terms.page]
         for gated in found
     ]
-    lines = text_table(
-        ["benchmark", "repository", "revision", "terms"], rows, [True] * 4, spare=("revision",), width=width
-    )
+    lines = text_table("benchmark | repository | revision | terms", rows, ("revision",), width)
     return "\n".join([*lines, "", f"token: {f'there, by {token}' if token else f'none. {HOW}'}"])
 
 
@@ -190,9 +189,8 @@ def references_table(entries: Sequence[Mapping[str, Any]], width: int | None = N
         ]
         for entry in entries
     ]
-    headings = ["name", "machine", "measured", "profile", "valid", "benchmarks"]
-    is_text, spare = [True, True, True, True, False, True], ("profile", "measured", "benchmarks")
-    return "\n".join(text_table(headings, rows, is_text, spare=spare, width=width))
+    columns = "name | machine | measured | profile | #valid | benchmarks"
+    return "\n".join(text_table(columns, rows, ("profile", "measured", "benchmarks"), width))
 
 
 def bench_json(bench: BenchmarkConfig) -> dict[str, object]:

@@ -32,7 +32,7 @@ def document_lines(document: Document, width: int | None = None) -> Iterator[str
         if isinstance(block, Table):
             if block.title:
                 yield visible_line(block.title)
-            yield from table_lines(block.headings, block.rows, block.is_text, spare=block.spare, width=width)
+            yield from table_lines(block, width)
         else:
             yield from map(visible_line, _lines(block, document, width))
         previous = block

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from milabench.report.document import Table, headed_table
 from milabench.shown import cut_text, visible_line
 
 LONGEST = 40  # characters of a value in a table that does not fit
@@ -11,35 +12,23 @@ NAMED = 4  # columns that the line below such a table names
 
 
 def text_table(
-    headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    is_text: Sequence[bool],
-    *,
-    spare: Iterable[str] = (),
-    width: int | None = None,
+    columns: str, rows: Iterable[Iterable[str]], spare: Sequence[str] = (), width: int | None = None
 ) -> list[str]:
-    """Return the lines of `table_lines`."""
-    return list(table_lines(headings, rows, is_text, spare=spare, width=width))
+    """Return the lines of a table with the columns of `headed_table`."""
+    return list(table_lines(headed_table("", columns, rows, spare=spare), width))
 
 
-def table_lines(
-    headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    is_text: Sequence[bool],
-    *,
-    spare: Iterable[str] = (),
-    width: int | None = None,
-) -> Iterator[str]:
+def table_lines(table: Table, width: int | None = None) -> Iterator[str]:
     """Yield heading, rule and rows in columns of minimal width. Text to the left, numbers to the right.
 
     A table wider than the terminal's `width` is fitted to it: long values are shortened, then as many columns as need be
-    are left out, those named first in `spare` first, and a last line says so. None: it is written whole.
+    are left out, the spare ones in their order, and a last line says so. None: it is written whole.
     """
-    columns = [tuple(column) for column in zip(headings, *rows, strict=True)]
-    kept, note = _fitted(columns, tuple(spare), width)
+    columns = list(zip(table.headings, *table.rows, strict=True))
+    kept, note = _fitted(columns, table.spare, width)
     widths = {at: max(map(len, column)) for at, column in kept.items()}
 
-    template = " | ".join(f"%{'-' if is_text[at] else ''}{wide}s" for at, wide in widths.items())
+    template = " | ".join(f"%{'-' if table.is_text[at] else ''}{wide}s" for at, wide in widths.items())
     lines = ((template % row).rstrip() for row in zip(*kept.values(), strict=True))
     yield visible_line(next(lines, ""))
     yield "-+-".join("-" * wide for wide in widths.values())

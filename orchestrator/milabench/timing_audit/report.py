@@ -8,9 +8,9 @@ from milabench.analysis.intervals import Interval
 from milabench.report.text_table import text_table
 from milabench.timing_audit.analysis import BatchResult, CellResult, FactorEffect, TimingAudit
 
-HEADINGS = (
-    *("batch", "warmup", "sync", "call ms", "[95 %]", "event ms", "[95 %]"),
-    *("mean ms", "first ms", "settles", "unread", "n"),
+_COLUMNS = (
+    "#batch | #warmup | sync | #call ms | #[95 %] | #event ms | #[95 %]"
+    " | #mean ms | #first ms | #settles | #unread | #n"
 )
 _SPARE = ("settles", "first ms", "unread", "[95 %]", "mean ms")
 LEGEND = (
@@ -26,8 +26,7 @@ def render(audit: TimingAudit, width: int | None = None) -> str:
     lines = [f"timing audit of {audit.model or 'a model'} on {audit.device or 'no device'}", ""]
     if audit.cells:
         rows = [_row(cell) for cell in audit.cells]
-        is_text = [heading == "sync" for heading in HEADINGS]
-        lines += [*text_table(HEADINGS, rows, is_text, spare=_SPARE, width=width), ""]
+        lines += [*text_table(_COLUMNS, rows, _SPARE, width), ""]
     if audit.absent:
         lines += [f"no event column: {audit.absent}", ""]
     for batch in audit.batches:
