@@ -7,7 +7,7 @@ table passes here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -74,6 +74,12 @@ def wrapped(text: str, before: str = "", width: int = 120) -> list[str]:
 def counted(number: int, noun: str) -> str:
     """Return `1 step`, `2 steps`."""
     return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """Return names by commas. Of more than `most`, the first ones and how many others there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def csv_cell(value: object) -> object:

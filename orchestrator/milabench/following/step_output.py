@@ -14,6 +14,7 @@ from milabench.events.rundir import Run, open_run
 from milabench.events.wire import decode
 from milabench.execute.locks import holder_of, share_holder
 from milabench.following.appended import Appended
+from milabench.shown import some_of
 from milabench.workflow.run_lookup import find_step, last_attempt, resolve_run
 
 LOOK_EVERY_S = 0.3
@@ -36,8 +37,7 @@ def step_output(
     run = resolve_run(base, name).run
     step, others = find_step(run, step)
     if others:
-        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        say(f"{step}, the last of {len(others) + 1} steps. Also {', '.join(others[:3])}{more}")
+        say(f"{step}, the last of {len(others) + 1} steps. Also {some_of(others, 3)}")
     number = attempt if attempt is not None else last_attempt(run, step, 1)
     path = run.path / f"{run.stem(step, number)}.data"
     if not follow and not path.exists():

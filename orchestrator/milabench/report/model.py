@@ -21,7 +21,7 @@ from milabench.report.curves import messages_of_curve
 from milabench.report.document import Entry, Statement
 from milabench.report.labels import format_number, percents, replicates_text
 from milabench.report.rerun import is_of_commands, line_about_run, rerun_line
-from milabench.shown import counted, grouped
+from milabench.shown import counted, grouped, some_of
 
 
 def validity_text(bench: BenchSummary) -> str:
@@ -200,9 +200,8 @@ def _in_launches(bench: BenchSummary, repeats: Sequence[int], others: int = 0) -
     known = sorted(set(repeats))
     if not known or bench.replicates < 2 or (len(known) >= bench.replicates and not others):
         return ""
-    more = f" and {len(known) - _NAMED_REPEATS} more" if len(known) > _NAMED_REPEATS else ""
     alike = f" (similar in {others} more)" if others else ""
-    return f"repeat {', '.join(map(str, known[:_NAMED_REPEATS]))}{more}{alike}: "
+    return f"repeat {some_of(list(map(str, known)), _NAMED_REPEATS)}{alike}: "
 
 
 def messages(summary: Summary) -> list[tuple[str, str]]:

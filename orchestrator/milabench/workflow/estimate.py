@@ -6,7 +6,7 @@ Each decision follows from the records alone, and is recorded.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from milabench.execute.sizes import disk_text
 from milabench.plan.profile import PROFILES, Profile
 from milabench.plan.resources import memory_shortages, sum_of_data
 from milabench.report.labels import aim_text, duration, replicates_text
-from milabench.shown import grouped
+from milabench.shown import grouped, some_of
 from milabench.workflow.planning import PlannedRequest, Request, plan_request
 from milabench.workflow.run_records import ExtendPlan, PlanExtension
 
@@ -131,9 +131,9 @@ class BudgetedPlan:
             steps = self.planned.request.context.plan_context.profile.window_steps
             cut.insert(
                 0,
-                f"longer: {_names(longer)}: the suite asks for more than {steps} observations (voir.options.stop)",
+                f"longer: {some_of(longer, NAMED)}: the suite asks for more than {steps} observations (voir.options.stop)",
             )
-        unknown = _names(estimate.unknown)
+        unknown = some_of(estimate.unknown, NAMED)
         if not estimate.runs:
             profile, launches = self.planned.request.context.plan_context.profile, len(self.planned.plan.groups())
             each = profile.warmup_s + profile.window_s
@@ -147,7 +147,7 @@ class BudgetedPlan:
             ]
         rest = f", unknown: {unknown}" if estimate.unknown else ""
         hours = f"{estimate.device_hours:.2g} device-hours"
-        return [f"estimate: {duration(estimate.seconds)}, {hours}, by {_names(estimate.runs)}{rest}", *cut]
+        return [f"estimate: {duration(estimate.seconds)}, {hours}, by {some_of(estimate.runs, NAMED)}{rest}", *cut]
 
     @property
     def _longer_than_known(self) -> list[str]:
@@ -163,11 +163,6 @@ class BudgetedPlan:
             if stop > profile.window_steps and not is_known and not config.timed:
                 names.append(bench.bench)
         return names
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
 
 
 def estimate_lines(estimate: PlanEstimate, *, is_full: bool = True) -> list[str]:
@@ -208,15 +203,15 @@ def apply_budget(planned: PlannedRequest) -> BudgetedPlan:
         return BudgetedPlan(planned=planned, estimate=estimate)
     if estimate.unknown:
         raise UsageError(
-            f"--budget: no earlier run tells how long {_names(estimate.unknown)} takes. Run it once without, or leave out "
-            "--repeat, to measure on until the time is over"
+            f"--budget: no earlier run tells how long {some_of(estimate.unknown, NAMED)} takes. Run it once without, or "
+            "leave out --repeat, to measure on until the time is over"
         )
     wanted, seconds = _by_name(planned, estimate)
     affordable = within(wanted, seconds, target.budget_s)
     if not all(affordable.values()):
         raise UsageError(
-            f"{budget} for a repeat of each, about {duration(sum(seconds.values()))} by {_names(estimate.runs)}. Give "
-            "more, or select less"
+            f"{budget} for a repeat of each, about {duration(sum(seconds.values()))} by {some_of(estimate.runs, NAMED)}. "
+            "Give more, or select less"
         )
     replicates = {name: Replicates(wanted=wanted[name], planned=n) for name, n in affordable.items()}
     if affordable != wanted:
@@ -263,7 +258,7 @@ def measuring_on(request: Request) -> ExtendPlan | None:
         return PlanExtension(
             plan=plan_request(request.measured_on(target, planned)).plan,
             manifest={"replicates": {name: Replicates(planned=n).to_json() for name, n in planned.items()}},
-            messages=(f"measured again for {aim_text(target.to_json())}: {_names(again)}",),
+            messages=(f"measured again for {aim_text(target.to_json())}: {some_of(again, NAMED)}",),
         )
 
     return extend

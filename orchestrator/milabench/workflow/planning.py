@@ -18,7 +18,7 @@ from milabench.plan.ab import SIDES, interleaved, of_side, side_name
 from milabench.plan.model import Plan, Step
 from milabench.plan.run import plan_run
 from milabench.redaction import mask_argument, mask_settings, secret_names
-from milabench.shown import grouped
+from milabench.shown import grouped, some_of
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.environments import environment_records
 from milabench.workflow.options import Extent, Session, SuiteOptions
@@ -256,10 +256,7 @@ def plan_request(request: Request) -> PlannedRequest:
 def _skip_reasons(plan: Plan) -> str:
     """Return why nothing can run, each reason once with the benchmarks that have it: a few names, and how many more."""
     by_reason = grouped((_shortened(skip.why), skip.bench) for skip in plan.skipped)
-    shown = [
-        f"{', '.join(names[:_NAMES])}{f' and {len(names) - _NAMES} more' if len(names) > _NAMES else ''}: {why}"
-        for why, names in [*by_reason.items()][:_REASONS]
-    ]
+    shown = [f"{some_of(names, _NAMES)}: {why}" for why, names in [*by_reason.items()][:_REASONS]]
     more = len(by_reason) - len(shown)
     return "; ".join([*shown, f"{more} more reasons" if more > 1 else "1 more reason"] if more else shown)
 

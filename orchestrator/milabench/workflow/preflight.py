@@ -30,7 +30,7 @@ from milabench.plan.prepare import (
     prepare_step,
 )
 from milabench.plan.run import describe_system
-from milabench.shown import grouped, suite_word
+from milabench.shown import grouped, some_of, suite_word
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, on_this_machine
 from milabench.workflow.files import display_path
@@ -154,8 +154,7 @@ def require_current_locks(context: CommandContext) -> None:
 
 def _require_none(what: str, missing: Sequence[str], verb: str, context: CommandContext) -> None:
     if missing:
-        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-        named = f"{', '.join(missing[:_NAMED])}{more}"
+        named = some_of(missing, _NAMED)
         suite = display_path(Path(context.suite_file))
         first = "" if is_chosen(context.options) else f" for {suite}, or for a first look `milabench quickstart`"
         raise EnvironmentFailed(f"{what}: {named}. Run `{command_line(verb, context.options)}`{first}")

@@ -14,6 +14,7 @@ from milabench.events.rundir import Run, open_run
 from milabench.events.runs_folder import find_run, latest_run
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
 from milabench.execute.locks import Orchestrator, holder_of, orchestrator_of, share_holder
+from milabench.shown import some_of
 from milabench.workflow.files import base_folder
 from milabench.workflow.recorded_nodes import RecordedAllocation, recorded_allocation
 
@@ -148,9 +149,7 @@ def find_step(run: Run, name: str) -> tuple[str, list[str]]:
         return name, []
     near = [step for step, stem in run.files.items() if stem == name or step.startswith(f"{name}.")]
     if not near:
-        known = list(run.files)
-        more = f" and {len(known) - 8} more" if len(known) > 8 else ""
-        raise NothingSelected(f"{run.name}: unknown step '{name}'. Known: {', '.join(known[:8])}{more}")
+        raise NothingSelected(f"{run.name}: unknown step '{name}'. Known: {some_of(list(run.files), 8)}")
 
     def written(step: str) -> float:
         try:
