@@ -88,11 +88,9 @@ def command(
 
         save(request.base, request.runs, save_reference, options.terminal_session())
         return
-    from milabench.workflow.report_runs import render_report
+    from milabench.workflow.report_runs import render_report, report_workbook
 
     if destination.is_workbook:
-        from milabench.workflow.report_runs import report_workbook
-
         destination.write(report_workbook(request, options.terminal_session()))
         return
     shown = render_report(request, destination.shown, options.terminal_session(), destination.width)

@@ -16,6 +16,7 @@ import click
 
 from milabench import seams
 from milabench.cli.options import base_option, json_option, run_argument
+from milabench.following.shown_status import share_states, status_json
 from milabench.shown import visible_line
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ def command(run: str | None, base: Path | None, as_json: bool) -> None:
 
 def handle_json(handle: RunHandle, now: float, live: Mapping[str, JobState] = NOBODY_ASKED) -> dict[str, object]:
     """Return the state of a run, its orchestrator, the steps that run, and its shares. See `status_lines`."""
-    from milabench.following.shown_status import share_states, status_json
-
     shares = [asdict(state) for state in share_states(handle, live)]
     return {
         "schema": 1,
@@ -129,8 +128,6 @@ def _running_lines(handle: RunHandle, now: float) -> list[str]:
 
 def share_lines(handle: RunHandle, live: Mapping[str, JobState] = NOBODY_ASKED) -> list[str]:
     """Return the jobs of a run: how many are where, and each that is not done."""
-    from milabench.following.shown_status import share_states
-
     states = share_states(handle, live)
     if not states:
         return []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from milabench.analysis.json_codec import to_json_value
 from milabench.cli.options import base_option, json_option
 from milabench.errors import NothingSelected
 
@@ -30,16 +31,7 @@ def command(sources: tuple[str, ...], base: Path | None, run_name: str | None, a
             f"{', '.join(sources)}: nothing to import: no run of milabench 1.3, no JSON of nccl-tests"
         )
     if as_json:
-        values = [
-            {
-                "run": run.path.name,
-                "path": str(run.path),
-                "new": run.is_new,
-                "benchmarks": run.benchmarks,
-                "masked": run.masked,
-            }
-            for run in runs
-        ]
+        values = [{"run": run.path.name, **to_json_value(run)} for run in runs]
         click.echo(json.dumps({"schema": 1, "runs": values, "left_out": notes}, indent=1))
         return
     for run in runs:

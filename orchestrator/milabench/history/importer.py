@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from milabench.analysis.json_codec import JsonKey
 from milabench.devices.regular_file import read_regular
 from milabench.errors import RecordError
 from milabench.events.run_files import MANIFEST
@@ -66,8 +67,8 @@ class Importer:
 class Imported:
     """Where a run went. `is_new` is false when it had been imported before. `masked` secrets were found in it."""
 
-    path: Path
-    is_new: bool
+    path: Annotated[Path, JsonKey(write=str)]
+    is_new: Annotated[bool, JsonKey("new")]
     benchmarks: int
     masked: int = 0
 

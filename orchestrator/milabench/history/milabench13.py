@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from milabench.analysis.json_codec import picked
 from milabench.analysis.step_results import StepResult, planned_steps, step_result
 from milabench.analysis.summary import described_system
 from milabench.devices.regular_file import read_regular
@@ -80,11 +81,7 @@ def _step(run: Run, result: StepResult) -> ForeignStep:
     kept = ("name", "weight", "plan", "tags", "group", "install_group", "voir", "validation", "argv")
     planned: dict[str, Any] = {
         "id": encode_name(source.id),
-        "bench": source.bench,
-        "tag": source.tag,
-        "repeat": source.repeat,
-        "node": source.node,
-        "devices": list(source.devices),
+        **picked(source, "bench", "tag", "repeat", "node", "devices"),
         "config": {"weight": source.weight, **{key: config[key] for key in kept if key in config}},
     }
     outputs = {ending: run.path / f"{stem}.{ending}" for ending in ("stdout", "stderr")}

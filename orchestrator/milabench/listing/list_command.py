@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from milabench.analysis.json_codec import picked
 from milabench.bench.readme import stands_for
 from milabench.cli.options import json_option, suite_options, table_width, wide_option
 from milabench.errors import UsageError
 from milabench.execute.shims import shims_of
 from milabench.execute.sizes import size_text
+from milabench.report.text_table import text_table
 from milabench.workflow.context import read_suite_only, selected_benchmarks
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import SuiteOptions
@@ -74,8 +76,6 @@ def command(options: SuiteOptions, references: bool, gated: bool, wide: bool, as
 
 def benchmarks_table(benches: Sequence[Mapping[str, object]], width: int | None = None) -> str:
     """Return a line for each benchmark, fitted to a width: its measurement, its minutes and disk. None: every column."""
-    from milabench.report.text_table import text_table
-
     # Heading, cell, and whether it is text; the last five only where every column is asked for.
     columns: list[tuple[str, Callable[[Mapping[str, Any]], str], bool]] = [
         ("name", lambda bench: bench["name"], True),
@@ -123,7 +123,6 @@ def _first_clauses(text: str, room: int) -> str:
 
 def gated_text(suite: Suite, options: SuiteOptions, width: int | None, *, as_json: bool) -> str:
     """Return the benchmarks that need accepted terms, as a table or as JSON, and whether a token is there."""
-    from milabench.report.text_table import text_table
     from milabench.workflow.gated import HOW, gated_benches, token_place
 
     # Without a selection also those that are not enabled: what must be accepted keeps them from being so.
@@ -165,9 +164,7 @@ def reference_json(name: str) -> dict[str, object]:
     return {
         "name": name,
         "machine": machine_text(summary),
-        "created": summary.created,
-        "version": summary.version,
-        "profile": summary.profile,
+        **picked(summary, "created", "version", "profile"),
         "benchmarks": {
             bench.bench: validity_words(bench.validity, bench.doubts, bench.uncertainty) for bench in summary.benchmarks
         },
@@ -176,8 +173,6 @@ def reference_json(name: str) -> dict[str, object]:
 
 def references_table(entries: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     """Return a line for each reference result: its machine, when and how it was measured, how many numbers are valid."""
-    from milabench.report.text_table import text_table
-
     rows = [
         [
             entry["name"],
@@ -197,14 +192,9 @@ def bench_json(bench: BenchmarkConfig) -> dict[str, object]:
     """Return a benchmark as `list --json` has it."""
     method = bench.plan.method
     return {
-        "name": bench.name,
-        "enabled": bench.enabled,
+        **picked(bench, "name", "enabled"),
         "plan": f"{method} x {bench.plan.n}" if method == "njobs" else method,
-        "weight": bench.weight,
-        "group": bench.group,
-        "install_group": bench.install_group,
-        "tags": list(bench.tags),
-        "num_machines": bench.num_machines,
+        **picked(bench, "weight", "group", "install_group", "tags", "num_machines"),
         "about": stands_for(bench.describe.what, bench.definition),
         "minutes": bench.resources.minutes,
         "data_MiB": bench.resources.data_mib,

@@ -8,42 +8,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from milabench.analysis.host_load import busy_text, clock_text
 from milabench.analysis.summary_model import Summary, some_names
 from milabench.events.shims import note_of
-from milabench.events.values import mappings_in
+from milabench.events.values import as_mapping, mappings_in
 
 
 def system_lines(summary: Summary) -> list[tuple[str, str]]:
     """Return the run, its machines and its software, as name and value."""
-    lines = [("run", summary.run)]
-    if summary.created:
-        lines.append(("created", summary.created))
-    if summary.capsule:
-        lines.append(("capsule", summary.capsule))
     profile = summary.profile or "not recorded"
-    lines.append(("profile", f"{profile}: every number is an indication only" if profile == "quick" else profile))
-    if summary.sizes:
-        lines.append(("size", ", ".join(summary.sizes)))
-    if summary.node_names:
-        lines.append(("nodes", some_names(summary.node_names)))
-    lines += _lines_of_nodes(summary.nodes)
-    if not summary.nodes:
-        lines.append(("system", "not recorded"))
     software = {"milabench": summary.version, **summary.software}
     shims = software.pop("shims", "")
-    versions = ", ".join(f"{name} {version}" for name, version in software.items() if version)
-    if versions:
-        lines.append(("software", versions))
-    if shims:
-        lines.append(("shims", "; ".join(f"{shim}: {note_of(shim)}" for shim in shims.split(", "))))
-    return lines + _overhead_lines(summary.overhead)
+    lines = (
+        ("created", summary.created),
+        ("capsule", summary.capsule),
+        ("profile", f"{profile}: every number is an indication only" if profile == "quick" else profile),
+        ("size", ", ".join(summary.sizes)),
+        ("nodes", some_names(summary.node_names)),
+        *_lines_of_nodes(summary.nodes),
+        ("system", "" if summary.nodes else "not recorded"),
+        ("software", ", ".join(f"{name} {version}" for name, version in software.items() if version)),
+        ("shims", "; ".join(f"{shim}: {note_of(shim)}" for shim in shims.split(", ") if shim)),
+        ("harness", _overhead_text(summary.overhead)),
+    )
+    return [("run", summary.run), *((name, text) for name, text in lines if text)]
 
 
-def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Return the CPU time of the harness while benchmarks ran, as a share of a core."""
+def _overhead_text(overhead: Mapping[str, float]) -> str:
+    """Return the CPU time of the harness while benchmarks ran, as a share of a core. Empty where it was not recorded."""
     wall, control, agent = (overhead.get(name) for name in ("wall_s", "control_cpu_s", "agent_cpu_s"))
     if not wall or control is None or agent is None:
-        return []
+        return ""
     share = f"{100 * (control + agent) / wall:.2f}"
-    return [("harness", f"{share} % of a core: control plane {control:.2f} s, agent {agent:.2f} s, in {wall:.1f} s")]
+    return f"{share} % of a core: control plane {control:.2f} s, agent {agent:.2f} s, in {wall:.1f} s"
 
 
 def _lines_of_nodes(nodes: Sequence[Mapping[str, object]]) -> list[tuple[str, str]]:
@@ -60,25 +54,17 @@ def _lines_of_nodes(nodes: Sequence[Mapping[str, object]]) -> list[tuple[str, st
 
 
 def _node_lines(node: Mapping[str, object]) -> list[tuple[str, str]]:
-    cpu, lines = node.get("cpu"), []
-    cpu = cpu if isinstance(cpu, Mapping) else {}
-    if cpu.get("model") or cpu.get("count"):
-        count = f"{cpu['count']} x " if cpu.get("count") else ""
-        lines.append(("cpu", f"{count}{cpu.get('model') or 'unknown model'}"))
-    memory = node.get("memory_MiB")
-    if isinstance(memory, int | float) and memory:
-        lines.append(("memory", f"{memory / 1024:.1f} GiB"))
-    devices = mappings_in(node.get("devices"))
-    if devices:
-        lines.append(("devices", _devices(devices)))
-    system = " ".join(str(part) for part in (node.get("os"), node.get("kernel")) if part)
-    if system:
-        lines.append(("os", system))
-    if clock := clock_text(node):
-        lines.append(("clock", f"{clock} when it began. Its records are stamped by it"))
-    if busy := busy_text(node):
-        lines.append(("busy", f"{busy} when it began"))
-    return lines
+    cpu, memory, clock, busy = as_mapping(node.get("cpu")), node.get("memory_MiB"), clock_text(node), busy_text(node)
+    count = f"{cpu['count']} x " if cpu.get("count") else ""
+    lines = (
+        ("cpu", f"{count}{cpu.get('model') or 'unknown model'}" if cpu.get("model") or count else ""),
+        ("memory", f"{memory / 1024:.1f} GiB" if isinstance(memory, int | float) and memory else ""),
+        ("devices", _devices(mappings_in(node.get("devices")))),
+        ("os", " ".join(str(part) for part in (node.get("os"), node.get("kernel")) if part)),
+        ("clock", clock and f"{clock} when it began. Its records are stamped by it"),
+        ("busy", busy and f"{busy} when it began"),
+    )
+    return [(kind, text) for kind, text in lines if text]
 
 
 def _devices(devices: Iterable[Mapping[str, object]]) -> str:
