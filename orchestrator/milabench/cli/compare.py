@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from milabench.cli.options import (
     base_option,
     collected_as,
     file_option,
+    fraction_in,
     rare_option,
     runs_argument,
     same_command,
@@ -40,11 +42,9 @@ metric_option = click.option("--metric", type=_Metric(SCORE_METRICS), help="The 
 
 def margin_of(ctx: click.Context, param: click.Parameter, value: str) -> float:
     """Return `1%` or `0.01` as a fraction above 0 and at most 1. Raises BadParameter."""
-    text = value.strip()
-    try:
-        margin = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        raise click.BadParameter(f"expected a share such as 1% or 0.01, got '{value}'", ctx, param) from None
+    margin = fraction_in(value)
+    if math.isnan(margin):
+        raise click.BadParameter(f"expected a share such as 1% or 0.01, got '{value}'", ctx, param)
     if not 0 < margin <= 1:
         raise click.BadParameter(f"expected more than 0 and at most 100%, got '{value}'", ctx, param)
     return margin

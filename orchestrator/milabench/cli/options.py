@@ -38,16 +38,20 @@ _DURATION_PART = r"(\d+(?:\.\d+)?)\s*([smhd])"
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
+def fraction_in(text: str) -> float:
+    """Return `1%` or `0.01` as a fraction. NaN for text that is no number."""
+    text = text.strip()
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        return math.nan
+
+
 def fraction_of(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Return `1%`, `0.5 %` or 0.01 as a fraction. Raises BadParameter, also for a bare 1, which may mean either."""
     if value is None:
         return None
-    text = value.strip()
-    try:
-        number = float(text.removesuffix("%"))
-    except ValueError:
-        number = math.nan
-    fraction = number / 100 if text.endswith("%") else number
+    fraction = fraction_in(value)
     if not LEAST_PRECISION <= fraction < 1:
         raise click.BadParameter(
             f"'{value}' is not a precision. Give a percentage such as 1%, at least 0.01%", ctx, param

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from milabench.analysis.json_codec import picked
 from milabench.analysis.rescoring import machine_text
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.traces import Tracing
@@ -213,14 +214,10 @@ def _histories(summaries: Sequence[tuple[Summary, str]]) -> dict[str, list[SiteH
                 created=summary.created,
                 host=host,
                 device=machine_text(summary),
-                size=bench.size,
                 value=bench.perf,
-                units=bench.units,
-                direction=bench.direction,
                 low=low,
                 high=high,
-                validity=bench.validity,
-                outcome=bench.outcome,
+                **picked(bench, "size", "units", "direction", "validity", "outcome"),
             )
             rows.setdefault(bench.bench, []).append(row)
     files = {summary.run: file for summary, file in summaries}

@@ -242,15 +242,14 @@ def measuring_on(request: Request) -> ExtendPlan | None:
     precision = target.precision
 
     def extend(path: Path) -> PlanExtension | None:
-        from milabench.analysis.summary import summarise
-        from milabench.workflow.run_checks import checks_of
+        from milabench.workflow.summaries import computed_summary
 
         run = open_run(path)
         launches: dict[str, int] = {}
         for step in run.manifest["plan"]["steps"]:
             name = str(step["config"]["name"])
             launches[name] = max(launches.get(name, 0), step["repeat"] + 1)
-        imprecise = imprecise_benches(summarise(run, checks_of(run)), precision)
+        imprecise = imprecise_benches(computed_summary(run), precision)
         planned = next_block(launches, imprecise, *time_spent(run), target)
         again = tuple(name for name, n in planned.items() if n > launches[name])
         if not again:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from milabench.bench.registry import BENCHFILE, foreign_format
 from milabench.plan.pin import MADE_BY
@@ -85,7 +85,7 @@ def with_own_environments(
     if not members:
         return suite, tuple(selected), {}
     ours = {bench.install_group for bench in suite.benchmarks.values() if names.get(bench.definition) is None}  # type: ignore[arg-type]
-    changed: dict[str, BenchmarkConfig] = {}
+    changes: dict[str, dict[str, Any]] = {}
     missing: dict[str, str] = {}
     for group, of_group in members.items():
         locks = {key: _lock(key[0], names[key[0]] or (), key[1]) for key in of_group}
@@ -95,18 +95,12 @@ def with_own_environments(
                 is_missing = locks[definition, variant] is None and variant != UNPINNED
                 for config in of_group[definition, variant]:
                     own = UNPINNED if is_missing else variant
-                    changed[config.name] = replace(config, install_group=name, install_variant=own)
+                    changes[config.name] = {"install_group": name, "install_variant": own}
                     if is_missing:
                         missing[config.name] = f"{definition.name}/{lock_name('requirements.in', variant)}"
-    regrouped = (
-        replace(
-            bench, install_group=changed[bench.name].install_group, install_variant=changed[bench.name].install_variant
-        )
-        if bench.name in changed
-        else bench
-        for bench in selected
-    )
-    return replace(suite, benchmarks={**suite.benchmarks, **changed}), tuple(regrouped), missing
+    benchmarks = {name: replace(bench, **changes.get(name, {})) for name, bench in suite.benchmarks.items()}
+    regrouped = (replace(bench, **changes.get(bench.name, {})) for bench in selected)
+    return replace(suite, benchmarks=benchmarks), tuple(regrouped), missing
 
 
 def _lock(definition: Path, names: Sequence[str], variant: str) -> Lock | None:

@@ -132,13 +132,12 @@ def read_profile(path: Path | None) -> WeightProfile:
     is_shipped = (path := _profile_file(path)).parent == WEIGHTS
     name = f"the profile {path.stem}" if is_shipped else path.name
     values = _mapping(path)
-    tags = None
+    weights = work = tags = None
     if values.keys() <= {"weights", "work", "tags"} and all(isinstance(value, dict) for value in values.values()):
-        weights = _numbers(path, values["weights"], "weights.") if "weights" in values else None
-        work = _numbers(path, values["work"], "work.") if "work" in values else None
-        tags = _numbers(path, values["tags"], "tags.") if "tags" in values else None
+        numbers = {name: _numbers(path, own, f"{name}.") for name, own in values.items()}
+        weights, work, tags = map(numbers.get, ("weights", "work", "tags"))
     else:
-        weights, work = _numbers(path, values, ""), None
+        weights = _numbers(path, values, "")
     if (weights is not None or tags is not None) and not any((*(weights or {}).values(), *(tags or {}).values())):
         raise ConfigError(f"{path}: no weight is above zero. Give a benchmark a weight")
     return WeightProfile(name=name, is_shipped=is_shipped, weights=weights, work=work, tags=tags)

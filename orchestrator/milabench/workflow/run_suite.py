@@ -255,14 +255,12 @@ def write_summary(path: Path, session: Session) -> Summary | None:
 
     A summary that cannot be written is only warned of: it can be computed again at any time.
     """
-    from milabench.analysis.summary import summarise
     from milabench.events.rundir import open_run
-    from milabench.workflow.run_checks import checks_of
-    from milabench.workflow.summaries import stat_digest, store_summary
+    from milabench.workflow.summaries import computed_summary, stat_digest, store_summary
 
     try:
         run, stat = open_run(path), stat_digest(path)
-        summary = summarise(run, checks_of(run))
+        summary = computed_summary(run)
     except RecordError as error:
         session.warn(str(error))
         return None

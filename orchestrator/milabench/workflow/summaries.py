@@ -28,11 +28,16 @@ _Logged = TypeVar("_Logged", "Failure", "SupersededAttempt")
 
 def recompute_summary(run: Run) -> dict[str, Any]:
     """Compute a run's summary as JSON from its records alone. Its paths are relative to its folder."""
+    value: dict[str, Any] = relative_logs(computed_summary(run).to_json(), str(run.path))
+    return value
+
+
+def computed_summary(run: Run, validations: str | None = None, course: CourseOf | None = None) -> Summary:
+    """Compute the summary of a run from its records alone. Raises RecordError when they cannot be read."""
     from milabench.analysis.summary import summarise
     from milabench.workflow.run_checks import checks_of
 
-    value: dict[str, Any] = relative_logs(summarise(run, checks_of(run)).to_json(), str(run.path))
-    return value
+    return summarise(run, checks_of(run, validations), course)
 
 
 def summary_of(run: Run, validations: str | None = None, course: CourseOf | None = None) -> Summary:
@@ -42,17 +47,14 @@ def summary_of(run: Run, validations: str | None = None, course: CourseOf | None
 
     Raises RecordError when its records cannot be read.
     """
-    from milabench.analysis.summary import summarise
-    from milabench.workflow.run_checks import checks_of
-
     if validations is not None:
-        return summarise(run, checks_of(run, validations), course)
+        return computed_summary(run, validations, course)
     stored = _read_stored(run)
     if stored is not None:
         return stored
     # From before: what is written while the records are read makes the stored summary out of date.
     before = stat_digest(run.path)
-    summary = summarise(run, checks_of(run), course)
+    summary = computed_summary(run, course=course)
     # An active run changes, and the run of another program is not ours to write into.
     if run.is_ended and run.manifest and run.journal:
         with contextlib.suppress(OSError):  # where it cannot be written, it is computed every time
