@@ -189,17 +189,23 @@ def _values_in_text(text: str) -> Iterator[str]:
 
 def values_in(data: object, name: str = "") -> Iterator[str]:
     """Yield the secrets in plain data: values under secret names, and secrets that texts show by themselves."""
+    for own, text in _named_texts(data, name):
+        if own and is_secret_name(own):
+            yield text
+        yield from _values_in_text(text)
+
+
+def _named_texts(data: object, name: str = "") -> Iterator[Tuple[str, str]]:
+    """Yield the texts in plain data with their names: their keys, or the options before them in a command line."""
     if isinstance(data, str):
-        if name and is_secret_name(name):
-            yield data
-        yield from _values_in_text(data)
+        yield name, data
     elif isinstance(data, Mapping):
         for key, value in data.items():
-            yield from values_in(value, str(key))
+            yield from _named_texts(value, str(key))
     elif isinstance(data, (list, tuple)):
         option = ""
         for item in data:
-            yield from values_in(item, option)
+            yield from _named_texts(item, option)
             option = _option(item)
 
 
@@ -385,18 +391,7 @@ def may_hold_secret(data: bytes) -> bool:
 
 def secrets_within(*data: Any) -> List[str]:
     """Return the known secrets that occur in some data, which another machine has to know."""
-    texts = list(_texts(data))
+    texts = [text for _, text in _named_texts(data)]
     return sorted(
         value for value in _KNOWN.values if any(form in text for form in {value, *_forms(value)} for text in texts)
     )
-
-
-def _texts(data: object) -> Iterator[str]:
-    if isinstance(data, str):
-        yield data
-    elif isinstance(data, Mapping):
-        for item in data.values():
-            yield from _texts(item)
-    elif isinstance(data, (list, tuple)):
-        for item in data:
-            yield from _texts(item)

@@ -22,7 +22,7 @@ from milabench.workflow.files import writing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignStep:
-    """A step of a foreign run: its entry for the plan, its outcome, its records and its output.
+    """A step of a foreign run: what else its entry for the plan has, its outcome, its records and its output.
 
     A file is read only while it is copied: a run may be larger than the memory.
     """
@@ -111,7 +111,7 @@ def _write(writer: RunWriter, arrival: ForeignRun) -> int:
             "argv": [],
             "suite": {},
             "system": dict(arrival.system),
-            "plan": {"steps": [{"phase": "run", **step.planned} for step in arrival.steps], "skipped": []},
+            "plan": {"steps": [_planned(step) for step in arrival.steps], "skipped": []},
             "files": {step.id: step.id for step in arrival.steps},
             "profile": "",
             "locks": {},
@@ -135,6 +135,10 @@ def _write(writer: RunWriter, arrival: ForeignRun) -> int:
     entries.append({"run": "ended", "verdict": "passed" if is_passed else "failed"})
     writer.journal_all(entries)
     return count
+
+
+def _planned(step: ForeignStep) -> dict[str, Any]:
+    return {"phase": "run", "id": step.id, "bench": step.bench, **step.planned}
 
 
 def _masked(content: bytes) -> tuple[bytes, int]:

@@ -80,8 +80,7 @@ def _step(run: Run, result: StepResult) -> ForeignStep:
     stem = run.files[source.id]
     kept = ("name", "weight", "plan", "tags", "group", "install_group", "voir", "validation", "argv")
     planned: dict[str, Any] = {
-        "id": encode_name(source.id),
-        **picked(source, "bench", "tag", "repeat", "node", "devices"),
+        **picked(source, "tag", "repeat", "node", "devices"),
         "config": {"weight": source.weight, **{key: config[key] for key in kept if key in config}},
     }
     outputs = {ending: run.path / f"{stem}.{ending}" for ending in ("stdout", "stderr")}

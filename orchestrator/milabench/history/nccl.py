@@ -121,8 +121,6 @@ def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
     ]
     when = _when(value.get("start_time")).timestamp()
     planned = {
-        "id": identity,
-        "bench": bench,
         "tag": "",
         "repeat": repeat,
         "node": "local",
