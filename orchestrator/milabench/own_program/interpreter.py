@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Final
 
-from milabench.errors import EnvironmentFailed, UsageError
-from milabench.own_program.program import Program
+from milabench.errors import EnvironmentFailed
 
-OLDEST: Final = (3, 10)
 DISTRIBUTIONS: Final = {"sklearn": "scikit-learn", "PIL": "pillow", "cv2": "opencv-python", "yaml": "PyYAML"}
 """Distributions whose names differ from their modules' names, for modules that are not installed."""
 _WITHIN_S: Final = 60.0
-# Only finds modules, and imports none of them but the packages around a module of the program.
+# Fails before Python 3.10, which the instruments need. It only finds modules, and imports none but the packages around a module
+# of the program.
 _CHILD: Final = """
 import importlib.metadata, importlib.util, json, sys
 names, module = json.loads(sys.argv[1])
@@ -36,7 +36,7 @@ spec = spec_of(module) if module else None
 if spec is not None and spec.submodule_search_locations is not None:
     spec = spec_of(module + ".__main__")
 print(json.dumps({
-    "python": sys.executable, "version": sys.version_info[:2], "prefix": sys.prefix, "packages": packages,
+    "python": sys.executable, "prefix": sys.prefix, "packages": packages,
     "missing": [name for name in names if name not in sys.stdlib_module_names and spec_of(name) is None],
     "file": (spec.origin or "") if spec is not None else "",
 }))
@@ -52,13 +52,12 @@ class Interpreter:
 
     python: str
     prefix: str
-    version: Sequence[int]
     packages: Mapping[str, Sequence[str]]
     missing: Sequence[str]
     file: str = ""
 
 
-def ask_interpreter(python: str, imports: Sequence[str], module: str = "") -> Interpreter | None:
+def ask_interpreter(python: str, imports: Iterable[str], module: str = "") -> Interpreter | None:
     """Return the packages of an interpreter. None: it could not be started."""
     command = [python, "-c", _CHILD, json.dumps([list(imports), module])]
     try:
@@ -68,57 +67,43 @@ def ask_interpreter(python: str, imports: Sequence[str], module: str = "") -> In
         return None
 
 
-def interpreter_of(
-    program: Program,
-    named: str,
-    imports: Mapping[str, int],
-    environ: Mapping[str, str],
-    *,
-    is_complete: bool = True,
-) -> Interpreter:
-    """Return the interpreter of a program: the interpreter that its command names, else the first with the imported packages.
+def find_interpreter(start: Sequence[str], imports: Iterable[str], module: str = "") -> Interpreter:
+    """Return the interpreter of a program: the one that starts it, else the first with most of the imported packages.
 
-    `named` is the interpreter or launcher of the command line, empty where it is a script alone. `imports` are packages with
-    their lines. Raises EnvironmentFailed where packages are missing in all, unless not `is_complete`, and UsageError for a module
-    that there is not.
+    `start` are the words before the program, `module` is a module whose file is looked for. Raises EnvironmentFailed where no
+    interpreter answers.
     """
     best: Interpreter | None = None
-    for python in dict.fromkeys(_candidates(named, environ)):
-        asked = ask_interpreter(python, tuple(imports), program.module)
+    for python in _candidates(*start[:1]):
+        asked = ask_interpreter(python, imports, module)
         if asked is not None and (best is None or len(asked.missing) < len(best.missing)):
             best = asked
         if best is not None and not best.missing:
             break
     if best is None:
-        raise EnvironmentFailed(f"{named or 'python'}: no such interpreter on the PATH, or older than Python 3.10")
-    if tuple(best.version) < OLDEST:
-        version = ".".join(map(str, best.version))
-        raise EnvironmentFailed(
-            f"{best.python} is Python {version}, but the instruments need {'.'.join(map(str, OLDEST))}"
-        )
-    if program.module and not best.file:
-        raise UsageError(f"-m {program.module}: no such module in {best.python}")
-    if best.missing and is_complete:
-        first = best.missing[0]
-        raise EnvironmentFailed(
-            f"{program.name} imports {', '.join(best.missing)} (line {imports[first]}), not installed for {best.python}. "
-            "Activate the environment that has it, or pip install "
-            + " ".join(DISTRIBUTIONS.get(name, name) for name in best.missing)
-        )
+        named = start[0] if start else "python"
+        raise EnvironmentFailed(f"{named}: no such interpreter on the PATH, or older than Python 3.10")
     return best
 
 
-def _candidates(named: str, environ: Mapping[str, str]) -> Iterator[str]:
-    found = shutil.which(named, path=environ.get("PATH")) if named else None
+def require_packages(interpreter: Interpreter, imports: Mapping[str, int], name: str) -> None:
+    """Raise EnvironmentFailed where a program of this name imports packages, with their lines, that its interpreter has not."""
+    if missing := interpreter.missing:
+        distributions = " ".join(DISTRIBUTIONS.get(package, package) for package in missing)
+        raise EnvironmentFailed(
+            f"{name} imports {', '.join(missing)} (line {imports[missing[0]]}), not installed for {interpreter.python}. "
+            f"Activate the environment that has it, or pip install {distributions}"
+        )
+
+
+def _candidates(named: str = "") -> Iterable[str]:
+    """Return the interpreters that may start a program, the likeliest first. `named` is an interpreter or a launcher."""
+    found = shutil.which(named) or named
+    if PurePath(named).name.startswith(("python", "pypy")):
+        return (found,)
     if named:
         # torchrun is a script in the folder of its interpreter.
-        neighbour = Path(found or named).parent / "python"
-        yield from (str(neighbour),) if not Path(named).name.startswith(("python", "pypy")) else (found or named,)
-        return
-    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        if environ.get(variable):
-            yield f"{environ[variable]}/bin/python"
-    yield sys.executable
-    for name in ("python", "python3"):
-        if (python := shutil.which(name, path=environ.get("PATH"))) is not None:
-            yield python
+        return (str(PurePath(found).parent / "python"),)
+    active = (os.environ.get(variable) for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"))
+    pythons = [*(f"{folder}/bin/python" for folder in active if folder), sys.executable]
+    return dict.fromkeys([*pythons, *filter(None, map(shutil.which, ("python", "python3")))])

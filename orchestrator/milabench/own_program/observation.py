@@ -20,7 +20,8 @@ _IMAGES = r"pixel_values|ImageProcessor|FeatureExtractor"
 class ProgramObservation:
     """How a program's steps are observed, as lines of a voirfile.
 
-    `steps` is the probe that times them, `why` its object in words, `found` the place in the script. `loss` is a probe or empty.
+    `steps` is the probe that times them, `why` its object in words, `found` the place in the script. `loss` is what backward()
+    is called on, None where that is not the loss.
     `pauses` are left out of the rate. `missing` names the unobserved parts, each with a remedy. `is_brief`: the program usually
     ends before a window is complete.
     """
@@ -28,8 +29,7 @@ class ProgramObservation:
     steps: str
     why: str
     found: Found
-    loss: str = ""
-    loss_found: Found | None = None
+    loss: Found | None = None
     pauses: tuple[FoundPause, ...] = ()
     missing: tuple[str, ...] = ()
     is_brief: bool = False
@@ -53,17 +53,6 @@ class _Library:
     is_brief: bool = False
 
 
-def _lightning(package: str, module: str) -> _Library:
-    return _Library(
-        package=package,
-        call=r".*\.fit|.*\bLightningCLI",
-        steps='probes.lightning(ov, units="samples/s")',
-        why="the training steps of Lightning's Trainer, and their loss",
-        pauses=(("validation_step", f"{module}.loops.evaluation_loop._EvaluationLoop.run", "validation"),),
-        missing=(),
-    )
-
-
 _TEXT_TRAINER = _Library(
     package="transformers|trl",
     call=r"(.*\.)?\w*Trainer",
@@ -76,8 +65,14 @@ _TEXT_TRAINER = _Library(
     missing=(),
 )
 _LIBRARIES = (
-    _lightning("lightning", "lightning.pytorch"),
-    _lightning("pytorch_lightning", "pytorch_lightning"),
+    _Library(
+        package="lightning|pytorch_lightning",
+        call=r".*\.fit|.*\bLightningCLI",
+        steps='probes.lightning(ov, units="samples/s")',
+        why="the training steps of Lightning's Trainer, and their loss",
+        pauses=(("validation_step", "{lightning}.loops.evaluation_loop._EvaluationLoop.run", "validation"),),
+        missing=(),
+    ),
     replace(
         _TEXT_TRAINER,
         text=_IMAGES,
@@ -126,14 +121,17 @@ def observation_of(reading: Reading, environ: Mapping[str, str]) -> ProgramObser
     for library in _LIBRARIES:
         imported = any(re.fullmatch(library.package, name) for name in reading.imports)
         if imported and re.search(library.text, text) and (found := reading.first_call(library.call)) is not None:
-            return _of_library(library, replace(found, what=f"{found.what}(...)"), text, environ)
+            return _of_library(library, reading, replace(found, what=f"{found.what}(...)"), text, environ)
     return _torch(reading) or _own_loop(reading)
 
 
-def _of_library(library: _Library, found: Found, text: str, environ: Mapping[str, str]) -> ProgramObservation:
+def _of_library(
+    library: _Library, reading: Reading, found: Found, text: str, environ: Mapping[str, str]
+) -> ProgramObservation:
     chosen = _KERAS_BACKEND.search(text)
     backend = chosen[1] if chosen else environ.get("KERAS_BACKEND", "tensorflow")
-    names = {"backend": backend, "trainer": _KERAS_TRAINERS.get(backend, "")}
+    lightning = "lightning.pytorch" if "lightning" in reading.imports else "pytorch_lightning"
+    names = {"backend": backend, "trainer": _KERAS_TRAINERS.get(backend, ""), "lightning": lightning}
     return ProgramObservation(
         steps=library.steps,
         why=library.why,
@@ -141,7 +139,7 @@ def _of_library(library: _Library, found: Found, text: str, environ: Mapping[str
         pauses=tuple(
             FoundPause(target=target.format(**names), name=name, found=found)
             for pattern, target, name in library.pauses
-            if re.search(pattern, text) and ("{" not in target or names["trainer"])
+            if re.search(pattern, text) and ("{trainer}" not in target or names["trainer"])
         ),
         missing=library.missing,
         is_brief=library.is_brief,
@@ -175,8 +173,7 @@ def _torch(reading: Reading) -> ProgramObservation | None:
         steps=steps,
         why=why,
         found=found,
-        loss="" if loss is None else "probes.backward(ov)",
-        loss_found=loss,
+        loss=loss,
         pauses=reading.pauses,
         missing=tuple(missing),
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
+from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -40,6 +42,28 @@ class ProgramOrigin:
     def is_here(self) -> bool:
         """Whether it is the current folder, of which only the program and its own modules are copied."""
         return self.source is None and self.root == Path.cwd()
+
+    @property
+    def packages(self) -> frozenset[str]:
+        """The modules and packages of its source. None of a copy, whose requirements are read from the copied files."""
+        folders = (self.root, self.root / "src") if self.source else ()
+        places = (path for folder in folders for path in folder.glob("*"))
+        return frozenset(path.stem for path in places if path.suffix in ("", ".py"))
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it is a release with parts that have to be built, or were built for a single platform."""
+        is_release = isinstance(self.source, PyPI)
+        return is_release and any({path.name, path.suffix} & _COMPILED for path in self.root.rglob("*"))
+
+    @property
+    def requires(self) -> Iterator[str]:
+        """The requirements of a release, without extras."""
+        for path in (*self.root.glob("*.dist-info/METADATA"), self.root / "PKG-INFO"):
+            if path.is_file():
+                lines = HeaderParser().parsestr(path.read_text(errors="replace")).get_all("Requires-Dist") or []
+                yield from (" ".join(line.split()) for line in lines if not re.search(r"\bextra\s*==", line))
+                return
 
 
 def origin_of(given: str, scratch: Path) -> ProgramOrigin:
@@ -130,25 +154,3 @@ def module_in(origin: ProgramOrigin, module: str) -> tuple[str, Path]:
                 return folder, file
     hint = "" if origin.source else ". For a package, give --from pypi:PROJECT==VERSION --module NAME"
     raise UsageError(f"-m {module}: no such module in {origin.name}{hint}")
-
-
-def is_compiled(content: Path) -> bool:
-    """Return whether an unpacked release has parts that have to be built, or were built for a single platform."""
-    return any({path.name, path.suffix} & _COMPILED for path in content.rglob("*"))
-
-
-def release_requirements(source: PyPI, content: Path, *, is_installed: bool) -> list[str]:
-    """Return the requirements of a release's program, without extras.
-
-    A script finds the release's own packages only where they are installed, and so does a module of a release that has to be
-    built. Another module is started from among them.
-    """
-    from email.parser import HeaderParser
-
-    if is_installed:
-        return [f"{source.project}=={source.version}"]
-    for path in (*content.glob("*.dist-info/METADATA"), content / "PKG-INFO"):
-        if path.is_file():
-            lines = HeaderParser().parsestr(path.read_text(errors="replace")).get_all("Requires-Dist") or []
-            return [" ".join(line.split()) for line in lines if not re.search(r"\bextra\s*==", line)]
-    return []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from milabench.own_program.script import Found, Loop, Script, ScriptCall
+from milabench.own_program.script import Found, ImportedName, Loop, Script, ScriptCall
 
 # A call that ends a step of training, by the last part of its name.
 _STEPS = re.compile(
@@ -54,6 +54,13 @@ class Reading:
     work: Found | None = None
     scripts: tuple[Script, ...] = ()
 
+    @property
+    def needed(self) -> dict[str, int]:
+        """The packages without which the program does not begin: imported at module level, with the line of each."""
+        statements = {node.lineno for node in self.scripts[0].tree.body}
+        packages = _packages(each for each in self.scripts[0].imported if each.line in statements)
+        return {name: line for name, line in packages.items() if name in self.imports}
+
     def first_call(self, pattern: str) -> Found | None:
         """Return the first call of a function whose full name matches the pattern."""
         return next(_calls(self.scripts, pattern), None)
@@ -65,14 +72,10 @@ def _calls(scripts: Sequence[Script], pattern: str) -> Iterator[Found]:
         yield from (script.found(ast.unparse(call.node.func), call.node) for call in script.calls if matches(call.name))
 
 
-def read_program(sources: Mapping[str, str]) -> Reading:
-    """Return the parts of a program that are found in its sources, by module, `__main__` first. Raises SyntaxError."""
-    scripts = tuple(Script(ast.parse(text), module) for module, text in sources.items())
-    own = {"", *(name.partition(".")[0] for name in sources)}
-    imports: dict[str, int] = {}
-    for script in scripts:
-        for name, line in script.imports.items():
-            imports.setdefault(name.partition(".")[0], line)
+def read_program(scripts: tuple[Script, ...]) -> Reading:
+    """Return the parts of a program that are found in its scripts, of which the first is the program itself."""
+    own = {"", *(script.module.partition(".")[0] for script in scripts)}
+    imports = _packages(each for script in scripts for each in script.imported)
     at = next(((script, loop) for script in scripts if (loop := training_loop(script)) is not None), None)
     return Reading(
         imports={name: line for name, line in imports.items() if name not in own},
@@ -85,6 +88,14 @@ def read_program(sources: Mapping[str, str]) -> Reading:
         work=next(_work(scripts), None),
         scripts=scripts,
     )
+
+
+def _packages(imported: Iterable[ImportedName]) -> dict[str, int]:
+    """Return the top-level packages, each with the line of its first import."""
+    lines: dict[str, int] = {}
+    for each in imported:
+        lines.setdefault(each.module.partition(".")[0], each.line)
+    return lines
 
 
 def training_loop(script: Script) -> Loop | None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Final
 
+MAIN: Final = "__main__"
 Loop = ast.For | ast.While
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WRAPPERS = ("enumerate", "tqdm", "trange", "iter", "reversed", "zip", "islice", "track")
@@ -35,49 +38,57 @@ class ScriptCall:
     node: ast.Call
 
 
+@dataclass(frozen=True, slots=True)
+class ImportedName:
+    """Something that a script imports, a module or a name in it. Names of relative imports begin with dots.
+
+    `alias` is the name that it has in the script, empty where that is the full name.
+    """
+
+    module: str
+    name: str
+    alias: str
+    line: int
+
+
 @dataclass(frozen=True)
 class Script:
-    """A parsed source file. `module` is its name in imports, `__main__` for the program itself."""
+    """A parsed source file. `module` is its name in imports, MAIN for the program itself."""
 
     tree: ast.Module
-    module: str = "__main__"
-    parents: dict[ast.AST, ast.AST] = field(init=False, repr=False)
+    module: str = MAIN
+    file: Path = Path()
 
-    def __post_init__(self) -> None:
-        """Note the parent of every node."""
-        pairs = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
-        object.__setattr__(self, "parents", pairs)
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """The parent of every node."""
+        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
     def found(self, what: str, node: ast.stmt | ast.expr) -> Found:
         """Return something in this script with its place."""
-        file = "" if self.module == "__main__" else f"{self.module.replace('.', '/')}.py"
+        file = "" if self.module == MAIN else f"{self.module.replace('.', '/')}.py"
         return Found(what=what, line=node.lineno, file=file)
 
     @cached_property
-    def imports(self) -> dict[str, int]:
-        """The modules that it imports, by full name, each with its first line. Relative ones begin with a dot."""
-        lines: dict[str, int] = {}
+    def imported(self) -> tuple[ImportedName, ...]:
+        """Everything that it imports."""
+        imported: list[ImportedName] = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
+                imported += [ImportedName(each.name, each.name, each.asname or "", node.lineno) for each in node.names]
             elif isinstance(node, ast.ImportFrom):
-                names = ["." * node.level + (node.module or "")]
-            else:
-                continue
-            for name in names:
-                lines.setdefault(name, node.lineno)
-        return lines
+                module = "." * node.level + (node.module or "")
+                inner = f"{module}." if node.module else module
+                imported += [
+                    ImportedName(module, inner + each.name, each.asname or each.name, node.lineno)
+                    for each in node.names
+                ]
+        return tuple(imported)
 
     @cached_property
     def _aliases(self) -> dict[str, str]:
         """The full names behind imported names."""
-        aliases: dict[str, str] = {}
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                aliases |= {alias.asname: alias.name for alias in node.names if alias.asname}
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                aliases |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-        return aliases
+        return {each.alias: each.name for each in self.imported if each.alias and not each.name.startswith(".")}
 
     def full_name(self, node: ast.expr) -> str:
         """Return `torch.optim.Adam` for `optim.Adam`. Empty: the expression is no name."""

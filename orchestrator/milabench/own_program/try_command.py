@@ -22,6 +22,4 @@ def command(words: tuple[str, ...], wait: bool, display: str) -> int:
     trial = try_program(words, terminal_session(display), wait=wait)
     for line in trial.lines:
         click.echo(line)
-    if trial.next:
-        click.echo(f"next: {trial.next}")
     return trial.code

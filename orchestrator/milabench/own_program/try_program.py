@@ -21,7 +21,7 @@ from milabench.driver.tasks import verbatim
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 from milabench.events.removal import remove
 from milabench.execute.retry_policy import RetryPolicy
-from milabench.own_program.interpreter import Interpreter, interpreter_of
+from milabench.own_program.interpreter import find_interpreter, require_packages
 from milabench.own_program.observation import ProgramObservation, observation_of
 from milabench.own_program.program import Program, parse_program
 from milabench.own_program.reading import Reading
@@ -44,49 +44,11 @@ SHOWN_LINES: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramAtHand:
-    """A program after reading. `interpreter` and `reading` are None if it is not Python."""
-
-    program: Program
-    interpreter: Interpreter | None = None
-    reading: Reading | None = None
-    observation: ProgramObservation | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The result of a trial: exit code, lines with the number and its validity, and the next command."""
+    """The result of a trial: exit code, and lines with the number, its validity and the next command."""
 
     code: int
     lines: tuple[str, ...] = ()
-    next: str = ""
-
-
-def read_program_at_hand(words: Sequence[str], environ: Mapping[str, str]) -> ProgramAtHand:
-    """Return the program that a command line starts. Raises UsageError and EnvironmentFailed."""
-    program = parse_program(words)
-    if program.command:
-        if Path(words[0]).exists() and shutil.which(words[0], path=environ.get("PATH")) is None:
-            raise UsageError(f"{words[0]}: is no program. Name a script (.py), `python -m MODULE` or a command")
-        require_program(program.command[0], Path.cwd(), environ)
-        return ProgramAtHand(program=program)
-    if "--help" in program.arguments:
-        raise UsageError(f"--help is an option of {program.name}. `milabench try --help` shows ours")
-    named = "" if words[0].endswith(".py") else words[0]
-    file = Path(program.script)
-    if program.module:
-        file = Path(interpreter_of(program, named, {}, environ).file)
-    elif not file.exists():
-        near = did_you_mean(file.name, [path.name for path in file.parent.glob("*.py")])
-        raise UsageError(f"{program.script}: no such file in {Path.cwd()}{near and f'. {near}'}")
-    is_here = bool(program.module) and file.is_relative_to(Path.cwd())
-    source = read_source(file, Path.cwd() if is_here else None)
-    return ProgramAtHand(
-        program=program,
-        interpreter=interpreter_of(program, named, source.needed, environ),
-        reading=source.reading,
-        observation=observation_of(source.reading, environ),
-    )
 
 
 def try_program(words: Sequence[str], session: Session, *, wait: bool) -> Trial:
@@ -94,43 +56,72 @@ def try_program(words: Sequence[str], session: Session, *, wait: bool) -> Trial:
 
     Raises UsageError and EnvironmentFailed for a program that cannot be started, Unreachable for devices in use.
     """
-    at_hand = read_program_at_hand(words, os.environ)
+    program = parse_program(words)
+    reading, python = _read(program) if program.is_python else (None, _required(program))
     base = Path(tempfile.mkdtemp(prefix="milabench-try-"))
     try:
-        trial = _Trials(at_hand, tuple(words), base, session, RetryPolicy(wait=wait, max_failures=1))
-        return trial.observed() if at_hand.observation is not None else trial.timed("")
+        trials = _Trials(program, python, reading, base, session, RetryPolicy(wait=wait, max_failures=1))
+        observation = None if reading is None else observation_of(reading, os.environ)
+        return trials.timed("") if reading is None or observation is None else trials.observed(reading, observation)
     except _Ended as ended:
         return ended.trial
     finally:
         remove(base, base.parent, is_quiet=True)
 
 
+def _read(program: Program) -> tuple[Reading, str]:
+    """Return the reading of a Python program, and its interpreter. Raises UsageError and EnvironmentFailed."""
+    if "--help" in program.arguments:
+        raise UsageError(f"--help is an option of {program.name}. `milabench try --help` shows ours")
+    file, here = Path(program.script), Path.cwd()
+    if program.module:
+        interpreter = find_interpreter(program.start, (), program.module)
+        if not interpreter.file:
+            raise UsageError(f"-m {program.module}: no such module in {interpreter.python}")
+        file = Path(interpreter.file)
+    elif not file.exists():
+        near = did_you_mean(file.name, [path.name for path in file.parent.glob("*.py")])
+        raise UsageError(f"{program.script}: no such file in {here}{near and f'. {near}'}")
+    reading = read_source(file, here if program.module and file.is_relative_to(here) else None)
+    interpreter = find_interpreter(program.start, reading.needed)
+    require_packages(interpreter, reading.needed, program.name)
+    return reading, interpreter.python
+
+
+def _required(program: Program) -> str:
+    """Return the program that is started. Raises UsageError where there is none."""
+    [command] = program.start
+    if Path(command).exists() and shutil.which(command) is None:
+        raise UsageError(f"{command}: is no program. Name a script (.py), `python -m MODULE` or a command")
+    require_program(command, Path.cwd(), os.environ)
+    return command
+
+
 class _Trials:
-    """Runs a program in a base of its own."""
+    """Runs a program in a base of its own. `reading` is None if it is not Python."""
 
     def __init__(
-        self, at_hand: ProgramAtHand, words: tuple[str, ...], base: Path, session: Session, retry: RetryPolicy
+        self, program: Program, python: str, reading: Reading | None, base: Path, session: Session, retry: RetryPolicy
     ) -> None:
-        self._at_hand, self._words, self._base, self._session, self._retry = at_hand, words, base, session, retry
-        self._name = at_hand.program.name
+        self._program, self._python, self._base, self._session, self._retry = program, python, base, session, retry
+        self._plain = program.plain(python)
+        self._work = None if reading is None else reading.work
 
-    def observed(self) -> Trial:
+    def observed(self, reading: Reading, observation: ProgramObservation) -> Trial:
         """Measure the steps of the program, or its time where it ends before it has done enough of them."""
-        at_hand = self._at_hand
-        assert at_hand.observation is not None and at_hand.reading is not None and at_hand.interpreter is not None
-        seen = f"{at_hand.observation.why} ({at_hand.observation.found})"
-        self._session.info(f"{self._name}: with {at_hand.interpreter.python}. Observed: {seen}")
+        name = self._program.name
+        seen = f"{observation.why} ({observation.found})"
+        self._session.info(f"{name}: with {self._python}. Observed: {seen}")
         voirfile = self._base / "voirfile.py"
-        write_file(voirfile, voirfile_text(self._name, at_hand.reading, at_hand.observation))
+        write_file(voirfile, voirfile_text(name, reading, observation))
         began = time.monotonic()
-        bench = self._run(at_hand.program.observed(at_hand.interpreter.python, str(voirfile)))
+        bench = self._run(_observed_entry(self._program.observed(self._python, str(voirfile))))
         wall_s = time.monotonic() - began
         if bench.outcome != "passed":
             return self.timed(f"its steps could not be observed: {bench.failures[0].detail}")
         is_whole = bench.perf is not None and "short" not in bench.doubts
         if is_whole or (bench.perf is not None and wall_s * LAUNCHES[0] > LONGEST_S):
-            lines = (*self._number(bench), f"observed: {seen}")
-            return Trial(code=DONE, lines=lines, next=self._keep() if is_whole else self._more())
+            return self._trial(bench, f"observed: {seen}", self._keep() if is_whole else self._more())
         return self.timed(f"it ended after {wall_s:.0f} s, before {MEASURED_S:.0f} s of steps were measured", wall_s)
 
     def timed(self, why: str, wall_s: float | None = None) -> Trial:
@@ -138,22 +129,32 @@ class _Trials:
 
         `why` is the reason for not measuring steps. `wall_s` is an estimate of the seconds of a repeat, if available.
         """
-        plain = self._plain()
+        first, (least, most) = None, LAUNCHES
         if wall_s is None:
-            first = self._run(plain, launches=1)
+            first = self._timed(1)
             wall_s = first.perf or 0.0
-            if wall_s * LAUNCHES[0] > LONGEST_S:
-                return self._whole(first, why)
-        least, most = LAUNCHES
-        count = int(MEASURED_S / max(wall_s, SHORTEST_S))
-        return self._whole(self._run(plain, launches=min(most, max(least, count))), why)
+        if first is None or wall_s * least <= LONGEST_S:
+            first = self._timed(min(most, max(least, int(MEASURED_S / max(wall_s, SHORTEST_S)))))
+        measured = f"measured: the time of the whole program{f', for {why}' if why else ''}"
+        again = f"`milabench bench --runs 10 -- {shlex.join(self._plain)}`"
+        more = self._more() if why else f"{again}: more repeats. With --metric: a number that it prints"
+        return self._trial(first, measured, more)
 
-    def _whole(self, bench: BenchSummary, why: str) -> Trial:
-        lines = (*self._number(bench), f"measured: the time of the whole program{f', for {why}' if why else ''}")
-        return Trial(code=DONE, lines=lines, next=self._more() if why else self._ways())
+    def _trial(self, bench: BenchSummary, measured: str, following: str) -> Trial:
+        from milabench.report.labels import format_number
+        from milabench.report.model import half_width, validity_text, warnings_of
 
-    def _run(self, words: Sequence[str], *, launches: int = 0) -> BenchSummary:
-        """Return the result of timed repeats, or of one with the probes: then a probe that failed is a result too.
+        number = f"{format_number(bench.perf)} {bench.units} {half_width(bench)}".rstrip()
+        first = f"{self._program.name}: {number}, {validity_text(bench)}"
+        warnings = (f"warning: {text}" for reason, text in warnings_of(bench).items() if reason != "imprecise")
+        return Trial(code=DONE, lines=(first, *warnings, measured, f"next: {following}"))
+
+    def _timed(self, launches: int) -> BenchSummary:
+        entry = command_entry(self._plain, Path.cwd(), FOREVER_S, os.environ)
+        return self._run({**entry, "timed": True}, launches)
+
+    def _run(self, entry: Mapping[str, object], launches: int = 1) -> BenchSummary:
+        """Return the result of an entry of a suite. A probe that failed is a result too.
 
         Raises _Ended for any other failure.
         """
@@ -162,80 +163,63 @@ class _Trials:
         from milabench.workflow.run_suite import RunSettings, prepare_runs, write_summary
 
         suite = self._base / f"{launches}.yaml"
-        write_file(suite, json.dumps({"program": _entry(words, is_timed=launches > 0)}) + "\n")
+        write_file(suite, json.dumps({"program": entry}) + "\n")
         options = SuiteOptions(config_file=suite, base=self._base)
-        extent = Extent(repeat=launches or 1, profile="default", run_name="try")
+        extent = Extent(repeat=launches, profile="default", run_name="try")
         settings = RunSettings(retry=self._retry, as_default=False, is_kept=False)
         prepared = prepare_runs(options, extent, settings, self._session)
         planned = prepared.plans[0].planned
         description = describe_run(planned, stamp=prepared.stamp, validations=prepared.checks)
         executed = execute_plan(planned.plan, planned.request.context, description, retry=self._retry)
         if executed.result.interrupted:
-            raise _Ended(Trial(code=INTERRUPTED))
+            raise _Ended(INTERRUPTED)
         summary = write_summary(executed.path, self._session)
         if summary is None or not summary.benchmarks:
-            raise _Ended(Trial(code=STEPS_FAILED))
+            raise _Ended(STEPS_FAILED)
         bench = summary.benchmarks[0]
         if bench.outcome != "passed" and not any(failure.why == "probe" for failure in bench.failures):
-            raise _Ended(self._failed(bench, executed.path))
+            self._show_failure(bench, executed.path)
+            raise _Ended(STEPS_FAILED, f"next: `{shlex.join(self._plain)}` shows all that it writes")
         return bench
 
-    def _number(self, bench: BenchSummary) -> tuple[str, ...]:
-        from milabench.report.labels import format_number
-        from milabench.report.model import half_width, validity_text, warnings_of
-
-        number = f"{format_number(bench.perf)} {bench.units} {half_width(bench)}".rstrip()
-        warnings = (text for reason, text in warnings_of(bench).items() if reason != "imprecise")
-        return (f"{self._name}: {number}, {validity_text(bench)}", *(f"warning: {text}" for text in warnings))
-
-    def _failed(self, bench: BenchSummary, run: Path) -> Trial:
-        """Return why the program failed, and show the end of its output."""
+    def _show_failure(self, bench: BenchSummary, run: Path) -> None:
+        """Show why the program failed, and the end of its output."""
         for file in sorted(run.glob("*.stderr"))[:1]:
             for line in file.read_text(errors="replace").splitlines()[-SHOWN_LINES:]:
                 self._session.info(f"  {line}")
         for failure in bench.failures[:1]:
-            self._session.error(f"{self._name}: {failure.why}: {failure.detail}")
-        return Trial(code=STEPS_FAILED, next=f"`{shlex.join(self._plain())}` shows all that it writes")
-
-    def _plain(self) -> tuple[str, ...]:
-        python = "python" if self._at_hand.interpreter is None else self._at_hand.interpreter.python
-        return self._at_hand.program.plain(python)
+            self._session.error(f"{self._program.name}: {failure.why}: {failure.detail}")
 
     def _keep(self) -> str:
-        words = self._words if len(self._words) == 1 else (shlex.join(self._words),)
-        return f"`milabench new NAME --from {shlex.join(words)}`: makes a benchmark, whose number comes from three processes"
+        words = self._program.typed
+        given = shlex.quote(words[0] if len(words) == 1 else shlex.join(words))
+        return f"`milabench new NAME --from {given}`: makes a benchmark, whose number comes from three processes"
 
     def _more(self) -> str:
         """Return how the program would run long enough."""
-        work = None if self._at_hand.reading is None else self._at_hand.reading.work
+        work = self._work
         if work is None:
             return self._keep()
         if work.what.startswith("-"):
-            return f"`milabench try {shlex.join(self._words)} {work.what} N` with a larger N measures its steps"
+            typed = shlex.join(self._program.typed)
+            return f"`milabench try {typed} {work.what} N` with a larger N measures its steps"
         return f"a larger `{work.what}` (line {work.line}) measures its steps"
-
-    def _ways(self) -> str:
-        line = shlex.join(self._plain())
-        return f"`milabench bench --runs 10 -- {line}`: more repeats. With --metric: a number that it prints"
 
 
 class _Ended(Exception):
-    """The trial is over, with this result."""
+    """The trial is over, with this exit code and these lines."""
 
-    def __init__(self, trial: Trial) -> None:
-        super().__init__(trial)
-        self.trial = trial
+    def __init__(self, code: int, *lines: str) -> None:
+        super().__init__(code)
+        self.trial = Trial(code=code, lines=lines)
 
 
-def _entry(words: Sequence[str], *, is_timed: bool) -> dict[str, object]:
-    """Return the entry of a suite for this command, started where we are; with our instruments on its path unless it is timed."""
+def _observed_entry(words: Sequence[str]) -> dict[str, object]:
+    """Return the entry of a suite for a command under our runner, started where we are, with our instruments on its path."""
     from milabench.workflow.context import instruments
 
-    entry = command_entry(words, Path.cwd(), FOREVER_S if is_timed else OBSERVED_AT_MOST_S, os.environ)
-    tools = instruments()
-    if is_timed:
-        return {**entry, "timed": True}
-    if tools is not None:
+    entry = command_entry(words, Path.cwd(), OBSERVED_AT_MOST_S, os.environ)
+    if (tools := instruments()) is not None:
         path = os.pathsep.join(filter(None, (tools.folder, os.environ.get("PYTHONPATH"))))
         entry["env"]["PYTHONPATH"] = escaped(verbatim(path))
     return entry

@@ -29,9 +29,9 @@ def voirfile_text(name: str, reading: Reading, observation: ProgramObservation) 
 def _probes(observation: ProgramObservation) -> Iterator[str]:
     yield f"# steps: {observation.found}"
     yield observation.steps
-    if observation.loss:
-        yield f"# loss: {observation.loss_found}"
-        yield observation.loss
+    if observation.loss is not None:
+        yield f"# loss: {observation.loss}"
+        yield "probes.backward(ov)"
     for pause in observation.pauses:
         yield f"# {pause.name}: {pause.found}"
         yield f'probes.pause(ov, "{pause.target}", name="{pause.name}")'
@@ -54,18 +54,18 @@ def ways_text(script: str, reading: Reading, observation: ProgramObservation | N
     main = reading.scripts[0]
     function = next(iter(sorted(main.functions)), "train_step")
     loop = next((node.lineno for node in ast.walk(main.tree) if isinstance(node, Loop)), None)
+    steps = {
+        "calls of a function as steps": f'probes.calls(ov, "__main__.{function}", units="steps/s")',
+        f"the loop at line {loop}": f'probes.loop(ov, {loop}, units="steps/s", batch_size=1)' if loop else "",
+    }
+    head = "no training loop was found"
+    if observation is not None:
+        steps = {observation.why: observation.steps}
+        head = f"{observation.why} usually end before half a minute"
     lines = [
-        "no training loop was found. Possible measurements:"
-        if observation is None
-        else f"{observation.why} usually end before half a minute. Possible measurements:",
+        f"{head}. Possible measurements:",
         "  the time of the whole program, as in the suite now",
         f"  a number that it prints: milabench bench --metric 'loss (\\S+)' -- python {script}",
-        f'  calls of a function as steps, in a voirfile: probes.calls(ov, "__main__.{function}", units="steps/s")'
-        if observation is None
-        else f"  {observation.why}, in a voirfile: {observation.steps}",
+        *(f"  {what}, in a voirfile: {probe}" for what, probe in steps.items() if probe),
     ]
-    if observation is None and loop is not None:
-        lines.append(
-            f'  the loop at line {loop}, in a voirfile: probes.loop(ov, {loop}, units="steps/s", batch_size=1)'
-        )
     return "\n".join(lines)

@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 
 from milabench.bench.api import Git, PyPI
 from milabench.config.interpolate import escaped
 from milabench.driver.tasks import verbatim
 from milabench.own_program.interpreter import DISTRIBUTIONS, Interpreter
 from milabench.own_program.observation import ProgramObservation
+from milabench.own_program.origins import ProgramOrigin
 from milabench.own_program.program import Program
 from milabench.own_program.reading import Reading
 from milabench.own_program.voirfile import voirfile_text
@@ -22,25 +24,46 @@ PROGRAM = "program"
 LATE: Mapping[str, tuple[str, ...]] = {"transformers": ("accelerate",), "keras": ("tensorflow", "torch", "jax")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class WrittenProgram:
-    """A program after reading: fetched from `source`, copied, or, if `is_installed`, a module of an installed package.
+    """A program after reading, which is fetched from the source of its origin, copied, or installed.
 
-    The program's script or packages are below `folder` of the source or copy. `requires` are the requirements of its release,
-    `own` the packages in the source. It is started in `cwd`; empty: in a new folder for each repeat.
+    The program's script or packages are below `folder` of the source or copy. It is started in `cwd`; empty: in a new folder for
+    each repeat.
     """
 
     name: str
     program: Program
-    source: Git | PyPI | None
-    is_installed: bool = False
-    folder: str = ""
+    origin: ProgramOrigin
+    folder: str
     interpreter: Interpreter
     reading: Reading
-    observation: ProgramObservation | None
-    requires: tuple[str, ...] = ()
-    own: frozenset[str] = frozenset()
-    cwd: str = ""
+    seen: ProgramObservation | None
+    cwd: str
+
+    @property
+    def observation(self) -> ProgramObservation | None:
+        """How its steps are observed. None: it is timed as a whole."""
+        return None if self.seen is None or self.seen.is_brief else self.seen
+
+    @property
+    def source(self) -> Git | PyPI | None:
+        """What it is fetched from. None: it is copied."""
+        return self.origin.source
+
+    @cached_property
+    def is_installed(self) -> bool:
+        """Whether it is a module of an installed package: where a release has to be built, it cannot be imported as unpacked."""
+        return bool(self.program.module) and self.origin.is_compiled
+
+    @cached_property
+    def requires(self) -> tuple[str, ...]:
+        """The requirements of its release. A script finds the release's own packages only where they are installed."""
+        if not isinstance(self.source, PyPI):
+            return ()
+        if self.is_installed or not self.program.module:
+            return (f"{self.source.project}=={self.source.version}",)
+        return tuple(self.origin.requires)
 
     @property
     def place(self) -> str:
@@ -51,15 +74,15 @@ class WrittenProgram:
 
 def benchmark_files(written: WrittenProgram, schema: str) -> dict[str, str]:
     """Return the texts of a benchmark's files by name. `schema` is the path to the schema of suites."""
-    observation = written.observation
-    voirfile = "" if observation is None else voirfile_text(written.name, written.reading, observation)
-    return {
+    files = {
         "README.md": _readme(written),
         "benchfile.py": _benchfile(written),
         "requirements.in": "".join(f"{line}\n" for line in requirement_lines(written)),
         "suite.yaml": _suite(written, schema),
-        **({"voirfile.py": voirfile} if voirfile else {}),
     }
+    if written.observation is not None:
+        files["voirfile.py"] = voirfile_text(written.name, written.reading, written.observation)
+    return files
 
 
 def requirement_lines(written: WrittenProgram) -> Iterator[str]:
@@ -67,14 +90,14 @@ def requirement_lines(written: WrittenProgram) -> Iterator[str]:
 
     The versions are its interpreter's.
     """
-    interpreter = written.interpreter
+    interpreter, own = written.interpreter, written.origin.packages
     yield f"# The packages that the program imports, in the versions of {interpreter.prefix}."
     yield from written.requires
     seen = {_normal(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in written.requires}
     for name, line in sorted(written.reading.imports.items(), key=lambda item: item[1]):
         for package in (name, *LATE.get(name, ())):
             distribution, version = interpreter.packages.get(package, (DISTRIBUTIONS.get(package, package), ""))
-            if package in written.own or _normal(distribution) in seen:
+            if package in own or _normal(distribution) in seen:
                 continue
             if version:
                 seen.add(_normal(distribution))
@@ -123,7 +146,7 @@ def _suite(written: WrittenProgram, schema: str) -> str:
     program, is_observed = written.program, written.observation is not None
     is_ours = written.source is None or not is_observed  # a benchfile with a source says itself where its packages are
     given = {
-        "plan": {"method": "multigpu" if program.launcher and is_observed else "per_gpu"},
+        "plan": {"method": "multigpu" if program.is_launched and is_observed else "per_gpu"},
         **({"env": {"PYTHONPATH": written.place}} if program.module and is_ours and not written.is_installed else {}),
         **({"cwd": escaped(written.cwd)} if written.cwd else {}),
         **({"argv": _verbatim(program.arguments)} if is_observed else {"command": _command(written), "timed": True}),

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 
 from milabench.own_program.observation import ProgramObservation, observation_of
-from milabench.own_program.reading import read_program
+from milabench.own_program.script import Found
 from milabench.own_program.voirfile import voirfile_text
 from tests.commands import ROOT
+from tests.own_programs import read
 
 PROGRAMS = ROOT / "tests" / "programs" / "own"
 
 
 def observation(text: str, **environ: str) -> ProgramObservation | None:
-    return observation_of(read_program({"__main__": text}), environ)
+    return observation_of(read(text), environ)
 
 
 def steps(text: str) -> str:
@@ -65,20 +66,21 @@ for step in range(100):
 def test_a_torch_loop_that_counts_is_observed_by_its_optimizer() -> None:
     found = observation(TORCH)
     assert found is not None
-    assert (found.steps, found.loss) == ('probes.optimizer_step(ov, units="steps/s")', "probes.backward(ov)")
+    assert found.steps == 'probes.optimizer_step(ov, units="steps/s")'
+    assert found.loss == Found(what="loss", line=6)
 
 
 def test_a_scaled_loss_is_not_taken_for_the_loss() -> None:
     found = observation(TORCH.replace("loss.backward()", "scaler.scale(loss).backward()"))
     assert found is not None
-    assert found.loss == ""
+    assert found.loss is None
     assert any("scaled" in text for text in found.missing)
 
 
 def test_a_torch_loop_in_a_module_beside_the_script_is_observed_by_its_loader() -> None:
     engine = "import torch\ndef fit(loader, optimizer):\n    for x in loader:\n        x.backward()\n"
     main = "import torch, engine\noptimizer = torch.optim.SGD([])\nengine.fit(torch.utils.data.DataLoader([]), optimizer)\n"
-    found = observation_of(read_program({"__main__": main, "engine": engine}), {})
+    found = observation_of(read(main, engine=engine), {})
     assert found is not None
     assert found.steps == 'probes.dataloader(ov, units="samples/s")'
 
@@ -97,7 +99,7 @@ def test_a_validation_of_keras_is_that_of_its_backend(backend: str, trainer: str
 
 
 def test_a_voirfile_names_the_line_of_all_that_it_observes() -> None:
-    reading = read_program({"__main__": (PROGRAMS / "torch_digits.py").read_text()})
+    reading = read((PROGRAMS / "torch_digits.py").read_text())
     found = observation_of(reading, {})
     assert found is not None
     text = voirfile_text("digits", reading, found)
@@ -142,7 +144,7 @@ def test_a_loop_that_evaluates_is_not_the_training_loop() -> None:
 
 
 def test_the_step_of_an_imported_module_is_observed_by_its_name() -> None:
-    found = observation_of(read_program({"__main__": "import lib\nlib.train(1, [2])\n", "lib": JITTED}), {})
+    found = observation_of(read("import lib\nlib.train(1, [2])\n", lib=JITTED), {})
     assert found is not None
     assert found.steps == 'probes.calls(ov, "lib.train_step", units="steps/s")'
     assert str(found.found) == "`lib.train_step`, lib.py line 18"

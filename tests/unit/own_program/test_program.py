@@ -12,15 +12,15 @@ from milabench.own_program.program import Program, parse_program
     ("words", "program"),
     [
         (["my train.py", "--lr", "1"], Program(script="my train.py", arguments=("--lr", "1"))),
-        (["python3.12", "-u", "a/train.py"], Program(script="a/train.py", python_flags=("-u",))),
-        (["python", "-m", "pkg.train", "-v"], Program(module="pkg.train", arguments=("-v",))),
+        (["python3.12", "-u", "a/train.py"], Program(script="a/train.py", start=("python3.12", "-u"))),
+        (["python", "-m", "pkg.train", "-v"], Program(module="pkg.train", start=("python",), arguments=("-v",))),
         (
             ["torchrun", "--nproc-per-node", "2", "train.py", "x.py"],
-            Program(script="train.py", launcher=("torchrun", "--nproc-per-node", "2"), arguments=("x.py",)),
+            Program(script="train.py", start=("torchrun", "--nproc-per-node", "2"), arguments=("x.py",)),
         ),
-        (["torchrun", "-m", "pkg"], Program(module="pkg", launcher=("torchrun",))),
-        (["accelerate", "launch", "train.py"], Program(script="train.py", launcher=("accelerate", "launch"))),
-        (["./heat", "100"], Program(command=("./heat",), arguments=("100",))),
+        (["torchrun", "-m", "pkg"], Program(module="pkg", start=("torchrun",))),
+        (["accelerate", "launch", "train.py"], Program(script="train.py", start=("accelerate", "launch"))),
+        (["./heat", "100"], Program(start=("./heat",), arguments=("100",))),
     ],
 )
 def test_a_command_line_is_taken_apart(words: list[str], program: Program) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from milabench.own_program.reading import FoundPause, Reading, read_program
+from milabench.own_program.reading import FoundPause, Reading
 from milabench.own_program.script import Found
 from tests.commands import ROOT
+from tests.own_programs import read as read_texts
 
 PROGRAMS = ROOT / "tests" / "programs" / "own"
 
 
 def reading(name: str) -> Reading:
-    return read_program({"__main__": (PROGRAMS / name).read_text()})
+    return read_texts((PROGRAMS / name).read_text())
 
 
 def read(*lines: str, **modules: str) -> Reading:
-    return read_program({"__main__": "\n".join(lines), **modules})
+    return read_texts("\n".join(lines), **modules)
 
 
 def test_a_torch_script_has_loop_loader_loss_optimizer_and_validation_each_with_its_line() -> None:

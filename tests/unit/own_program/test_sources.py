@@ -28,17 +28,17 @@ def test_modules_beside_the_script_are_its_files_and_no_packages(tmp_path: Path)
         unused="import pandas\n",
     )
     (tmp_path / "data" / "__init__.py").touch()
-    source = read_source(script)
-    assert set(source.files) == {"__main__", "net", "other", "data", "data.images"}
-    assert set(source.reading.imports) == {"torch", "numpy", "json", "PIL"}
-    assert source.needed == {"torch": 1}
+    reading = read_source(script)
+    assert {each.module for each in reading.scripts} == {"__main__", "net", "other", "data", "data.images"}
+    assert set(reading.imports) == {"torch", "numpy", "json", "PIL"}
+    assert reading.needed == {"torch": 1}
 
 
 def test_a_package_that_is_imported_in_a_try_or_a_function_is_not_needed(tmp_path: Path) -> None:
     text = "try:\n    import wandb\nexcept ImportError:\n    wandb = None\ndef main():\n    import pandas\n"
-    source = read_source(write(tmp_path, train=text))
-    assert set(source.reading.imports) == {"wandb", "pandas"}
-    assert source.needed == {}
+    reading = read_source(write(tmp_path, train=text))
+    assert set(reading.imports) == {"wandb", "pandas"}
+    assert reading.needed == {}
 
 
 def test_what_is_no_python_is_refused_with_its_line(tmp_path: Path) -> None:
