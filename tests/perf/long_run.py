@@ -20,10 +20,10 @@ from rows import Row, in_turn, ratios, show
 
 from milabench.cli import COLLECT_AFTER
 from milabench.events.attempts import attempts
-from milabench.events.run_files import stems
 from milabench.events.run_writer import create_run
 from milabench.events.rundir import open_run
 from milabench.plan.model import Plan, Step, remaining_plan
+from milabench.workflow.run_records import stems
 
 STEPS = 100_000
 ROUNDS = 7

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from milabench.events.attempts import attempts
-from milabench.events.run_files import stems
 from milabench.events.run_writer import create_run
 from milabench.events.rundir import open_run
 from milabench.execute.locks import hold_share, share_beat, this_orchestrator
@@ -20,7 +19,7 @@ from milabench.execute.retry_policy import RetryPolicy
 from milabench.jobs.submission import planned_shares, submission_entry
 from milabench.workflow.options import CollectingReporter, Extent, Session, Submission, SuiteOptions
 from milabench.workflow.planning import describe_run
-from milabench.workflow.run_records import with_stems, write_manifest
+from milabench.workflow.run_records import stems, with_stems, write_manifest
 from milabench.workflow.run_suite import RunSettings, prepare_runs
 from tests.commands import Said, milabench_in
 

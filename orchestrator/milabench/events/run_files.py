@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 from urllib.parse import unquote
 
 from milabench.events.names import encode_name
@@ -22,24 +21,6 @@ _STEM_PARTS = re.compile(r"(?:\.(?P<tag>D\d+|\d+))?(?:\.R(?P<repeat>\d+))?(?:\.(
 _ATTEMPT = re.compile(r"~(?P<number>\d+)$")
 
 
-class StepIdentity(Protocol):
-    """The parts of a step's file names. `plan.model.Step` is an example.
-
-    `tag` is `D<device>` for an instance on a device, a number for an instance of n, empty for a single job.
-    """
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def bench(self) -> str: ...
-    @property
-    def tag(self) -> str: ...
-    @property
-    def repeat(self) -> int: ...
-    @property
-    def node(self) -> str: ...
-
-
 def stem_of(bench: str, *, tag: str = "", repeat: int | None = None, node: int | None = None) -> str:
     """Return the name, less its ending, of the files of a step. `repeat` and `node` are None when the run has only one."""
     parts = [encode_name(bench)]
@@ -50,25 +31,6 @@ def stem_of(bench: str, *, tag: str = "", repeat: int | None = None, node: int |
     if node is not None:
         parts.append(f"node{node}")
     return ".".join(parts)
-
-
-def stems(steps: Iterable[StepIdentity]) -> dict[str, str]:
-    """Return `{step id: stem}` for all the steps of a run: distinct, the nodes numbered in the order of their first step."""
-    steps = tuple(steps)
-    nodes = {name: number for number, name in enumerate(dict.fromkeys(step.node for step in steps))}
-    repeated = {step.bench for step in steps if step.repeat}
-    stem_of_step: dict[str, str] = {}
-    taken: set[str] = set()
-    for step in steps:
-        repeat = step.repeat if step.bench in repeated else None
-        node = nodes[step.node] if len(nodes) > 1 else None
-        stem = base = stem_of(step.bench, tag=step.tag, repeat=repeat, node=node)
-        again = 1
-        while stem.lower() in taken:  # some file systems ignore case
-            stem, again = f"{base}_{again}", again + 1
-        taken.add(stem.lower())
-        stem_of_step[step.id] = stem
-    return stem_of_step
 
 
 def attempt_stem(stem: str, attempt: int) -> str:

@@ -17,7 +17,7 @@ from milabench.events.model import Line
 from milabench.events.names import encode_text, run_dir_name
 from milabench.events.run_files import MANIFEST, SUMMARY, evidence_name, journal_name, share_manifest_name
 from milabench.events.rundir import SCHEMA, read_share_manifest
-from milabench.events.values import as_mapping, mappings_in
+from milabench.events.shares import steps_and_nodes
 from milabench.events.wire import decode, dump, parse_string
 from milabench.redaction import mask_data
 
@@ -82,13 +82,7 @@ class RunWriter:
         except RecordError:
             before = {}  # it is replaced
         now = {"system": dict(system), "plan": {"steps": list(steps)}}
-        steps_by_id, nodes_by_name = dict[str, Any](), dict[str, Any]()
-        for each in (before, now):
-            steps_by_id |= {
-                str(step.get("id")): step for step in mappings_in(as_mapping(each.get("plan")).get("steps"))
-            }
-            nodes = mappings_in(as_mapping(each.get("system")).get("nodes"))
-            nodes_by_name |= {str(node.get("name")): node for node in nodes}
+        steps_by_id, nodes_by_name = steps_and_nodes((before, now))
         used = {step.get("node") for step in steps_by_id.values()}
         value = {
             **self._share,

@@ -248,17 +248,24 @@ def _timed(number: int, entries: Iterable[Mapping[str, object]]) -> Iterable[tup
         yield latest, number, entry
 
 
+def steps_and_nodes(
+    manifests: Iterable[Mapping[str, object]],
+) -> tuple[dict[str, Mapping[str, Any]], dict[str, Mapping[str, Any]]]:
+    """Return the steps by id and the nodes by name of several manifests. Of the same one the last counts."""
+    steps, nodes = dict[str, Mapping[str, Any]](), dict[str, Mapping[str, Any]]()
+    for each in manifests:
+        steps |= {str(step.get("id")): step for step in mappings_in(as_mapping(each.get("plan")).get("steps"))}
+        nodes |= {str(node.get("name")): node for node in mappings_in(as_mapping(each.get("system")).get("nodes"))}
+    return steps, nodes
+
+
 def overlaid(manifest: Mapping[str, object], of_shares: Iterable[Mapping[str, object]]) -> Mapping[str, Any]:
     """Return the manifest of a run with the work and the place of its shares, instead of their plan.
 
     A planned node stays as long as a step is left that no share has begun there.
     """
     plan = as_mapping(manifest.get("plan"))
-    done: dict[str, Mapping[str, Any]] = {}
-    nodes: dict[str, Mapping[str, Any]] = {}
-    for share in of_shares:
-        done |= {str(step.get("id")): step for step in mappings_in(as_mapping(share.get("plan")).get("steps"))}
-        nodes |= {str(node.get("name")): node for node in mappings_in(as_mapping(share.get("system")).get("nodes"))}
+    done, nodes = steps_and_nodes(of_shares)
     if not done or "steps" not in plan:
         return manifest
     planned = mappings_in(plan["steps"])

@@ -40,14 +40,19 @@ def whole(value: object, otherwise: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else otherwise
 
 
-def strict(value: object) -> Any:
-    """Return the value with None for every number in it that is not finite, which strict JSON cannot express."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+def strict(value: object, name: str = "", nonfinite: list[str] | None = None) -> Any:
+    """Return the value with None for every number in it that is not finite, which strict JSON cannot express.
+
+    `name` is the key of the value. The keys of such numbers are added to `nonfinite`.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        if nonfinite is not None:
+            nonfinite.append(name)
+        return None
     if isinstance(value, Mapping):
-        return {key: strict(item) for key, item in value.items()}
+        return {key: strict(item, str(key), nonfinite) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [strict(item) for item in value]
+        return [strict(item, name, nonfinite) for item in value]
     return value
 
 

@@ -8,7 +8,6 @@ it needs no import at start-up. The millions of observations of a run are read b
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -16,7 +15,7 @@ from typing import Any, get_args
 
 from milabench.events import model
 from milabench.events.model import End, Event, Line, Other, OutcomeName, Pipe, Recorded, VerdictName, Why
-from milabench.events.values import LARGEST_NUMBER, finite_number
+from milabench.events.values import LARGEST_NUMBER, finite_number, strict
 
 _RECORD_KEYS = frozenset(("event", "data", "pipe", "t"))
 _PIPES = ("stdout", "stderr", "data", None)
@@ -299,20 +298,9 @@ def _finite(record: Mapping[str, object]) -> dict[str, Any]:
     cleaned: dict[str, Any] = {}
     for key, value in record.items():
         names: list[str] = []
-        cleaned[key] = _without_nonfinite(value, key, names)
+        cleaned[key] = strict(value, key, names)
         if key == "data" and isinstance(value, Mapping) and names:
             listed = value.get("nonfinite")
             old = list(listed) if isinstance(listed, list) else []
             cleaned[key]["nonfinite"] = [*old, *(name for name in dict.fromkeys(names) if name not in old)]
     return cleaned
-
-
-def _without_nonfinite(value: object, name: str, names: list[str]) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        names.append(name)
-        return None
-    if isinstance(value, Mapping):
-        return {key: _without_nonfinite(item, str(key), names) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nonfinite(item, name, names) for item in value]
-    return value

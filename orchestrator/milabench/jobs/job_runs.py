@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, MilabenchError, Unreachable
 from milabench.events.removal import remove
-from milabench.events.run_files import MANIFEST, stems
+from milabench.events.run_files import MANIFEST
 from milabench.events.run_writer import RunWriter, create_run
 from milabench.events.rundir import Run, open_run
 from milabench.execute.interrupts import interrupts
@@ -35,7 +35,7 @@ from milabench.workflow.files import writing
 from milabench.workflow.options import Session
 from milabench.workflow.planning import describe_run, require_request_ready
 from milabench.workflow.resume_run import planned_again
-from milabench.workflow.run_records import with_stems, write_manifest
+from milabench.workflow.run_records import stems, with_stems, write_manifest
 from milabench.workflow.run_suite import report_run
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from milabench.display.base import Display
 from milabench.errors import Unreachable, UsageError
 from milabench.events.fanout import Fanout
 from milabench.events.model import Config, Data, Meta
-from milabench.events.run_files import stems
 from milabench.events.run_writer import RunWriter
 from milabench.events.rundir import open_run
 from milabench.events.wire import decode, encode
@@ -55,6 +54,7 @@ from milabench.workflow.run_records import (
     RunDescription,
     planned_entries,
     recorded_plan,
+    stems,
     with_stems,
 )
 from milabench.workflow.shown_steps import ShownSteps

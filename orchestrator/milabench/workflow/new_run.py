@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from milabench.errors import Unreachable
 from milabench.events.removal import remove
-from milabench.events.run_files import stems
 from milabench.events.run_writer import create_run
 from milabench.execute.interrupts import interrupts
 from milabench.execute.local_agent import new_marker
@@ -17,7 +16,7 @@ from milabench.execute.retry_policy import NO_RETRIES, RetryPolicy
 from milabench.plan.model import Plan
 from milabench.workflow.context import CommandContext
 from milabench.workflow.local_agents import local_agents, marker_ahead
-from milabench.workflow.run_records import ExtendPlan, RunDescription, with_stems, write_manifest
+from milabench.workflow.run_records import ExtendPlan, RunDescription, stems, with_stems, write_manifest
 
 if TYPE_CHECKING:
     from milabench.execute.detach import DetachHandover

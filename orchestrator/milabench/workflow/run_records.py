@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from milabench.events.run_files import stem_of
 from milabench.events.run_writer import RunWriter
 from milabench.plan.model import Plan, Step
 from milabench.redaction import mask_argument
@@ -46,6 +47,25 @@ class PlanExtension:
 
 # Called with the run directory when all steps have ended, again after each extension; see `extend_plan` of `ExecutionSettings`.
 ExtendPlan = Callable[[Path], PlanExtension | None]
+
+
+def stems(steps: Iterable[Step]) -> dict[str, str]:
+    """Return `{step id: stem}` for all the steps of a run: distinct, the nodes numbered in the order of their first step."""
+    steps = tuple(steps)
+    nodes = {name: number for number, name in enumerate(dict.fromkeys(step.node for step in steps))}
+    repeated = {step.bench for step in steps if step.repeat}
+    stem_of_step: dict[str, str] = {}
+    taken: set[str] = set()
+    for step in steps:
+        repeat = step.repeat if step.bench in repeated else None
+        node = nodes[step.node] if len(nodes) > 1 else None
+        stem = base = stem_of(step.bench, tag=step.tag, repeat=repeat, node=node)
+        again = 1
+        while stem.lower() in taken:  # some file systems ignore case
+            stem, again = f"{base}_{again}", again + 1
+        taken.add(stem.lower())
+        stem_of_step[step.id] = stem
+    return stem_of_step
 
 
 def with_stems(plan: Plan, files: Mapping[str, str]) -> Plan:
