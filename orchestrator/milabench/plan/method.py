@@ -41,11 +41,6 @@ class PlanMethod:
     is_one_job: bool = False
     spans_nodes: bool = False
 
-    @property
-    def is_concurrent(self) -> bool:
-        """Whether its processes are concurrent instances, which start together."""
-        return not self.is_one_job
-
 
 def _one_per_device(_: BenchmarkConfig, nodes: RankedNodes) -> Iterator[Placement]:
     for rank, node in nodes:

@@ -27,6 +27,7 @@ for.
 _CALL: Final = re.compile(r"(?<![\w.])(auto_batch|auto|expr)\(")
 _ARGUMENT_KEYS: Final = ("argv", "server.argv", "client.argv", "command", "server.command")
 _SERVE_TEXTS: Final = ("model", "served_model", "tokenizer", "trace")
+_RENDERED_KEYS: Final = (*_ARGUMENT_KEYS, "env", *(f"serve.{name}" for name in _SERVE_TEXTS))
 _NUMBER: Final = re.compile(r"[-+]?\d{1,18}\Z")
 _MAX_DEPTH: Final = 16
 
@@ -116,24 +117,21 @@ def uses_auto_batch(bench: BenchmarkConfig) -> bool:
 
 
 def texts(bench: BenchmarkConfig, key: str) -> Iterator[str]:
-    """Yield every text in the value of a key whose placeholders would be resolved."""
-    if key in _ARGUMENT_KEYS:
-        for argument in _arguments_of(bench, key):
-            yield from [argument] if isinstance(argument, str) else [argument[0], *map(str, _items(argument[1]))]
-        return
-    top, _, rest = key.partition(".")
-    if top == "env":
-        yield from [bench.env[rest]] if rest in bench.env else list(bench.env.values())
-        return
-    if top == "serve":
-        yield from [getattr(bench.serve, rest)] if bench.serve is not None and rest in _SERVE_TEXTS else []
-        return
-    for prefix in _ARGUMENT_KEYS:
-        for number, argument in enumerate(_arguments_of(bench, prefix)):
-            if isinstance(argument, str):
-                yield from [argument] if key == f"{prefix}.{number}" else []
-            elif key == f"{prefix}.{argument[0]}":
-                yield from map(str, _items(argument[1]))
+    """Yield every text in the value of a key whose placeholders would be resolved, as its files have it."""
+    if any(f"{key}.".startswith(f"{known}.") for known in _RENDERED_KEYS):
+        yield from _texts_in(bench.origin.data(key))
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield name
+            yield from _texts_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts_in(item)
+    elif value is not None:
+        yield str(value)
 
 
 def _arguments_of(bench: BenchmarkConfig, key: str) -> tuple[Argument, ...]:

@@ -223,7 +223,11 @@ def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[
         host = f"[{process.server_host}]" if ":" in process.server_host else process.server_host
         port = rendered.ready if rendered.ready.isdecimal() else FREE_PORT
         return (bench.python, *_SWEEP, "--url", rendered.url or f"http://{host}:{port}")
-    before, after = _launcher_words(process, rendered, env)
+    before, after = (
+        launcher_words(bench, process.placement, rendered.launcher_options, env)
+        if process.role != "client"
+        else ((), ())
+    )
     if rendered.command:
         words = rendered.command
         # Arguments follow the shell's own name, as the parameters of its line.
@@ -274,14 +278,6 @@ def _apart(program: tuple[str, ...]) -> tuple[str, ...]:
     `--logs` of a program, for example: torchrun has two options that begin so, and refuses the line as ambiguous.
     """
     return ("-m", "--", *program[1:]) if program[0] == "-m" else ("--", *program)
-
-
-def _launcher_words(
-    process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[str, str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    if process.role == "client":
-        return (), ()
-    return launcher_words(process.bench, process.placement, rendered.launcher_options, env)
 
 
 def _program(bench: NodeBenchmark) -> tuple[str, ...]:
@@ -430,7 +426,7 @@ def barrier(config: BenchmarkConfig, instances: int, options: Mapping[str, objec
     Raises ConfigError when it is no number of seconds.
     """
     # The ranks of one job wait for each other anyway, and a client for its server.
-    if instances < 2 or not method_of(config).is_concurrent or is_client_server(config):
+    if instances < 2 or method_of(config).is_one_job or is_client_server(config):
         return {}
     given = options.get("barrier")
     limit = given.get("timeout_s") if isinstance(given, Mapping) else None

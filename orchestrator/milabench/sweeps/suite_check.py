@@ -168,22 +168,13 @@ _TRACE_HINT: Final = (
 
 
 def _wrong_session(line: bytes) -> str:
+    from milabench.events.stored_json import from_json_value
+    from milabench.sweeps.trace import Session
+
     try:
-        session = json.loads(line)
-    except (ValueError, RecursionError):
+        from_json_value(Session, json.loads(line))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
         return "not JSON"
-    turns = session.get("turns") if isinstance(session, dict) else None
-    if not isinstance(turns, list) or not turns:
-        return "no list of turns"
-    return next((what for number, turn in enumerate(turns, 1) if (what := _wrong_turn(number, turn))), "")
-
-
-def _wrong_turn(number: int, turn: object) -> str:
-    if not isinstance(turn, dict) or not isinstance(turn.get("input"), str) or not turn["input"]:
-        return f"turn {number} has no input"
-    tokens, delay = turn.get("output_tokens", 1), turn.get("delay_ms", 0)
-    if type(tokens) is not int or tokens < 1:
-        return f"turn {number}: output_tokens is no whole number above 0"
-    if type(delay) not in (int, float) or not 0 <= delay < 1e12:
-        return f"turn {number}: delay_ms is no number of milliseconds"
+    except ValueError as error:
+        return str(error)
     return ""

@@ -14,5 +14,5 @@ def test_every_method_that_a_suite_may_name_has_a_meaning() -> None:
 
 def test_the_processes_of_a_method_are_one_job_or_concurrent_instances() -> None:
     assert ONE_JOB_METHODS == ("multigpu", "multinode")
-    assert {name for name, method in METHODS.items() if method.is_concurrent} == {"per_gpu", "njobs"}
+    assert {name for name, method in METHODS.items() if not method.is_one_job} == {"per_gpu", "njobs"}
     assert [name for name, method in METHODS.items() if method.spans_nodes] == ["multinode"]

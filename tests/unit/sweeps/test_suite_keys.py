@@ -242,12 +242,15 @@ def test_a_trace_that_is_prepared_is_not_looked_for(suites: Suites) -> None:
         (None, ": cannot be read: no such file or directory. Is the path right?"),
         ("", ": it has no line. A line is"),
         (GOOD + "hello\n", ":2: not JSON. A line is"),
-        (GOOD + "\n[1]\n", ":3: no list of turns"),
-        ('{"session": "a"}\n', ":1: no list of turns"),
-        ('{"turns": []}\n', ":1: no list of turns"),
-        ('{"turns": [{"input": "a"}, {"output_tokens": 3}]}\n', ":1: turn 2 has no input"),
-        ('{"turns": [{"input": "a", "output_tokens": 0}]}\n', ":1: turn 1: output_tokens is no whole number above 0"),
-        ('{"turns": [{"input": "a", "delay_ms": -1}]}\n', ":1: turn 1: delay_ms is no number of milliseconds"),
+        (GOOD + "\n[1]\n", ":3: it is [1], not a mapping"),
+        ('{"session": "a"}\n', ":1: it has no turns"),
+        ('{"turns": []}\n', ":1: turns is [], not a list of length >= 1"),
+        ('{"turns": [{"input": "a"}, {"output_tokens": 3}]}\n', ":1: turns.1 has no input"),
+        (
+            '{"turns": [{"input": "a", "output_tokens": 0}]}\n',
+            ":1: turns.0.output_tokens is 0, not a whole number >= 1",
+        ),
+        ('{"turns": [{"input": "a", "delay_ms": -1}]}\n', ":1: turns.0.delay_ms is -1, not a number >= 0"),
     ],
 )
 def test_a_file_that_is_no_trace_is_refused_with_its_line(suites: Suites, content: str | None, what: str) -> None:
