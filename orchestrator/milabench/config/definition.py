@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from milabench.config.kinds import INVALID, Kind, Text, ValueParser, path_at
-from milabench.config.problems import did_you_mean
+from milabench.config.kinds import INVALID, KeySets, Text, ValueParser, path_at
 from milabench.config.source_map import Located
 
 BRANCH: Final = "main"
 """The branch of a git definition that names none."""
 _SOURCES: Final = (("git", "rev"), ("git", "branch"), ("git",), ("pypi", "version"))
-_KEYS: Final = tuple(dict.fromkeys(name for names in _SOURCES for name in names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,43 +44,28 @@ class PyPIDefinition:
 Definition: TypeAlias = Path | GitDefinition | PyPIDefinition
 
 
-class DefinitionKind(Kind):
+class DefinitionKind(KeySets):
     """A definition as suites write it."""
 
-    expected = "a folder, {git, rev | branch}, {git} for its branch main, or {pypi, version}"
+    def __init__(self) -> None:
+        # A revision such as 1234567 or 12345e7 reads as a number in YAML; as text it is what was written.
+        items = dict.fromkeys(("git", "rev", "branch", "pypi", "version"), Text())
+        expected = "a folder, {git, rev | branch}, {git} for its branch main, or {pypi, version}"
+        super().__init__(sets=_SOURCES, items=items, expected=expected)
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         value = node.value
         if isinstance(value, str) and value:
             return Path(parser.home + value[1:]) if value.startswith("~/") and parser.home else path_at(node)
-        if type(value) is not dict:
-            return parser.expected(self.expected, node, path)
-        # A revision such as 1234567 or 12345e7 reads as a number in YAML; as text it is what was written.
-        source: dict[str, str] = {}
-        for name, child in value.items():
-            if name not in _KEYS:
-                return parser.reject(child, path, f"unknown key {name!r}", did_you_mean(name, _KEYS), child.key)
-            source[name] = parser.parse(Text(), child, f"{path}.{name}")
-            if source[name] is INVALID:
-                return INVALID
-        if set(source) == {"pypi", "version"}:
+        source = super().parse(node, path, parser)
+        if source is INVALID:
+            return INVALID
+        if "pypi" in source:
             return PyPIDefinition(project=source["pypi"], version=source["version"])
-        if set(source) in ({"git"}, {"git", "rev"}, {"git", "branch"}):
-            return GitDefinition(url=source.pop("git"), **source or {"branch": BRANCH})
-        return parser.expected(self.expected, node, path, f"it has {', '.join(source) or 'no key'}")
+        return GitDefinition(url=source.pop("git"), **source or {"branch": BRANCH})
 
-    def json_schema(self) -> dict[str, object]:
-        text = {"type": ["string", "number"]}
-        sources = [
-            {
-                "type": "object",
-                "properties": dict.fromkeys(names, text),
-                "required": list(names),
-                "additionalProperties": False,
-            }
-            for names in _SOURCES
-        ]
-        return {"anyOf": [{"type": "string"}, *sources]}
+    def json_schema(self) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string"}, super().json_schema()]}
 
 
 def definition_name(definition: Definition) -> str:

@@ -220,7 +220,7 @@ class Interpolator:
 
 
 class _Resolution:
-    """The resolution of a benchmark, whose keys are `own`. `implied` are the keys that it does not have."""
+    """The resolution of a benchmark, whose keys are `own`. References find the keys that are `implied`, then its own."""
 
     def __init__(
         self, interpolator: Interpolator, name: str, own: Mapping[str, Located], implied: Mapping[str, Located]
@@ -241,7 +241,7 @@ class _Resolution:
         return {key: self._of_key(key, child) if child.flags & DYNAMIC else child for key, child in self.own.items()}
 
     def _at_root(self, key: str) -> Located | None:
-        found = self.own.get(key) or self.implied.get(key)
+        found = self.implied.get(key) or self.own.get(key)
         return self.interpolator.system if found is None and key == "system" else found
 
     def _of_key(self, key: str, node: Located) -> Located:

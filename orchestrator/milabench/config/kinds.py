@@ -381,6 +381,39 @@ class MapOf(Kind):
         return {"type": "object", "additionalProperties": {"anyOf": [self.item.json_schema(), {"type": "null"}]}}
 
 
+class KeySets(Kind):
+    """A mapping whose keys are exactly one of several sets. `items` are the kinds of their values."""
+
+    def __init__(self, *, sets: Sequence[tuple[str, ...]], items: Mapping[str, Kind], expected: str) -> None:
+        self.sets, self.items, self.expected = sets, items, expected
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        if type(node.value) is not dict:
+            return parser.expected(self.expected, node, path)
+        values: dict[str, Any] = {}
+        for name, child in node.value.items():
+            if name not in self.items:
+                return parser.reject(child, path, f"unknown key {name!r}", did_you_mean(name, self.items), child.key)
+            values[name] = parser.parse(self.items[name], child, f"{path}.{name}")
+        if INVALID in values.values():
+            return INVALID
+        if set(values) not in map(set, self.sets):
+            return parser.expected(self.expected, node, path, f"it has {', '.join(values) or 'no key'}")
+        return values
+
+    def json_schema(self) -> dict[str, Any]:
+        alternatives = [
+            {
+                "type": "object",
+                "properties": {name: self.items[name].json_schema() for name in names},
+                "required": list(names),
+                "additionalProperties": False,
+            }
+            for names in self.sets
+        ]
+        return {"anyOf": alternatives}
+
+
 class RecordsByName(MapOf):
     """Records of a class that has a field `name`, by names of the user's choice. Null gives none of its keys."""
 

@@ -77,19 +77,26 @@ class Folded:
 
 
 def parse_overrides(text: str, folder: str, label: str | None = None) -> tuple[Override, ...]:
-    """Parse an `--override`. A mapping, `{name: {key: value}}`, is an override for each of its names. Raises ConfigError."""
-    if not text.lstrip().startswith("{"):
-        return (parse_override(text, folder, label),)
+    """Parse an `--override`: `name.key.key=value`. The value is YAML, a key with a dot in it is quoted.
+
+    A mapping, `{name: {key: value}}`, is an override for each of its names. `label` is the name of the place in messages, by
+    default the option. Raises ConfigError.
+    """
     source = SourceLocation(label or f"--override {_shown(text)}", folder)
-    document = parse_document(text, source, whole=False)
+    # Columns of the value are places that nobody can find in a shell: the option is the place of all of it.
     mark = Mark(source, 0, 0)
-    if type(document.root.value) is not dict:
+    is_mapping = text.lstrip().startswith("{")
+    keys, value = ((), text) if is_mapping else _sides(text, mark)
+    document = parse_document(value, source, whole=False)
+    warnings = tuple(replace(warning, where=str(mark)) for warning in document.warnings)
+    root = plain(document.root)
+    if not is_mapping:
+        return (Override(keys=keys, value=located(root, mark), warnings=warnings),)
+    if type(root) is not dict:
         hint = "write it as benchmark.key=value, or {benchmark: {key: value}}"
         raise ConfigError(Problem(str(mark), "", "expected a mapping", hint))
-    warnings = tuple(replace(warning, where=str(mark)) for warning in document.warnings)
     return tuple(
-        Override(keys=(name,), value=located(plain(node), mark), warnings=warnings)
-        for name, node in document.root.value.items()
+        Override(keys=(name,), value=located(keys_below, mark), warnings=warnings) for name, keys_below in root.items()
     )
 
 
@@ -98,13 +105,8 @@ def _shown(text: str) -> str:
     return repr(shown) if len(shown) <= 200 else f"{shown[:197]!r}..."
 
 
-def parse_override(text: str, folder: str, label: str | None = None) -> Override:
-    """Parse `name.key.key=value`. The value is YAML, a key with a dot in it is quoted. Raises ConfigError.
-
-    `label` is the name of the place in messages, by default the option.
-    """
-    source = SourceLocation(label or f"--override {_shown(text)}", folder)
-    mark = Mark(source, 0, 0)
+def _sides(text: str, mark: Mark) -> tuple[tuple[str, ...], str]:
+    """Return the keys and the value of `name.key.key=value`. Raises ConfigError."""
     hint = "write it as benchmark.key=value"
     sides = _SIDES.match(text)
     if sides is None:
@@ -114,11 +116,7 @@ def parse_override(text: str, folder: str, label: str | None = None) -> Override
     keys = tuple(key[2] if key[1] is None else re.sub(r"\\(.)", r"\1", key[1]) for key in _KEY.finditer(left))
     if not _KEYS.match(left) or len(keys) > 60:
         raise ConfigError(Problem(str(mark), "", "its keys cannot be read", hint))
-    document = parse_document(value, source, whole=False)
-    # Its places are columns of the value, which nobody can find in a shell: the option is the place of all of it.
-    value_node = located(plain(document.root), mark)
-    warnings = tuple(replace(warning, where=str(mark)) for warning in document.warnings)
-    return Override(keys=keys, value=value_node, warnings=warnings)
+    return keys, value
 
 
 def fold(
@@ -137,14 +135,10 @@ def fold(
         problems.note(lists[0].mark, "", what, "a benchmark is a name with keys below it")
         problems.raise_any()
     for key, node in list(entries.items()):
-        if type(node.value) is not dict:
+        if type(settled(node).value) is not dict:
+            shown = "a list to append" if type(node.value) is dict else display_value(node)
             hint = "a benchmark is a name with keys below it"
-            problems.note(node.mark, key, f"expected a mapping, got {display_value(node)}", hint)
-            del entries[key]
-        elif type(settled(node).value) is not dict:
-            problems.note(
-                node.mark, key, "expected a mapping, got a list to append", "write the keys of a benchmark below it"
-            )
+            problems.note(node.mark, key, f"expected a mapping, got {shown}", hint)
             del entries[key]
     named = _file_keys_overridden(file_keys, overrides, problems)
     given = {key: node for key, written in file_keys.items() if (node := settled(written)).value is not None}

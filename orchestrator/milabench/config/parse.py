@@ -235,30 +235,20 @@ class _BenchmarkParser:
         """Return the benchmark without `${...}`. Problems are noted."""
         if not node.flags & DYNAMIC:
             return node
-        own: dict[str, Located] = node.value
-        dirs = own.get("dirs")
-        if dirs is not None:
-            own_dirs = dirs.value if type(dirs.value) is dict else {}
-            all_dirs = Located({**_DEFAULT_DIRS.value, **own_dirs}, node.mark, flags=dirs.flags)
-            node = node.holding({**own, "dirs": all_dirs}, node.flags)
-        resolved, problems = self.interpolator.benchmark(name, node, self._implied(name, own.get("group")))
+        resolved, problems = self.interpolator.benchmark(name, node, self._implied(name, node.value))
         self.parser.problems.extend(problems)
         self.parser.unresolved.update(problem.where for problem in problems)
-        if dirs is None:
-            return resolved
-        values = dict(resolved.value)
-        if type(dirs.value) is not dict:
-            values["dirs"] = dirs
-        elif "dirs" in values:
-            kept = {key: child for key, child in values["dirs"].value.items() if key in dirs.value}
-            values["dirs"] = Located(kept, dirs.mark, dirs.replaced)
-        return Located(values, node.mark, node.replaced)
+        return resolved
 
-    def _implied(self, name: str, group: Located | None) -> dict[str, Located]:
-        """Return the values that interpolations find under keys that a benchmark does not have."""
-        name_node = built_in(name)
+    def _implied(self, name: str, own: Mapping[str, Located]) -> dict[str, Located]:
+        """Return the values that interpolations find under keys that a benchmark does not have, and with its own folders all."""
+        name_node, group, dirs = built_in(name), own.get("group"), own.get("dirs")
         group_node = group if group is not None and group.value is not None else name_node
-        return {**self.same_for_all, "name": name_node, "group": group_node, "install_group": group_node}
+        implied = {**self.same_for_all, "name": name_node, "group": group_node, "install_group": group_node}
+        implied = {key: value for key, value in implied.items() if key not in own}
+        if dirs is not None and type(dirs.value) is dict:
+            implied["dirs"] = Located({**_DEFAULT_DIRS.value, **dirs.value}, dirs.mark, flags=dirs.flags)
+        return implied
 
     def _values(self, name: str, node: Located) -> dict[str, Any] | None:
         """Return the values of the keys, with those that the benchfile declares as `options`. None after a problem."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from milabench.config.kinds import (
     INVALID,
     Key,
+    KeySets,
     Kind,
     ListOf,
     MapOf,
@@ -49,39 +50,27 @@ Limits: TypeAlias = Annotated[
 ]
 
 
-class Lengths(Kind):
+_TOKENS: Final = Whole(at_least=1, at_most=10_000_000)
+
+
+class Lengths(KeySets):
     """Lengths in tokens: a number, `{mean, stddev}` of a normal distribution, or `{least, most}` of an even one."""
 
-    expected = "a number of tokens, {mean, stddev} or {least, most}"
-    _TOKENS: Final = Whole(at_least=1, at_most=10_000_000)
+    def __init__(self) -> None:
+        items = {"mean": _ABOVE_ZERO, "stddev": _ABOVE_ZERO, "least": _TOKENS, "most": _TOKENS}
+        expected = "a number of tokens, {mean, stddev} or {least, most}"
+        super().__init__(sets=(("mean", "stddev"), ("least", "most")), items=items, expected=expected)
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         if type(node.value) is not dict:
-            return parser.parse(self._TOKENS, node, path)
-        if set(node.value) not in ({"mean", "stddev"}, {"least", "most"}):
-            return parser.expected(self.expected, node, path, f"it has {', '.join(node.value) or 'no key'}")
-        given = {
-            name: parser.parse(_ABOVE_ZERO if name in ("mean", "stddev") else self._TOKENS, child, f"{path}.{name}")
-            for name, child in node.value.items()
-        }
-        if any(value is INVALID for value in given.values()):
-            return INVALID
-        if "least" in given and given["least"] > given["most"]:
+            return parser.parse(_TOKENS, node, path)
+        given = super().parse(node, path, parser)
+        if given is not INVALID and given.get("least", 0) > given.get("most", 0):
             return parser.reject(node, path, f"`least` ({given['least']}) is above `most` ({given['most']})")
         return given
 
-    def json_schema(self) -> dict[str, object]:
-        number, tokens = _ABOVE_ZERO.json_schema(), self._TOKENS.json_schema()
-        pairs = [
-            {
-                "type": "object",
-                "properties": dict.fromkeys(names, kind),
-                "required": list(names),
-                "additionalProperties": False,
-            }
-            for names, kind in ((("mean", "stddev"), number), (("least", "most"), tokens))
-        ]
-        return {"anyOf": [tokens, *pairs]}
+    def json_schema(self) -> dict[str, Any]:
+        return {"anyOf": [_TOKENS.json_schema(), super().json_schema()]}
 
 
 class RequestOptions(MapOf):

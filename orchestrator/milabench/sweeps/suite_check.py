@@ -169,10 +169,10 @@ _TRACE_HINT: Final = (
 
 def _wrong_session(line: bytes) -> str:
     from milabench.events.stored_json import from_json_value
-    from milabench.sweeps.trace import Session
+    from milabench.sweeps.trace import TraceSession
 
     try:
-        from_json_value(Session, json.loads(line))
+        from_json_value(TraceSession, json.loads(line))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
         return "not JSON"
     except ValueError as error:

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 
-class Turn(Struct):
+class TraceTurn(Struct):
     """A request of a conversation, the tokens that it asks for, and the pause before it in milliseconds."""
 
     input: Annotated[str, Meta(min_length=1)]
@@ -15,7 +15,7 @@ class Turn(Struct):
     delay_ms: Annotated[float, Meta(ge=0, lt=1e12)] = 0
 
 
-class Session(Struct):
+class TraceSession(Struct):
     """A conversation."""
 
-    turns: Annotated[list[Turn], Meta(min_length=1)]
+    turns: Annotated[list[TraceTurn], Meta(min_length=1)]
