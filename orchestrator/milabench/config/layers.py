@@ -196,7 +196,6 @@ class _Inheritance:
         self.united_tags: dict[tuple[int, int], tuple[Located, Located, Located]] = {}
         self.pre: dict[str, Located] = {}
         """The merged overrides of each name. They reach the children of that name."""
-        self.used: set[int] = set()
         self.every = entries.pop(EVERY, None)
         # Twice: before the expansion a name may be that of a matrix, after it that of one of its jobs.
         self._override_known(entries)
@@ -206,23 +205,22 @@ class _Inheritance:
         self.as_parent: dict[str, Located | None] = {}
         self.missing: dict[str, list[tuple[Mark, str]]] = {}
         """The places that inherit from a missing name, by this name."""
-        for position, override in enumerate(self.overrides):
-            if position not in self.used:
-                hint = did_you_mean(override.keys[0], [*self.entries, EVERY, *FILE_KEYS[1:]])
-                self.problems.note(override.mark, "", f"no benchmark or template named {override.keys[0]!r}", hint)
+        for override in self.overrides:
+            hint = did_you_mean(override.keys[0], [*self.entries, EVERY, *FILE_KEYS[1:]])
+            self.problems.note(override.mark, "", f"no benchmark or template named {override.keys[0]!r}", hint)
 
     def _override_known(self, entries: dict[str, Located]) -> None:
-        """Find the benchmark, template or `*` that each override names, the longest name first."""
-        for position, override in enumerate(self.overrides):
-            if position in self.used:
-                continue
+        """Note each override of a benchmark, a template or `*`. The others are left."""
+        left: list[Override] = []
+        for override in self.overrides:
+            names = [".".join(override.keys[:length]) for length in range(len(override.keys) + 1)]
             # Names may have dots: in `a.b.c=1` the benchmark is `a.b` where there is one, else `a`.
-            for length in range(len(override.keys), 0, -1):
-                name = ".".join(override.keys[:length])
-                if name in entries or name == EVERY:
-                    self.used.add(position)
-                    self._note(name, override, length)
-                    break
+            length = max(length for length, name in enumerate(names) if not length or name in entries or name == EVERY)
+            if length:
+                self._note(names[length], override, length)
+            else:
+                left.append(override)
+        self.overrides = left
 
     def _note(self, name: str, override: Override, length: int) -> None:
         if length == len(override.keys) and type(override.value.value) is not dict:

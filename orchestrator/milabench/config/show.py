@@ -25,6 +25,7 @@ _PLAIN_KEY: Final = re.compile(r"(?:[A-Za-z_]|-{1,2}[A-Za-z_])[A-Za-z0-9_./+=-]*
 # What a double-quoted text cannot hold, or a terminal cannot show.
 _NOT_AS_IT_IS: Final = re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\U00010000-\U0010ffff]')
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+_NOT_SET: Final = "(not set)"
 _REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
 
 
@@ -268,20 +269,20 @@ def _split_key(suite: Suite, key: str) -> tuple[str, str]:
     return name, key[len(name) + 1 :]
 
 
-def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mapping[str, object]) -> tuple[str, ...]:
-    values = mask_settings(values)
+def _explained(key: str, rest: str, origins: Mapping[str, Origin], given: Mapping[str, object]) -> tuple[str, ...]:
+    values = dict(_by_path(mask_settings(given), ""))
     if not rest:
         # What the other sizes would say is no value of it.
         paths = [path for path in origins if path.partition(".")[0] != SIZES_KEY]
         ends = [path for path in paths if not any(other.startswith(path + ".") for other in paths)]
-        return tuple(f"{key}.{path} = {_at(values, path)}  ({origins[path].where})" for path in ends)
+        return tuple(f"{key}.{path} = {values.get(path, _NOT_SET)}  ({origins[path].where})" for path in ends)
     origin = origins.get(rest)
     if origin is None:
         if rest in values:
-            return (f"{key} = {_flow(values[rest])}", "  built-in default")
-        hint = did_you_mean(rest, [*origins, *values])
+            return (f"{key} = {values[rest]}", "  built-in default")
+        hint = did_you_mean(rest, [*origins, *given])
         raise ConfigError(with_remedy(f"{key!r} is not set", hint))
-    lines = [f"{key} = {_at(values, rest)}", f"  set at {origin.where}"]
+    lines = [f"{key} = {values.get(rest, _NOT_SET)}", f"  set at {origin.where}"]
     if origin.interpolated is not None:
         references = ", ".join(dict.fromkeys(_REFERENCE.findall(origin.interpolated)))
         lines.append(
@@ -293,25 +294,15 @@ def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mappi
     return tuple(lines)
 
 
-def _at(values: Mapping[str, object], dotted: str) -> str:
-    here: Any = values
-    rest = dotted
-    while rest:
-        if isinstance(here, Mapping):
-            # A key may have dots of its own: the longest that fits.
-            fitting = [key for key in here if rest == key or rest.startswith(f"{key}.")]
-            if not fitting:
-                return "(not set)"
-            key = max(fitting, key=len)
-            here, rest = here[key], rest[len(key) + 1 :]
-        elif isinstance(here, list | tuple):
-            index, _, rest = rest.partition(".")
-            if not index.isdigit() or int(index) >= len(here):
-                return "(not set)"
-            here = here[int(index)]
-        else:
-            return _flow(here)
-    return _flow(here)
+def _by_path(value: object, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the dotted path of a value and of every value in it, each with its text."""
+    yield path, _flow(value)
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _by_path(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _by_path(item, f"{path}.{index}")
 
 
 def _benchmark(suite: Suite, name: str) -> BenchmarkConfig:

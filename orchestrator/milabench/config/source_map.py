@@ -358,12 +358,6 @@ class Origins(Mapping[str, Origin]):
             key = key.rpartition(".")[0]
         return ""
 
-    def __copy__(self) -> Origins:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, object]) -> Origins:
-        return self
-
 
 def _replaced_value(node: Located) -> object:
     return DELETED.value if node.value is DELETED else plain(settled(node))

@@ -13,13 +13,19 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 
 import msgspec
 
 from milabench.events.model import Line, ObservationBatch, StepEvent
-from milabench.events.observation_columns import LARGEST_NS, events_of_line
-from milabench.events.plain_columns import COLUMNS_PREFIX, plain_batch
+from milabench.events.observation_columns import (
+    LARGEST_NS,
+    LATEST_NS,
+    MOST_OBSERVATIONS,
+    batch_of_plain,
+    columns_of,
+    events_of_line,
+)
 from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER
 
 # How bulk records begin, as our agent writes them; a guess, which only decides which decoder is tried first.
@@ -30,7 +36,7 @@ _LEAST_ALIKE = 32  # of fewer lines it does not pay to look at the first one bef
 _Wait = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
 _Rate = Annotated[float, msgspec.Meta(gt=0)]
 _Elapsed = Annotated[float, msgspec.Meta(gt=1e-9, lt=LARGEST_NS / 1e9)]
-_T0 = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+_T0 = Annotated[int, msgspec.Meta(ge=0, le=LATEST_NS)]
 _HostNs = Annotated[int, msgspec.Meta(gt=0, le=LARGEST_NS)]
 _Time = Annotated[float, msgspec.Meta(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 
@@ -261,3 +267,59 @@ def _batch(observations: Sequence[_Observation], step: str) -> ObservationBatch:
         epoch_end=[observation.epoch_end for observation in observations],
         wait=math.fsum(waits) if waits else None,
     )
+
+
+# --- records of columns: a run has thousands of them, with thousands of values, decoded and checked in C -------------------
+
+COLUMNS_PREFIX = b'{"event":"data","data":{"observations":'
+"""How these records begin, as our agent writes them. A guess, which only decides which decoder is tried first."""
+
+_Whole = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+_Steps = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+_Offset = Annotated[int, msgspec.Meta(gt=-(2**62), lt=2**62)]
+_OwnNs = Annotated[int, msgspec.Meta(ge=2, le=LARGEST_NS)]
+_PartNs = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+_Items = (
+    Annotated[int, msgspec.Meta(ge=1, le=2**62)] | Annotated[float, msgspec.Meta(ge=SMALLEST_NUMBER, le=LARGEST_NUMBER)]
+)
+
+
+class _Columns(TypedDict):
+    observations: Annotated[int, msgspec.Meta(ge=1, le=MOST_OBSERVATIONS)]
+    rank: NotRequired[_Whole | None]
+    task: str
+    units: str
+    unix_minus_mono_ns: _Offset
+    clock: str
+    warmup: NotRequired[bool]
+    batch_id: _Whole | list[_Whole]
+    t0_ns: _T0 | list[_T0]
+    host_ns: _OwnNs | list[_OwnNs]
+    device_ns: NotRequired[_OwnNs | list[_OwnNs]]
+    n: _Items | list[_Items]
+    steps: NotRequired[_Steps | list[_Steps]]
+    wait_ns: NotRequired[list[_PartNs | None]]
+    forward_ns: NotRequired[list[_PartNs | None]]
+    backward_ns: NotRequired[list[_PartNs | None]]
+    optimizer_ns: NotRequired[list[_PartNs | None]]
+    epoch_end: NotRequired[list[_Whole]]
+
+
+class _ColumnsRecord(TypedDict):
+    event: Literal["data"]
+    data: _Columns
+
+
+_COLUMNS_DECODER = msgspec.json.Decoder(_ColumnsRecord)
+
+
+def plain_batch(line: bytes, step: str) -> ObservationBatch | None:
+    """Return the observations of a record of columns, all of which are plain. None where it may be another record.
+
+    A record refused here may still be valid: `observation_columns.single_events` decides.
+    """
+    try:
+        columns = columns_of(_COLUMNS_DECODER.decode(line)["data"])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return None if columns is None or columns.t0_ns[-1] > LATEST_NS else batch_of_plain(columns, step)

@@ -30,12 +30,12 @@ def pin_benchmarks(
     context = read_context(options, session)
     wanted = variants or (context.plan_context.facts.arch,)
     groups = {bench.config.install_group for bench in context.benches}
-    # Benchmarks that share a folder share its locks: each is written once, under the name of the first of them.
-    folders: dict[tuple[str, Path], str] = {}
-    for config in context.suite.benchmarks.values():
-        if config.install_group in groups and isinstance(config.definition, Path):
-            folder = environments.requirements_of(config.definition)
-            folders.setdefault((config.install_group, folder), config.name)
+    # Benchmarks that share a folder share its locks: each is written once.
+    folders = dict.fromkeys(
+        (config.install_group, environments.requirements_of(config.definition))
+        for config in context.suite.benchmarks.values()
+        if config.install_group in groups and isinstance(config.definition, Path)
+    )
     instruments = benchmate_requirements(environments.BENCHMATE)
     foreign = {folder for _, folder in folders if foreign_requirements(folder) is not None}
     specs = [
@@ -45,9 +45,9 @@ def pin_benchmarks(
         for spec in pin_specs(
             [
                 (group, each)
-                for (group, folder), bench in folders.items()
+                for group, folder in folders
                 if (folder in foreign) is is_foreign
-                for each in pin_inputs(bench, folder, variant)
+                for each in pin_inputs(folder, variant)
             ],
             variant,
             python=python,
@@ -80,11 +80,11 @@ def _unpinned(context: CommandContext) -> dict[str, list[str]]:
     return benches
 
 
-def pin_inputs(bench: str, folder: Path, variant: str) -> Iterator[PinInput]:
-    """Yield a benchmark's locks for a variant, each with its source, its own where it exists. Raises EnvironmentFailed."""
+def pin_inputs(folder: Path, variant: str) -> Iterator[PinInput]:
+    """Yield the locks of a folder for a variant, each with its source, its own where it exists. Raises EnvironmentFailed."""
     names = foreign_requirements(folder)
     for name in ("requirements.in",) if names is None else names:
         requirements = environments.requirements_source(folder, variant) if names is None else folder / name
         if requirements.exists():  # uv says best what is not there, but waits for a pipe
             require_file(requirements, EnvironmentFailed)
-        yield PinInput(bench=bench, requirements=str(requirements), lock=str(folder / lock_name(name, variant)))
+        yield PinInput(requirements=str(requirements), lock=str(folder / lock_name(name, variant)))

@@ -22,9 +22,8 @@ _CUDA_ONLY = re.compile(r"(nvidia|cuda)-.+|triton$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinInput:
-    """A benchmark of a group: its requirements and the lock to write, as paths."""
+    """A member of a group: its requirements and the lock to write, as paths."""
 
-    bench: str
     requirements: str
     lock: str
 

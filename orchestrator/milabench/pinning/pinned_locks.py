@@ -7,7 +7,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from milabench.errors import EnvironmentFailed
@@ -109,17 +109,10 @@ def _compiled(
             (folder / "exclude.txt").write_text("".join(f"{name}\n" for name in left_out))
             options += ["--excludes", str(folder / "exclude.txt")]
 
+        command = partial(pin_command, uv, spec, backend=backend, options=options)
+
         def compile_into(output: Path, inputs: Sequence[str], constraints: Sequence[str], hashes: bool) -> str:
-            argv = pin_command(
-                uv,
-                spec,
-                inputs=inputs,
-                constraints=constraints,
-                output=str(output),
-                backend=backend,
-                hashes=hashes,
-                options=options,
-            )
+            argv = command(inputs=inputs, constraints=constraints, output=str(output), hashes=hashes)
             process = subprocess.run(
                 argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
             )

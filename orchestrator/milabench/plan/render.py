@@ -75,20 +75,18 @@ def render_benchmark(
     env = {name: renderer.text(text, f"env.{name}") for name, text in bench.env.items()}
     serve = renderer.serve()
     own_command = None if command is None else tuple(renderer.text(word, argument_keys[0]) for word in command)
-    if is_preparation:
-        renderer.problems.raise_any()
-        return RenderedBenchmark(arguments=arguments, env=env, serve=serve, command=own_command or ())
     rendered = RenderedBenchmark(
-        arguments=arguments,
-        env=env,
-        serve=serve,
-        command=renderer.arguments(command_key) if own_command is None else own_command,
-        launcher_options=renderer.launcher_options() if has_launcher else {},
-        ready=renderer.text(bench.server.ready.condition, "server.ready") if bench.server is not None else "",
-        url=renderer.text(bench.server.url, "server.url") if bench.server is not None else "",
-        prerun=renderer.text(bench.prerun, "prerun"),
-        batch_sizes=sizes,
+        arguments=arguments, env=env, serve=serve, command=own_command or (), batch_sizes=sizes
     )
+    if not is_preparation:
+        rendered = replace(
+            rendered,
+            command=renderer.arguments(command_key) if own_command is None else own_command,
+            launcher_options=renderer.launcher_options() if has_launcher else {},
+            ready=renderer.text(bench.server.ready.condition, "server.ready") if bench.server is not None else "",
+            url=renderer.text(bench.server.url, "server.url") if bench.server is not None else "",
+            prerun=renderer.text(bench.prerun, "prerun"),
+        )
     renderer.problems.raise_any()
     return rendered
 

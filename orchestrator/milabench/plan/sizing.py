@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Final
 
@@ -231,31 +231,31 @@ def parse_scaling(content: bytes, name: str) -> Scaling:
     return Scaling(observations=observations, data=plain(root), head=head)
 
 
-def _observations(bench: str, node: Located, problems: list[Problem]) -> Iterable[Observation]:
+def _observations(bench: str, node: Located, problems: list[Problem]) -> Iterator[Observation]:
+    for path, entry, data in _entries(node, bench, problems):
+        try:
+            yield _observation(data)
+        except ValueError as error:
+            problems.append(Problem(str(entry.mark), path, f"expected {error}"))
+
+
+def _entries(
+    node: Located, bench: str, problems: list[Problem]
+) -> Iterator[tuple[str, Located, Mapping[str, object] | None]]:
+    """Yield the entries of a benchmark: path, node and data. Those of 1.3 below `model` as if they were in a list."""
     listed = node
     if type(node.value) is dict:
-        if type(model := plain(node).get("model")) is dict:
-            yield from _of_model(bench, node, model, problems)
+        model = node.value.get("model")
+        for size, memory in model.value.items() if model is not None and type(model.value) is dict else ():
+            number = int(size) if size.isdecimal() else size
+            yield f"{bench}.model.{size}", memory, {"batch_size": number, "memory": plain(memory)}
         if node.value.keys() <= KEYS_OF_13:  # some have nothing but the name of the option, or nothing at all
             listed = node.value.get("observations") or sequence([], node.mark)
     if type(listed.value) is not list:
         problems.append(Problem(str(node.mark), bench, "expected a list of observations"))
         return
-    for number, item in enumerate(listed.value):
-        try:
-            yield _observation(plain(item) if type(item.value) is dict else None)
-        except ValueError as error:
-            problems.append(Problem(str(item.mark), f"{bench}.{number}", f"expected {error}"))
-
-
-def _of_model(bench: str, node: Located, model: Mapping[str, object], problems: list[Problem]) -> Iterable[Observation]:
-    for size, memory in model.items():
-        try:
-            yield _observation({"batch_size": int(size) if size.isdecimal() else size, "memory": memory})
-        except ValueError as error:
-            problems.append(
-                Problem(str(node.value["model"].value[size].mark), f"{bench}.model.{size}", f"expected {error}")
-            )
+    for position, item in enumerate(listed.value):
+        yield f"{bench}.{position}", item, plain(item) if type(item.value) is dict else None
 
 
 def _observation(data: Mapping[str, object] | None) -> Observation:

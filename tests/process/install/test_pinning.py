@@ -22,7 +22,7 @@ def pin(place: Place, folder: Path, wanted: dict[str, str], constraints: str = "
         inputs.append(
             (
                 "g",
-                PinInput(bench=bench, requirements=str(folder / f"{bench}.in"), lock=str(folder / f"{bench}.cpu.txt")),
+                PinInput(requirements=str(folder / f"{bench}.in"), lock=str(folder / f"{bench}.cpu.txt")),
             )
         )
     (folder / "constraints.txt").write_text(constraints)

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milabench.events.batch_decoder import decode_lines
+from milabench.events.batch_decoder import decode_lines, plain_batch
 from milabench.events.model import Data, ObservationBatch
 from milabench.events.observation_columns import single_events
-from milabench.events.plain_columns import plain_batch
 from milabench.events.rundir import read_batches, read_events
 from milabench.execute.agent.ring import RingReader
 from milabench.execute.agent.slots import LONGEST

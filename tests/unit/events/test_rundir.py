@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import tempfile
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,14 @@ from hypothesis import strategies as st
 from milabench.errors import NothingSelected, RecordError
 from milabench.events import run_files, run_writer, rundir, runs_folder, wire
 from milabench.events.model import Data, Event, Line, Other
+from milabench.plan.model import Step
+from milabench.workflow.run_records import stems
 
 NOON = datetime(2026, 3, 14, 12, 0, 0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    id: str = "digits.D0"
-    bench: str = "digits"
-    tag: str = ""
-    repeat: int = 0
-    node: str = "local"
+def planned(step: str, bench: str = "digits", **others: Any) -> Step:
+    return Step(id=step, bench=bench, phase="run", argv=(), **others)
 
 
 def writer(base: Path, name: str = "quick", **manifest: Any) -> run_writer.RunWriter:
@@ -85,17 +81,17 @@ def test_a_name_is_percent_encoded() -> None:
 
 def test_only_what_a_run_has_several_of_is_in_its_stems() -> None:
     steps = [
-        Step(id="a", tag="D0", repeat=0, node="n0"),
-        Step(id="b", tag="D0", repeat=1, node="n0"),
-        Step(id="c", bench="llama", tag="0", node="n1"),
+        planned("a", tag="D0", repeat=0, node="n0"),
+        planned("b", tag="D0", repeat=1, node="n0"),
+        planned("c", bench="llama", tag="0", node="n1"),
     ]
-    assert run_files.stems(steps[:1]) == {"a": "digits.D0"}
-    assert run_files.stems(steps) == {"a": "digits.D0.R0.node0", "b": "digits.D0.R1.node0", "c": "llama.0.node1"}
+    assert stems(steps[:1]) == {"a": "digits.D0"}
+    assert stems(steps) == {"a": "digits.D0.R0.node0", "b": "digits.D0.R1.node0", "c": "llama.0.node1"}
 
 
 def test_stems_of_a_run_are_distinct_also_where_case_is_not_told_apart() -> None:
-    steps = [Step(id="a", bench="x.D0"), Step(id="b", bench="X", tag="D0")]
-    assert run_files.stems(steps) == {"a": "x.D0", "b": "X.D0_1"}
+    steps = [planned("a", bench="x.D0"), planned("b", bench="X", tag="D0")]
+    assert stems(steps) == {"a": "x.D0", "b": "X.D0_1"}
 
 
 def test_what_is_appended_is_read_back_in_order(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 from milabench.pinning.compiled_locks import PinInput, PinSpec, lock_text, pin_command, pin_specs
 from milabench.plan.requirements import RequirementFile, parse_requirements
 
-A = PinInput(bench="a", requirements="a/requirements.in", lock="a/requirements.cpu.txt")
-B = PinInput(bench="b", requirements="b/requirements.in", lock="b/requirements.cpu.txt")
+A = PinInput(requirements="a/requirements.in", lock="a/requirements.cpu.txt")
+B = PinInput(requirements="b/requirements.in", lock="b/requirements.cpu.txt")
 
 
 def spec(variant: str = "cpu", backend: str | None = "cpu") -> PinSpec:
