@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -68,8 +69,11 @@ def read_suite(
         arch=detected_arch,
         env=env or {},
         declared=declared,
-        repeated=tuple(loader.repeated),
-        warnings=(*loader.warnings, *(warning for override in parsed for warning in override.warnings)),
+        repeated=tuple(chain.from_iterable(document.repeated for document in loader.files.values())),
+        warnings=(
+            *chain.from_iterable(document.warnings for document in loader.files.values()),
+            *chain.from_iterable(override.warnings for override in parsed),
+        ),
         files=tuple(loader.files),
     )
 
@@ -106,9 +110,7 @@ class _Loader:
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
         self.documents: dict[str, Document | None] = {}
-        self.files: list[Path] = []
-        self.warnings: list[Problem] = []
-        self.repeated: list[Problem] = []
+        self.files: dict[Path, Document] = {}
         self.count = 0
         self.values = 0
 
@@ -166,9 +168,7 @@ class _Loader:
         except ConfigError as error:
             self.problems.take(error)
         if document is not None:
-            self.files.append(Path(os.path.abspath(path)))  # noqa: PTH100  links stay as they are
-            self.warnings.extend(document.warnings)
-            self.repeated.extend(document.repeated)
+            self.files[Path(os.path.abspath(path))] = document  # noqa: PTH100  links stay as they are
         self.documents[real] = document
         return document
 

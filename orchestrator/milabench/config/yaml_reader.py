@@ -256,23 +256,18 @@ class _Builder:
             self._unknown_tag(mark, event.tag)
         if event.anchor:
             self.anchors[event.anchor] = (scalar(text, mark), 1)
-        frame.key = text
-        frame.key_mark = mark
-        if text == "<<" and event.implicit[0]:
-            return
-        self._note_key(frame, text, mark)
+        self._begin_value(frame, text, mark, is_merge=text == "<<" and event.implicit[0])
 
-    def _note_key(self, frame: _Frame, key: str, mark: Mark) -> None:
-        """Note where a mapping gives a key, and that it gives it twice."""
-        first = frame.key_marks.setdefault(key, mark)
+    def _begin_value(self, frame: _Frame, key: str, mark: Mark, *, is_merge: bool = False) -> None:
+        """Take a key of a mapping. Note where it is given, and that it is given twice, unless it is a merge key."""
+        frame.key, frame.key_mark = key, mark
+        first = mark if is_merge else frame.key_marks.setdefault(key, mark)
         if first is not mark:
-            replaces = f"it was first given at {first}"
+            what, replaces = f"the key {key!r} is given twice", f"it was first given at {first}"
             if not self.keeps_repeated:
-                self._problem(mark, f"the key {key!r} is given twice", "remove a copy", replaces)
+                self._problem(mark, what, "remove a copy", replaces)
             elif len(self.repeated) <= MAX_PROBLEMS:
-                self.repeated.append(
-                    Problem(str(mark), self.path(), f"the key {key!r} is given twice", "remove a copy", replaces)
-                )
+                self.repeated.append(Problem(str(mark), self.path(), what, "remove a copy", replaces))
 
     def _alias(self, event: Any) -> None:
         mark = self._mark(event.start_mark)
@@ -291,9 +286,7 @@ class _Builder:
                 self._problem(mark, "a key must be text", "quote it")
                 frame.key = ""
                 return
-            frame.key = node.value
-            frame.key_mark = mark
-            self._note_key(frame, node.value, mark)
+            self._begin_value(frame, node.value, mark)
             return
         self._done(node, None, size)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from urllib.parse import quote
 
-from milabench.config.schema import BenchmarkConfig, ContainerConfig, SystemConfig
+from milabench.config.schema import BenchmarkConfig, SystemConfig
 from milabench.devices.registry import vendor_of
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Arch, Device
@@ -121,25 +121,18 @@ def container_of(config: BenchmarkConfig, system: SystemConfig) -> Container | N
     image = own.image or config.docker_image or common.image or system.docker_image
     if engine == "none" or (image is None and engine is None):
         return None
-    if image is None:
-        where, path = _place_of(own, config, system)
-        hint = "add image: NAME, or docker_image: NAME"
-        raise ConfigError(Problem(where, path, "a container without an image", hint))
-    if image.startswith("-"):
-        where, path = _place_of(own, config, system)
-        raise ConfigError(Problem(where, path, f"'{image}' is no image: it begins as an option does", "correct image"))
+    if image is None or image.startswith("-"):
+        what, hint = "a container without an image", "add image: NAME, or docker_image: NAME"
+        if image is not None:
+            what, hint = f"'{image}' is no image: it begins as an option does", "correct image"
+        origin, path = (config.origin, config.name) if own.engine is not None else (system.origin, "system")
+        raise ConfigError(Problem(origin.where("container.engine"), f"{path}.container", what, hint))
     return Container(
         engine=engine or "docker",
         image=image,
         args=own.args if own.args is not None else common.args or (),
         mounts=own.mounts if own.mounts is not None else common.mounts or (),
     )
-
-
-def _place_of(own: ContainerConfig, config: BenchmarkConfig, system: SystemConfig) -> tuple[str, str]:
-    if own.engine is not None:
-        return config.origin.where("container.engine"), f"{config.name}.container"
-    return system.origin.where("container.engine"), "system.container"
 
 
 def containerized(step: Step, bench: NodeBenchmark, devices: Sequence[Device] = ()) -> Step:

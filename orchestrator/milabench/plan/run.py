@@ -8,7 +8,6 @@ from typing import Final
 
 from milabench.config.expr import evaluate
 from milabench.config.problems import UnplacedProblem
-from milabench.config.schema import BenchmarkConfig
 from milabench.facts.model import SystemFacts
 from milabench.plan.container import container_of
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
@@ -68,18 +67,13 @@ def _why_skipped(bench: ResolvedBenchmark, context: PlanContext) -> str | None:
         return context.unavailable[bench.config.name]
     if (why := why_not_placed(bench.config, context.facts)) is not None:
         return why
-    if (missing := _missing_program(bench.config, context)) is not None:
+    missing = context.missing_programs.get(bench.config.name)
+    # A container has programs of its own, which nobody asks.
+    if missing is not None and container_of(bench.config, context.system) is None:
         return f"requires the program {missing}, which is not on the PATH"
     if not bench.config.requires_capabilities:
         return None
     return unmet_requirement(benchmark_on(context.facts.main, bench, context))
-
-
-def _missing_program(config: BenchmarkConfig, context: PlanContext) -> str | None:
-    # A container has programs of its own, which nobody asks.
-    if config.name not in context.missing_programs or container_of(config, context.system) is not None:
-        return None
-    return context.missing_programs.get(config.name)
 
 
 def unmet_requirement(bench: NodeBenchmark) -> str | None:
