@@ -44,14 +44,13 @@ class _Compiled:
     """A text after its meaning is known.
 
     `references`: the dots and keys of every value that it refers to. `pieces`: text, and the numbers of references,
-    whose values are put in. None where a resolver takes the values and must be called each time. `text`: with the
-    references numbered, for that.
+    whose values are put in. None where OmegaConf has to be asked: without references, and where a resolver takes the values.
+    `text`: with the references numbered, for that.
     """
 
     references: tuple[tuple[int, Path], ...]
     text: str
     pieces: tuple[str | int, ...] | None = None
-    constant: Any = None
 
 
 class _Kept(NamedTuple):
@@ -124,14 +123,12 @@ class Interpolator:
             if call[1] not in RESOLVERS and not _is_escaped(numbered, call.start()):
                 raise UnplacedProblem(f"unknown resolver {call[1]!r}", f"known: {', '.join(RESOLVERS)}")
         meaning = _Compiled(references=tuple(references), text=numbered)
-        if references and self._has_resolver_over_values(numbered):
+        if not references or self._has_resolver_over_values(numbered):
             return meaning
         # OmegaConf takes a tenth of a second to import, and leaves what is around a reference to a key as it is.
         pieces = _NUMBERED.split(numbered)
-        if not references or any("$" in literal or "\\" in literal for literal in pieces[::2]):
+        if any("$" in literal or "\\" in literal for literal in pieces[::2]):
             answer = self._ask(numbered, [f"\ue000{number}\ue001" for number in range(len(references))])
-            if not references:
-                return replace(meaning, constant=answer)
             if not isinstance(answer, str):
                 return meaning
             pieces = _MARKS.split(answer)
@@ -305,8 +302,6 @@ class _Resolution:
 
     def _evaluated(self, node: Located, path: Path, text: str) -> Located:
         compiled = self.interpolator.compile(text)
-        if not compiled.references:
-            return self._made(located(compiled.constant, node.mark), node)
         targets = [self._target(dots, keys, path) for dots, keys in compiled.references]
         if compiled.pieces is None:
             inner = self._with_inner_keys(compiled, targets)

@@ -213,10 +213,10 @@ class _Inheritance:
         """Note each override of a benchmark, a template or `*`. The others are left."""
         left: list[Override] = []
         for override in self.overrides:
-            names = [".".join(override.keys[:length]) for length in range(len(override.keys) + 1)]
             # Names may have dots: in `a.b.c=1` the benchmark is `a.b` where there is one, else `a`.
-            length = max(length for length, name in enumerate(names) if not length or name in entries or name == EVERY)
-            if length:
+            names = {length: ".".join(override.keys[:length]) for length in range(len(override.keys), 0, -1)}
+            length = next((length for length, name in names.items() if name in entries or name == EVERY), None)
+            if length is not None:
                 self._note(names[length], override, length)
             else:
                 left.append(override)

@@ -34,6 +34,8 @@ _DEFAULT_DIRS: Final = mapping_at(
     {name: built_in(f"{{milabench_{name}}}") for name in ("base", "venv", "data", "runs", "extra", "cache")}, BUILT_IN
 )
 
+_SAME_FOR_ALL: Final = {"run_name": built_in("{run_name}"), "num_machines": built_in(1), "dirs": _DEFAULT_DIRS}
+
 
 def parse_suite(
     folded: Folded,
@@ -60,7 +62,8 @@ def parse_suite(
     system = parse_system(interpolator.system, parser, arch_is_given=arch_node is not None)
     system_warnings = Problems()
     _warn_of_node_keys(interpolator.system, system_warnings)
-    benchmark_parser = _BenchmarkParser(parser, interpolator, system.arch or arch, declared, env)
+    of_all = {**_SAME_FOR_ALL, "install_variant": built_in(system.arch or arch)}
+    benchmark_parser = _BenchmarkParser(parser, interpolator, system.arch or arch, declared, env, of_all)
     parsed = {
         name: benchmark_parser.parse(name, node, folded.sizes.get(name)) for name, node in folded.benchmarks.items()
     }
@@ -108,27 +111,19 @@ class _BenchmarkParser:
     arch: str
     declared: Declared | None
     env: Mapping[str, str]
+    same_for_all: Mapping[str, Located]
+    """Values that interpolations find under keys that a benchmark does not have, where no benchmark changes them."""
     warnings: Problems = field(default_factory=Problems)
     declared_in: dict[Path, frozenset[str] | None] = field(default_factory=dict)
     noted_in: set[tuple[str, str]] = field(default_factory=set)
     """The files and keys of foreign benchmarks about which something has been noted."""
     left_out: dict[str, list[tuple[str, Mark]]] = field(default_factory=dict)
     """By file, the benchmarks without a program, such as benchmarks of another file that it disables."""
-    same_for_all: dict[str, Located] = field(init=False)
-    """Values that interpolations find under keys that a benchmark does not have, where no benchmark changes them."""
-
-    def __post_init__(self) -> None:
-        self.same_for_all = {
-            "run_name": built_in("{run_name}"),
-            "install_variant": built_in(self.arch),
-            "num_machines": built_in(1),
-            "dirs": _DEFAULT_DIRS,
-        }
 
     def parse(self, name: str, node: Located, sized: ChosenSize | None) -> schema.BenchmarkConfig | None:
         """Return the benchmark as a value. None where it is left out, with the problem or the warning noted."""
         if sized is not None:
-            self.check_sizes(name, node, sized.sizes, layers_of(sized.size), has_program=True)
+            self.check_sizes(name, node, sized.sizes, layers_of(sized.size))
         resolved = self._with_task(name, self._resolve(name, node))
         if resolved is None:
             return None
@@ -211,13 +206,11 @@ class _BenchmarkParser:
         for name, node in templates.items():
             for key, child in node.value.items():
                 if key not in schema.BENCHMARK.keys and key not in ("job", "name"):
-                    self._check_extra_key(name, node, key, child, has_program="definition" in node.value)
+                    self._check_extra_key(name, node, key, child)
             if SIZES_KEY in node.value:
-                self.check_sizes(name, node, node.value[SIZES_KEY], (), has_program="definition" in node.value)
+                self.check_sizes(name, node, node.value[SIZES_KEY], ())
 
-    def check_sizes(
-        self, name: str, node: Located, sizes: Located, chosen: Sequence[str], *, has_program: bool
-    ) -> None:
+    def check_sizes(self, name: str, node: Located, sizes: Located, chosen: Sequence[str]) -> None:
         """Note problems in the sizes of a benchmark that were not chosen. Chosen sizes are parsed with the rest."""
         for size, keys in sizes_by_name(name, sizes, self.parser.problems).items():
             if size in chosen:
@@ -227,7 +220,7 @@ class _BenchmarkParser:
             for key, child in settled(keys).value.items():
                 known = schema.BENCHMARK.keys.get(key)
                 if known is None:
-                    self._check_extra_key(path, together, key, child, has_program=has_program)
+                    self._check_extra_key(path, together, key, child)
                 elif child.value is not None and not child.flags & DYNAMIC:
                     self.parser.parse(known.kind, child, f"{path}.{key}")
 
@@ -270,15 +263,14 @@ class _BenchmarkParser:
             elif key != "job":
                 extra[key] = child
         for key, child in extra.items():
-            is_valid = self._check_extra_key(name, node, key, child, has_program=True) and is_valid
+            is_valid = self._check_extra_key(name, node, key, child) and is_valid
         values["options"] = {key: plain(child) for key, child in extra.items()}
         return values if is_valid else None
 
-    def _check_extra_key(self, name: str, node: Located, key: str, child: Located, *, has_program: bool) -> bool:
-        """Return whether the benchfile declares a key. Where there is no benchfile to ask, the key is kept with a warning.
-
-        `has_program` is False for a template that leaves the definition to its children.
-        """
+    def _check_extra_key(self, name: str, node: Located, key: str, child: Located) -> bool:
+        """Return whether the benchfile declares a key. Where there is no benchfile to ask, the key is kept with a warning."""
+        # A template may leave the definition to its children.
+        has_program = "definition" in node.value or not name.startswith("_")
         declared: frozenset[str] | None = frozenset()
         if self.declared is not None:
             declared = self._declared_by(node) if has_program else None
