@@ -11,9 +11,6 @@ from milabench.report import document
 if TYPE_CHECKING:
     from milabench.procurement.acceptance_plan import AcceptancePlan
 
-_CRITERIA = "benchmark | criterion | required | #expected | #spread | #repeats | #chance to pass | #nodes x repeats"
-_BENCHMARKS = "benchmark | #repeats | #seconds each | #nodes | #hours | #node-hours"
-
 
 def plan_document(plan: AcceptancePlan) -> document.Document:
     """Return criteria that cannot be promised, repeats by criterion, hours by benchmark, and the sources of the plan."""
@@ -53,35 +50,31 @@ def _duration(plan: AcceptancePlan) -> str:
 
 
 def _criteria_table(plan: AcceptancePlan) -> document.Table:
-    rows = tuple(
-        (
-            c.bench,
-            c.criterion,
-            c.requirement,
-            "" if c.expected is None else f"{c.expected:.6g} {c.units}".rstrip(),
-            "" if c.spread is None else f"{c.spread:.2%}",
-            "" if c.launches is None else str(c.launches),
-            "" if c.power is None else f"{c.power:.3f}",
-            "" if c.sample is None else f"{c.sample.nodes} x {c.sample.launches_per_node}",
-        )
-        for c in plan.criteria
-    )
-    return document.headed_table("criteria", _CRITERIA, rows).without_empty()[0]
+    return document.columns_table(
+        "criteria",
+        plan.criteria,
+        ("benchmark", lambda c: c.bench),
+        ("criterion", lambda c: c.criterion),
+        ("required", lambda c: c.requirement),
+        ("#expected", lambda c: None if c.expected is None else f"{c.expected:.6g} {c.units}".rstrip()),
+        ("#spread", lambda c: None if c.spread is None else f"{c.spread:.2%}"),
+        ("#repeats", lambda c: c.launches),
+        ("#chance to pass", lambda c: None if c.power is None else f"{c.power:.3f}"),
+        ("#nodes x repeats", lambda c: c.sample and f"{c.sample.nodes} x {c.sample.launches_per_node}"),
+    ).without_empty()[0]
 
 
 def _benchmarks_table(plan: AcceptancePlan) -> document.Table:
-    rows = tuple(
-        (
-            b.bench,
-            "" if b.launches is None else str(b.launches),
-            "" if b.seconds is None else f"{b.seconds:.4g}",
-            str(b.nodes),
-            "" if b.hours is None else f"{b.hours:.3g}",
-            "" if b.node_hours is None else f"{b.node_hours:.3g}",
-        )
-        for b in plan.benchmarks
-    )
-    return document.headed_table("benchmarks", _BENCHMARKS, rows).without_empty()[0]
+    return document.columns_table(
+        "benchmarks",
+        plan.benchmarks,
+        ("benchmark", lambda b: b.bench),
+        ("#repeats", lambda b: b.launches),
+        ("#seconds each", lambda b: None if b.seconds is None else f"{b.seconds:.4g}"),
+        ("#nodes", lambda b: b.nodes),
+        ("#hours", lambda b: None if b.hours is None else f"{b.hours:.3g}"),
+        ("#node-hours", lambda b: None if b.node_hours is None else f"{b.node_hours:.3g}"),
+    ).without_empty()[0]
 
 
 def _unplanned(plan: AcceptancePlan) -> list[tuple[str, str]]:

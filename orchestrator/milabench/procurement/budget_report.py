@@ -9,7 +9,7 @@ from milabench.procurement.budget import BudgetAnswer, BudgetAnswers
 from milabench.procurement.sensitivity import Swing
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text
-from milabench.report.document import Document, Notes, Statement, Table, Title, headed_table, section
+from milabench.report.document import Document, Notes, Statement, Table, Title, columns_table, section
 from milabench.report.labels import format_number
 
 BUDGET_LEGEND = (
@@ -77,32 +77,32 @@ def _swing_text(swing: Swing) -> str:
 
 
 def _answer_table(answers: Sequence[BudgetAnswer]) -> Table:
-    columns = (
-        "question | system | #nodes | bounds | #score | 95 % interval | #over the first | #cost | #power kW"
-        "| #energy kWh/year | #carbon kg/year | power by | remark"
-    )
-    rows = []
-    for answer in answers:
-        interval = answer.score.interval() if answer.score is not None and answer.score.deviations else None
-        bounds = "not known" if answer.bounds is None else f"{answer.bounds[0]} to {answer.bounds[1]}"
-        rows.append(
-            (
-                *(f"{answer.question}: {answer.asked}", answer.system, str(answer.nodes), bounds),
-                "" if answer.score is None else f"{answer.score.value:.5g}",
-                "" if interval is None else interval_text(interval),
-                "" if answer.ratio is None else f"{answer.ratio.value:.4f}",
-                *map(_cell, (answer.cost, answer.power_kw, answer.energy_kwh, answer.carbon_kg)),
-                answer.power_level,
-                answer.why_not,
-            )
-        )
-    spare = ("energy kWh/year", "carbon kg/year", "power by", "over the first")
-    return headed_table("answers", columns, rows, spare=spare).without_empty()[0]
+    return columns_table(
+        "answers",
+        answers,
+        ("question", lambda answer: f"{answer.question}: {answer.asked}"),
+        ("system", lambda answer: answer.system),
+        ("#nodes", lambda answer: answer.nodes),
+        ("bounds", lambda answer: "{} to {}".format(*answer.bounds) if answer.bounds else "not known"),
+        ("#score", lambda answer: answer.score and f"{answer.score.value:.5g}"),
+        ("95 % interval", lambda answer: answer.score and _score_interval(answer.score)),
+        ("#over the first", lambda answer: answer.ratio and f"{answer.ratio.value:.4f}"),
+        ("#cost", lambda answer: answer.cost and _cell(answer.cost)),
+        ("#power kW", lambda answer: answer.power_kw and _cell(answer.power_kw)),
+        ("#energy kWh/year", lambda answer: answer.energy_kwh and _cell(answer.energy_kwh)),
+        ("#carbon kg/year", lambda answer: answer.carbon_kg and _cell(answer.carbon_kg)),
+        ("power by", lambda answer: answer.power_level),
+        ("remark", lambda answer: answer.why_not),
+        spare=("energy kWh/year", "carbon kg/year", "power by", "over the first"),
+    ).without_empty()[0]
 
 
-def _cell(value: UncertainValue | None) -> str:
-    if value is None:
-        return ""
+def _score_interval(score: UncertainValue) -> str | None:
+    interval = score.interval() if score.deviations else None
+    return interval and interval_text(interval)
+
+
+def _cell(value: UncertainValue) -> str:
     units = f" {value.units}" if value.units not in ("kW", "kWh", "kg", "g") else ""
     if value.value >= 1e6:
         return f"{value.value / 1e6:,.2f} M{units}"
@@ -115,19 +115,17 @@ def sensitivity_title(answer: BudgetAnswer) -> str:
 
 
 def _input_table(answer: BudgetAnswer) -> Table:
-    rows = [
-        (
-            swing.input.name,
-            f"{swing.input.value:.5g} {swing.input.units}".rstrip(),
-            f"{swing.input.low:.5g} to {swing.input.high:.5g}",
-            swing.input.basis,
-            format_number(swing.low),
-            format_number(swing.high),
-        )
-        for swing in answer.swings
-    ]
-    title, columns = f"changes of {sensitivity_title(answer)}", "input | value | varied | basis | #low | #high"
-    return headed_table(title, columns, rows, spare=("basis",))
+    return columns_table(
+        f"changes of {sensitivity_title(answer)}",
+        answer.swings,
+        ("input", lambda swing: swing.input.name),
+        ("value", lambda swing: f"{swing.input.value:.5g} {swing.input.units}".rstrip()),
+        ("varied", lambda swing: f"{swing.input.low:.5g} to {swing.input.high:.5g}"),
+        ("basis", lambda swing: swing.input.basis),
+        ("#low", lambda swing: format_number(swing.low)),
+        ("#high", lambda swing: format_number(swing.high)),
+        spare=("basis",),
+    )
 
 
 def budget_to_json(answered: BudgetAnswers) -> dict[str, object]:

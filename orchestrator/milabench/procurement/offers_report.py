@@ -11,7 +11,7 @@ from milabench.analysis.json_codec import picked, to_json_value
 from milabench.analysis.summary_model import validity_words
 from milabench.procurement.award import award_sentence
 from milabench.procurement.costs import YEAR_HOURS, capital_recovery_factor
-from milabench.procurement.offer import Offer
+from milabench.procurement.offer import Offer, Standing
 from milabench.procurement.offer_check import OfferCheck
 from milabench.procurement.offer_costs import OfferCosts
 from milabench.procurement.offer_report import projected_tables
@@ -20,7 +20,7 @@ from milabench.procurement.tender import Tender
 from milabench.procurement.tender_report import tender_document, tender_to_json
 from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
-from milabench.report.document import Document, Notes, Table, headed_table, section
+from milabench.report.document import Document, Notes, Table, columns_table, section
 from milabench.workbooks.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
 
 
@@ -97,53 +97,57 @@ def open_findings(table: OfferTable, between: str) -> list[tuple[str, str]]:
 
 def cost_table(table: OfferTable) -> Table:
     """Return price, power and costs of each offer."""
-    columns = (
-        "system | #nodes | #price | #power kW | #energy a year | #a year | #all years | its interval | currency"
-        "| #score per M | #score per kW | budget | power"
+    return columns_table(
+        "costs",
+        table.sides,
+        ("system", lambda side: side.offer.name),
+        ("#nodes", lambda side: side.offer.nodes),
+        ("#price", lambda side: _number(side.costs.price)),
+        ("#power kW", lambda side: _number(side.costs.power_kw)),
+        ("#energy a year", lambda side: side.costs.yearly and _number(side.costs.yearly.energy)),
+        ("#a year", lambda side: side.costs.yearly and _number(side.costs.yearly.total)),
+        ("#all years", lambda side: _number(side.costs.lifetime)),
+        ("its interval", lambda side: side.costs.lifetime and _bounds(side.costs.lifetime)),
+        ("currency", lambda side: side.costs.price and side.costs.price.units),
+        ("#score per M", lambda side: _score_per(side, side.costs.whole, 1e6)),
+        ("#score per kW", lambda side: _score_per(side, side.costs.power_kw, 1.0)),
+        ("budget", lambda side: side.costs.within_budget),
+        ("power", lambda side: side.costs.within_power),
     )
-    rows = []
-    for side in table.sides:
-        costs, value = side.costs, None if side.entry.score is None else side.entry.score.value
-        whole = costs.whole
-        interval = None if costs.lifetime is None else costs.lifetime.interval()
-        rows.append(
-            (
-                side.offer.name,
-                str(side.offer.nodes),
-                _number(costs.price),
-                _number(costs.power_kw),
-                _number(costs.yearly.energy if costs.yearly else None),
-                _number(costs.yearly.total if costs.yearly else None),
-                _number(costs.lifetime),
-                "" if interval is None else f"[{interval[0]:,.0f}, {interval[1]:,.0f}]",
-                "" if costs.price is None else costs.price.units,
-                "" if whole is None or value is None else f"{value.value / whole.value * 1e6:.4g}",
-                "" if costs.power_kw is None or value is None else f"{value.value / costs.power_kw.value:.4g}",
-                costs.within_budget or "",
-                costs.within_power or "",
-            )
-        )
-    return headed_table("costs", columns, rows)
 
 
-def _number(value: UncertainValue | None) -> str:
-    return "" if value is None else amount_text(value.value)
+def _score_per(side: OfferSide, amount: UncertainValue | None, scale: float) -> str | None:
+    score = side.entry.score
+    return None if score is None or amount is None else f"{score.value.value / amount.value * scale:.4g}"
+
+
+def _bounds(amount: UncertainValue) -> str | None:
+    interval = amount.interval()
+    return interval and f"[{interval[0]:,.0f}, {interval[1]:,.0f}]"
+
+
+def _number(value: UncertainValue | None) -> str | None:
+    return None if value is None else amount_text(value.value)
 
 
 def _verification_table(table: OfferTable) -> Table:
-    rows = []
-    for side in table.sides:
-        standings = [row.standing for row in side.check.evidence]
-        refused = sum(change.verdict != "allowed" for change in side.check.changes)
-        rows.append(
-            (
-                *(side.offer.name, side.verdict, side.signer),
-                *(str(standings.count(standing)) for standing in ("measured", "projected", "declared")),
-                *(str(len(side.check.changes)), str(refused), f"{side.check.power.level}: {side.check.power.why}"),
-            )
-        )
-    columns = "system | verified | signed | #measured | #projected | #declared | #changes | #not allowed | power level"
-    return headed_table("verification", columns, rows)
+    return columns_table(
+        "verification",
+        table.sides,
+        ("system", lambda side: side.offer.name),
+        ("verified", lambda side: side.verdict),
+        ("signed", lambda side: side.signer),
+        ("#measured", lambda side: _count(side, "measured")),
+        ("#projected", lambda side: _count(side, "projected")),
+        ("#declared", lambda side: _count(side, "declared")),
+        ("#changes", lambda side: len(side.check.changes)),
+        ("#not allowed", lambda side: sum(change.verdict != "allowed" for change in side.check.changes)),
+        ("power level", lambda side: f"{side.check.power.level}: {side.check.power.why}"),
+    )
+
+
+def _count(side: OfferSide, standing: Standing) -> int:
+    return sum(row.standing == standing for row in side.check.evidence)
 
 
 def offers_page(table: OfferTable) -> str:
@@ -266,7 +270,7 @@ def score_worksheet(name: str, scores: TenderScores, entry: ScoredBid) -> tuple[
 
 
 def _worksheet_row(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark, at: int) -> tuple[Cell, ...]:
-    wanted, term, figure, reference = scores.tender.benchmarks[row.bench], row.term, row.figure, row.reference
+    wanted, term, figure, reference = row.wanted, row.term, row.figure, row.reference
     metric = METRICS[scores.metric]
     weight = wanted.weight if metric.is_weighted else 1.0
     is_lower = figure is not None and figure.direction == "lower"

@@ -18,7 +18,7 @@ from milabench.report.document import (
     Table,
     Title,
     Value,
-    headed_table,
+    columns_table,
     section,
 )
 from milabench.report.labels import format_number
@@ -77,41 +77,32 @@ def left_out_entries(scaling: BenchScaling) -> list[Entry]:
 
 def measured_table(scaling: BenchScaling) -> Table:
     """Return a row for each measured count."""
-    rows = [
-        (
-            str(each.count),
-            format_number(each.value),
-            bounds_text(each.interval),
-            str(len(each.side.values)),
-            "" if (share := scaling.efficiency(each)) is None else f"{share:.1%}",
-            validity_words(each.side.validity, each.side.doubts),
-            ", ".join(each.runs),
-        )
-        for each in scaling.measured
-    ]
-    return Table(
-        title=f"{scaling.bench}: measured, {scaling.units}",
-        headings=(scaling.of, "measured", "95 % interval", "repeats", "efficiency", "validity", "runs"),
-        is_text=(False, False, False, False, False, True, True),
-        rows=tuple(rows),
+    return columns_table(
+        f"{scaling.bench}: measured, {scaling.units}",
+        scaling.measured,
+        (f"#{scaling.of}", lambda each: each.count),
+        ("#measured", lambda each: format_number(each.value)),
+        ("#95 % interval", lambda each: bounds_text(each.interval)),
+        ("#repeats", lambda each: len(each.side.values)),
+        ("#efficiency", lambda each: None if (share := scaling.efficiency(each)) is None else f"{share:.1%}"),
+        ("validity", lambda each: validity_words(each.side.validity, each.side.doubts)),
+        ("runs", lambda each: ", ".join(each.runs)),
         spare=("runs", "repeats"),
     )
 
 
 def laws_table(scaling: BenchScaling) -> Table:
     """Return a row for each law that was considered."""
-    rows = [
-        (
-            each.law,
-            LAWS[each.law].formula,
-            "" if each.left_out_error is None else f"{each.left_out_error:.2%}",
-            standing(scaling, each),
-            "" if each.fit is None else "; ".join(parameter_texts(each.fit)),
-        )
-        for each in scaling.chosen.candidates
-    ]
-    columns = "law | formula | #left-out error | standing | parameters"
-    return headed_table(f"{scaling.bench}: laws", columns, rows, spare=("parameters", "formula"))
+    return columns_table(
+        f"{scaling.bench}: laws",
+        scaling.chosen.candidates,
+        ("law", lambda each: each.law),
+        ("formula", lambda each: LAWS[each.law].formula),
+        ("#left-out error", lambda each: None if each.left_out_error is None else f"{each.left_out_error:.2%}"),
+        ("standing", lambda each: standing(scaling, each)),
+        ("parameters", lambda each: each.fit and "; ".join(parameter_texts(each.fit))),
+        spare=("parameters", "formula"),
+    )
 
 
 def standing(scaling: BenchScaling, candidate: Candidate) -> str:
@@ -134,31 +125,16 @@ def parameter_texts(fit: ScalingFit) -> list[str]:
 
 def projected_table(scaling: BenchScaling) -> Table:
     """Return a row for each count that is projected to."""
-    rows = [
-        (
-            f"{each.count:g}",
-            f"{each.count / scaling.largest:.3g}",
-            format_number(each.centre),
-            bounds_text(each.prediction),
-            bounds_text(each.confidence),
-            ", ".join(each.possible),
-            "" if is_within_reach(scaling, each.count) else "declared bound",
-        )
-        for each in scaling.projected
-    ]
-    return Table(
-        title=f"{scaling.bench}: {APART}, {scaling.units}",
-        headings=(
-            f"{scaling.of} (projected)",
-            "times the largest measured",
-            f"by {scaling.chosen.fit.law}",
-            f"{LEVEL * 100:g} % interval, a repeat",
-            f"{LEVEL * 100:g} % interval, the law",
-            "possible laws",
-            "rests on",
-        ),
-        is_text=(False, False, False, False, False, True, True),
-        rows=tuple(rows),
+    return columns_table(
+        f"{scaling.bench}: {APART}, {scaling.units}",
+        scaling.projected,
+        (f"#{scaling.of} (projected)", lambda each: f"{each.count:g}"),
+        ("#times the largest measured", lambda each: f"{each.count / scaling.largest:.3g}"),
+        (f"#by {scaling.chosen.fit.law}", lambda each: format_number(each.centre)),
+        (f"#{LEVEL * 100:g} % interval, a repeat", lambda each: bounds_text(each.prediction)),
+        (f"#{LEVEL * 100:g} % interval, the law", lambda each: bounds_text(each.confidence)),
+        ("possible laws", lambda each: ", ".join(each.possible)),
+        ("rests on", lambda each: None if is_within_reach(scaling, each.count) else "declared bound"),
         spare=("possible laws", "times the largest measured", "rests on"),
     ).without_empty(("rests on",))[0]
 

@@ -104,7 +104,7 @@ def _of_benchmark(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark) 
     term = row.term
     if term is None:
         return
-    wanted, origin = scores.tender.benchmarks[row.bench], scores.tender.origin
+    wanted, origin = row.wanted, scores.tender.origin
     is_ssi = term.utilization is not None
     place = _place(scores.tender, f"benchmarks.{row.bench}.capability")
     yield from _known(f"{path}.c", wanted.capability if is_ssi else None, place)

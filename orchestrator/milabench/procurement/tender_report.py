@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -25,9 +26,8 @@ from milabench.report.document import (
     Statement,
     Table,
     Title,
-    headed_table,
+    columns_table,
     section,
-    words_table,
 )
 from milabench.report.labels import format_number
 from milabench.report.run_tables import expense_tables
@@ -199,49 +199,39 @@ def tender_warnings(scores: TenderScores) -> Iterator[str]:
 
 def score_table(scores: TenderScores) -> Table:
     """Return a row for each bid: its score, whether it is admissible, its ratio to the first."""
-    columns = (
-        f"system | #score ({scores.metric}) | 95 % interval | units | benchmarks | admissible | #minimum | met"
-        "| #over the first | its interval | verdict | #potency | #potency per M"
+    return columns_table(
+        "scores",
+        scores.bids,
+        ("system", lambda entry: entry.bid.name),
+        (f"#score ({scores.metric})", lambda entry: entry.score and f"{entry.score.value.value:.6g}"),
+        ("95 % interval", lambda entry: entry.score and _interval_cell(entry.score.value)),
+        ("units", lambda entry: entry.score and entry.score.value.units),
+        ("benchmarks", lambda entry: entry.score and f"{len(scores.scored)} of {len(scores.tender.benchmarks)}"),
+        ("admissible", lambda entry: entry.admissible),
+        ("#minimum", lambda entry: _plain(entry.least)),
+        ("met", lambda entry: entry.meets),
+        ("#over the first", lambda entry: entry.ratio and ratio_text(entry.ratio.value)),
+        ("its interval", lambda entry: entry.ratio and _interval_cell(entry.ratio)),
+        ("verdict", lambda entry: entry.verdict),
+        ("#potency", lambda entry: entry.potency and f"{entry.potency.value:.6g} {entry.potency.units}"),
+        ("#potency per M", lambda entry: entry.value and f"{1e6 * entry.value.value:.5g}"),
     )
-    rows = []
-    for entry in scores.bids:
-        value = None if entry.score is None else entry.score.value
-        rows.append(
-            (
-                entry.bid.name,
-                "" if value is None else f"{value.value:.6g}",
-                "" if value is None else _interval_cell(value),
-                "" if value is None else value.units,
-                f"{len(scores.scored)} of {len(scores.tender.benchmarks)}" if value is not None else "",
-                entry.admissible,
-                "" if entry.least is None else f"{entry.least:g}",
-                entry.meets or "",
-                "" if entry.ratio is None else ratio_text(entry.ratio.value),
-                "" if entry.ratio is None else _interval_cell(entry.ratio),
-                entry.verdict or "",
-                "" if entry.potency is None else f"{entry.potency.value:.6g} {entry.potency.units}",
-                "" if entry.value is None else f"{1e6 * entry.value.value:.5g}",
-            )
-        )
-    return headed_table("scores", columns, rows)
 
 
 def _limit_tables(scores: TenderScores) -> Iterator[Table]:
-    rows = tuple(
-        (
-            entry.bid.name,
-            limit.name,
-            "not declared" if limit.offered is None else amount_text(limit.offered.value),
-            "" if limit.offered is None else _amount_interval(limit.offered),
-            amount_text(limit.most.value),
-            limit.most.units,
-            limit.decision,
-        )
-        for entry in scores.bids
-        for limit in entry.limits
+    table = columns_table(
+        "limits",
+        [(entry.bid.name, limit) for entry in scores.bids for limit in entry.limits],
+        ("system", lambda row: row[0]),
+        ("limit", lambda row: row[1].name),
+        ("#offered", lambda row: amount_text(row[1].offered.value) if row[1].offered else "not declared"),
+        ("95 % interval", lambda row: row[1].offered and _amount_interval(row[1].offered)),
+        ("#maximum", lambda row: amount_text(row[1].most.value)),
+        ("units", lambda row: row[1].most.units),
+        ("met", lambda row: row[1].decision),
     )
-    if rows:
-        yield headed_table("limits", "system | limit | #offered | 95 % interval | #maximum | units | met", rows)
+    if table.rows:
+        yield table
 
 
 def _amount_interval(value: UncertainValue) -> str:
@@ -252,41 +242,44 @@ def _amount_interval(value: UncertainValue) -> str:
 
 
 def _benchmark_table(scores: TenderScores) -> Table:
-    columns = (
-        "system | bench | tier | shown by | #figure | units | #reference | #c | #n | #n ref | #U | #S | interval of S"
-        "| #w | #term | remark"
+    is_several = len(scores.bids) > 1
+    return columns_table(
+        "benchmarks",
+        [
+            _BenchmarkRow(entry.bid.name if is_several else "", row, row.term)
+            for entry in scores.bids
+            for row in entry.benchmarks
+        ],
+        ("system", lambda at: at.system),
+        ("bench", lambda at: at.row.bench),
+        ("tier", lambda at: at.row.tier),
+        ("shown by", lambda at: at.row.standing),
+        ("#figure", lambda at: at.row.figure and format_number(at.row.figure.value.value)),
+        ("units", lambda at: at.row.figure and at.row.figure.value.units),
+        ("#reference", lambda at: at.row.reference and format_number(at.row.reference.value.value)),
+        ("#c", lambda at: f"{at.row.wanted.capability:g}" if scores.metric == "ssi" else None),
+        ("#n", lambda at: _plain(at.row.nodes)),
+        ("#n ref", lambda at: _plain(at.row.reference_nodes)),
+        ("#U", lambda at: ratio_text(at.term.utilization) if at.term and at.term.utilization is not None else None),
+        ("#S", lambda at: at.term and at.term.speedup and ratio_text(at.term.speedup.value)),
+        ("interval of S", lambda at: at.term and at.term.speedup and _interval_cell(at.term.speedup)),
+        ("#w", lambda at: at.term and f"{at.term.weight:.4g}"),
+        ("#term", lambda at: at.term and f"{at.term.term.value:.5g}"),
+        ("remark", lambda at: at.row.why_not or (at.term and _rule_text(at.term))),
+        spare=("units", "n ref", "c"),
     )
-    rows = [
-        _benchmark_cells(scores, entry, row, is_several=len(scores.bids) > 1)
-        for entry in scores.bids
-        for row in entry.benchmarks
-    ]
-    return headed_table("benchmarks", columns, rows, spare=("units", "n ref", "c"))
 
 
-def _benchmark_cells(
-    scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark, *, is_several: bool
-) -> tuple[str, ...]:
-    speedup = None if row.term is None else row.term.speedup
-    capability = scores.tender.benchmarks[row.bench].capability
-    return (
-        entry.bid.name if is_several else "",
-        row.bench,
-        row.tier or "",
-        row.standing or "",
-        "" if row.figure is None else format_number(row.figure.value.value),
-        "" if row.figure is None else row.figure.value.units,
-        "" if row.reference is None else format_number(row.reference.value.value),
-        f"{capability:g}" if scores.metric == "ssi" else "",
-        "" if row.nodes is None else f"{row.nodes:g}",
-        "" if row.reference_nodes is None else f"{row.reference_nodes:g}",
-        "" if row.term is None or row.term.utilization is None else ratio_text(row.term.utilization),
-        "" if speedup is None else ratio_text(speedup.value),
-        "" if speedup is None else _interval_cell(speedup),
-        "" if row.term is None else f"{row.term.weight:.4g}",
-        "" if row.term is None else f"{row.term.term.value:.5g}",
-        row.why_not or ("" if row.term is None else _rule_text(row.term)),
-    )
+class _BenchmarkRow(NamedTuple):
+    """A row of the table of benchmarks. `system` is empty where there is only one."""
+
+    system: str
+    row: ScoredBenchmark
+    term: ScoreTerm | None
+
+
+def _plain(number: float | None) -> str | None:
+    return None if number is None else f"{number:g}"
 
 
 def _rule_text(term: ScoreTerm) -> str:
@@ -304,20 +297,20 @@ def _interval_cell(value: UncertainValue) -> str:
 
 def provenance_document(title: str, entries: Sequence[Provenance]) -> Document:
     """Return where each number comes from: its value and interval, its formula, its place."""
-    rows = [
-        (entry.key, _number_text(entry.value), _interval_only(entry.value), entry.formula, "; ".join(entry.where))
-        for entry in entries
-    ]
-    headings = ("number", "value", "95 % interval", "formula", "from")
-    return (Title(text=title), words_table("", headings, rows).without_empty()[0])
+    table = columns_table(
+        "",
+        entries,
+        ("number", lambda entry: entry.key),
+        ("value", lambda entry: _number_text(entry.value)),
+        ("95 % interval", lambda entry: None if isinstance(entry.value, str) else _interval_cell(entry.value)),
+        ("formula", lambda entry: entry.formula),
+        ("from", lambda entry: "; ".join(entry.where)),
+    )
+    return (Title(text=title), table.without_empty()[0])
 
 
 def _number_text(value: UncertainValue | str) -> str:
     return value if isinstance(value, str) else f"{value.value:.10g} {value.units}".rstrip()
-
-
-def _interval_only(value: UncertainValue | str) -> str:
-    return "" if isinstance(value, str) else _interval_cell(value)
 
 
 # --- for programs ---------------------------------------------------------------------------------------------------
@@ -367,11 +360,11 @@ def _benchmark_json(scores: TenderScores, row: ScoredBenchmark) -> dict[str, obj
         **picked(row, "bench", "tier", "standing"),
         "figure": _figure_json(row.figure),
         "reference": _figure_json(row.reference),
-        "capability": scores.tender.benchmarks[row.bench].capability,
+        "capability": row.wanted.capability,
         **picked(row, "nodes", "reference_nodes"),
         "utilization": None if term is None else term.utilization,
         "speedup": to_json_value(None if term is None else term.speedup),
-        "weight": scores.tender.benchmarks[row.bench].weight,
+        "weight": row.wanted.weight,
         "share": None if term is None or not METRICS[scores.metric].is_by_share else term.weight,
         "term": to_json_value(None if term is None else term.term),
         "breach": "" if term is None else term.breach,

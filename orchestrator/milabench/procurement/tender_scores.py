@@ -77,10 +77,11 @@ class Bid:
 class ScoredBenchmark:
     """A benchmark of a bid. `term` is its part of the score, None where it has none, and `why_not` why.
 
-    `nodes` is n, `reference_nodes` n_ref. `standing` is None where the bid does not contain it.
+    `wanted` is what the tender says of it. `nodes` is n, `reference_nodes` n_ref. `standing` is None where the bid does not
+    contain it.
     """
 
-    bench: str
+    wanted: TenderBenchmark
     tier: Tier | None = None
     standing: Standing | None = "measured"
     figure: SourcedFigure | None = None
@@ -89,6 +90,11 @@ class ScoredBenchmark:
     reference_nodes: float | None = None
     term: ScoreTerm | None = None
     why_not: str = ""
+
+    @property
+    def bench(self) -> str:
+        """Its name."""
+        return self.wanted.name
 
     @property
     def is_declared(self) -> bool:
@@ -249,7 +255,7 @@ def score_tender(
         if bid.offer is None and not {bench.bench for _, bench in ran} & tender.benchmarks.keys():
             what = f"is a run of another suite: it has none of the benchmarks of {tender.file}"
             raise NothingSelected(f"{bid.name}: {what}, which are {', '.join(tender.benchmarks)}")
-    complete = [{row.bench: row for row in bid_rows} for bid_rows in rows if not _lacking(tender, bid_rows)]
+    complete = [{row.bench: row for row in bid_rows} for bid_rows in rows if not _lacking(bid_rows)]
     scored = [name for name in tender.benchmarks if all(by_name[name].counts for by_name in complete)]
     entries = [scoring.scored(bid, bid_rows, scored) for bid, bid_rows in zip(bids, rows, strict=True)]
     problems.raise_any()
@@ -324,7 +330,7 @@ class Scoring:
         name = wanted.name
         declared = None if bid.offer is None else bid.offer.benchmarks.get(name)
         row = ScoredBenchmark(
-            bench=name,
+            wanted=wanted,
             tier=None if declared is None else declared.tier,
             standing="measured" if declared is None else declared.standing,
             reference=published,
@@ -383,7 +389,7 @@ class Scoring:
             bid=bid,
             machine=MachineSize(nodes=bid.nodes, reference_nodes=self._reference_nodes()),
             benchmarks=rows,
-            why_not=_lacking(tender, rows) or ("" if names else "no benchmark is in every offer"),
+            why_not=_lacking(rows) or ("" if names else "no benchmark is in every offer"),
             costs=costs,
             limits=tuple(_limits(tender, costs)),
         )
@@ -395,11 +401,11 @@ class Scoring:
                 offered=row.figure.value,
                 reference=None if row.reference is None else row.reference.value,
                 direction=row.figure.direction,
-                weight=tender.benchmarks[row.bench].weight if METRICS[self.metric].is_weighted else 1.0,
-                capability=tender.benchmarks[row.bench].capability,
+                weight=row.wanted.weight if METRICS[self.metric].is_weighted else 1.0,
+                capability=row.wanted.capability,
                 nodes=row.nodes,
                 reference_nodes=row.reference_nodes,
-                work=tender.benchmarks[row.bench].work,
+                work=row.wanted.work,
             )
             for row in rows
             if row.bench in names and row.figure is not None
@@ -483,9 +489,9 @@ def _did_the_work_of(reference: System | None, system: System, row: ScoredBenchm
     return all(knows_work(each, row.bench) for each in both) and not differing_work(both, row.bench)
 
 
-def _lacking(tender: Tender, rows: Sequence[ScoredBenchmark]) -> str:
+def _lacking(rows: Sequence[ScoredBenchmark]) -> str:
     """Return which required benchmarks have no figure, and why. Empty where all have one."""
-    lacking = [row for row in rows if tender.benchmarks[row.bench].is_required and not row.counts]
+    lacking = [row for row in rows if row.wanted.is_required and not row.counts]
     return "; ".join(f"{row.bench} {row.why_not}" for row in lacking)
 
 

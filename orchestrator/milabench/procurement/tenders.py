@@ -208,7 +208,7 @@ def check_tender_files(tender_file: Path, offers: Sequence[Path]) -> str:
             f"{bid.name}: {row.bench} {row.why_not}"
             for bid, bid_rows in zip(bids, rows, strict=True)
             for row in bid_rows
-            if row.why_not and tender.benchmarks[row.bench].is_required
+            if row.why_not and row.wanted.is_required
         ]
     problems.raise_any()
     valid = f"the tender and {counted(len(offers), 'offer')} are valid" if offers else "the tender is valid"

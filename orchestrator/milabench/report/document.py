@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from operator import itemgetter
@@ -126,6 +126,20 @@ def headed_table(title: str, columns: str, rows: Iterable[Iterable[str]], *, spa
         rows=tuple(map(tuple, rows)),
         spare=tuple(spare),
     )
+
+
+def columns_table(
+    title: str,
+    items: Iterable[T],
+    *columns: tuple[str, Callable[[T], object]],
+    spare: Sequence[str] = (),
+) -> Table:
+    """Return a table with a row for each item. A column is its heading, a `#` before a heading of numbers, and its cells' value.
+
+    None is an empty cell.
+    """
+    rows = [["" if (value := cell(item)) is None else str(value) for _, cell in columns] for item in items]
+    return headed_table(title, "|".join(heading for heading, _ in columns), rows, spare=spare)
 
 
 def words_table(title: str, headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
