@@ -36,7 +36,7 @@ def recheck_run(
     Of the criteria only the accepted warnings count. Raises UsageError where both are the same run, or in the wrong order,
     ConfigError for bad criteria, NothingSelected and RecordError.
     """
-    from milabench.procurement.recheck import RecheckTerms, check_again
+    from milabench.procurement.recheck import check_again
 
     run = resolve_runs(base, [name] if name else [])[0]
     now = System(name=run.name, summary=summary_of(run), manifest=run.manifest)
@@ -45,7 +45,7 @@ def recheck_run(
     # Whatever a criteria file asks for beside a reference, the recheck asks for less.
     criteria = None if criteria_file is None else read_criteria(criteria_file, against)
     allow = {} if criteria is None else {bench.name: bench.allow for bench in criteria.benchmarks}
-    return check_again(now, then, RecheckTerms(limit=limit, allow=allow))
+    return check_again(now, then, limit, allow)
 
 
 def acceptance_plan(request: AcceptRequest, power: float) -> AcceptancePlan:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
 
 from milabench.acceptance.criteria import BenchCriteria
@@ -23,12 +23,12 @@ from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.summary_model import BenchSummary, some_names
 from milabench.analysis.system_diff import difference_line, differing_suite, unknown_work, work_of
 from milabench.analysis.throughput import Direction
-from milabench.analysis.two_samples import ROUNDING, tail
 from milabench.analysis.uncertainty import NO_ALLOWANCE, Allowance
-from milabench.errors import ConfigError, NothingSelected, Problem
+from milabench.errors import NothingSelected
 from milabench.procurement.uncertainty import UncertainValue, combine
 
 _DAYS_A_YEAR = 365.25
+_CONFIDENCE = 0.95  # of each of the one-sided bounds
 _DIGEST = 16  # hexadecimal digits that are shown
 
 
@@ -36,18 +36,14 @@ _DIGEST = 16  # hexadecimal digits that are shown
 class RecheckRatio:
     """A benchmark's rate today over its rate after installation. The point decides, the bounds show its certainty.
 
-    `ratio` above 1: better now. `se` is the standard error of its logarithm, `lower` and `upper` are one-sided bounds at 95 %,
-    `t` and `p` test whether the ratio is at most the limit. All five are None where either run has a single repeat.
+    `ratio` above 1: better now. `lower` and `upper` are one-sided bounds at 95 %, None where either run has a single repeat.
     """
 
     name: str
     ratio: float
     limit: float
-    se: float | None = None
     lower: float | None = None
     upper: float | None = None
-    t: float | None = None
-    p: float | None = None
 
     @property
     def is_kept(self) -> bool:
@@ -62,7 +58,6 @@ def recheck_ratio(
     *,
     limit: float = 0.9,
     direction: Direction = "higher",
-    level: float = 0.95,
     allowance: Allowance = NO_ALLOWANCE,
 ) -> RecheckRatio:
     """Return the recheck of a benchmark. Each benchmark has to reach the limit. A mean over them is not used.
@@ -71,44 +66,22 @@ def recheck_ratio(
     itself is exactly 1. The variances of both means of logarithms add up, with Satterthwaite's degrees of freedom.
     `allowance` is the possible cost of disturbances that only one of the runs shows.
     """
-    if not now or any(not 0 < value < math.inf for value in now) or direction == "none":
-        what = f"expected numbers above zero whose direction is known, got {list(now)} against {installed.value:g}"
-        raise ConfigError(Problem("", name, what))
     sign = -1 if direction == "lower" else 1
     today = UncertainValue.of_launches(now)
     ratio = (today.value / installed.value) ** sign
     both = combine(ratio, [(today, sign), (installed, -sign)]).log_estimate
     if both is None:
         return RecheckRatio(name=name, ratio=ratio, limit=limit)
-    both = replace(both, allowance=allowance)
-    away = both.d - allowance.below - math.log(limit)
-    away = away if abs(away) > ROUNDING else 0.0
-    lower, upper = both.ratio_interval(2 * level - 1)
-    return RecheckRatio(
-        name=name,
-        ratio=ratio,
-        limit=limit,
-        se=both.error,
-        lower=lower,
-        upper=upper,
-        t=away / both.error if both.error else math.copysign(math.inf, away) if away else 0.0,
-        p=tail(away, both.error, both.freedom),
-    )
+    lower, upper = replace(both, allowance=allowance).ratio_interval(2 * _CONFIDENCE - 1)
+    return RecheckRatio(name=name, ratio=ratio, limit=limit, lower=lower, upper=upper)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecheckTerms:
-    """The terms of a contract: the minimum share of the value of then, and by benchmark the warnings that it accepts."""
-
-    limit: float = 0.9
-    allow: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-
-def check_again(now: System, then: System, terms: RecheckTerms) -> Acceptance:
+def check_again(now: System, then: System, limit: float, allow: Mapping[str, Sequence[str]]) -> Acceptance:
     """Return the verdict on the run of today: of each benchmark that has a number in the run of then.
 
-    A benchmark is checked by all of its instances together: a device that is gone counts. Raises NothingSelected where the run of
-    then has no number.
+    `limit` is the minimum share of the value of then, `allow` has the warnings that are accepted of each benchmark. A benchmark
+    is checked by all of its instances together: a device that is gone counts. Raises NothingSelected where the run of then has no
+    number.
     """
     numbers = {bench.bench: bench for bench in then.summary.benchmarks if replicate_values(bench, "system")}
     if not numbers:
@@ -120,10 +93,13 @@ def check_again(now: System, then: System, terms: RecheckTerms) -> Acceptance:
         for name in numbers
         if name in today and (line := unknown_work(both, name) or differing_suite(both, name))
     }
-    results = [_Bench(name, bench, today.get(name), terms, changed.get(name, "")) for name, bench in numbers.items()]
+    results = [
+        _Bench(name, bench, today.get(name), limit, tuple(allow.get(name, ())), changed.get(name, ""))
+        for name, bench in numbers.items()
+    ]
     ratios = [ratio for result in results if (ratio := result.ratio) is not None and not result.other_work]
     return Acceptance(
-        title=f"recheck: at least {terms.limit:g} x {then.name}, benchmark by benchmark",
+        title=f"recheck: at least {limit:g} x {then.name}, benchmark by benchmark",
         run=now.name,
         reference=then.name,
         file="",
@@ -165,7 +141,8 @@ class _Bench:
     name: str
     then: BenchSummary
     now: BenchSummary | None
-    terms: RecheckTerms
+    limit: float
+    allow: tuple[str, ...]
     changed: str
 
     @property
@@ -198,16 +175,16 @@ class _Bench:
         if self.then.direction == "lower":
             moved = Allowance(*reversed(moved))
         return recheck_ratio(
-            self.name, installed, values, limit=self.terms.limit, direction=self.then.direction, allowance=moved
+            self.name, installed, values, limit=self.limit, direction=self.then.direction, allowance=moved
         )
 
     def checks(self) -> Sequence[CriterionResult]:
-        criteria = BenchCriteria(name=self.name, allow=tuple(self.terms.allow.get(self.name, ())))
+        criteria = BenchCriteria(name=self.name, allow=self.allow)
         evaluation = BenchEvaluation(criteria, self.now, self.then, 1)
         runs = tuple(evaluation.checks())
         if self.now is None or any(check.verdict == "FAIL" for check in runs):
             return runs
-        ratio, asked = self.ratio, f"at least {self.terms.limit:g} x then"
+        ratio, asked = self.ratio, f"at least {self.limit:g} x then"
         undecided = CriterionResult(
             bench=self.name, criterion="recheck", verdict="INCONCLUSIVE", requirement=asked, measured="no number"
         )

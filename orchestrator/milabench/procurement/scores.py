@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Final
 
 from milabench.analysis.throughput import Direction
-from milabench.config.problems import did_you_mean
 from milabench.errors import ConfigError, Problem
 from milabench.procurement.uncertainty import Mean, UncertainValue, product, same_units, sum_of, weighted_mean
 
@@ -101,16 +100,10 @@ class OfferScore:
         """The broken rules, a line for each benchmark."""
         return tuple(f"{term.name}: {term.breach}" for term in self.terms if term.breach)
 
-    @property
-    def is_admissible(self) -> bool:
-        """Whether every benchmark keeps the rule of the metric."""
-        return not self.breaches
-
 
 def speedup(bench: BenchmarkFigures) -> UncertainValue:
-    """Return S: the figure over the reference's, inverted for times. Raises ConfigError where there is no reference."""
-    if bench.reference is None:
-        raise ConfigError(Problem("", f"{bench.name}.reference", "is missing"))
+    """Return S: the figure over the reference's, inverted for times. Raises ConfigError for different units."""
+    assert bench.reference is not None  # `metric_problems` was here
     same_units([bench.offered, bench.reference], bench.name)
     power = -1 if bench.direction == "lower" else 1
     return product([(bench.offered, power), (bench.reference, -power)])
@@ -124,7 +117,7 @@ def utilization(bench: BenchmarkFigures, machine: MachineSize) -> float:
 
 
 def _given(number: float | None) -> float:
-    assert number is not None  # `_require` was here
+    assert number is not None  # `_require` or `metric_problems` was here
     return number
 
 
@@ -207,17 +200,10 @@ def offer_score(
 ) -> OfferScore:
     """Return a score of `METRICS` over these benchmarks, which may be a part of all.
 
-    Raises ConfigError for an unknown metric, a mean that its source does not allow, and missing inputs of the metric.
+    `mean` is one that its source allows. Raises ConfigError for what only the bids show to be missing or impossible.
     """
-    definition = METRICS.get(metric)
-    if definition is None:
-        hint = did_you_mean(metric, METRICS) or f"known: {', '.join(METRICS)}"
-        raise ConfigError(Problem("", "metric", f"unknown metric {metric!r}", hint))
-    machine = machine or MachineSize()
+    definition, machine = METRICS[metric], machine or MachineSize()
     mean = mean or definition.means[0]
-    if mean not in definition.means:
-        hint = f"allowed: {', '.join(definition.means)}"
-        raise ConfigError(Problem("", "mean", f"{metric} has no {mean} mean", hint))
     _require(metric, definition, benchmarks, machine)
     weights = [bench.weight for bench in benchmarks]
     total = math.fsum(weights)
@@ -271,73 +257,28 @@ def _doubt(definition: ScoreMetric, ratio: UncertainValue | None) -> str:
 def _require(
     metric: str, definition: ScoreMetric, benchmarks: Sequence[BenchmarkFigures], machine: MachineSize
 ) -> None:
-    """Raise ConfigError unless all that the metric needs is there, with numbers that it can be computed of."""
+    """Raise ConfigError for unknown nodes, for more nodes than the machine has, and for figures that are not the needed time."""
     problems: list[Problem] = []
-    if not benchmarks:
-        problems.append(Problem("", "benchmarks", "a score needs at least one"))
-    for need in definition.needs:
-        places: list[tuple[str, object]] = [
-            (f"{bench.name}.{need}", getattr(bench, need, None)) for bench in benchmarks
-        ]
-        if need.startswith("machine."):
-            places = [(need, getattr(machine, need.removeprefix("machine.")))]
-        for path, given in places:
-            if given is None:
-                problems.append(Problem("", path, f"is missing, {metric} needs it"))
-            elif isinstance(given, int | float) and not (given > 0 and math.isfinite(given)):
-                problems.append(Problem("", path, f"expected a number above zero, got {given:g}"))
     for bench in benchmarks:
-        problems += _unfit(metric, definition, bench)
         for used, owned in (("nodes", machine.nodes), ("reference_nodes", machine.reference_nodes)):
-            number = getattr(bench, used)
-            if used in definition.needs and number is not None and owned is not None and number > owned:
-                problems.append(
-                    Problem("", f"{bench.name}.{used}", f"{number:g}, more than the {owned:g} of the machine")
-                )
-    if not definition.is_weighted and len({bench.weight for bench in benchmarks}) > 1:
-        problems.append(Problem("", "weights", f"{metric} is not weighted", "leave the weights out"))
+            number, path = getattr(bench, used), f"{bench.name}.{used}"
+            if used in definition.needs and number is None:
+                problems.append(Problem("", path, f"is missing, {metric} needs it"))
+            elif used in definition.needs and owned is not None and number > owned:
+                problems.append(Problem("", path, f"{number:g}, more than the {owned:g} of the machine"))
+        if definition.is_time_needed and (bench.direction != "lower" or bench.offered.units not in {"", "s"}):
+            given = f"{bench.offered.units or 'a figure'}, {bench.direction} is better"
+            problems.append(Problem("", bench.name, f"{metric} needs the time of a run in s, got {given}"))
     if problems:
         raise ConfigError(problems)
 
 
-def _unfit(metric: str, definition: ScoreMetric, bench: BenchmarkFigures) -> list[Problem]:
-    problems = []
-    for name, number in (("weight", bench.weight), ("capability", bench.capability)):
-        least = "from zero up" if name == "weight" else "above zero"
-        if not math.isfinite(number) or number < 0 or (number == 0 and name != "weight"):
-            problems.append(Problem("", f"{bench.name}.{name}", f"expected a number {least}, got {number:g}"))
-    if bench.direction == "none":
-        problems.append(Problem("", f"{bench.name}.direction", "a score needs a figure whose direction is known"))
-    elif definition.is_time_needed and (bench.direction != "lower" or bench.offered.units not in {"", "s"}):
-        given = f"{bench.offered.units or 'a figure'}, {bench.direction} is better"
-        problems.append(Problem("", bench.name, f"{metric} needs the time of a run in s, got {given}"))
-    return problems
+def potency(phases: Sequence[tuple[UncertainValue, float]]) -> UncertainValue:
+    """Return the sum of SSP times duration, in unit-years, of the (SSP, months) of each phase of a delivery.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryPhase:
-    """A phase of a delivery: its SSP and how many months it runs; an upgrade begins another."""
-
-    ssp: UncertainValue
-    months: float
-    name: str = ""
-
-
-def potency(phases: Sequence[DeliveryPhase]) -> UncertainValue:
-    """Return the sum of SSP times duration, in unit-years. Phases are independent but for the sources that they share.
-
-    Raises ConfigError without a phase, for a phase without a duration, and for SSPs in different units.
+    Phases are independent but for the sources that they share. Raises ConfigError for SSPs in different units.
     """
-    for phase in phases:
-        if not (phase.months > 0 and math.isfinite(phase.months)):
-            raise ConfigError(
-                Problem("", f"{phase.name}.months", f"expected a number above zero, got {phase.months:g}")
-            )
-    if not phases:
-        raise ConfigError(Problem("", "phases", "potency needs at least one"))
-    return sum_of(
-        [product([(phase.ssp, 1)], phase.months / 12, f"{phase.ssp.units} years".strip()) for phase in phases]
-    )
+    return sum_of([product([(ssp, 1)], months / 12, f"{ssp.units} years".strip()) for ssp, months in phases])
 
 
 def potency_value(whole: UncertainValue, cost: UncertainValue) -> UncertainValue:

@@ -20,7 +20,6 @@ from milabench.procurement.reference_nodes import nodes_on, reference_problems, 
 from milabench.procurement.scores import (
     METRICS,
     BenchmarkFigures,
-    DeliveryPhase,
     MachineSize,
     OfferScore,
     ScoreTerm,
@@ -414,10 +413,9 @@ class Scoring:
             score = offer_score(self.metric, figures, entry.machine, self.mean)
             phases = bid.offer.phases if self.metric == "ssp" and bid.offer is not None else ()
             delivered = [
-                DeliveryPhase(
-                    ssp=offer_score(self.metric, figures, replace(entry.machine, nodes=phase.nodes), self.mean).value,
-                    months=phase.months,
-                    name=phase.name,
+                (
+                    offer_score(self.metric, figures, replace(entry.machine, nodes=phase.nodes), self.mean).value,
+                    phase.months,
                 )
                 for phase in phases
             ]

@@ -11,7 +11,6 @@ import pytest
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.throughput import Direction
 from milabench.analysis.two_samples import welch
-from milabench.errors import ConfigError
 from milabench.procurement.recheck import recheck_ratio
 from milabench.procurement.uncertainty import UncertainValue, constant
 
@@ -26,25 +25,20 @@ def test_k_euro_4_every_benchmark_decides_for_itself() -> None:
     assert [row.ratio for row in rows] == close([0.93, 0.896, 0.925])
     assert [row.is_kept for row in rows] == [True, False, True]
     assert geometric_mean([row.ratio for row in rows]) > 0.9
-    assert [(row.se, row.lower, row.p) for row in rows] == [(None, None, None)] * 3
+    assert [(row.lower, row.upper) for row in rows] == [(None, None)] * 3
 
 
 def test_k_euro_5_how_sure_a_ratio_is() -> None:
     """Source: t test of the logarithms against the clause's 90 %, what was installed being a constant; computed with scipy."""
     row = recheck_ratio("b", constant(100), [91.8, 92.6, 90.9, 91.5, 92.2])
     assert row.is_kept
-    assert row.se is not None and row.lower is not None
-    assert (100 * row.ratio, 100 * row.se, 100 * row.lower) == close(
-        (91.79814667169963, 0.3177826612087317, 91.17834914865557)
-    )
-    assert row.t == close(6.225147166839328)
-    assert row.p == close(0.0016954054465423232, rel=1e-10)
+    assert row.lower is not None
+    assert (100 * row.ratio, 100 * row.lower) == close((91.79814667169963, 91.17834914865557))
 
 
 def test_times_are_inverted_and_equal_runs_are_certain() -> None:
     row = recheck_ratio("b", constant(90), [100, 100], direction="lower")
-    assert (row.ratio, row.lower, row.is_kept, row.p) == (close(0.9), close(0.9), True, 0.5)
-    assert recheck_ratio("b", constant(90), [110, 110], direction="lower").p == 1.0
+    assert (row.ratio, row.lower, row.is_kept) == (close(0.9), close(0.9), True)
 
 
 @pytest.mark.parametrize("direction", ["higher", "lower"])
@@ -79,10 +73,4 @@ def test_the_bound_covers_what_it_says_where_both_runs_vary(launches: int, sprea
 
 def test_a_single_launch_then_leaves_open_how_sure_it_is() -> None:
     row = recheck_ratio("b", UncertainValue.of_launches([100.0]), [91.8, 92.6])
-    assert (row.lower, row.upper, row.se, row.p, row.is_kept) == (None, None, None, None, True)
-
-
-@pytest.mark.parametrize("now", [[], [math.nan], [-1]])
-def test_a_recheck_of_no_numbers_is_refused(now: list[float]) -> None:
-    with pytest.raises(ConfigError, match="hpl: expected numbers above zero"):
-        recheck_ratio("hpl", constant(1), now)
+    assert (row.lower, row.upper, row.is_kept) == (None, None, True)

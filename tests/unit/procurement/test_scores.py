@@ -12,7 +12,6 @@ from milabench.errors import ConfigError
 from milabench.procurement.scores import (
     METRICS,
     BenchmarkFigures,
-    DeliveryPhase,
     MachineSize,
     offer_score,
     potency,
@@ -73,7 +72,7 @@ def test_the_weights_of_ats5_sum_to_one_hundred() -> None:
 def test_k_ssni(speedups: list[float], nodes: int, expected: float) -> None:
     score = offer_score("ssni", ats5(speedups), MachineSize(nodes=nodes, reference_nodes=ATS5_NODES))
     assert score.value.value == close(expected)
-    assert score.is_admissible
+    assert not score.breaches
 
 
 def test_k_ssni_3_weights_of_a_subset_are_renormalised() -> None:
@@ -91,7 +90,7 @@ def test_ssni_asks_for_more_than_the_reference_and_ssi_for_no_less() -> None:
     machine = MachineSize(nodes=100, reference_nodes=100)
     bench = timed("a", 10, 10, nodes=1, reference_nodes=1)
     assert offer_score("ssni", [bench], machine).breaches == ("a: speed-up S = 1, the tender requires S > 1",)
-    assert offer_score("ssi", [bench], machine).is_admissible
+    assert not offer_score("ssi", [bench], machine).breaches
 
 
 # SSI
@@ -131,7 +130,6 @@ def test_k_ssi_1() -> None:
 def test_k_ssi_2_a_slower_application_is_a_breach_and_is_not_clipped() -> None:
     """Source: the rule S >= 1 of the SSI page, nersc.gov."""
     score = offer_score("ssi", apex(third=45), EDISON)
-    assert not score.is_admissible
     assert score.breaches == ("meraculous: speed-up S = 0.9498, the tender requires S >= 1",)
     third = score.terms[2].speedup
     assert third is not None
@@ -177,7 +175,7 @@ def test_k_ssp_2_composites_of_four_rows(mean: Mean, expected: float) -> None:
 
 def test_k_ssp_3_potency_of_phases_and_its_value() -> None:
     """Source: Kramer's potency and value, computed."""
-    phases = [DeliveryPhase(ssp=constant(tf, "TF"), months=12 * y) for tf, y in ((100, 0.5), (250, 2.5), (300, 2))]
+    phases = [(constant(tf, "TF"), 12 * y) for tf, y in ((100, 0.5), (250, 2.5), (300, 2))]
     assert potency(phases) == constant(potency(phases).value, "TF years")
     assert potency(phases).value == close(1275)
     assert potency_value(potency(phases), constant(60, "M")).value == close(21.25)
@@ -185,9 +183,9 @@ def test_k_ssp_3_potency_of_phases_and_its_value() -> None:
 
 def test_phases_that_share_a_measurement_do_not_average_its_error_out() -> None:
     ssp = UncertainValue.of_error(100.0, 5.0, "TF", source="nodes")
-    twice = potency([DeliveryPhase(ssp=ssp, months=12), DeliveryPhase(ssp=ssp, months=12)])
+    twice = potency([(ssp, 12), (ssp, 12)])
     apart = UncertainValue.of_error(100.0, 5.0, "TF")
-    other = potency([DeliveryPhase(ssp=apart, months=12), DeliveryPhase(ssp=apart, months=12)])
+    other = potency([(apart, 12), (apart, 12)])
     assert twice.log_estimate is not None and other.log_estimate is not None
     assert twice.log_estimate.error == close(0.05)
     assert other.log_estimate.error == close(0.05 / math.sqrt(2))
@@ -259,14 +257,8 @@ def test_k_spec_3_a_ratio_of_two_means() -> None:
 @pytest.mark.parametrize(
     ("metric", "bench", "machine", "message"),
     [
-        ("sssi", timed("a", 1, 1), None, r"metric: unknown metric 'sssi'. Did you mean 'ssi'\?"),
-        ("index", timed("a", 1), None, r"a\.reference: is missing, index needs it"),
         ("ssi", timed("a", 1, 1, nodes=1), MachineSize(nodes=1), r"a\.reference_nodes: is missing, ssi needs it"),
-        ("ssni", timed("a", 1, 1), MachineSize(nodes=1), r"machine\.reference_nodes: is missing, ssni needs it"),
-        ("throughput", timed("a", 1, nodes=0), MachineSize(nodes=1), r"a\.nodes: expected a number above zero, got 0"),
         ("throughput", timed("a", 1, nodes=4), MachineSize(nodes=3), r"a\.nodes: 4, more than the 3 of the machine"),
-        ("index", timed("a", 1, 1, weight=-1), None, r"a\.weight: expected a number from zero up, got -1"),
-        ("index", timed("a", 1, 1, weight=math.nan), None, r"a\.weight: expected a number from zero up, got nan"),
         ("index", timed("a", 1, 1, weight=0), None, r"weights: expected weights from zero up, not all zero"),
         (
             "throughput",
@@ -289,21 +281,9 @@ def test_what_a_score_cannot_be_computed_of_is_named(
         offer_score(metric, [bench], machine)
 
 
-def test_weights_of_what_is_unweighted_and_a_mean_that_is_none_of_its_own_are_refused() -> None:
-    rows = [timed("a", 1, 1, weight=1), timed("b", 1, 1, weight=2)]
-    with pytest.raises(ConfigError, match=r"weights: ssp is not weighted. Leave the weights out"):
-        offer_score("ssp", rows, MachineSize(nodes=1))
-    with pytest.raises(ConfigError, match=r"mean: index has no harmonic mean. Allowed: geometric"):
-        offer_score("index", rows, mean="harmonic")
-    with pytest.raises(ConfigError, match="benchmarks: a score needs at least one"):
-        offer_score("index", [])
-
-
-def test_phases_without_a_duration_or_in_other_units_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"first\.months: expected a number above zero, got 0"):
-        potency([DeliveryPhase(ssp=constant(1), months=0, name="first")])
+def test_phases_in_other_units_are_refused() -> None:
     with pytest.raises(ConfigError, match="units differ"):
-        potency([DeliveryPhase(ssp=constant(1, unit), months=1) for unit in ("TF", "PF")])
+        potency([(constant(1, unit), 1) for unit in ("TF", "PF")])
 
 
 @pytest.mark.parametrize("metric", METRICS)
