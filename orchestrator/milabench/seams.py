@@ -70,7 +70,7 @@ HANDLERS = {
     "answers of a reference": "answers.reference:compared_with",
     "accept --every": "procurement.recheck_calendar:recheck_note",
     "--format xlsx": "workbooks.xlsx",
-    "compare --tender": "procurement.comparison_by_tender:score_by_tender",
+    "compare --tender": "procurement.tender_command:score_by_tender",
     "compute use": "compute_use.compute_use",
     "driver": "driver.suite_tasks:with_task",
     "meters": "procurement.run_expenses",

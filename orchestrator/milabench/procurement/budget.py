@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from milabench.errors import ConfigError, Problem
+from milabench.errors import ConfigError, Problem, UsageError
 from milabench.procurement.costs import YEAR_HOURS, OwnershipCosts, carbon_intensity, lifetime_cost
 from milabench.procurement.scores import METRICS, MachineSize
-from milabench.procurement.sensitivity import InputRange, Swing, one_at_a_time
 from milabench.procurement.tender import Tender, Terms
 from milabench.procurement.tender_scores import ScoredBid, TenderScores
 from milabench.procurement.uncertainty import Mean, UncertainValue, constant, product, propagate, same_units, sum_of
 
 Question = Literal["match", "spend", "power"]
+_Result = Callable[[Mapping[str, float]], float]
 
 # A weight is an opinion: it is varied by half to either side.
 _WEIGHT_FACTOR: Final = 1.5
@@ -54,6 +54,32 @@ class BudgetSystem:
     def score_at(self, nodes: float) -> UncertainValue:
         """Return its score with this number of nodes."""
         return product([(self.score, 1)], nodes / self.nodes, self.score.units)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputRange:
+    """An input of an answer, the range in which it was varied, and its source: as stated, as in the score, or as assumed."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    units: str = ""
+    basis: Literal["stated", "scored", "assumed"] = "stated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swing:
+    """The results at the low and at the high end of an input, all others at their value."""
+
+    input: InputRange
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        """How far the two are apart."""
+        return abs(self.high - self.low)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,9 +393,32 @@ def _score_inputs(systems: Sequence[BudgetSystem], vary: float) -> list[InputRan
 
 
 def _with_sensitivity(
-    answer: BudgetAnswer, result: str, function: Callable[[Mapping[str, float]], float], inputs: Sequence[InputRange]
+    answer: BudgetAnswer, result: str, function: _Result, inputs: Sequence[InputRange]
 ) -> BudgetAnswer:
     """Return the answer with its sensitivity, which is empty where no node is left."""
     if not answer.nodes:
         return answer
     return replace(answer, result=result, swings=one_at_a_time(function, inputs))
+
+
+def one_at_a_time(result: _Result, inputs: Sequence[InputRange]) -> tuple[Swing, ...]:
+    """Return the swing of each input that can be off, the widest first. Raises UsageError where the result is not finite."""
+    centre = {given.name: given.value for given in inputs}
+    swings = [
+        Swing(
+            input=given,
+            low=_finite(result, {**centre, given.name: given.low}),
+            high=_finite(result, {**centre, given.name: given.high}),
+        )
+        for given in inputs
+        if given.low < given.high
+    ]
+    return tuple(sorted(swings, key=lambda swing: -swing.width))
+
+
+def _finite(result: _Result, values: Mapping[str, float]) -> float:
+    value = result(values)
+    if not math.isfinite(value):
+        given = ", ".join(f"{name}={each:g}" for name, each in values.items())
+        raise UsageError(f"the result is {value} at {given}: narrow the inputs so that it is a number everywhere")
+    return value

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from milabench.analysis.json_codec import picked
-from milabench.procurement.budget import BudgetAnswer, BudgetAnswers
-from milabench.procurement.sensitivity import Swing
+from milabench.procurement.budget import BudgetAnswer, BudgetAnswers, Swing
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text
 from milabench.report.document import Document, Notes, Statement, Table, Title, columns_table, section

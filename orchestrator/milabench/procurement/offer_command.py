@@ -96,8 +96,13 @@ def compare_offers(
     """Compare the offers (archives of `milabench offer create`) in a folder: scores, costs, power, verification."""
     from milabench.procurement.document_formats import write_document
     from milabench.procurement.offer_archives import offer_table
-    from milabench.procurement.offers_report import offers_document, offers_page, offers_to_json, offers_workbook
-    from milabench.procurement.tender_screen import offers_screen
+    from milabench.procurement.offers_report import (
+        offers_document,
+        offers_page,
+        offers_screen,
+        offers_to_json,
+        offers_workbook,
+    )
 
     is_workbook = destination.is_workbook
     table = offer_table(folder, tender, terminal_session(), base, metric=metric or "", allowed_signers=allowed_signers)

@@ -17,11 +17,25 @@ from milabench.procurement.offer_costs import OfferCosts
 from milabench.procurement.offer_report import projected_tables
 from milabench.procurement.scores import METRICS
 from milabench.procurement.tender import Tender
-from milabench.procurement.tender_report import tender_document, tender_to_json
+from milabench.procurement.tender_report import (
+    BRIEF_HEADINGS,
+    COLUMNS_OF_FULL,
+    brief_findings,
+    once_each,
+    score_table,
+    tender_document,
+    tender_to_json,
+)
 from milabench.procurement.tender_scores import ScoredBenchmark, ScoredBid, TenderScores, amount_text
 from milabench.procurement.uncertainty import UncertainValue
-from milabench.report.document import Document, Notes, Table, columns_table, section
+from milabench.report.document import Document, Notes, Statement, Table, columns_table, section
 from milabench.workbooks.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
+
+# Of the table of costs, what the screen leaves out.
+_COST_COLUMNS = (
+    *("system", "power kW", "energy a year", "a year", "its interval", "currency", "score per M", "score per kW"),
+    *("budget", "power"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +88,40 @@ def offers_document(table: OfferTable) -> Document:
             )
         ),
     )
+
+
+def offers_screen(table: OfferTable, again: str) -> Document:
+    """Return the award, a row with score and costs for each offer, and its verification."""
+    return (
+        Statement(text=award_sentence(table.scores)),
+        _offer_table(table),
+        *archive_problems(table),
+        *section("verification", once_each(open_findings(table, " "))),
+        *brief_findings(table.scores),
+        Notes(lines=(f"`{again} --full`: every benchmark, with formulas",), name="next"),
+    )
+
+
+def _offer_table(table: OfferTable) -> Table:
+    """Return score, admissibility and costs in a row for each offer."""
+    scores = score_table(table.scores).without((*COLUMNS_OF_FULL, "minimum", "met", "over the first", "its interval"))
+    costs = cost_table(table).without(_COST_COLUMNS)
+    verified = tuple(side.verdict for side in table.sides)
+    currencies = {side.costs.price.units for side in table.sides if side.costs.price is not None}
+    money = f" {currencies.pop()}" if len(currencies) == 1 else ""
+    priced = (
+        f"{BRIEF_HEADINGS.get(heading, heading)}{money}" if heading in ("price", "all years") else heading
+        for heading in costs.headings
+    )
+    return Table(
+        headings=(*(BRIEF_HEADINGS.get(heading, heading) for heading in scores.headings), *priced, "verified"),
+        is_text=(*scores.is_text, *costs.is_text, True),
+        rows=tuple(
+            (*of_score, *of_cost, verdict)
+            for of_score, of_cost, verdict in zip(scores.rows, costs.rows, verified, strict=True)
+        ),
+        spare=("nodes", "95 % interval"),
+    ).without_empty()[0]
 
 
 def archive_problems(table: OfferTable) -> Document:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from milabench.analysis.comparison_model import System
 from milabench.archives import archive
@@ -29,11 +29,9 @@ from milabench.procurement.tender_scores import Bid, Verified
 from milabench.procurement.tender_suites import Locks, TenderSuites
 from milabench.procurement.tiers import TierChange
 from milabench.procurement.uncertainty import UncertainValue
+from milabench.workflow.options import Session
 from milabench.workflow.report_inputs import ReportSource
 from milabench.workflow.summaries import recompute_summary, summary_of
-
-if TYPE_CHECKING:
-    from milabench.workflow.options import Session
 
 DECLARATION: Final = "offer.yaml"
 CONTENTS: Final = "offer.json"

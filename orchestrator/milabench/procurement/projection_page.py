@@ -9,7 +9,7 @@ from milabench.pages.markup import Child, Markup, badge, el, html_table, note
 from milabench.pages.page import alert, article, document, tile
 from milabench.pages.plots import WIDTH, figure, label, marker, plot_legend, svg
 from milabench.pages.xy_axes import BOTTOM, LEFT, RIGHT, TOP, axes, axis_end, interval_path, scale_of
-from milabench.procurement import projection_text as texts
+from milabench.procurement import projection_report as texts
 from milabench.procurement.projection import LAWS, Projected, ScalingFit
 from milabench.procurement.scaling_study import BenchScaling, MeasuredCount, ScalingStudy
 from milabench.report.labels import format_number

@@ -1,4 +1,4 @@
-"""`milabench tender`."""
+"""`milabench tender`, and `milabench compare --tender`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import click
 
 from milabench.cli.compare import metric_option
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, terminal_session
-from milabench.errors import UsageError
+from milabench.cli.options import base_option, is_on_command_line, same_command, terminal_session
+from milabench.errors import DONE, STEPS_FAILED, UsageError
+from milabench.workflow.options import CompareRequest
 
 _TENDER = click.argument("tender", metavar="FILE", type=click.Path(path_type=Path))
 
@@ -61,3 +62,31 @@ def explain_tender(
     numbers = select_keys(explain_numbers(tender, names, base, terminal_session(), metric or ""), keys)
     document = provenance_document(f"where the numbers of {tender} come from", numbers)
     destination.write(write_document(destination.format, document, provenance_to_json(numbers), destination.width))
+
+
+def score_by_tender(request: CompareRequest, destination: Destination, tender: Path, metric: str | None) -> int:
+    """Compare runs and offers by a tender, for `compare --tender`. Options that only comparisons of runs have are refused."""
+    from milabench.procurement.document_formats import write_document
+    from milabench.procurement.tender_report import tender_document, tender_screen, tender_to_json
+    from milabench.procurement.tenders import compare_by_tender
+
+    for option in ("why", "weights", "costs", "validations", "per"):
+        if is_on_command_line(option):
+            raise UsageError(f"--{option} cannot be used with --tender. Leave out --{option} or --tender")
+    if destination.is_workbook:
+        raise UsageError(
+            "a workbook of offers is written by `milabench offer compare`. Leave out --tender, or choose another format"
+        )
+    names = [name for name in request.runs if isinstance(name, str)]
+    scores = compare_by_tender(
+        tender,
+        names,
+        request.base,
+        terminal_session(),
+        metric=metric or "",
+        margin=request.margin,
+        across=request.across,
+    )
+    document = tender_screen(scores, same_command()) if destination.is_brief else tender_document(scores)
+    destination.write(write_document(destination.shown, document, tender_to_json(scores), destination.width))
+    return STEPS_FAILED if scores.is_refused else DONE

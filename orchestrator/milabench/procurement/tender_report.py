@@ -1,9 +1,9 @@
-"""Reports of a comparison by a tender and of its numbers: documents, and the same for programs."""
+"""Reports of a comparison by a tender and of its numbers: documents, the screen, and the same for programs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import NamedTuple
 
 from msgspec import structs
@@ -31,7 +31,7 @@ from milabench.report.document import (
 )
 from milabench.report.labels import format_number
 from milabench.report.run_tables import expense_tables
-from milabench.shown import cut_text
+from milabench.shown import cut_text, grouped
 
 TENDER_LEGEND = (
     "c: how much larger the problem is; n, N: nodes of the benchmark and of the system; S: speed-up over the reference, never"
@@ -45,6 +45,9 @@ TENDER_LEGEND = (
 )
 NO_INTERVAL = "not known"
 _MET = {"PASS": "met", "FAIL": "not met", "INCONCLUSIVE": "inconclusive"}
+# Of the tables, what the screen leaves out, and other names.
+COLUMNS_OF_FULL = ("benchmarks", "units", "potency", "potency per M")
+BRIEF_HEADINGS = {"met": "vs minimum", "over the first": "ratio to first", "verdict": "vs the first"}
 _MOST_SHOWN = 32  # characters of a value that changed
 
 
@@ -60,7 +63,7 @@ def tender_document(scores: TenderScores, *tables: Table, findings: Document = (
         Statement(text=scores_sentence(scores)),
         *findings,
         *section("rules broken", _broken(scores)),
-        *section("no score", [(entry.bid.name, entry.why_not) for entry in scores.bids if entry.why_not]),
+        *section("no score", _unscored(scores)),
         *section("not in the score", scores.excluded),
         *section("tiers", tier_entries(scores)),
         *section("no verdict rests on these values", unused_numbers(scores)),
@@ -124,6 +127,10 @@ def _in_words(entry: ScoredBid, scores: TenderScores) -> str:
 
 def _broken(scores: TenderScores) -> list[tuple[str, str]]:
     return [(entry.bid.name, line) for entry in scores.bids for line in entry.breaches]
+
+
+def _unscored(scores: TenderScores) -> list[tuple[str, str]]:
+    return [(entry.bid.name, entry.why_not) for entry in scores.bids if entry.why_not]
 
 
 def tier_entries(scores: TenderScores) -> list[tuple[str, str]]:
@@ -311,6 +318,64 @@ def provenance_document(title: str, entries: Sequence[Provenance]) -> Document:
 
 def _number_text(value: UncertainValue | str) -> str:
     return value if isinstance(value, str) else f"{value.value:.10g} {value.units}".rstrip()
+
+
+# --- the screen -------------------------------------------------------------------------------------------------------
+
+
+def tender_screen(scores: TenderScores, again: str) -> Document:
+    """Return the award, a row for each offer, each warning once. `again` is the command that compared them."""
+    return (
+        Statement(text=_verdict(scores)),
+        _scores_alone(scores),
+        *brief_findings(scores),
+        Notes(lines=(f"`{again} --full`: every benchmark, with formulas",), name="next"),
+    )
+
+
+def _verdict(scores: TenderScores) -> str:
+    return award_sentence(scores) if len(scores.bids) > 1 else f"{score_lines(scores)[0]}."
+
+
+def _undecided(scores: TenderScores) -> Iterable[tuple[str, str]]:
+    """Yield the rules and limits that the numbers of a bid do not decide, each with why."""
+    for entry in scores.bids:
+        for row in entry.benchmarks:
+            if row.term is not None and row.term.doubt:
+                yield f"{entry.bid.name} {row.bench}", f"S: {row.term.doubt}"
+        for limit in entry.limits:
+            if limit.decision == "INCONCLUSIVE":
+                offered = (
+                    "not declared"
+                    if limit.offered is None
+                    else f"{amount_text(limit.offered.value)} {limit.most.units}"
+                )
+                yield (
+                    entry.bid.name,
+                    f"{limit.name}: INCONCLUSIVE: {offered}, the maximum is {amount_text(limit.most.value)}",
+                )
+
+
+def _scores_alone(scores: TenderScores) -> Table:
+    """Return the table of scores. Whether the minimum is met stands below its name."""
+    table = score_table(scores).without((*COLUMNS_OF_FULL, "minimum", "its interval")).without_empty()[0]
+    return replace(table, title="", headings=tuple(BRIEF_HEADINGS.get(name, name) for name in table.headings))
+
+
+def brief_findings(scores: TenderScores) -> Document:
+    return (
+        *section("rules broken", once_each(_broken(scores))),
+        *section("inconclusive", once_each(_undecided(scores))),
+        *section("no score", once_each(_unscored(scores))),
+        *section("no verdict rests on these values", once_each(unused_numbers(scores))),
+        *section("not in the score", once_each(scores.excluded)),
+        *section("warnings", [*once_each(tier_entries(scores)), *(("", line) for line in tender_warnings(scores))]),
+    )
+
+
+def once_each(entries: Iterable[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    """Return each text once, with everything that it is about."""
+    return [(", ".join(names), text) for text, names in grouped((text, name) for name, text in entries).items()]
 
 
 # --- for programs ---------------------------------------------------------------------------------------------------

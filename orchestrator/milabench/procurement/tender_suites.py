@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.score import Score
@@ -19,9 +18,8 @@ from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid
 from milabench.procurement.tiers import SuiteCheck, TierChange, lock_change, tier_change, tier_changes
 from milabench.workflow.files import base_folder, display_path
-
-if TYPE_CHECKING:
-    from milabench.workflow.options import Session
+from milabench.workflow.options import Session, SuiteOptions
+from milabench.workflow.report_inputs import find_report_source
 
 LOCK = LOCK_FILES[".requirements.txt"]
 Locks = Mapping[tuple[str, str], str]
@@ -115,7 +113,6 @@ class TenderSuites:
         from milabench.plan.requirements import parse_requirements
         from milabench.workflow.context import read_context
         from milabench.workflow.environments import decide_install
-        from milabench.workflow.options import SuiteOptions
         from milabench.workflow.planning import suite_values
         from milabench.workflow.saved_options import program_digests
 
@@ -137,8 +134,6 @@ class TenderSuites:
         )
 
     def _reference(self) -> _TenderSuite | None:
-        from milabench.workflow.report_inputs import find_report_source
-
         if self.tender.reference.run is None:
             return None
         manifest = find_report_source(base_folder(None), str(self.tender.reference.run)).manifest

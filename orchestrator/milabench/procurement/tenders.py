@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_model import validity_words
@@ -32,11 +31,9 @@ from milabench.procurement.tender_scores import Bid, Scoring, TenderScores, scor
 from milabench.procurement.tender_suites import Locks, TenderSuites, lock_texts
 from milabench.shown import counted
 from milabench.workflow.files import base_folder
+from milabench.workflow.options import Session
 from milabench.workflow.report_inputs import ReportSource, find_report_source, session_names
 from milabench.workflow.report_runs import unique_names
-
-if TYPE_CHECKING:
-    from milabench.workflow.options import Session
 
 _OFFERS = (".yaml", ".yml")
 

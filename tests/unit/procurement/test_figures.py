@@ -7,7 +7,7 @@ import math
 import pytest
 
 from milabench.errors import ConfigError
-from milabench.procurement.figures import figure_of_merit
+from milabench.procurement.measured import figure_of_merit
 from milabench.procurement.uncertainty import UncertainValue, constant
 
 RATE = UncertainValue.of_launches([100.0, 102.0, 98.0, 101.0], "sequences/s", "rate")
@@ -21,7 +21,7 @@ def error_of(number: UncertainValue) -> float:
 
 
 def test_a_metric_alone_is_itself() -> None:
-    figure = figure_of_merit("rate", METRICS)
+    figure = figure_of_merit("rate", METRICS, {})
     assert (figure.value, figure.units) == (RATE.value, "sequences/s")
     assert figure.interval() == pytest.approx(RATE.interval(), rel=1e-9)
 
@@ -35,31 +35,31 @@ def test_an_argument_scales_without_uncertainty() -> None:
 
 def test_deviations_are_weighted_by_the_derivative() -> None:
     """rate / (1 + loss**2): d ln / d ln loss = -2 loss^2 / (1 + loss^2) = -1.6."""
-    figure = figure_of_merit("rate / (1 + loss**2)", METRICS)
+    figure = figure_of_merit("rate / (1 + loss**2)", METRICS, {})
     assert figure.value == pytest.approx(RATE.value / 5)
     assert error_of(figure) == pytest.approx(math.hypot(error_of(RATE), 1.6 * 0.05), rel=1e-6)
 
 
 def test_a_metric_used_twice_is_one_source() -> None:
-    assert error_of(figure_of_merit("loss * loss", METRICS)) == pytest.approx(0.1, rel=1e-9)
-    assert error_of(figure_of_merit("rate * loss / loss", METRICS)) == pytest.approx(error_of(RATE), rel=1e-9)
+    assert error_of(figure_of_merit("loss * loss", METRICS, {})) == pytest.approx(0.1, rel=1e-9)
+    assert error_of(figure_of_merit("rate * loss / loss", METRICS, {})) == pytest.approx(error_of(RATE), rel=1e-9)
 
 
 def test_the_figure_keeps_the_sources_of_its_metrics() -> None:
-    figure = figure_of_merit("rate * loss", METRICS)
+    figure = figure_of_merit("rate * loss", METRICS, {})
     assert figure.deviations is not None
     assert sorted(part.source for part in figure.deviations) == ["", "rate"]
 
 
 def test_names_that_the_language_has_not_are_looked_up() -> None:
-    assert figure_of_merit('1 / metrics["step time"]', METRICS).value == 2.0
+    assert figure_of_merit('1 / metrics["step time"]', METRICS, {}).value == 2.0
     assert figure_of_merit('metrics["loss"] * arguments["loss"]', METRICS, {"loss": 3}).value == pytest.approx(6.0)
 
 
 def test_an_uncertainty_that_is_not_known_leaves_no_interval_where_it_counts() -> None:
     metrics = {**METRICS, "once": UncertainValue.of_launches([3.0])}
-    assert figure_of_merit("rate * once", metrics).interval() is None
-    assert figure_of_merit("rate", metrics).interval() is not None
+    assert figure_of_merit("rate * once", metrics, {}).interval() is None
+    assert figure_of_merit("rate", metrics, {}).interval() is not None
 
 
 @pytest.mark.parametrize(

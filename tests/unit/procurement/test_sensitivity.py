@@ -7,7 +7,7 @@ import math
 import pytest
 
 from milabench.errors import UsageError
-from milabench.procurement.sensitivity import InputRange, one_at_a_time
+from milabench.procurement.budget import InputRange, one_at_a_time
 
 
 def test_one_at_a_time_says_which_end_gives_what() -> None:
