@@ -159,16 +159,8 @@ def matching_nodes(wanted: BudgetSystem, system: BudgetSystem, terms: Terms, *, 
     `vary` is the share by which weights and unstated prices are varied, to find the inputs that decide the answer.
     """
     quotient = product([(wanted.score, 1), (system.score, -1)], system.nodes, "nodes")
-    interval = quotient.interval()
-    answer = _answer(
-        "match",
-        system,
-        terms,
-        f"the {wanted.score.value:.4g} of {wanted.nodes:g} nodes of {wanted.name}",
-        _up(quotient.value),
-        quotient,
-        None if interval is None else (_up(interval[0]), _up(interval[1])),
-    )
+    asked = f"the {wanted.score.value:.4g} of {wanted.nodes:g} nodes of {wanted.name}"
+    answer = _answer("match", system, terms, asked, quotient, _up)
     if answer.score is not None:
         answer = replace(answer, ratio=product([(answer.score, 1), (wanted.score, -1)]))
 
@@ -195,7 +187,7 @@ def nodes_for_money(budget: UncertainValue, system: BudgetSystem, terms: Terms, 
     quotient = propagate(lambda names: (names["budget"] - names.get("fixed", 0.0)) / names["node"], inputs, "nodes")
     years = terms.years.value if terms.years is not None and _has_energy(system, terms) else 0.0
     asked = f"{_money(budget)} over {years:g} years" if years else f"{_money(budget)} to buy"
-    answer = _limited("spend", system, terms, asked, quotient)
+    answer = _answer("spend", system, terms, asked, quotient, _down)
     stated = {
         "budget": budget if budget.deviations else None,
         "price of a node": system.node_price,
@@ -222,7 +214,7 @@ def nodes_for_power(limit: UncertainValue, system: BudgetSystem, terms: Terms, *
         hint = "give its offer power: {node: 10 kW}"
         raise ConfigError(Problem("", system.name, "the power of a node is not known", hint))
     quotient = product([(limit, 1), (system.node_kw, -1)], 1.0, "nodes")
-    answer = _limited("power", system, terms, f"{limit.value:g} kW", quotient)
+    answer = _answer("power", system, terms, f"{limit.value:g} kW", quotient, _down)
     stated = {"limit of power": limit if limit.deviations else None, "power of a node": system.node_kw}
 
     def score(names: Mapping[str, float]) -> float:
@@ -233,31 +225,23 @@ def nodes_for_power(limit: UncertainValue, system: BudgetSystem, terms: Terms, *
     )
 
 
-def _limited(
-    question: Question, system: BudgetSystem, terms: Terms, asked: str, quotient: UncertainValue
-) -> BudgetAnswer:
-    interval = quotient.interval()
-    bounds = None if interval is None else (_down(interval[0]), _down(interval[1]))
-    return _answer(question, system, terms, asked, _down(quotient.value), quotient, bounds)
-
-
 def _answer(
     question: Question,
     system: BudgetSystem,
     terms: Terms,
     asked: str,
-    nodes: int,
     quotient: UncertainValue,
-    bounds: tuple[int, int] | None,
+    rounded: Callable[[float], int],
 ) -> BudgetAnswer:
     """Return the totals of the whole nodes."""
+    nodes, interval = rounded(quotient.value), quotient.interval()
     answer = BudgetAnswer(
         question=question,
         system=system.name,
         asked=asked,
         nodes=nodes,
         quotient=quotient,
-        bounds=bounds,
+        bounds=None if interval is None else (rounded(interval[0]), rounded(interval[1])),
         power_level=system.power_level,
     )
     if not nodes:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
-from milabench.errors import ConfigError, Problem
 from milabench.procurement.uncertainty import UncertainValue, constant, product, propagate, same_units, sum_of
 
 # As tenders and SCI count them; `HOURS_PER_YEAR` of a comparison's job mix has the quarter of a day too.
@@ -65,17 +64,12 @@ class YearlyCost:
 
 def capital_recovery_factor(interest: float, years: float) -> float:
     """Return the share of a price that a year pays: r (1+r)^n / ((1+r)^n - 1), 1/n without interest."""
-    if not (0 < years < math.inf and 0 <= interest < math.inf):
-        what = f"expected years above zero and an interest from zero up, got {years:g} and {interest:g}"
-        raise ConfigError(Problem("", "years", what))
     return interest / -math.expm1(-years * math.log1p(interest)) if interest else 1 / years
 
 
 def yearly_cost(costs: OwnershipCosts) -> YearlyCost:
-    """Return the parts of a year's cost and their sum. Raises ConfigError for two currencies, and bad years or shares."""
+    """Return the parts of a year's cost and their sum. Raises ConfigError for two currencies."""
     currency = same_units([costs.price, costs.electricity], "prices")
-    if not 0 <= costs.upkeep < math.inf:
-        raise ConfigError(Problem("", "upkeep", f"expected a share from zero up, got {costs.upkeep:g}"))
     inputs = [costs.power_kw, costs.pue, costs.energy_use, costs.electricity]
     energy = product([(number, 1) for number in inputs], YEAR_HOURS * costs.delivery.in_use, currency)
     kept = costs.upkeep * costs.delivery.kept
@@ -136,9 +130,6 @@ def embodied_carbon(
     whole_g: UncertainValue, *, reserved_h: float, lifetime_h: float, share: float = 1.0
 ) -> UncertainValue:
     """Return M in gCO2eq: the emissions of its production, for the reserved part of its life and its reserved `share`."""
-    if not (0 < reserved_h <= lifetime_h and 0 < share <= 1):
-        what = f"expected a part of {lifetime_h:g} h and a share of at most 1, got {reserved_h:g} h and {share:g}"
-        raise ConfigError(Problem("", "embodied", what))
     return product([(whole_g, 1)], reserved_h / lifetime_h * share, "g")
 
 
@@ -158,14 +149,8 @@ def carbon_intensity(
 
 
 def whole_machine_power(readings: Sequence[float], nodes: int, units: str = "W") -> UncertainValue:
-    """Return the power of all nodes from the power of a random sample, with the correction for a finite machine.
-
-    Raises ConfigError for fewer than two readings, or more than there are nodes.
-    """
+    """Return the power of all nodes from the power of a random sample of two or more, corrected for a finite machine."""
     count = len(readings)
-    if not 2 <= count <= nodes or any(not 0 < reading < math.inf for reading in readings):
-        what = f"expected from 2 to {nodes} readings above zero, got {list(readings)}"
-        raise ConfigError(Problem("", "readings", what))
     centre = math.fsum(readings) / count
     variance = math.fsum((reading - centre) ** 2 for reading in readings) / (count - 1)
     error = nodes * math.sqrt(variance / count * (1 - count / nodes))

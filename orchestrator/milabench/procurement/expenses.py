@@ -237,14 +237,11 @@ def _cost_of_year(
         what = f"prices in two currencies: {terms.currency} of the tender, {costs.currency} of the system"
         raise ConfigError(Problem("", "currency", what, "convert to the same currency"))
     electricity = terms.electricity
-    currency = terms.currency or costs.currency or (electricity.units.split("/")[0] if electricity is not None else "")
+    currency = terms.currency or costs.currency
     if electricity is None and costs.electricity is not None:
         electricity = constant(costs.electricity)
     if electricity is None:
         return None
-    if costs.currency and electricity.units.split("/")[0] not in ("", costs.currency):
-        what = f"prices in two currencies: energy in {electricity.units}, the system in {costs.currency}"
-        raise ConfigError(Problem("", "currency", what, "convert to the same currency"))
     years = _years(terms, costs)
     if price is None and costs.price is not None:
         price = constant(costs.price, currency)

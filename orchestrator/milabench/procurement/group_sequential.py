@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from milabench.analysis.intervals import normal_quantile
-from milabench.errors import UsageError
 from milabench.procurement.gauss_legendre import normal_density, normal_tail, points_for, scaled_rule
 
 _FAR = 8.5  # standard deviations beyond which a normal distribution has less than 1e-16
@@ -20,14 +19,10 @@ _HALVINGS = 52  # of the interval up to it: to the last digits
 
 
 def spending_bounds(fractions: Sequence[float], alpha: float = 0.025) -> tuple[float, ...]:
-    """Return bounds on z at these information fractions that spend alpha after Lan and DeMets (1983), like O'Brien and Fleming.
+    """Return bounds on z at rising information fractions that spend alpha after Lan and DeMets (1983), like O'Brien and Fleming.
 
-    Up to a fraction, 2 - 2 Phi(z / sqrt(fraction)) is spent, with z at alpha / 2. Raises UsageError.
+    Up to a fraction, 2 - 2 Phi(z / sqrt(fraction)) is spent, with z at alpha / 2.
     """
-    if not fractions or any(b <= a for a, b in zip([0.0, *fractions], fractions, strict=False)) or fractions[-1] > 1:
-        raise UsageError(f"looks at information fractions {list(fractions)}: they rise from above 0 to 1 at most")
-    if not 0 < alpha < 1:
-        raise UsageError(f"an error rate of {alpha:g}: it is between 0 and 1")
     z = normal_quantile(1 - alpha / 2)
     walk, bounds, before = _Walk(), list[float](), 0.0
     for fraction in fractions:

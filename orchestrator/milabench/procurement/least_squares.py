@@ -19,7 +19,7 @@ _MOST_DAMPING = 1e14
 _SINGULAR = 1e-13  # a pivot of a matrix whose diagonal is 1, below which columns say the same
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LeastSquares:
     """The parameters of least squares. `squares` is the weighted sum of squared residuals, `inverse` the inverse of J'WJ."""
 
@@ -59,7 +59,7 @@ def least_squares(
             damping *= 10
         if is_small or damping > _MOST_DAMPING:
             inverse = _inverse(point.normal)
-            return None if inverse is None else point.fit(inverse)
+            return None if inverse is None else LeastSquares(point.parameters, point.residuals, point.squares, inverse)
     return None
 
 
@@ -109,9 +109,6 @@ class _Linearised:
     def length(self, step: Vector) -> float:
         """Return how far a step moves the curve at most, in weighted units of y."""
         return max(abs(change) * math.sqrt(self.normal[i][i]) for i, change in enumerate(step))
-
-    def fit(self, inverse: tuple[Vector, ...]) -> LeastSquares:
-        return LeastSquares(parameters=self.parameters, residuals=self.residuals, squares=self.squares, inverse=inverse)
 
 
 def _inverse(matrix: tuple[Vector, ...]) -> tuple[Vector, ...] | None:

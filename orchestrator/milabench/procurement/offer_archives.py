@@ -33,7 +33,8 @@ from milabench.procurement.opened_offers import (
     warn_of_other_text,
 )
 from milabench.procurement.tender import read_tender
-from milabench.procurement.tenders import score_bids
+from milabench.procurement.tender_scores import score_tender
+from milabench.procurement.tenders import reference_system
 from milabench.version import __version__
 from milabench.workflow.files import base_folder, is_archive, read_file
 from milabench.workflow.measured_runs import resolve_runs
@@ -177,7 +178,9 @@ def offer_table(
             offer_bid(each, each.verification.verdict or check.verdict)
             for each, check in zip(opened, checks, strict=True)
         ]
-        scores = beside_the_leading(score_bids(tender, bids, base_folder(base), metric=metric))
+        scores = beside_the_leading(
+            score_tender(tender, bids, reference_system(base_folder(base), tender), metric=metric)
+        )
         found = {each.offer.name: (each, check) for each, check in zip(opened, checks, strict=True)}
         sides = tuple(
             OfferSide(

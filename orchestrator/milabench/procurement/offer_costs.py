@@ -39,9 +39,7 @@ class OfferCosts:
 def offer_costs(offer: Offer, tender: Tender) -> OfferCosts:
     """Return the costs of an offer. The budget pays the price with energy and upkeep of all years, where they are known."""
     terms, limits = tender.terms, tender.limits
-    parts = [product([(offer.price.node, 1)], offer.nodes, offer.price.node.units)] if offer.price.node else []
-    parts += [offer.price.fixed] if offer.price.fixed else []
-    price = sum_of(parts) if parts else None
+    price = price_of(offer, offer.nodes)
     in_use, paid = nodes_by_phase(offer, None if terms.years is None else terms.years.value, terms.interest)
     power = offer.power.node and product([(offer.power.node, 1)], offer.nodes, "kW")
     owned = None
@@ -70,6 +68,13 @@ def offer_costs(offer: Offer, tender: Tender) -> OfferCosts:
         within_power=_within(power, limits.power),
     )
     return replace(costs, within_budget=_within(costs.whole, limits.budget))
+
+
+def price_of(offer: Offer, nodes: int) -> UncertainValue | None:
+    """Return the price of these nodes of an offer, with their part of the fixed price. None where it has no price."""
+    parts = [(offer.price.node, float(nodes)), (offer.price.fixed, nodes / offer.nodes)]
+    priced = [product([(part, 1)], count, part.units) for part, count in parts if part is not None]
+    return sum_of(priced) if priced else None
 
 
 def nodes_by_phase(offer: Offer, years: float | None, interest: float) -> tuple[float, float]:

@@ -57,8 +57,18 @@ def counts_of(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @collected_as("request", ProjectRequest)
 def command(request: ProjectRequest, destination: Destination) -> int:
     """Estimate the speed of a larger system, with an interval, from runs on several counts of nodes or devices."""
+    from milabench.procurement.document_formats import write_document
     from milabench.procurement.projected_runs import project_runs
-    from milabench.procurement.projection_report import render_projection
+    from milabench.procurement.projection_report import projection_document, projection_to_json
 
-    destination.write(render_projection(project_runs(request), destination.format, destination.width))
+    study = project_runs(request)
+    if destination.format == "html":
+        from milabench.procurement.projection_page import (
+            projection_page,
+        )  # takes longer to import than text takes to write
+
+        destination.write(projection_page(study))
+        return DONE
+    value = {"projection": projection_to_json(study)}
+    destination.write(write_document(destination.format, projection_document(study), value, destination.width))
     return DONE

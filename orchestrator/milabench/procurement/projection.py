@@ -17,8 +17,8 @@ interval. A parameter at its bound: no interval either, for the derivation suppo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -192,56 +192,30 @@ def _evaluate(law: str, parameters: Mapping[str, float], count: float) -> tuple[
     return point
 
 
-def measured_points(points: Iterable[CountPoint]) -> tuple[CountPoint, ...]:
-    """Return the points in the order of their counts, points of the same count merged.
-
-    Raises UsageError for a count or a value that is not above zero.
-    """
-    by_count: dict[float, CountPoint] = {}
-    for point in points:
-        if not (point.count > 0 and math.isfinite(point.count)):
-            raise UsageError(f"measured at {point.count:g}: a count of nodes or devices is above zero")
-        if not point.values or not all(value > 0 and math.isfinite(value) for value in point.values):
-            raise UsageError(f"measured at {point.count:g}: {list(point.values)} has to be values above zero")
-        before = by_count.get(point.count)
-        values = point.values if before is None else before.values + point.values
-        by_count[point.count] = CountPoint(count=point.count, values=values)
-    return tuple(by_count[count] for count in sorted(by_count))
-
-
 def fit_law(
     law: str, points: Sequence[CountPoint], *, noise: Noise = "relative", is_bounded: bool = True
 ) -> ScalingFit | None:
-    """Return the fit of a law of LAWS. None where there are fewer counts than parameters or they cannot be told apart.
+    """Return the fit of a law of LAWS to points at two rising counts or more.
 
-    `is_bounded=False` lets contention and coherence go below zero, where the curve goes beyond possible projections. Raises
-    UsageError as `measured_points`, and at fewer than two counts.
+    None where there are fewer counts than parameters or they cannot be told apart. `is_bounded=False` lets contention and
+    coherence go below zero, where the curve goes beyond possible projections.
     """
-    measured = _several(measured_points(points))
-    if len(measured) < len(LAWS[law].parameters):
+    if len(points) < len(LAWS[law].parameters):
         return None
-    errors, spread = _errors(measured)
+    errors, spread = _errors(points)
     names = LAWS[law].parameters
     bounded = LAWS[law].bounded if is_bounded else ()
     candidates: list[ScalingFit] = []
     # With three parameters at most, all ways to hold some at their bound are few enough to try.
     for held in sorted(_subsets(bounded), key=len):
         free = tuple(name for name in names if name not in held)
-        fit = _fit_free(law, measured, noise, errors, spread, free, held)
+        fit = _fit_free(law, tuple(points), noise, errors, spread, free, held)
         if fit is None or any(fit.parameters[name] < 0 for name in bounded):
             continue
         if not held:
             return fit
         candidates.append(fit)
     return min(candidates, key=lambda fit: (fit.misfit or 0.0, fit.solution.squares), default=None)
-
-
-def _several(points: tuple[CountPoint, ...]) -> tuple[CountPoint, ...]:
-    if not points:
-        raise UsageError("nothing was measured: a projection needs values at two counts at least")
-    if len(points) == 1:
-        raise UsageError(f"a single measured count ({points[0].count:g}) shows no scaling. Measure at a second count")
-    return points
 
 
 def _subsets(names: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -281,7 +255,6 @@ def _fit_free(
     freedom = len(points) - len(LAWS[law].parameters)
     misfit: float | None = None
     if freedom >= 1:
-        misfit = math.sqrt(solution.squares / freedom)
         weighted = _weighted(curve, solution, counts, values, units, errors, freedom)
         if weighted is None:
             return None
@@ -328,9 +301,7 @@ def _weighted(
     if not any(errors):
         misfit2 = plain.squares / freedom
         inverse = tuple(tuple(entry * misfit2 for entry in row) for row in plain.inverse)
-        return math.sqrt(misfit2), LeastSquares(
-            parameters=plain.parameters, residuals=plain.residuals, squares=plain.squares, inverse=inverse
-        )
+        return math.sqrt(misfit2), replace(plain, inverse=inverse)
     misfit2 = 0.0
     for _ in range(_MOST_NEWTON):
         best = fit(misfit2)
@@ -375,17 +346,16 @@ class ChosenFit:
 def choose_law(
     points: Sequence[CountPoint], laws: Sequence[str] = tuple(LAWS), *, noise: Noise = "relative"
 ) -> ChosenFit:
-    """Return the law with the smallest error when each measured count in turn is left out of the fit.
+    """Return the law with the smallest error when each of two or more measured counts in turn is left out of the fit.
 
     A law that equals another at a bound, or has as many parameters as there are counts, is not chosen. Raises UsageError where
-    none can be, and as `fit_law`.
+    none can be.
     """
-    measured = _several(measured_points(points))
-    candidates = tuple(_candidate(law, measured, noise) for law in laws)
+    candidates = tuple(_candidate(law, tuple(points), noise) for law in laws)
     able = [(each.left_out_error, each.fit) for each in candidates if each.left_out_error is not None and each.fit]
     if not able:
         reasons = "; ".join(f"{each.law}: {each.why_not}" for each in candidates)
-        raise UsageError(f"no law can be chosen from {len(measured)} measured counts ({reasons})")
+        raise UsageError(f"no law can be chosen from {len(points)} measured counts ({reasons})")
     able.sort(key=lambda pair: pair[0])
     least, fit = able[0]
     possible = tuple(other for error, other in able if _is_like(error, other.freedom, least, fit.freedom))
@@ -404,8 +374,6 @@ def _is_like(error: float, freedom: int, least: float, least_freedom: int) -> bo
 
 
 def _candidate(law: str, points: tuple[CountPoint, ...], noise: Noise) -> Candidate:
-    if law not in LAWS:
-        raise UsageError(f"unknown law of scaling '{law}'. Known: {', '.join(LAWS)}")
     fit = fit_law(law, points, noise=noise)
     why_not = ""
     if fit is None:
@@ -487,8 +455,6 @@ def project(fit: ScalingFit | ChosenFit, count: float, *, declared_bound: float 
     # Where a law was to be chosen, two counts leave `ideal` alone: at 8 times the larger one its intervals cover 4 to 10 %
     # where the law is another one.
     is_choice = not isinstance(fit, ChosenFit) or len(best.points) > 2 or len(fit.candidates) == 1
-    if not (count > 0 and math.isfinite(count)):
-        raise UsageError(f"project to {count:g}: a count of nodes or devices is above zero")
     furthest = declared_bound if declared_bound is not None else FURTHEST * best.largest
     if count > furthest:
         what = (
@@ -530,16 +496,13 @@ def back_test(
     *,
     noise: Noise = "relative",
 ) -> tuple[HeldOut, ...]:
-    """Return how a law chosen without the `held_out` largest counts does on them.
+    """Return how a law chosen without the `held_out` largest counts, which leave two or more, does on them.
 
     Raises UsageError as `choose_law`, and where a count is beyond the bound of projections.
     """
-    measured = measured_points(points)
-    if not 0 < held_out < len(measured):
-        raise UsageError(f"hold out {held_out} of {len(measured)} measured counts: name at least one, and not all")
-    chosen = choose_law(measured[:-held_out], laws, noise=noise)
+    chosen = choose_law(points[:-held_out], laws, noise=noise)
     results = []
-    for point in measured[-held_out:]:
+    for point in points[-held_out:]:
         projected = project(chosen, point.count)
         interval = projected.prediction
         is_within = None if interval is None else interval[0] <= point.value <= interval[1]

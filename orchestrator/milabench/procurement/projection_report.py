@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from milabench.analysis.intervals import Interval
 from milabench.analysis.json_codec import picked, to_json_value
 from milabench.analysis.summary_model import validity_words
-from milabench.procurement.document_formats import write_document
 from milabench.procurement.projection import FURTHEST, LAWS, LEVEL, Candidate, ScalingFit
 from milabench.procurement.scaling_study import BenchScaling, MeasuredCount, ScalingStudy
 from milabench.report.document import (
@@ -191,20 +190,8 @@ def bounds_text(interval: Interval | None) -> str:
     return "" if interval is None else f"[{format_number(interval[0])}, {format_number(interval[1])}]"
 
 
-def render_projection(study: ScalingStudy, format_name: str, width: int | None = None) -> str:
-    """Return the study in a format. In text, its tables fit a terminal of `width` characters.
-
-    Raises UsageError for other formats: in a list of rates or of test results nothing would stand apart.
-    """
-    if format_name == "html":
-        # The page takes longer to import than text takes to write.
-        from milabench.procurement.projection_page import projection_page
-
-        return projection_page(study)
-    return write_document(format_name, projection_document(study), {"projection": _study_json(study)}, width)
-
-
-def _study_json(study: ScalingStudy) -> dict[str, object]:
+def projection_to_json(study: ScalingStudy) -> dict[str, object]:
+    """Return the study for programs, without its schema."""
     return {
         "level": LEVEL,
         **picked(study, "bound", "differs"),

@@ -18,10 +18,10 @@ from milabench.events.values import as_mapping
 from milabench.procurement.expenses import MeteredBench, expenses
 from milabench.procurement.metering import level_of, metered_launch
 from milabench.procurement.offer import Offer
-from milabench.procurement.offer_costs import kept_share
+from milabench.procurement.offer_costs import kept_share, price_of
 from milabench.procurement.run_meters import StepPower, meters_of, step_powers
 from milabench.procurement.tender import Tender, Terms, read_tender, tender_currency
-from milabench.procurement.uncertainty import UncertainValue, product, sum_of
+from milabench.procurement.uncertainty import product
 from milabench.workflow.options import Session
 
 
@@ -50,30 +50,22 @@ def with_expenses(
     known = costs_of(declared if tender is not None else {})
     nodes = max(1, len(summary.nodes))
     whole = None if offer is None else offer.nodes
-    price = None if offer is None else _price_of(offer, nodes)
+    price = None if offer is None else price_of(offer, nodes)
     if price is not None and terms.currency and price.units != terms.currency:
         return summary  # no offer that fits the tender: verifying it says so, with the place
-    power_kw: UncertainValue | None = None
-    by: dict[str, str] = {}
+    power_kw, declared_by = None, "power_W of the system file"
     if offer is not None:
         terms = replace(terms, upkeep=terms.upkeep * kept_share(offer))
     if price is not None:
         known = replace(known, price=None, currency=price.units)
     if offer is not None and offer.power.node is not None:
         power_kw = product([(offer.power.node, 1)], nodes, "kW")
-        by["declared_by"] = f"power.node of the offer, its level {offer.power.level}"
+        declared_by = f"power.node of the offer, its level {offer.power.level}"
     listed = [
-        expenses(bench, terms, known, nodes, metered.get(bench.bench), price, power_kw, whole, **by)
+        expenses(bench, terms, known, nodes, metered.get(bench.bench), price, power_kw, whole, declared_by)
         for bench in summary.benchmarks
     ]
     return structs.replace(summary, expenses=tuple(itertools.chain(*listed)))
-
-
-def _price_of(offer: Offer, nodes: int) -> UncertainValue | None:
-    """Return the price of these nodes of an offer, with their part of the fixed price. None where it has no price."""
-    parts = [(offer.price.node, float(nodes)), (offer.price.fixed, nodes / offer.nodes)]
-    priced = [product([(part, 1)], count, part.units) for part, count in parts if part is not None]
-    return sum_of(priced) if priced else None
 
 
 def metered_benches(run: Run) -> dict[str, MeteredBench]:

@@ -30,11 +30,9 @@ class Risks:
     cap: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise UsageError unless both rates are above 0 and add up to less than 1, and the cap is above 0."""
+        """Raise UsageError unless both rates are above 0 and add up to less than 1."""
         if not (self.alpha > 0 and self.beta > 0 and self.alpha + self.beta < 1):
             raise UsageError(f"error rates {self.alpha:g} and {self.beta:g}: both above 0, and below 1 together")
-        if self.cap is not None and not self.cap > 0:
-            raise UsageError(f"a cap of {self.cap:g}: the most trials, or the most time, is above 0")
 
     @property
     def upper(self) -> float:
@@ -63,7 +61,6 @@ class SequentialDecision:
 
     ending: Ending | None
     used: float
-    log_ratio: float
     until_accepted: float | None = None
     until_rejected: float | None = None
     is_at_cap: bool = False
@@ -71,11 +68,10 @@ class SequentialDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactRates:
-    """The true rates of a plan for a true value: how often it ends how, the rest being undecided, and its average length."""
+    """The true rates of a plan for a true value: how often it ends how, the rest being undecided."""
 
     accept: float
     reject: float
-    expected: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,11 +107,6 @@ class FailureTest:
         """Distance of the accepting line d = s n - h below the middle line: h_acc."""
         return -self.risks.lower / (self.per_failure + self.per_pass)
 
-    @property
-    def reject_above(self) -> float:
-        """How far the rejecting line d = s n + h lies above it: h_rej."""
-        return self.risks.upper / (self.per_failure + self.per_pass)
-
     def log_ratio(self, trials: int, failures: int) -> float:
         """Return the sum after this number of trials."""
         return failures * self.per_failure - (trials - failures) * self.per_pass
@@ -129,12 +120,11 @@ class FailureTest:
         failures = 0
         for trials, is_failure in enumerate(failed, start=1):
             failures += is_failure
-            ratio = self.log_ratio(trials, failures)
-            ending = self.risks.ending(ratio)
+            ending = self.risks.ending(self.log_ratio(trials, failures))
             if ending is not None:
-                return SequentialDecision(ending=ending, used=trials, log_ratio=ratio)
+                return SequentialDecision(ending=ending, used=trials)
             if self.risks.cap is not None and trials >= self.risks.cap:
-                return SequentialDecision(ending=None, used=trials, log_ratio=ratio, is_at_cap=True)
+                return SequentialDecision(ending=None, used=trials, is_at_cap=True)
         trials, ratio = len(failed), self.log_ratio(len(failed), failures)
         cap = math.inf if self.risks.cap is None else self.risks.cap
         passes = self.accepts_at(failures) - trials
@@ -142,7 +132,6 @@ class FailureTest:
         return SequentialDecision(
             ending=None,
             used=trials,
-            log_ratio=ratio,
             until_accepted=passes if trials + passes <= cap else None,
             until_rejected=fails if trials + fails <= cap else None,
         )
@@ -152,9 +141,7 @@ class FailureTest:
         undecided: dict[int, float] = {0: 1.0}
         accept: list[float] = []
         reject: list[float] = []
-        expected: list[float] = []
         for trials in range(1, _MOST_TRIALS):
-            expected.append(math.fsum(undecided.values()))
             after: dict[int, float] = {}
             for failures, probability in undecided.items():
                 after[failures] = after.get(failures, 0.0) + probability * (1 - rate)
@@ -169,4 +156,4 @@ class FailureTest:
                     (accept if ending == "accept" else reject).append(probability)
             if is_last or math.fsum(undecided.values()) < _NEGLIGIBLE:
                 break
-        return ExactRates(accept=math.fsum(accept), reject=math.fsum(reject), expected=math.fsum(expected))
+        return ExactRates(accept=math.fsum(accept), reject=math.fsum(reject))

@@ -12,7 +12,7 @@ from milabench.analysis.summary_model import validity_words
 from milabench.analysis.system_diff import differing_work, knows_work
 from milabench.analysis.two_samples import DEFAULT_MARGIN, Verdict, judge_family
 from milabench.config.problems import Problems
-from milabench.errors import ConfigError, NothingSelected, Problem
+from milabench.errors import ConfigError, NothingSelected, Problem, UsageError
 from milabench.procurement.measured import SourcedFigure, direction_of, measured_figure, side_of
 from milabench.procurement.offer import Offer, Standing
 from milabench.procurement.offer_costs import OfferCosts, WithinLimit, offer_costs
@@ -240,8 +240,12 @@ def score_tender(
 
     `reference` is the run that the tender names. `metric` is the tender's by default. `across` also scores other work
     than the reference. Raises ConfigError, with file, line and column, for problems of the score: units that differ, a reference
-    without a benchmark, numbers that the metric needs and nobody gives. Raises NothingSelected for a run of another suite.
+    without a benchmark, numbers that the metric needs and nobody gives. Raises NothingSelected for a run of another suite,
+    UsageError for two bids of the same name.
     """
+    taken = [bid.name for bid in bids]
+    if again := next((name for name in taken if taken.count(name) > 1), ""):
+        raise UsageError(f"{again!r} is given twice: vendor and system of an offer, and names of runs, must differ")
     metric = metric or tender.metric
     problems = Problems()
     problems.extend(metric_problems(tender, metric))

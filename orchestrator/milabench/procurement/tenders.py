@@ -14,7 +14,7 @@ from milabench.analysis.two_samples import DEFAULT_MARGIN
 from milabench.archives.verification import require_unaltered
 from milabench.config.problems import Problems
 from milabench.config.source_map import Origins
-from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError
+from milabench.errors import ConfigError, NothingSelected, Problem, RecordError
 from milabench.procurement.offer import Offer, offer_problems, read_offer
 from milabench.procurement.opened_offers import (
     checked_offer,
@@ -58,30 +58,7 @@ def compare_by_tender(
     folder = base_folder(base)
     with ExitStack() as opened:
         bids = _BidReader(folder, tender, session, opened).bids(names)
-        return score_bids(tender, bids, folder, metric=metric, margin=margin, across=across)
-
-
-def score_bids(
-    tender: Tender,
-    bids: Sequence[Bid],
-    folder: Path,
-    *,
-    metric: str = "",
-    margin: float = DEFAULT_MARGIN,
-    across: bool = False,
-) -> TenderScores:
-    """Score bids against the reference run that the tender names. Raises as `compare_by_tender`."""
-    taken = [bid.name for bid in bids]
-    if again := next((name for name in taken if taken.count(name) > 1), ""):
-        raise UsageError(f"{again!r} is given twice: vendor and system of an offer, and names of runs, must differ")
-    return score_tender(
-        tender,
-        bids,
-        reference_system(folder, tender),
-        metric=metric,
-        margin=margin,
-        across=across,
-    )
+        return score_tender(tender, bids, reference_system(folder, tender), metric=metric, margin=margin, across=across)
 
 
 def reference_system(folder: Path, tender: Tender) -> System | None:

@@ -67,14 +67,7 @@ class UncertainValue:
     def of_error(
         cls, value: float, error: float, units: str = "", freedom: float = math.inf, source: str = ""
     ) -> UncertainValue:
-        """Return a number with its standard error, in the same units.
-
-        Raises ConfigError for an error below zero, or of ten times the number: such a number has no logarithm to speak of.
-        """
-        if not (value > 0 and 0 <= error < 10 * value):
-            raise ConfigError(
-                Problem("", source, f"expected a number above zero and its error, got {value:g} ± {error:g}")
-            )
+        """Return a number with its standard error, in the same units."""
         return cls(value=value, units=units, deviations=(Deviation(error / value, freedom, source),))
 
     @classmethod

@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from milabench.errors import UsageError
 from milabench.procurement.group_sequential import spending_bounds
 
 
@@ -39,17 +38,3 @@ def test_looks_that_are_not_evenly_spaced_cross_as_often_as_simulated_walks() ->
                 crossed += 1
                 break
     assert abs(crossed / tries - 0.1) <= 4 * math.sqrt(0.1 * 0.9 / tries)
-
-
-@pytest.mark.parametrize(
-    ("fractions", "alpha", "message"),
-    [
-        ((), 0.05, "they rise from above 0 to 1 at most"),
-        ((0.5, 0.5), 0.05, "they rise"),
-        ((0.5, 1.2), 0.05, "they rise"),
-        ((0.5, 1), 0, "an error rate of 0"),
-    ],
-)
-def test_looks_that_are_none_are_refused(fractions: tuple[float, ...], alpha: float, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        spending_bounds(fractions, alpha=alpha)

@@ -26,7 +26,6 @@ from milabench.procurement.projection import (
     back_test,
     choose_law,
     fit_law,
-    measured_points,
     project,
     universal_scalability,
 )
@@ -253,37 +252,9 @@ def test_a_count_with_more_launches_weighs_more() -> None:
     assert abs(heavier.at(4) - measured) < abs(lighter.at(4) - measured)
 
 
-def test_points_of_one_count_are_launches_of_it() -> None:
-    apart = points_of([(4, 36.0), (1, 10.0), (2, 19.0), (1, 10.2)])
-    together = [
-        CountPoint(count=1, values=(10.0, 10.2)),
-        CountPoint(count=2, values=(19.0,)),
-        CountPoint(count=4, values=(36.0,)),
-    ]
-    assert fitted("amdahl", apart).points == tuple(together)
-
-
-@pytest.mark.parametrize(
-    ("points", "message"),
-    [
-        ([], "nothing was measured"),
-        (points_of([(16, 100.0)]), r"a single measured count \(16\) shows no scaling. Measure at a second count"),
-        (points_of([(0, 1.0), (2, 2.0)]), "measured at 0: a count of nodes or devices is above zero"),
-        (points_of([(1, 1.0), (2, -2.0)]), r"measured at 2: \[-2.0\] has to be values above zero"),
-        (points_of([(1, 1.0), (2, math.nan)]), r"measured at 2: \[nan\]"),
-    ],
-)
-def test_what_cannot_be_fitted_is_refused_in_one_line(points: list[CountPoint], message: str) -> None:
-    with pytest.raises(UsageError, match=message) as error:
-        choose_law(points)
-    assert "\n" not in str(error.value)
-
-
 def test_no_law_can_be_chosen_says_why_of_each() -> None:
     with pytest.raises(UsageError, match="usl: 2 measured counts do not settle its 3 parameters"):
         choose_law(points_of([(1, 1.0), (2, 2.0)]), ["usl"])
-    with pytest.raises(UsageError, match=r"unknown law of scaling 'moore'. Known: ideal, amdahl, usl"):
-        choose_law(SPECSDM91, ["moore"])
 
 
 def test_a_projection_far_beyond_needs_a_declared_bound() -> None:
@@ -307,7 +278,7 @@ def projected_value() -> Projected:
     [
         lambda p: geometric_mean([300.0, p]),
         lambda p: geometric_mean([p, 300.0], [1.0, 2.0]),
-        lambda p: measured_points([CountPoint(count=1, values=(p,))]),
+        lambda p: CountPoint(count=1, values=(1.0, p)).value,
         lambda p: product([(p, 1.0)]),
         lambda p: p * 2,
         lambda p: 2 / p,

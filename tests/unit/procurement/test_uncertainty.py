@@ -113,15 +113,10 @@ def test_a_number_that_has_no_logarithm_is_refused(value: float) -> None:
         UncertainValue.of_launches([1.0, value], source="milc")
 
 
-@pytest.mark.parametrize(("value", "error"), [(0.0, 0.1), (1.0, -0.1), (1.0, math.nan), (1.0, math.inf)])
-def test_an_error_or_a_share_that_is_none_is_refused(value: float, error: float) -> None:
-    with pytest.raises(ConfigError, match="price: expected a number above zero and its error"):
-        UncertainValue.of_error(value, error, source="price")
-    with pytest.raises(ConfigError, match=r"price: expected a number above zero and its error, got 1 ± 1e\+300"):
-        UncertainValue.of_error(1.0, 1e300, source="price")
-    if error != 0.1:
-        with pytest.raises(ConfigError, match="price: expected a share from zero up"):
-            UncertainValue.within(value, error, source="price")
+@pytest.mark.parametrize("share", [-0.1, math.nan, math.inf])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(ConfigError, match="price: expected a share from zero up"):
+        UncertainValue.within(1.0, share, source="price")
 
 
 def test_units_that_differ_are_refused() -> None:
