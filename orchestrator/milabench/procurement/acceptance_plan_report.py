@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from milabench.analysis.json_codec import to_json_value
+from milabench.procurement.acceptance_plan import AcceptancePlan
 from milabench.procurement.document_formats import write_document
 from milabench.report import document
-
-if TYPE_CHECKING:
-    from milabench.procurement.acceptance_plan import AcceptancePlan
 
 
 def plan_document(plan: AcceptancePlan) -> document.Document:

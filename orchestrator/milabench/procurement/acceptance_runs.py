@@ -5,27 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from milabench.acceptance.accept_runs import read_criteria
+from milabench.analysis.acceptance_model import Acceptance
 from milabench.analysis.comparison_model import System
 from milabench.analysis.duration_estimate import spans
 from milabench.analysis.sample_statistics import median
 from milabench.errors import UsageError
 from milabench.events.attempts import attempts, last_word
+from milabench.events.rundir import Run
 from milabench.events.runs_folder import find_run, latest_run
 from milabench.events.values import as_mapping, mappings_in
+from milabench.procurement.acceptance_plan import AcceptancePlan, plan_acceptance
+from milabench.procurement.recheck import check_again
+from milabench.procurement.sequential_acceptance import SequentialPlan, Trials, accept_so_far
 from milabench.workflow.files import base_folder
 from milabench.workflow.measured_runs import require_measured, resolve_runs, with_ends
 from milabench.workflow.options import AcceptRequest
 from milabench.workflow.report_inputs import find_reference, find_report_source
 from milabench.workflow.summaries import summary_of
-
-if TYPE_CHECKING:
-    from milabench.analysis.acceptance_model import Acceptance
-    from milabench.events.rundir import Run
-    from milabench.procurement.acceptance_plan import AcceptancePlan
-    from milabench.procurement.sequential_acceptance import SequentialPlan
 
 
 def recheck_run(
@@ -36,8 +34,6 @@ def recheck_run(
     Of the criteria only the accepted warnings count. Raises UsageError where both are the same run, or in the wrong order,
     ConfigError for bad criteria, NothingSelected and RecordError.
     """
-    from milabench.procurement.recheck import check_again
-
     run = resolve_runs(base, [name] if name else [])[0]
     now = System(name=run.name, summary=summary_of(run), manifest=run.manifest)
     then = find_reference(base_folder(base), against)
@@ -54,8 +50,6 @@ def acceptance_plan(request: AcceptRequest, power: float) -> AcceptancePlan:
     Raises ConfigError for bad criteria, UsageError without a run whose noise and durations could be used, NothingSelected and
     RecordError.
     """
-    from milabench.procurement.acceptance_plan import plan_acceptance
-
     if power == 1:
         raise UsageError("--power 1: no number of repeats is certain to pass. Give a lower power, such as 0.95")
     reference = request.reference
@@ -79,7 +73,6 @@ def accept_growing_run(request: AcceptRequest, plan: SequentialPlan) -> Acceptan
     UsageError, NothingSelected and RecordError.
     """
     from milabench.acceptance.evaluate import decided_across, other_work
-    from milabench.procurement.sequential_acceptance import Trials, accept_so_far
 
     criteria, folder = read_criteria(request.file, request.reference), base_folder(request.base)
     run = find_run(folder, request.run) if request.run else latest_run(folder)

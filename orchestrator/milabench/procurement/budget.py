@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from milabench.errors import ConfigError, Problem, UsageError
-from milabench.procurement.costs import YEAR_HOURS, OwnershipCosts, carbon_intensity, lifetime_cost
+from milabench.procurement.costs import YEAR_HOURS, carbon_intensity, lifetime_cost
 from milabench.procurement.scores import METRICS, MachineSize
 from milabench.procurement.tender import Tender, Terms
 from milabench.procurement.tender_scores import ScoredBid, TenderScores
@@ -288,18 +288,7 @@ def _lifetime_of_node(system: BudgetSystem, terms: Terms) -> UncertainValue:
         raise ConfigError(Problem("", system.name, "the price of a node is not known", hint))
     if system.node_kw is None or terms.electricity is None or terms.years is None:
         return price
-    return lifetime_cost(
-        OwnershipCosts(
-            price=price,
-            years=terms.years,
-            power_kw=system.node_kw,
-            electricity=product([(terms.electricity, 1)], 1.0, terms.electricity.units.split("/")[0]),
-            pue=terms.pue or _ONE,
-            energy_use=terms.utilization or _ONE,
-            interest=terms.interest,
-            upkeep=terms.upkeep,
-        )
-    )
+    return lifetime_cost(terms.ownership(price, terms.years, system.node_kw, terms.electricity))
 
 
 def _money(amount: UncertainValue) -> str:

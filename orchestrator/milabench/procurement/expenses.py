@@ -19,7 +19,6 @@ from milabench.analysis.summary_model import BenchSummary, Expense
 from milabench.errors import ConfigError, Problem
 from milabench.procurement.costs import (
     YEAR_HOURS,
-    OwnershipCosts,
     carbon_intensity,
     embodied_carbon,
     of_items,
@@ -247,18 +246,8 @@ def _cost_of_year(
         price = constant(costs.price, currency)
     if price is None or years is None:
         return product([(energy, 1), (electricity, 1)], 1.0, currency), ("energy",)
-    cost = yearly_cost(
-        OwnershipCosts(
-            price=product([(price, 1)], 1.0, currency),
-            years=years,
-            power_kw=power_kw,
-            electricity=product([(electricity, 1)], 1.0, currency),
-            pue=terms.pue or _pue(costs),
-            energy_use=terms.utilization or _ONE,
-            interest=terms.interest,
-            upkeep=terms.upkeep,
-        )
-    )
+    price = product([(price, 1)], 1.0, currency)
+    cost = yearly_cost(terms.ownership(price, years, power_kw, electricity, _pue(costs)))
     return cost.total, ("price", *(("upkeep",) if terms.upkeep else ()), "energy")
 
 

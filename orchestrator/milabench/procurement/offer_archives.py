@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from milabench.analysis.json_codec import to_json_value
 from milabench.archives import archive
@@ -22,6 +21,7 @@ from milabench.procurement.award import beside_the_leading
 from milabench.procurement.offer import read_offer
 from milabench.procurement.offer_check import OfferCheck
 from milabench.procurement.offer_costs import offer_costs
+from milabench.procurement.offers_report import OfferSide, OfferTable
 from milabench.procurement.opened_offers import (
     CONTENTS,
     DECLARATION,
@@ -38,11 +38,8 @@ from milabench.procurement.tenders import reference_system
 from milabench.version import __version__
 from milabench.workflow.files import base_folder, is_archive, read_file
 from milabench.workflow.measured_runs import resolve_runs
+from milabench.workflow.options import Session
 from milabench.workflow.summaries import recompute_summary
-
-if TYPE_CHECKING:
-    from milabench.procurement.offers_report import OfferTable
-    from milabench.workflow.options import Session
 
 
 def signed_text(verified: Verification) -> str:
@@ -154,8 +151,6 @@ def offer_table(
     An archive that cannot be read is listed with the others. Raises NothingSelected without an offer, RecordError where none can
     be read, UsageError for an offer in two archives, and as `verify_offer` and `compare_by_tender`.
     """
-    from milabench.procurement.offers_report import OfferSide, OfferTable
-
     tender = read_tender(tender_file)
     paths = [path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix.lower() == ".zip"]
     if not paths:

@@ -12,9 +12,8 @@ from typing import Annotated, Final, Literal
 
 from milabench.analysis.comparison_model import System, SystemResult
 from milabench.analysis.json_codec import JsonKey
-from milabench.analysis.sides import sides_of
 from milabench.errors import ConfigError, NothingSelected, UsageError, with_remedy
-from milabench.procurement.measured import measured_figure
+from milabench.procurement.measured import measured_figure, side_of
 from milabench.procurement.offer import Offer, OfferBenchmark, PowerSource, Standing, offer_problems
 from milabench.procurement.power_levels import PowerLevel, PowerMeasurement, power_level
 from milabench.procurement.projection import Projected
@@ -116,7 +115,7 @@ def check_offer(
 
 def _evidence(offer: Offer, tender: Tender, name: str, systems: Sequence[System]) -> BenchmarkEvidence:
     declared = offer.benchmarks[name]
-    sides = [_side(name, system) for system in systems]
+    sides = [side_of(name, system) for system in systems]
     reasons = [side.why_not or "was not measured" for side in sides if not side.counts]
     value, units = (declared.value.value, declared.value.units) if declared.value is not None else (None, "")
     if declared.standing == "measured" and sides and not reasons:
@@ -160,11 +159,6 @@ def _with_projection(
         return evidence if evidence.why_not else replace(evidence, why_not=why_not)
     (scaling,) = study.benchmarks
     return replace(evidence, projected=scaling.projected[0], units=scaling.units)
-
-
-def _side(name: str, system: System) -> SystemResult:
-    (side,) = sides_of(name, [system], "system", across=False)
-    return side
 
 
 def power_finding(
@@ -230,7 +224,7 @@ def _shown_by(level: PowerSource, shown: PowerLevel | None, *, is_metered: bool)
 
 def _device_power(name: str, system: System) -> Iterator[float]:
     """Yield the power in W that the devices of a node drew while a benchmark measured."""
-    side = _side(name, system)
+    side = side_of(name, system)
     if side.counts and side.joules_per_item and side.value and side.direction == "higher":
         yield side.joules_per_item * side.value / max(1, side.nodes)
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from milabench.procurement.costs import Delivery, OwnershipCosts, YearlyCost, lifetime_cost, yearly_cost
+from milabench.analysis.json_codec import JsonKey
+from milabench.procurement.costs import Delivery, YearlyCost, lifetime_cost, yearly_cost
 from milabench.procurement.offer import Offer
-from milabench.procurement.tender import Tender
-from milabench.procurement.uncertainty import UncertainValue, constant, product, sum_of
+from milabench.procurement.tender import Limits, Tender
+from milabench.procurement.uncertainty import UncertainValue, product, sum_of
 
-WithinLimit = Literal["yes", "no", "inconclusive"]
+Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferCosts:
     """Price and power of all nodes, costs of a year and of all years. None for values that the terms or the offer lack.
 
-    `nodes_in_use` and `nodes_paid` are the phases' shares of energy and upkeep, and of the price. `within_budget` and
-    `within_power` compare with the tender's limits, one-sided at 95 %. None without a limit.
+    `nodes_in_use` and `nodes_paid` are the phases' shares of energy and upkeep, and of the price.
     """
 
     price: UncertainValue | None = None
@@ -27,8 +28,6 @@ class OfferCosts:
     lifetime: UncertainValue | None = None
     nodes_in_use: float = 1.0
     nodes_paid: float = 1.0
-    within_budget: WithinLimit | None = None
-    within_power: WithinLimit | None = None
 
     @property
     def whole(self) -> UncertainValue | None:
@@ -36,9 +35,19 @@ class OfferCosts:
         return self.lifetime or self.price
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitCheck:
+    """An offer's whole cost or power against the tender's `most`, one-sided at 95 %. `offered` is None where it names none."""
+
+    name: Annotated[Literal["budget", "power"], JsonKey("limit")]
+    offered: UncertainValue | None
+    most: UncertainValue
+    decision: Annotated[Decision, JsonKey("verdict")]
+
+
 def offer_costs(offer: Offer, tender: Tender) -> OfferCosts:
     """Return the costs of an offer. The budget pays the price with energy and upkeep of all years, where they are known."""
-    terms, limits = tender.terms, tender.limits
+    terms = tender.terms
     price = price_of(offer, offer.nodes)
     in_use, paid = nodes_by_phase(offer, None if terms.years is None else terms.years.value, terms.interest)
     power = offer.power.node and product([(offer.power.node, 1)], offer.nodes, "kW")
@@ -47,27 +56,16 @@ def offer_costs(offer: Offer, tender: Tender) -> OfferCosts:
     # In two currencies it is no offer that fits the tender, and verifying it says so.
     is_priced = price is not None and electricity is not None and electricity.units == f"{price.units}/kWh"
     if is_priced and price and power and electricity and terms.years is not None:
-        owned = OwnershipCosts(
-            price=price,
-            years=terms.years,
-            power_kw=power,
-            electricity=replace(electricity, units=price.units),
-            pue=terms.pue or constant(1.0),
-            energy_use=terms.utilization or constant(1.0),
-            interest=terms.interest,
-            upkeep=terms.upkeep,
-            delivery=_delivery(offer, price, in_use, paid),
-        )
-    costs = OfferCosts(
+        delivery = _delivery(offer, price, in_use, paid)
+        owned = terms.ownership(price, terms.years, power, electricity, delivery=delivery)
+    return OfferCosts(
         price=price,
         power_kw=power,
         yearly=None if owned is None else yearly_cost(owned),
         lifetime=None if owned is None else lifetime_cost(owned),
         nodes_in_use=in_use,
         nodes_paid=paid,
-        within_power=_within(power, limits.power),
     )
-    return replace(costs, within_budget=_within(costs.whole, limits.budget))
 
 
 def price_of(offer: Offer, nodes: int) -> UncertainValue | None:
@@ -111,11 +109,19 @@ def kept_share(offer: Offer) -> float:
     return of_nodes / (of_nodes + fixed.value)
 
 
-def _within(value: UncertainValue | None, limit: UncertainValue | None) -> WithinLimit | None:
-    if limit is None:
-        return None
-    is_comparable = value is not None and value.units == limit.units
-    interval = product([(value, 1), (limit, -1)]).interval(0.90) if value is not None and is_comparable else None
-    if interval is None:
-        return "inconclusive"
-    return "yes" if interval[1] <= 1 else "no" if interval[0] > 1 else "inconclusive"
+def limit_checks(limits: Limits, costs: OfferCosts | None) -> Iterator[LimitCheck]:
+    """Yield an offer's use of each limit of a tender. A run alone has no price and draws no declared power."""
+    costs = costs or OfferCosts()
+    if limits.budget is not None:
+        yield _limit_check("budget", costs.whole, limits.budget)
+    if limits.power is not None:
+        yield _limit_check("power", costs.power_kw, limits.power)
+
+
+def _limit_check(name: Literal["budget", "power"], offered: UncertainValue | None, most: UncertainValue) -> LimitCheck:
+    offered = offered if offered is not None and offered.units == most.units else None
+    interval = None if offered is None else product([(offered, 1), (most, -1)]).interval(0.90)
+    decision: Decision = "INCONCLUSIVE"
+    if interval is not None and not interval[0] <= 1 < interval[1]:
+        decision = "PASS" if interval[1] <= 1 else "FAIL"
+    return LimitCheck(name=name, offered=offered, most=most, decision=decision)

@@ -31,6 +31,7 @@ from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.document import Document, Notes, Statement, Table, columns_table, section
 from milabench.workbooks.workbook import Cell, Formula, Sheet, sheet_names, workbook_bytes
 
+_WITHIN: Final = {"PASS": "yes", "FAIL": "no", "INCONCLUSIVE": "inconclusive"}
 # Of the table of costs, what the screen leaves out.
 _COST_COLUMNS = (
     *("system", "power kW", "energy a year", "a year", "its interval", "currency", "score per M", "score per kW"),
@@ -159,9 +160,14 @@ def cost_table(table: OfferTable) -> Table:
         ("currency", lambda side: side.costs.price and side.costs.price.units),
         ("#score per M", lambda side: _score_per(side, side.costs.whole, 1e6)),
         ("#score per kW", lambda side: _score_per(side, side.costs.power_kw, 1.0)),
-        ("budget", lambda side: side.costs.within_budget),
-        ("power", lambda side: side.costs.within_power),
+        ("budget", lambda side: _within(side, "budget")),
+        ("power", lambda side: _within(side, "power")),
     )
+
+
+def _within(side: OfferSide, name: str) -> str | None:
+    """Return whether the cost or the power of an offer keeps the limit of this name. None without a limit."""
+    return next((_WITHIN[limit.decision] for limit in side.entry.limits if limit.name == name), None)
 
 
 def _score_per(side: OfferSide, amount: UncertainValue | None, scale: float) -> str | None:
@@ -237,7 +243,9 @@ def offers_to_json(table: OfferTable) -> dict[str, object]:
                 "energy_a_year": to_json_value(side.costs.yearly and side.costs.yearly.energy),
                 "a_year": to_json_value(side.costs.yearly and side.costs.yearly.total),
                 "all_years": to_json_value(side.costs.lifetime),
-                **picked(side.costs, "nodes_in_use", "nodes_paid", "within_budget", "within_power"),
+                **picked(side.costs, "nodes_in_use", "nodes_paid"),
+                "within_budget": _within(side, "budget"),
+                "within_power": _within(side, "power"),
             }
             for side in table.sides
         ],
@@ -425,7 +433,7 @@ def _overview_row(side: OfferSide, at: int, score_cell: str, terms: Mapping[str,
         *_cost_cells(costs, at, terms, has_node_price=offer.price.node is not None),
         _per(value, costs.whole, f"E{at}/{'U' if costs.lifetime else 'M'}{at}*1000000", 1e6),
         _per(value, costs.power_kw, f"E{at}/P{at}", 1.0),
-        *(costs.within_budget, costs.within_power, side.file, costs.nodes_in_use, costs.nodes_paid),
+        *(_within(side, "budget"), _within(side, "power"), side.file, costs.nodes_in_use, costs.nodes_paid),
         ", ".join(
             row.bench
             for row in entry.benchmarks

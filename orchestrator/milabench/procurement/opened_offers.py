@@ -27,7 +27,7 @@ from milabench.procurement.run_expenses import metered_benches, with_expenses
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid, Verified
 from milabench.procurement.tender_suites import Locks, TenderSuites
-from milabench.procurement.tiers import TierChange
+from milabench.procurement.tiers import NO_LOCK, TierChange, change_by
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.workflow.options import Session
 from milabench.workflow.report_inputs import ReportSource
@@ -92,16 +92,8 @@ def _missing_locks(systems: Sequence[System], declared: OfferBenchmark, locks: L
         suite = as_mapping(session.manifest.get("suite"))
         group = str(as_mapping(suite.get(declared.name)).get("install_group") or "")
         if group in as_mapping(session.manifest.get("locks")) and (session.summary.run, group) not in locks:
-            yield TierChange(
-                bench=declared.name,
-                name="lock file",
-                asked=f"the lock file of {group}",
-                found=f"none of {session.summary.run}",
-                needs=None,
-                why="nothing shows which packages ran",
-                declared=declared.tier,
-                verdict="beyond the tier",
-            )
+            asked, found = f"the lock file of {group}", f"none of {session.summary.run}"
+            yield change_by(NO_LOCK, "lock file", asked, found, declared)
 
 
 def offer_bid(opened: OpenedOffer, verified: Verified) -> Bid:

@@ -97,7 +97,8 @@ def check_again(now: System, then: System, limit: float, allow: Mapping[str, Seq
         _Bench(name, bench, today.get(name), limit, tuple(allow.get(name, ())), changed.get(name, ""))
         for name, bench in numbers.items()
     ]
-    ratios = [ratio for result in results if (ratio := result.ratio) is not None and not result.other_work]
+    outcomes = [result.outcome for result in results if not result.other_work]
+    ratios = [outcome for outcome in outcomes if isinstance(outcome, RecheckRatio)]
     return Acceptance(
         title=f"recheck: at least {limit:g} x {then.name}, benchmark by benchmark",
         run=now.name,
@@ -163,13 +164,18 @@ class _Bench:
         return next(more, "")
 
     @property
-    def ratio(self) -> RecheckRatio | None:
-        """Its ratio today. None where there is no number, or none that can be compared."""
-        if self.now is None or self.now.units != self.then.units or self.then.direction == "none":
-            return None
-        values = replicate_values(self.now, "system")
-        if not values or differing(cases_of(self.then.metrics), cases_of(self.now.metrics)):
-            return None
+    def outcome(self) -> RecheckRatio | tuple[str, str]:
+        """Its ratio today, or what was found instead and what is missing for one."""
+        values = [] if self.now is None else replicate_values(self.now, "system")
+        if self.now is None or not values:
+            return "no number", "a measurement of all of its instances"
+        found = f"in {units_of(self.now, 'system')}"
+        if self.now.units != self.then.units:
+            return found, f"the same units: it was in {self.then.units} then"
+        if self.then.direction == "none":
+            return found, "a number of which it is known whether more is better"
+        if cases := differing(cases_of(self.then.metrics), cases_of(self.now.metrics)):
+            return found, f"the same cases as then: {cases}"
         installed = UncertainValue.of_launches(replicate_values(self.then, "system"), self.then.units, self.name)
         moved = self.now.allowance.one_sided.over(self.then.allowance.one_sided)
         if self.then.direction == "lower":
@@ -184,12 +190,13 @@ class _Bench:
         runs = tuple(evaluation.checks())
         if self.now is None or any(check.verdict == "FAIL" for check in runs):
             return runs
-        ratio, asked = self.ratio, f"at least {self.limit:g} x then"
+        ratio, asked = self.outcome, f"at least {self.limit:g} x then"
         undecided = CriterionResult(
-            bench=self.name, criterion="recheck", verdict="INCONCLUSIVE", requirement=asked, measured="no number"
+            bench=self.name, criterion="recheck", verdict="INCONCLUSIVE", requirement=asked, measured=""
         )
-        if ratio is None:
-            return (*runs, replace(undecided, measured=self._found(), missing=self._missing()))
+        if not isinstance(ratio, RecheckRatio):
+            found, missing = ratio
+            return (*runs, replace(undecided, measured=found, missing=missing))
         result = replace(
             undecided,
             value=ratio.ratio,
@@ -202,19 +209,6 @@ class _Bench:
             return (*runs, replace(result, missing=other))
         judged = replace(result, verdict="PASS" if ratio.is_kept else "FAIL")
         return (*runs, evaluation.trusted_on_both(self.now, judged, is_relative=True))
-
-    def _found(self) -> str:
-        has_number = self.now is not None and replicate_values(self.now, "system")
-        return f"in {units_of(self.now, 'system')}" if has_number and self.now is not None else "no number"
-
-    def _missing(self) -> str:
-        if self.now is not None and replicate_values(self.now, "system"):
-            if self.now.units != self.then.units:
-                return f"the same units: it was in {self.then.units} then"
-            if self.then.direction == "none":
-                return "a number of which it is known whether more is better"
-            return f"the same cases as then: {differing(cases_of(self.then.metrics), cases_of(self.now.metrics))}"
-        return "a measurement of all of its instances"
 
 
 def _measured(ratio: RecheckRatio, launches: int, then: int) -> str:

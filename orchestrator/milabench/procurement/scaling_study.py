@@ -11,9 +11,8 @@ from typing import Literal
 
 from milabench.analysis.comparison_model import System, SystemResult
 from milabench.analysis.intervals import Interval
-from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.sides import sides_of
-from milabench.analysis.summary_model import BenchSummary, Summary
+from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import difference_line
 from milabench.errors import NothingSelected, UsageError
 from milabench.events.values import as_mapping, whole
@@ -42,26 +41,17 @@ class DeclaredBound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredCount:
+class MeasuredCount(CountPoint):
     """The result of a benchmark at a count: `side` over all `runs` with this count, each a session.
 
-    The scaled quantity is the value, or with `is_inverse` its inverse.
+    The `values` are the repeats of a single run, or a value for each of several runs. The scaled quantity is the value, or with
+    `is_inverse` its inverse.
     """
 
     count: int
     runs: tuple[str, ...]
     side: SystemResult
     is_inverse: bool = False
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        """The values for the fit: the repeats of a single run, or a value for each of several runs."""
-        return tuple(1 / value if self.is_inverse else value for value in self.side.replicates)
-
-    @property
-    def value(self) -> float:
-        """The geometric mean of the values."""
-        return geometric_mean(self.values)
 
     @property
     def interval(self) -> Interval | None:
@@ -172,7 +162,7 @@ def _bench_scaling(
     across: bool,
 ) -> BenchScaling | str:
     """Return the study of a benchmark, or why there is none."""
-    with_it = [run for run in runs if any(bench.bench == name for bench in run.summary.benchmarks)]
+    with_it = [run for run in runs if name in run.by_name]
     counted: Counted = of or ("nodes" if len({_count(run, name, "nodes") for run in with_it} - {0}) > 1 else "devices")
     by_count: dict[int, list[System]] = {}
     for run in with_it:
@@ -184,14 +174,15 @@ def _bench_scaling(
         return unlike
     first = measured[0].side
     if first.direction == "lower":
-        measured = tuple(replace(each, is_inverse=True) for each in measured)
-    points = [CountPoint(count=each.count, values=each.values) for each in measured]
+        measured = tuple(
+            replace(each, is_inverse=True, values=tuple(1 / value for value in each.values)) for each in measured
+        )
     try:
-        chosen = choose_law(points)
+        chosen = choose_law(measured)
     except UsageError as error:
         return str(error)
     projected = _projected(name, chosen, to or _default_targets(measured[-1].count, bound), bound)
-    held_out, why_not = _back_tested(points)
+    held_out, why_not = _back_tested(measured)
     return BenchScaling(
         bench=name,
         of=counted,
@@ -222,7 +213,7 @@ def _why_no_law(measured: Sequence[MeasuredCount], left_out: Sequence[tuple[int,
 def _unlike_nodes(name: str, runs: Sequence[System]) -> str:
     """Return why nodes are no count of these runs, whose nodes have unlike numbers of devices. Empty where they are."""
     shares = {_count(run, name, "devices") / _count(run, name, "nodes") for run in runs}
-    if len(shares) < 2 or not all(_bench(run, name).ngpu for run in runs):
+    if len(shares) < 2 or not all(run.by_name[name].ngpu for run in runs):
         return ""
     return f"devices per node differ ({', '.join(f'{share:g}' for share in sorted(shares))}). Project it --of devices"
 
@@ -270,7 +261,7 @@ def _measured(
             left_out.append((count, side.why_not or f"is in {side.units}, and the smallest count in {sides[0].units}"))
             continue
         names = tuple(session.summary.run for session in system.sessions)
-        measured.append(MeasuredCount(count=count, runs=names, side=side))
+        measured.append(MeasuredCount(count=count, values=tuple(side.replicates), runs=names, side=side))
     return tuple(measured), tuple(sorted(left_out))
 
 
@@ -280,7 +271,7 @@ def _counted(count: int, of: Counted) -> str:
 
 def _count(run: System, name: str, of: Counted) -> int:
     """Return on how many nodes or devices a benchmark ran. Of a processor, devices are its instances."""
-    bench = _bench(run, name)
+    bench = run.by_name[name]
     # Runs of milabench 1.3 have the records of the first machine alone, and say of how many it was one.
     configs = [as_mapping(step.get("config")) for step in run.steps.get(name, [])]
     nodes = max([bench.nodes, *(whole(config.get("num_machines"), 0) for config in configs)])
@@ -288,10 +279,6 @@ def _count(run: System, name: str, of: Counted) -> int:
         return nodes
     devices = bench.ngpu or bench.instances
     return devices * nodes // bench.nodes if bench.nodes else devices
-
-
-def _bench(run: System, name: str) -> BenchSummary:
-    return next(bench for bench in run.summary.benchmarks if bench.bench == name)
 
 
 def _require_one_kind(runs: Sequence[System]) -> None:

@@ -40,8 +40,9 @@ from milabench.procurement.amounts import (
     PowerInKw,
     Years,
 )
+from milabench.procurement.costs import AT_ONCE, Delivery, OwnershipCosts
 from milabench.procurement.scores import METRICS, REMOVED_METRICS
-from milabench.procurement.uncertainty import Mean, UncertainValue
+from milabench.procurement.uncertainty import Mean, UncertainValue, constant
 from milabench.workflow.files import read_file
 
 Tier = Literal["as-is", "ported", "optimized"]
@@ -113,6 +114,28 @@ class Terms:
     utilization: PartOfOne | None = key(
         "Share of the year in which the system is busy.", default=None, alias="utilisation"
     )
+
+    def ownership(
+        self,
+        price: UncertainValue,
+        years: UncertainValue,
+        power_kw: UncertainValue,
+        electricity: UncertainValue,
+        pue: UncertainValue | None = None,
+        delivery: Delivery = AT_ONCE,
+    ) -> OwnershipCosts:
+        """Return the costs of owning nodes of this price and power. `electricity` is the price of a kWh, `pue` if no term is."""
+        return OwnershipCosts(
+            price=price,
+            years=years,
+            power_kw=power_kw,
+            electricity=replace(electricity, units=electricity.units.split("/")[0] or price.units),
+            pue=self.pue or pue or constant(1.0),
+            energy_use=self.utilization or constant(1.0),
+            interest=self.interest,
+            upkeep=self.upkeep,
+            delivery=delivery,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

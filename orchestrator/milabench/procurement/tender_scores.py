@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 from milabench.analysis.comparison_model import System
-from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.summary_model import validity_words
 from milabench.analysis.system_diff import differing_work, knows_work
 from milabench.analysis.two_samples import DEFAULT_MARGIN, Verdict, judge_family
@@ -15,7 +14,7 @@ from milabench.config.problems import Problems
 from milabench.errors import ConfigError, NothingSelected, Problem, UsageError
 from milabench.procurement.measured import SourcedFigure, direction_of, measured_figure, side_of
 from milabench.procurement.offer import Offer, Standing
-from milabench.procurement.offer_costs import OfferCosts, WithinLimit, offer_costs
+from milabench.procurement.offer_costs import Decision, LimitCheck, OfferCosts, limit_checks, offer_costs
 from milabench.procurement.reference_nodes import nodes_on, reference_problems, run_nodes, unknown_reference_nodes
 from milabench.procurement.scores import (
     METRICS,
@@ -31,7 +30,6 @@ from milabench.procurement.tender import Tender, TenderBenchmark, Tier, metric_p
 from milabench.procurement.tiers import SuiteCheck
 from milabench.procurement.uncertainty import Mean, UncertainValue, product
 
-Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 OF_REFERENCE: Final = "reference, "
 """Beginning of a warning about a figure of the reference."""
 Admissible = Literal["yes", "no", "inconclusive"]
@@ -42,7 +40,6 @@ _UNBELIEVED: Final = {
     "ALTERED": "its archive was modified",
     "UNTRUSTED": "its archive is by none of the allowed signers",
 }
-_LIMIT_DECISIONS: Final[Mapping[WithinLimit, Decision]] = {"yes": "PASS", "no": "FAIL", "inconclusive": "INCONCLUSIVE"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,16 +101,6 @@ class ScoredBenchmark:
     def counts(self) -> bool:
         """Whether its figure may stand in a score."""
         return self.figure is not None and not self.why_not
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitCheck:
-    """An offer's whole cost or power against the tender's `most`, one-sided at 95 %. `offered` is None where it names none."""
-
-    name: Annotated[Literal["budget", "power"], JsonKey("limit")]
-    offered: UncertainValue | None
-    most: UncertainValue
-    decision: Annotated[Decision, JsonKey("verdict")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,7 +381,7 @@ class Scoring:
             benchmarks=rows,
             why_not=_lacking(rows) or ("" if names else "no benchmark is in every offer"),
             costs=costs,
-            limits=tuple(_limits(tender, costs)),
+            limits=tuple(limit_checks(tender.limits, costs)),
         )
         if entry.why_not:
             return entry
@@ -500,22 +487,6 @@ def _lacking(rows: Sequence[ScoredBenchmark]) -> str:
 def amount_text(amount: float) -> str:
     """Return money or power as people write it."""
     return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.4g}"
-
-
-def _limits(tender: Tender, costs: OfferCosts | None) -> Iterator[LimitCheck]:
-    """Yield an offer's use of each limit of the tender. A run alone has no price and draws no declared power."""
-    costs = costs or OfferCosts(within_budget="inconclusive", within_power="inconclusive")
-    checks: tuple[
-        tuple[Literal["budget", "power"], UncertainValue | None, UncertainValue | None, WithinLimit | None], ...
-    ]
-    checks = (
-        ("budget", costs.whole, tender.limits.budget, costs.within_budget),
-        ("power", costs.power_kw, tender.limits.power, costs.within_power),
-    )
-    for name, offered, most, within in checks:
-        if most is not None and within is not None:
-            in_units = offered if offered is not None and offered.units == most.units else None
-            yield LimitCheck(name=name, offered=in_units, most=most, decision=_LIMIT_DECISIONS[within])
 
 
 def decide(value: UncertainValue, least: float) -> Decision:

@@ -52,6 +52,8 @@ RULES: Final[tuple[TierRule, ...]] = (
     _rule(r"(command|server)\b", "ported", "another program"),
     _rule(r"", "ported", "a change that is no option of compilers or libraries"),
 )
+NO_LOCK: Final = _rule(r"lock file$", None, "nothing shows which packages ran")
+"""For a run without its lock file."""
 # What changes nothing of what is measured: the tender has weights of its own, and a name is a name.
 _NO_CHANGE: Final = re.compile(
     r"(weight|enabled|max_duration|max_silence|max_records_mib|group|install_group|about|name|argv\..*(port|addr|out|log|cache|path).*)$"
@@ -104,9 +106,13 @@ def tier_changes(own: System, offered: System, declared: OfferBenchmark) -> Iter
 def tier_change(name: str, asked: str, found: str, declared: OfferBenchmark) -> Iterator[TierChange]:
     """Yield the change of something that all benchmarks of a run share, by the same rules. Nothing where both are the same."""
     rule = tier_of(name)
-    if rule is None or asked == found:
-        return
-    yield TierChange(
+    if rule is not None and asked != found:
+        yield change_by(rule, name, asked, found, declared)
+
+
+def change_by(rule: TierRule, name: str, asked: str, found: str, declared: OfferBenchmark) -> TierChange:
+    """Return a change with the tier that a rule puts it into."""
+    return TierChange(
         bench=declared.name,
         name=name,
         asked=asked,
