@@ -61,7 +61,8 @@ def one_element() -> None:
     for _ in range(ROUNDS):
         with sampling.gc_paused():
             best["timeit"] = min(best["timeit"], *(taken / BLOCK for taken in timer.repeat(BLOCKS, BLOCK)))
-            blocks = (sampling.block_s(passes.forward, BLOCK, device) / BLOCK for _ in range(BLOCKS))
+            timed = sampling.block_timer(passes.forward, device)
+            blocks = (timed(BLOCK) / BLOCK for _ in range(BLOCKS))
             best["hot"] = min(best["hot"], *blocks)
             times = exec_modes.discrete(passes, BLOCKS * BLOCK, False, device, False).forward.times_ms
         # Not the luckiest call of all: what one takes in five when nothing disturbs it.

@@ -69,12 +69,10 @@ def sample_calls(
         elif mode == "cold":
             sample = _cold_samples(in_turn or [call], device, enqueue_s or 0.0)
         else:
-            if device.has_events:
-                timed, target_s, most = _queued_block(call, device, enqueue_s or 0.0), DEVICE_BLOCK_S, CALLS_QUEUED
-            else:
+            timed, target_s, most = block_timer(call, device, enqueue_s or 0.0), DEVICE_BLOCK_S, CALLS_QUEUED
+            if not device.has_events:
                 resolution_s = max(clock_pair_s(), time.get_clock_info("perf_counter").resolution)
                 target_s, most = agree(max(HOST_BLOCK_S, 1000 * resolution_s)), 1 << 30
-                timed = functools.partial(block_s, call, device=device)
             loops = _count_loops(timed, target_s, agree, most)
             sample = lambda: [timed(loops) / loops]  # noqa: E731
         median, is_converged, elapsed_s = _sample_until(sample, loops, rule, agree)
@@ -158,18 +156,6 @@ def _loop_s(call: Call, count: int) -> float:
     return (_clock() - begin) / 1e9
 
 
-def block_s(call: Call, count: int, device: TorchDevice) -> float:
-    """Return the seconds of `count` calls in sequence, on the host's clock."""
-    if device.kind == "cpu":
-        return _loop_s(call, count)
-    device.synchronize()
-    begin = _clock()
-    for _ in range(count):
-        call()
-    device.synchronize()
-    return (_clock() - begin) / 1e9
-
-
 def _synchronised_samples(call: Call, device: TorchDevice) -> list[float]:
     device.synchronize()
     begin = _clock()
@@ -187,37 +173,32 @@ def _enqueue_s(call: Call, device: TorchDevice, count: int = 16) -> float:
     return taken_s
 
 
-def _queued_block(call: Call, device: TorchDevice, enqueue_s: float) -> Callable[[int], float]:
-    begin, end = device.event(), device.event()
+def block_timer(call: Call, device: TorchDevice, enqueue_s: float = 0.0) -> Callable[[int], float]:
+    """Return the function that times a number of calls in sequence, in seconds. `enqueue_s` is the host's time for a call."""
+    ((begin, end),) = device.event_pairs(1)
 
-    def queued_s(count: int) -> float:
+    def block_s(count: int) -> float:
+        # The cheapest loop of Python: as timeit has it, with no integer made for a call.
+        repeats = itertools.repeat(None, count)
         # The device is kept busy until all calls are queued: their launches are then not in the time.
         device.spin(1.2 * enqueue_s * count + 20e-6)
         begin.record()
-        for _ in range(count):
+        for _ in repeats:
             call()
         end.record()
         end.synchronize()
         return begin.elapsed_time(end) / 1e3
 
-    return queued_s
+    return block_s
 
 
 def _cold_samples(calls: Sequence[Call], device: TorchDevice, enqueue_s: float) -> Callable[[], list[float]]:
     turns = itertools.cycle(calls)
-    if not device.has_events:
-
-        def sample() -> list[float]:
-            call = next(turns)
-            device.evict()
-            return _synchronised_samples(call, device)
-
-        return sample
     # One spin for a batch: all its calls are queued before the first of them starts.
-    pairs = device.event_pairs(COLD_BATCH)
-    evict_s = _enqueue_s(device.evict, device)
+    pairs = device.event_pairs(COLD_BATCH if device.has_events else 1)
+    evict_s = _enqueue_s(device.evict, device) if device.has_events else 0.0
 
-    def sample_batch() -> list[float]:
+    def sample() -> list[float]:
         device.spin(1.2 * (enqueue_s + evict_s + 20e-6) * COLD_BATCH)
         for begin, end in pairs:
             call = next(turns)
@@ -228,7 +209,7 @@ def _cold_samples(calls: Sequence[Call], device: TorchDevice, enqueue_s: float) 
         device.synchronize()
         return [begin.elapsed_time(end) / 1e3 for begin, end in pairs]
 
-    return sample_batch
+    return sample
 
 
 @dataclass(frozen=True, kw_only=True)

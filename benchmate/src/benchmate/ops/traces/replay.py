@@ -103,10 +103,9 @@ class Replay:
             self._step()
             self.device.synchronize()
             result.steps_s.append((time.perf_counter_ns() - begin) / 1e9)
-        time_calls = self._time_calls_by_events if self.device.has_events else self._time_calls
         for number in range(steps):
             self._say(f"step {number + 1} of {steps} timed call by call")
-            for node, seconds in time_calls().items():
+            for node, seconds in self._time_calls().items():
                 result.calls_s.setdefault(node, []).append(seconds)
         result.substituted = len(self._memory.substitutes)
         return result
@@ -191,24 +190,11 @@ class Replay:
         return failures
 
     def _time_calls(self) -> dict[int, float]:
-        taken_s: dict[int, float] = {}
-        clock = time.perf_counter_ns
-
-        def timed(ready: _Ready, call: Call) -> object:
-            begin = clock()
-            result = call()
-            taken_s[ready.call.node.id] = (clock() - begin) / 1e9
-            return result
-
-        self._step(timed)
-        return taken_s
-
-    def _time_calls_by_events(self) -> dict[int, float]:
         pairs: dict[int, tuple[Event, Event]] = {}
 
         def timed(ready: _Ready, call: Call) -> object:
             # Waiting for the device after each call would time the launch too, and leave the queue empty for the next.
-            begin, end = self.device.event(), self.device.event()
+            ((begin, end),) = self.device.event_pairs(1)
             begin.record()
             result = call()
             end.record()
