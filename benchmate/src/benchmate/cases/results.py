@@ -6,7 +6,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from benchmate.cases.registry import Case
 from benchmate.memory import OUT_OF_MEMORY
@@ -68,7 +68,7 @@ class CaseResult:
     counters: Mapping[str, float] = field(default_factory=dict)
     label: str = ""
     memory: Mapping[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
     seconds: float = 0.0
     tail: str = ""
 
@@ -120,8 +120,9 @@ def parse_payload(line: bytes) -> CasePayload | None:
         payload = json.loads(line)
     except ValueError:
         return None
-    is_payload = isinstance(payload, dict) and payload.get("outcome") in ("passed", "failed", "skipped")
-    return cast("CasePayload", payload) if is_payload else None
+    if not isinstance(payload, dict) or payload.get("outcome") not in ("passed", "failed", "skipped"):
+        return None
+    return cast("CasePayload", {name: payload[name] for name in CasePayload.__annotations__ if name in payload})
 
 
 def make_result(
@@ -137,38 +138,24 @@ def make_result(
     `foreign` are other processes seen on the devices.
     """
     reasons: tuple[str, ...] = ()
+    given: dict[str, Any] = {**(payload or {"outcome": "failed"})}
+    given.pop("name", None)
     if payload is None:
-        why, detail = _explain_exit(ended, timeout_s)
-        payload = {"outcome": "failed"}
-    else:
-        why, detail = payload.get("why", ""), payload.get("detail", "")
-        if payload["outcome"] == "passed" and (ended.code != 0 or ended.is_late):
-            # It was measured, then did not end as it should: gloo and some drivers abort at exit.
-            detail = "did not end after its result" if ended.is_late else ended.how
-            reasons = ("abort-at-exit",)
+        given["why"], given["detail"] = _explain_exit(ended, timeout_s)
+    elif payload["outcome"] == "passed" and (ended.code != 0 or ended.is_late):
+        # It was measured, then did not end as it should: gloo and some drivers abort at exit.
+        given["detail"] = "did not end after its result" if ended.is_late else ended.how
+        reasons = ("abort-at-exit",)
     if foreign:
         reasons = (*reasons, "contended")
-        detail = detail or f"other processes on the device: {', '.join(map(str, foreign))}"
-    counters = payload.get("counters") or {}
+        given["detail"] = given.get("detail") or f"other processes on the device: {', '.join(map(str, foreign))}"
+    # A figure of the case's own that is no number, such as NaN, arrives as null and is left out.
+    given |= {name: _number(given.get(name)) for name in ("items", "bytes")}
+    counters = given.get("counters", {})
+    given["counters"] = {name: value for name, value in counters.items() if _number(value) is not None}
+    given["label"] = str(given.get("label", ""))
     return CaseResult(
-        case=case,
-        repetition=repetition,
-        outcome=payload["outcome"],
-        why=why,
-        detail=detail,
-        reasons=reasons,
-        iterations=payload.get("iterations") or 0,
-        wall_ns=payload.get("wall_ns"),
-        cpu_ns=payload.get("cpu_ns"),
-        items=_number(payload.get("items")),
-        bytes=_number(payload.get("bytes")),
-        # A counter that is no number, such as NaN, arrives as null and is left out.
-        counters={name: value for name, value in counters.items() if _number(value) is not None},
-        label=str(payload.get("label", "")),
-        memory=payload.get("memory") or {},
-        notes=tuple(payload.get("notes", ())),
-        seconds=ended.seconds,
-        tail=ended.tail,
+        case=case, repetition=repetition, reasons=reasons, seconds=ended.seconds, tail=ended.tail, **given
     )
 
 
