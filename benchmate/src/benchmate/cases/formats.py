@@ -25,6 +25,8 @@ _CSV_COLUMNS = (
     *("memory_reserved_peak_setup", "memory_reserved_peak_run", "device_memory_process"),
     *("host_memory_start", "host_memory_peak_setup", "host_memory_peak_run"),
 )
+_OPTIONAL = ("why", "detail", "reasons", "counters", "label", "memory", "notes")
+"""Fields of a result that are left out of JSON where they are empty."""
 _GOOGLE_COLUMNS = (
     *("name", "iterations", "real_time", "cpu_time", "time_unit", "bytes_per_second", "items_per_second"),
     *("label", "error_occurred", "error_message"),
@@ -312,17 +314,9 @@ def _json_row(result: CaseResult) -> Row:
     if result.is_measured:
         times = {"wall_time": result.real_ns / 1e9, "cpu_time": result.process_ns / 1e9}
         row |= {"iterations": result.iterations, **times}
-    optional: Row = {
-        "why": result.why,
-        "detail": result.detail,
-        "reasons": list(result.reasons),
-        **result.rates,
-        "counters": dict(result.counters),
-        "label": result.label,
-        "memory": dict(result.memory),
-        "notes": list(result.notes),
-        "tail": "" if result.outcome == "passed" else result.tail,
-    }
+    optional: Row = {name: getattr(result, name) for name in _OPTIONAL} | result.rates
+    if result.outcome != "passed":
+        optional["tail"] = result.tail
     return row | {key: value for key, value in optional.items() if value} | {"process_seconds": result.seconds}
 
 

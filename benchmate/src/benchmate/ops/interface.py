@@ -48,7 +48,7 @@ def tensors_in(value: object) -> Iterator[Tensor]:
     import torch
     from torch.utils import _pytree
 
-    return (leaf for leaf in _pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+    return (leaf for leaf in _pytree.tree_flatten(value)[0] if isinstance(leaf, torch.Tensor))
 
 
 def autograd_passes(call: Call, leaves: Sequence[Tensor]) -> Passes:
