@@ -8,13 +8,11 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from milabench.devices.regular_file import read_regular
 from milabench.errors import EnvironmentFailed
 from milabench.events.atomic_write import replace_file
 from milabench.execute.install_session import InstallOptions, make_folder
-from milabench.execute.inventory import commits_file
+from milabench.execute.inventory import commits_file, read_marker
 from milabench.execute.sources import git_environment, without_credentials
 from milabench.plan.context import Dirs
 from milabench.plan.requirements import GitRequirement, RequirementFile
@@ -34,7 +32,8 @@ def with_known_commits(specs: Sequence[VenvSpec], dirs: Dirs, options: InstallOp
 def _with_commits(spec: VenvSpec, dirs: Dirs, options: InstallOptions) -> VenvSpec:
     record = commits_file(dirs, spec)
     is_known = not (options.update and not spec.is_pinned)
-    spec = replace(spec, commits=_recorded(record) if is_known else {})
+    recorded = read_marker(record) if is_known else {}
+    spec = replace(spec, commits={text: str(commit) for text, commit in recorded.items()})
     if not spec.moving:
         return spec
     resolved = {git.text: _commit_of(git, file, options.environ) for file, git in spec.moving}
@@ -42,14 +41,6 @@ def _with_commits(spec: VenvSpec, dirs: Dirs, options: InstallOptions) -> VenvSp
     make_folder(record.parent)
     replace_file(record, json.dumps(dict(spec.commits), indent=1).encode())
     return spec
-
-
-def _recorded(record: Path) -> dict[str, str]:
-    try:
-        commits = json.loads(read_regular(record))
-    except (OSError, ValueError):
-        return {}
-    return {str(text): str(commit) for text, commit in commits.items()} if isinstance(commits, dict) else {}
 
 
 def _commit_of(git: GitRequirement, file: RequirementFile, environ: Mapping[str, str]) -> str:

@@ -46,7 +46,7 @@ def is_complete(dirs: Dirs, spec: VenvSpec) -> bool:
     An environment with contents from a capsule alone is complete only for the suite of that capsule.
     """
     folder = store_folder(dirs, spec)
-    marker = _read_marker(folder / COMPLETE)
+    marker = read_marker(folder / COMPLETE)
     is_built = marker.get("digest") == spec.digest and (folder / "bin" / "python").exists()
     is_own = marker.get("capsule") in (None, Path(dirs.cache).parent.name)
     return is_built and is_own and not altered_instruments(folder)
@@ -54,13 +54,13 @@ def is_complete(dirs: Dirs, spec: VenvSpec) -> bool:
 
 def is_made(venv: Path) -> bool:
     """Return whether an environment carries the mark of the installation that made it, with the digest in its name."""
-    marker = _read_marker(venv / COMPLETE)
+    marker = read_marker(venv / COMPLETE)
     return f"{marker.get('group')}-{str(marker.get('digest'))[:16]}" == venv.name
 
 
 def is_own_program(folder: Path) -> bool:
     """Return whether a program carries the mark of the installation that fetched it."""
-    return _read_marker(folder.with_name(f".{folder.name}.complete")).get("folder") == folder.name
+    return read_marker(folder.with_name(f".{folder.name}.complete")).get("folder") == folder.name
 
 
 def altered_instruments(venv: Path) -> str:
@@ -149,7 +149,7 @@ def is_fetched(dirs: Dirs, source: Source) -> bool:
     """Return whether the program was unpacked completely from this file or revision."""
     from milabench.plan.venvs import source_json
 
-    is_same = _read_marker(source_marker(dirs, source)) == source_json(source)
+    is_same = read_marker(source_marker(dirs, source)) == source_json(source)
     return is_same and source_folder(dirs, source).is_dir()
 
 
@@ -159,7 +159,8 @@ def source_marker(dirs: Dirs, source: Source) -> Path:
     return Path(dirs.code, f".{source.folder}.complete")
 
 
-def _read_marker(path: Path) -> dict[str, object]:
+def read_marker(path: Path) -> dict[str, object]:
+    """Return the JSON object in a file of ours. Empty where there is none."""
     try:
         marker = json.loads(read_regular(path))
     except (OSError, ValueError):

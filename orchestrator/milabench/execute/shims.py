@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import pkgutil
 import re
 from functools import cache
 from pathlib import Path
 
 from milabench.events.shims import TORCHVISION
-from milabench.execute.inventory import COMPLETE
+from milabench.execute.inventory import COMPLETE, read_marker
 
 # Its extension wants the libraries of CUDA, so that beside a cpu build of torch it is not loaded and defines nothing.
 _NO_OPERATORS = re.compile(r"\boperator torchvision::nms does not exist\b")
@@ -32,9 +31,5 @@ def add_shim(venv: Path, shim: str) -> None:
 @cache
 def shims_of(venv: str) -> tuple[str, ...]:
     """Return the shims of an environment, as its manifest lists them. Empty where there is none."""
-    try:
-        marker = json.loads(Path(venv, COMPLETE).read_text())
-    except (OSError, ValueError):
-        return ()
-    shims = marker.get("shims") if isinstance(marker, dict) else None
+    shims = read_marker(Path(venv, COMPLETE)).get("shims")
     return tuple(map(str, shims)) if isinstance(shims, list) else ()

@@ -26,7 +26,7 @@ from milabench.execute.interrupts import interrupts
 from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, holder_of, share_beat, this_orchestrator
 from milabench.following.run_view import LOOK_EVERY_S, JournalClock, RunView
-from milabench.jobs.job_tracker import JobTracker
+from milabench.jobs.job_tracker import FIRST_INTERVAL_S, JobTracker
 from milabench.jobs.share_job import ends_of
 from milabench.jobs.submission import output_of, scheduler_of
 from milabench.schedulers.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
@@ -63,7 +63,7 @@ class JobWatch:
 
     def ask_now(self) -> None:
         """Ask at once and more often again: something is known to have happened."""
-        self.tracker.add(())
+        self.tracker.interval_s = FIRST_INTERVAL_S
         self._is_wanted.set()
 
     def _ask(self) -> None:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+from msgspec import ValidationError, convert
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, EnvironmentFailed, MilabenchError, RecordError, UsageError
 from milabench.events.model import Why
 from milabench.events.run_writer import RunWriter
 from milabench.events.rundir import Run, open_run
 from milabench.events.shares import Share
-from milabench.events.values import as_mapping, mappings_in, whole
+from milabench.events.values import as_mapping, mappings_in
 from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_share, this_orchestrator
 from milabench.execute.retry_policy import RetryPolicy
@@ -27,21 +29,12 @@ from milabench.plan.model import Plan, remaining_plan
 from milabench.workflow.execution import continue_plan
 from milabench.workflow.files import writing
 from milabench.workflow.options import Session
-from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
+from milabench.workflow.planning import describe_run, plan_request, request_of, require_request_ready
+from milabench.workflow.resume_run import RemainingWork
 from milabench.workflow.run_lookup import attempts_made
 from milabench.workflow.run_records import RunDescription, with_stems
 from milabench.workflow.run_suite import passed_steps
-from milabench.workflow.saved_options import changed_files
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareWork:
-    """The work of a job: its share of the plan, and the rest, both for the nodes that it was given."""
-
-    planned: PlannedRequest
-    description: RunDescription
-    plan: Plan
-    remaining: Plan
+from milabench.workflow.saved_options import altered_settings, changed_files
 
 
 def carry_out_share(path: Path, name: str, session: Session, environ: Mapping[str, str] = os.environ) -> int:
@@ -69,40 +62,37 @@ def carry_out_share(path: Path, name: str, session: Session, environ: Mapping[st
         passed = passed_steps(run)
         with _failing(writer, run, name):
             work = _work_of(run, run.shares[name], allocation, passed, session)
-            if not work.remaining.steps:
+            whole = work.planned.plan
+            if not work.plan.steps:
                 with writing(path):
                     writer.journal({"run": "ended", "verdict": "passed"})
                 session.info(f"job: {run.name}: all steps of share {name} have passed")
                 return DONE
             with writing(path):
-                writer.write_share_manifest(work.plan.system, [step.to_json() for step in work.plan.steps])
+                writer.write_share_manifest(whole.system, [step.to_json() for step in whole.steps])
             executed = continue_plan(
-                work.remaining,
+                work.plan,
                 work.planned.request.context,
                 work.description,
                 writer,
                 orchestrator,
-                retry=retry_of(run, attempts_made(run, [step.id for step in work.remaining.steps]), passed),
-                whole=work.plan,
+                retry=replace(retry_of(run), attempts=work.attempts, passed=passed),
+                whole=whole,
             )
     if executed.result.interrupted:
         return INTERRUPTED
     return DONE if executed.result.all_passed else STEPS_FAILED
 
 
-def retry_of(run: Run, made: Mapping[str, int], passed: frozenset[str]) -> RetryPolicy:
-    """Return the policy that a run was submitted with, for the attempts made and the steps passed so far."""
-    saved = as_mapping(as_mapping(run.manifest.get("submission")).get("retry"))
-    return RetryPolicy(
-        wait=saved.get("wait") is True,
-        max_retries=whole(saved.get("max_retries"), 0),
-        max_failures=None if saved.get("max_failures") is None else whole(saved.get("max_failures"), 0),
-        attempts=made,
-        passed=passed,
-    )
+def retry_of(run: Run) -> RetryPolicy:
+    """Return the policy that a run was submitted with. Raises RecordError for a manifest that was altered."""
+    try:
+        return convert(as_mapping(as_mapping(run.manifest.get("submission")).get("retry")), RetryPolicy)
+    except ValidationError as error:
+        raise altered_settings(run, error) from None
 
 
-def _work_of(run: Run, share: Share, allocation: Allocation, passed: frozenset[str], session: Session) -> ShareWork:
+def _work_of(run: Run, share: Share, allocation: Allocation, passed: frozenset[str], session: Session) -> RemainingWork:
     """Plan the run again, for the nodes that we have, and return our part. Raises MilabenchError for changes since then."""
     bound = _bound_nodes(run, share, allocation)
     planned = plan_request(request_of(run, session, bound_nodes=bound, ask_nodes=True))
@@ -120,7 +110,12 @@ def _work_of(run: Run, share: Share, allocation: Allocation, passed: frozenset[s
     plan = replace(planned.plan, steps=tuple(step for step in planned.plan.steps if step.id in own), skipped=())
     remaining = with_stems(remaining_plan(plan, passed, bundles), run.files)
     require_request_ready(planned.request, remaining)
-    return ShareWork(planned=planned, description=description, plan=with_stems(plan, run.files), remaining=remaining)
+    return RemainingWork(
+        plan=remaining,
+        planned=replace(planned, plan=with_stems(plan, run.files)),
+        description=description,
+        attempts=attempts_made(run, [step.id for step in remaining.steps]),
+    )
 
 
 def _bound_nodes(run: Run, share: Share, allocation: Allocation) -> tuple[tuple[str, str], ...]:

@@ -42,7 +42,7 @@ class RemainingWork:
     planned: PlannedRequest
     description: RunDescription
     attempts: dict[str, int]
-    differences: Sequence[str]
+    differences: Sequence[str] = ()
 
 
 def resume_run(
