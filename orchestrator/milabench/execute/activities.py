@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from milabench.execute.interrupts import SIGNALS
+from milabench.execute.interrupts import repeated
 
 
 @dataclass(slots=True)
@@ -50,22 +49,6 @@ class Activities:
             rows.append(f"{name}: {', '.join(filter(None, parts))}")
         return tuple(rows)
 
-    @contextlib.contextmanager
-    def watched(self, show: Callable[[tuple[str, ...]], object], every_s: float) -> Iterator[None]:
-        """Call `show` with the rows at this interval in seconds, in a separate thread, until the end."""
-        over = threading.Event()
-
-        def watch() -> None:
-            # They are for the main thread, which may wait in the kernel for what only a signal ends.
-            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-            while not over.wait(every_s):
-                with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
-                    show(self.rows())
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            over.set()
-            watcher.join()
+    def watched(self, show: Callable[[tuple[str, ...]], object], every_s: float) -> AbstractContextManager[None]:
+        """Call `show` with the rows at this interval in seconds, in a separate thread, until the end of the context."""
+        return repeated(lambda: show(self.rows()), every_s, "activities")

@@ -58,9 +58,8 @@ GIVEN_UP = "the run was interrupted before its agent had started"
 NOTHING_LEFT = "no leftover processes"
 MOST_SHOWN = 200  # characters of what a lock's file says
 LATEST_S = 4102444800.0  # the year 2100
-LINE_BYTES = (
-    1 << 16
-)  # of a header; of all that a link holds at most twice as much, and a piece that was read, is unread
+# Of a header. Of all that a link holds at most twice as much, and a piece that was read, is unread.
+LINE_BYTES = 1 << 16
 PIECE_BYTES = 1 << 16
 LONG_BYTES = 1 << 17  # of a record; of longer ones only one is read at a time, of all nodes
 LONG_S = 60.0

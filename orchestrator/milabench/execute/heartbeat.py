@@ -7,10 +7,10 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from threading import Event, Thread
 
 from milabench.devices.regular_file import open_descriptor
 from milabench.events.removal import remove
+from milabench.execute.interrupts import repeated
 
 BEAT_S = 10.0
 # Several beats may be late: a file server that is busy, attributes that a client still believes (NFS, up to 60 s).
@@ -20,26 +20,12 @@ FRESH_S = 60.0
 @contextlib.contextmanager
 def beating(path: Path, every_s: float = BEAT_S) -> Iterator[None]:
     """Touch a file every few seconds as long as the block runs, then remove it. A file that cannot be touched is left."""
-    is_over = Event()
-
-    def beat() -> None:
-        while True:
-            with contextlib.suppress(OSError):
-                _touch(path)
-            if is_over.wait(every_s):
-                return
-
-    # A daemon: what is left of a process that ends without us must not live for its sake.
-    thread = Thread(target=beat, name="heartbeat", daemon=True)
     with contextlib.suppress(OSError):
         _touch(path)  # before anything else is done: from here on others see us
-    thread.start()
     try:
-        yield
+        with repeated(lambda: _touch(path), every_s, "heartbeat"):
+            yield
     finally:
-        is_over.set()
-        # A file server that hangs keeps the thread; the process may end all the same.
-        thread.join(timeout=1.0)
         remove(path, is_quiet=True)
 
 

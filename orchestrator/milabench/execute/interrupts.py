@@ -295,6 +295,33 @@ class ReusableLoop:
         return self._runner is not None
 
 
+@contextlib.contextmanager
+def repeated(action: Callable[[], object], every_s: float, name: str) -> Iterator[None]:
+    """Call `action` at this interval in seconds as long as the block runs, in a thread that ends with the process.
+
+    Errors of files are passed over: a terminal, or a file server, may be gone.
+    """
+    import threading
+
+    is_over = threading.Event()
+
+    def work() -> None:
+        # Signals are for the main thread, which may wait in the kernel for what only a signal ends.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        while not is_over.wait(every_s):
+            with contextlib.suppress(OSError, ValueError):
+                action()
+
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        # What hangs keeps the thread; the process may end all the same.
+        thread.join(timeout=1.0)
+
+
 def thread_map(
     function: Callable[[T], R], items: Iterable[T], *, jobs: int, stop: Callable[[], object] = lambda: None
 ) -> tuple[R, ...]:

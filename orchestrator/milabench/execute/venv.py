@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -88,7 +89,7 @@ class _Installation(InstallSession):
             there = self.store if _is_one_disk(cache, self.store, {}) else cache
             wanted[there] = wanted.get(there, 0) + takes.cache
         for folder, size in wanted.items():
-            free = _free_bytes(folder)
+            free = shutil.disk_usage(folder).free
             self.report(f"free: {size_text(free)} for {folder}")
             if MARGIN * size > free and not self.options.ignore_space:
                 raise EnvironmentFailed(
@@ -200,11 +201,6 @@ def _is_one_disk(cache: Path, store: Path, environ: Mapping[str, str]) -> bool:
     """Return whether both are on the same file system, and cached files are linked from the environments."""
     is_copied = environ.get("UV_LINK_MODE") in ("copy", "symlink")
     return cache.stat().st_dev == store.stat().st_dev and not is_copied
-
-
-def _free_bytes(folder: Path) -> int:
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize
 
 
 def _reason(error: OSError) -> str:

@@ -250,11 +250,6 @@ def conclusion(job: ShareJob, state: JobState, is_lost: bool) -> tuple[JobState,
     return (replace(state, phase="ended"), "lost") if is_lost else None
 
 
-def why_of(result: str) -> Why:
-    """Return why the steps of a job failed that left them undone. A job that ended by itself is `job-failed`."""
-    return "job-lost" if result == "lost" else WHY_OF_RESULT.get(result, "job-failed")
-
-
 def harvested(share: Share, end: tuple[JobState, str], output: str) -> Iterator[dict[str, object]]:
     """Yield the entries that end a share: the entries of steps without end, then of its job, whose `output` is named."""
     state, result = end
@@ -277,7 +272,9 @@ def harvested(share: Share, end: tuple[JobState, str], output: str) -> Iterator[
         and (tried.outcome == "cancelled" or (tried.outcome == "failed" and tried.why in ("signal", "lost-node")))
     ]
     detail = f"job {job.id}{where}: {what}{exit_code}. Its output is in {output}"
-    yield from ends_of(share, (*share.unended, *struck), why_of(result), detail)
+    # Of a job that ended by itself the steps have failed, and nobody knows better.
+    why: Why = "job-lost" if result == "lost" else WHY_OF_RESULT.get(result, "job-failed")
+    yield from ends_of(share, (*share.unended, *struck), why, detail)
     yield {**_of_job(share.name, job.id, state), "state": "ended", "result": result}
 
 

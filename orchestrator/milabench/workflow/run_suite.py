@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,10 +114,7 @@ def execute_runs(
     from milabench.workflow.new_run import execute_plan
     from milabench.workflow.planning import describe_run
 
-    finished = []
-    for budgeted in prepared.plans:
-        for line in budgeted.lines:
-            session.info(line)
+    def execute(budgeted: BudgetedPlan) -> tuple[Path, int]:
         planned = budgeted.planned
         warn_of_memory(planned)
         _warn_of_busy_hosts(planned.plan, session)
@@ -132,10 +130,21 @@ def execute_runs(
             handover=handover,
         )
         _save_sizes(prepared.settings.save_sizes, planned, executed.path)
-        settings = prepared.settings
-        code = finish_run(executed, session, settings)
-        finished.append((executed.path, code))
-        if code == INTERRUPTED:
+        return executed.path, finish_run(executed, session, prepared.settings)
+
+    return each_run(prepared, session, execute)
+
+
+def each_run(
+    prepared: PreparedRuns, session: Session, run: Callable[[BudgetedPlan], tuple[Path, int]]
+) -> list[tuple[Path, int]]:
+    """Call `run` for the plans of a command until a run is interrupted. Return the directory and exit code of each."""
+    finished = []
+    for budgeted in prepared.plans:
+        for line in budgeted.lines:
+            session.info(line)
+        finished.append(run(budgeted))
+        if finished[-1][1] == INTERRUPTED:
             break
     return finished
 
