@@ -71,6 +71,11 @@ def wrapped(text: str, before: str = "", width: int = 120) -> list[str]:
     )
 
 
+def last_line(output: str, default: str) -> str:
+    """Return the last line of what a program printed, `default` where that is nothing."""
+    return (output.strip().splitlines() or [default])[-1].strip()
+
+
 def counted(number: int, noun: str) -> str:
     """Return `1 step`, `2 steps`."""
     return f"{number} {noun}{'s' * (number != 1)}"

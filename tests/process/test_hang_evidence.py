@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import Any
 
-from milabench.execute.agent.evidence import PROGRAM
+from milabench.execute.agent.helpers import PROGRAM
 from milabench.execute.agent.protocol import RUN_MARKER, STEP_MARKER
 from milabench.execute.messages import EVIDENCE
 from milabench.records.hang_evidence import NodeEvidence

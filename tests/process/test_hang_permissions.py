@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from milabench.execute.agent.evidence import PROGRAM
+from milabench.execute.agent.helpers import PROGRAM
 from tests.processes import started
 
 PROGRAMS = str(Path(sys.executable).parent)

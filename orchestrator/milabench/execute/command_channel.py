@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from milabench.execute.ssh import TAIL_BYTES, WORDS_S, last_line
+from milabench.execute.ssh import TAIL_BYTES, WORDS_S, last_words
 
 LOOK_EVERY_S = 0.02
 LINE_BYTES = 1 << 16  # twice as much, and a piece that was read, may be unread
@@ -40,7 +40,7 @@ class CommandChannel:
 
     def last_stderr_line(self) -> str:
         """Return the last line on its standard error."""
-        return last_line(self._words)
+        return last_words(self._words)
 
 
 async def start_command(words: Sequence[str], environ: Mapping[str, str] | None = None) -> asyncio.subprocess.Process:

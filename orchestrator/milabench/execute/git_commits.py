@@ -18,6 +18,7 @@ from milabench.plan.context import Dirs
 from milabench.plan.requirements import GitRequirement, RequirementFile
 from milabench.plan.venvs import VenvSpec
 from milabench.redaction import mask
+from milabench.shown import last_line
 
 
 def with_known_commits(specs: Sequence[VenvSpec], dirs: Dirs, options: InstallOptions) -> tuple[VenvSpec, ...]:
@@ -58,7 +59,7 @@ def _commit_of(git: GitRequirement, file: RequirementFile, environ: Mapping[str,
             [program or "git", *argv], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
-            why = mask((done.stderr.strip().splitlines() or ["git printed no error"])[-1])
+            why = mask(last_line(done.stderr, "git printed no error"))
             raise EnvironmentFailed(
                 f"{where}: cannot be resolved to a commit: {why}. Write the full commit after the @, or install where "
                 "the repository can be reached"

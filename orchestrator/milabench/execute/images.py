@@ -12,6 +12,7 @@ from milabench.events.removal import move, remove
 from milabench.execute.activities import Activities
 from milabench.execute.remote_host import RemoteHost, helper_node, run_shell
 from milabench.plan.container import Image, in_one_line
+from milabench.shown import last_line
 
 
 def missing_images(images: Iterable[Image]) -> list[str]:
@@ -83,10 +84,8 @@ def _engine(image: Image, *words: str, names_it: bool = True) -> None:
     except OSError:
         raise EnvironmentFailed(f"image {image.name}: {image.engine} is not on PATH. Install it") from None
     if done.returncode != 0:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        raise EnvironmentFailed(
-            f"image {image.name}: {image.engine} {words[0]}: {lines[-1] if lines else 'no error message'}"
-        )
+        why = last_line(done.stderr, "no error message")
+        raise EnvironmentFailed(f"image {image.name}: {image.engine} {words[0]}: {why}")
 
 
 async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, refetch: bool) -> None:
@@ -103,8 +102,7 @@ async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, refetch
 
 def not_fetched(image: Image, output: str) -> str:
     """Return the message for an image that cannot be fetched, on a line."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    why = lines[-1].removeprefix("Error: ") if lines else "no error message"
+    why = last_line(output, "no error message").removeprefix("Error: ")
     return f"image {image.name}: {image.engine} cannot fetch it: {why}. Correct container.image, or load the image yourself"
 
 

@@ -22,7 +22,7 @@ from milabench.execute.ssh import (
     KEEPALIVE_COUNT,
     KEEPALIVE_S,
     Address,
-    last_line,
+    last_words,
     require_key_files,
 )
 
@@ -152,7 +152,7 @@ def _why(words: Path, address: Address) -> str:
         return f"its host key is not in {file}. Add it, or record the current key with --accept-new-host-keys"
     if "Permission denied" in text:
         return "no key was accepted. Set a key with system.sshkey, or load it into an ssh agent"
-    return last_line(words.read_bytes()) or "ssh failed without an error message"
+    return last_words(words.read_bytes()) or "ssh failed without an error message"
 
 
 async def _quiet(*words: str, within_s: float = CONNECT_S) -> None:

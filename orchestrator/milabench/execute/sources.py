@@ -34,6 +34,7 @@ from milabench.execute.unpack_release import unpack_release
 from milabench.plan.context import Dirs
 from milabench.plan.venvs import source_json
 from milabench.redaction import mask
+from milabench.shown import last_line
 
 if TYPE_CHECKING:
     from unearth import Link, Package, PackageFinder
@@ -366,7 +367,7 @@ def _clone(source: Git, into: Path, environ: Mapping[str, str], stop: threading.
 
     def run(*argv: str) -> str | None:
         code, _, errors = _ended((git, *argv), into, env, stop)
-        return None if code == 0 else _last_line(errors, "git printed no error")
+        return None if code == 0 else last_line(errors, "git printed no error")
 
     into.mkdir()
     run("init", "--quiet")
@@ -412,11 +413,7 @@ def _explanation(output: str, errors: str, code: int) -> str:
         error = json.loads(output)["error"]
         return f"{error['where']}: {error['what']}"
     except (ValueError, LookupError, TypeError):
-        return _last_line(errors or output, f"exit code {code}, with an empty stderr").removeprefix("error: ")
-
-
-def _last_line(text: str, default: str) -> str:
-    return (text.strip().splitlines() or [default])[-1]
+        return last_line(errors or output, f"exit code {code}, with an empty stderr").removeprefix("error: ")
 
 
 def _ended(argv: Sequence[str], cwd: Path, env: Mapping[str, str], stop: threading.Event) -> tuple[int, str, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from milabench.devices.regular_file import open_regular
 from milabench.errors import Unreachable, os_reason
-from milabench.shown import visible_line
+from milabench.shown import last_line, visible_line
 
 if TYPE_CHECKING:
     import asyncssh
@@ -152,10 +152,9 @@ async def line_of(reader: SshReader | asyncio.StreamReader) -> bytes:
     raise ValueError(f"a line of more than {MOST_LINE_BYTES} bytes")
 
 
-def last_line(output: bytes) -> str:
+def last_words(output: bytes) -> str:
     """Return the last line of a program's output, cut to the length of a message."""
-    lines = output.decode("utf-8", "backslashreplace").strip().splitlines()
-    return visible_line(lines[-1][:300]) if lines else ""
+    return visible_line(last_line(output.decode("utf-8", "backslashreplace"), "")[:300])
 
 
 class SshChannel:
@@ -189,7 +188,7 @@ class SshChannel:
 
     def last_stderr_line(self) -> str:
         """Return the last line on its standard error."""
-        return last_line(self._words)
+        return last_words(self._words)
 
 
 class SshConnection:

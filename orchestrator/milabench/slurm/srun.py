@@ -13,7 +13,7 @@ from milabench.devices.registry import VENDORS
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.execute.command_channel import CommandChannel, end_of, start_command
-from milabench.execute.ssh import Address, last_line
+from milabench.execute.ssh import Address, last_words
 from milabench.schedulers.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
 
 END_S = 0.6  # for srun to end the step that it is asked to end
@@ -32,7 +32,7 @@ class SrunChannel(CommandChannel):
     def last_stderr_line(self) -> str:
         """Return the last line on the standard error of srun that says something of the step."""
         lines = self._words.splitlines()
-        return last_line(b"\n".join(line for line in lines if not any(noise.encode() in line for noise in _NOISE)))
+        return last_words(b"\n".join(line for line in lines if not any(noise.encode() in line for noise in _NOISE)))
 
 
 class SrunConnection:

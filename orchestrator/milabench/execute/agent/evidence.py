@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import time
+
+from .helpers import verb_command
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 WITHIN_S = 1.9  # from the request to the evidence
 COLLECT_S = 2.4  # a collector that takes longer is ended, and the step without its evidence
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
 
 
 class EvidenceCollector:
@@ -45,8 +44,8 @@ class EvidenceCollector:
         ranks = ",".join(":".join(map(str, one.identity)) for one in step.connections if one.world_size > 1)
         words = ["--step", step.id, "--marker", host.run_id, "--pids", pids, "--ranks", ranks]
         words += ["--by", "%.3f" % (time.monotonic() + WITHIN_S)]
-        command = [sys.executable, "-I", "-S", PROGRAM, "feature", self._module, *words]
         try:
+            command = verb_command("feature", self._module, *words)
             pid = host.helpers.start(command, self._send, stderr=subprocess.DEVNULL)
         except (OSError, ValueError, subprocess.SubprocessError):
             self._send(-1, b"")

@@ -6,10 +6,18 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 
 from .event_loop import READ_BYTES, EventLoop
 from .procfs import read_process
+
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
+
+
+def verb_command(*words: str) -> list[str]:
+    """Return the command that carries out a verb of the agent in a process of its own."""
+    return [sys.executable, "-I", "-S", PROGRAM, *words]
 
 
 class HelperProcesses:

@@ -19,7 +19,7 @@ from ...devices.locks import DeviceLocks, close_files
 from .event_loop import GATHER_S, READ_BYTES, EventLoop, raise_file_limit, widen_pipe
 from .evidence import EvidenceCollector
 from .groups import Groups
-from .helpers import HelperProcesses
+from .helpers import HelperProcesses, verb_command
 from .orphans import Cgroup, make_runtime_dir, remove_dead_runtime_dirs, remove_folder, start_guard
 from .outcome import MACHINE_KILLS, StepOutcome, oom_kills
 from .procfs import Process, descendants, environment_of, own_cpu_s, processes, read_bytes, signal_name
@@ -40,7 +40,6 @@ DRAIN_S = 1.0  # rings
 REMOVAL_S = 120.0  # removing a step's folder may take so long
 BACKLOG_BYTES = 1 << 24  # unsent frames beyond which nothing more is read
 PLACEHOLDER = re.compile(r"(.*[=:])?@([a-z]+)$", re.DOTALL)
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -343,8 +342,7 @@ class Agent:
                 why = "something was written to it after the end of the step"
             self.reply(request.get("id"), {"left": why})
 
-        command = [sys.executable, "-I", "-S", PROGRAM, "empty-folder", folder.path, folder.identity]
-        pid = self.helpers.start(command, emptied)
+        pid = self.helpers.start(verb_command("empty-folder", folder.path, folder.identity), emptied)
         limit = self.loop.after(REMOVAL_S, lambda: self.helpers.kill(pid))
         return None
 
@@ -391,8 +389,7 @@ class Agent:
                 self.reply(request.get("id"), refusal)
 
         descriptors = [fd for _, fd in opened]
-        command = [sys.executable, "-I", "-S", PROGRAM, "flock", *map(str, descriptors)]
-        self.helpers.start(command, taken, descriptors=descriptors)
+        self.helpers.start(verb_command("flock", *map(str, descriptors)), taken, descriptors=descriptors)
         return None
 
     def do_release(self, request: dict[str, Any]) -> Answer:
