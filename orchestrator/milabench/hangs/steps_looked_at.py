@@ -76,10 +76,8 @@ async def _looked_at_now(handle: RunHandle, members: Sequence[Mapping[str, Any]]
             used |= {str(node.get("name")): Address(**node) for node in mappings_in(entry.get("nodes"))}
 
     async def look(planned: Mapping[str, Any]) -> JobMember:
-        node, words = (
-            str(planned.get("node")),
-            ["feature", seams.module_on_nodes("collector"), "--step", str(planned["id"])],
-        )
+        node = str(planned.get("node"))
+        words = ["feature", seams.module_on_nodes("collector"), "--step", str(planned["id"])]
         (holder, *_) = holders
         if node in used:
             machine = session.hosts.machine(used[node])

@@ -26,15 +26,16 @@ NO_SPACE = re.compile(r"No space left on device|\[Errno 28\]")
 class StepOutcome:
     """How a step has ended, in the words of protocol.md, section 5. `why` is None unless it failed.
 
-    `detail` is a line for a person.
+    `detail` is a line for a person. `reasons` are doubts about a step that passed.
     """
 
-    __slots__ = ("detail", "outcome", "why")
+    __slots__ = ("detail", "outcome", "reasons", "why")
 
-    def __init__(self, outcome: str, why: str | None = None, detail: str = "") -> None:
+    def __init__(self, outcome: str, why: str | None = None, detail: str = "", *reasons: str) -> None:
         self.outcome = outcome
         self.why = why
         self.detail = detail
+        self.reasons = reasons
 
 
 class StepLedger:
@@ -87,7 +88,7 @@ class StepLedger:
         if self.failure is not None and (self.failure[0] in DECISIVE_WHYS or self.return_code == 0):
             return StepOutcome("failed", *self.failure)
         if self.return_code != 0 and self.aborted_at_exit:
-            return StepOutcome("passed", None, "")
+            return StepOutcome("passed", None, "", "abort-at-exit")
         if self.return_code != 0:
             return StepOutcome("failed", *self._abnormal(self.return_code if self.return_code is not None else -1))
         if self.is_server:

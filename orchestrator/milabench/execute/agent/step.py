@@ -593,9 +593,6 @@ class RunningStep:
         outcome = ledger.outcome()
         if outcome.outcome == "passed":
             self._write_markers()
-        reasons = (
-            ["abort-at-exit"] if outcome.outcome == "passed" and ledger.return_code and ledger.aborted_at_exit else []
-        )
         why = {} if outcome.why is None else {"why": outcome.why, "detail": outcome.detail}
         self.frames.record(
             "end",
@@ -607,14 +604,14 @@ class RunningStep:
                 **why,
                 **({} if self._wall_s is None else {"wall_s": round(self._wall_s, 6)}),
                 **({} if self._host_used is None else {"host": self._host_used}),
-                **({"reasons": reasons} if reasons else {}),
+                **({"reasons": outcome.reasons} if outcome.reasons else {}),
             },
         )
         ended = {
             "outcome": outcome.outcome,
             "why": outcome.why,
             "detail": outcome.detail,
-            "reasons": reasons,
+            "reasons": outcome.reasons,
             "return_code": ledger.return_code,
             "counts": ledger.counts(),
             "rusage": self.usage,
