@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from milabench.devices.regular_file import open_descriptor
@@ -29,19 +29,13 @@ def beating(path: Path, every_s: float = BEAT_S) -> Iterator[None]:
         remove(path, is_quiet=True)
 
 
-def last_beat_ages_s(folder: Path, names: Iterable[str]) -> dict[str, float]:
-    """Return how long ago each of these files of a folder was touched. A missing file is left out.
-
-    By the clock of the file server, which stamped them. By ours where the folder cannot be written.
-    """
-    touched = {name: t for name in names if (t := _touched(folder / name)) is not None}
-    now = _server_time(folder) if touched else 0.0
-    return {name: max(0.0, now - t) for name, t in touched.items()}
-
-
 def last_beat_age_s(path: Path) -> float | None:
-    """Return how long ago a file was touched, None without a file. See `last_beat_ages_s`."""
-    return last_beat_ages_s(path.parent, [path.name]).get(path.name)
+    """Return how long ago a file was touched. None without a file.
+
+    By the clock of the file server, which stamped it. By ours where its folder cannot be written.
+    """
+    touched = _touched(path)
+    return None if touched is None else max(0.0, _server_time(path.parent) - touched)
 
 
 def is_beating(path: Path) -> bool:
