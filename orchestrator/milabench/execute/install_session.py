@@ -113,17 +113,22 @@ def make_folder(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def hold_lock(lock: Path, waits: Callable[[], bool] = lambda: True) -> Iterator[int]:
+def hold_lock(
+    lock: Path, waits: Callable[[], bool] = lambda: True, on_wait: Callable[[], object] = lambda: None
+) -> Iterator[int]:
     """Hold the file's lock, waiting for its holder. Yields the descriptor, with which a child keeps it held.
 
-    `waits` is asked now and then whether to go on waiting. Raises EnvironmentFailed when it says no.
+    `on_wait` is called when there is a holder. `waits` is asked now and then whether to go on waiting. Raises EnvironmentFailed
+    when it says no.
     """
     descriptor = open_descriptor(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     try:
-        while not try_lock(descriptor):  # not in the kernel: a thread in a blocking lock cannot be interrupted
-            if not waits():
-                raise EnvironmentFailed("another process is building it")
-            time.sleep(WAIT_S)
+        if not try_lock(descriptor):
+            on_wait()
+            while not try_lock(descriptor):  # not in the kernel: a thread in a blocking lock cannot be interrupted
+                if not waits():
+                    raise EnvironmentFailed("another process is building it")
+                time.sleep(WAIT_S)
         yield descriptor
     finally:
         os.close(descriptor)

@@ -118,14 +118,8 @@ def fetch(
     Raises EnvironmentFailed, soon after `stop` is set too.
     """
     code, folder = Path(dirs.code), source_folder(dirs, source)
-    waiting = iter([f"{source.folder}: waiting: another process fetches or uses it"])
-
-    def waits() -> bool:
-        for line in waiting:  # once
-            report(line)
-        return not stop.is_set()
-
-    with hold_lock(code / f".{source.folder}.lock", waits):
+    waiting = f"{source.folder}: waiting: another process fetches or uses it"
+    with hold_lock(code / f".{source.folder}.lock", lambda: not stop.is_set(), lambda: report(waiting)):
         if is_fetched(dirs, source) and not force:  # by another process, while we waited
             return
         try:

@@ -63,10 +63,6 @@ def install_venvs(
 class _Installation(InstallSession):
     """The environments of an install."""
 
-    def __init__(self, dirs: Dirs, options: InstallOptions, report: Report, activities: Activities) -> None:
-        super().__init__(dirs, options, report, activities)
-        self._waited_for: set[str] = set()
-
     def require_space(self, specs: Sequence[VenvSpec]) -> None:
         """Report the needs of building these environments. Raises EnvironmentFailed where a disk has too little room."""
         if not specs:
@@ -152,7 +148,8 @@ class _Installation(InstallSession):
         notes: tuple[str, ...] = ()
         began, is_ours = time.monotonic(), False
         try:
-            with hold_lock(self.store / f"{spec.folder}.lock", lambda: self._waits(spec)) as lock:
+            held = self.store / f"{spec.folder}.lock"
+            with hold_lock(held, lambda: not self.is_stopped, lambda: self._report_wait(spec)) as lock:
                 is_new = _must_build(self.dirs, spec, self.options)
                 is_ours = not os.path.lexists(folder) or is_made(folder) or log.is_file()
                 if not is_ours:
@@ -173,13 +170,9 @@ class _Installation(InstallSession):
         self.report(f"{spec.group}: ready: " + (f"{time.monotonic() - began:.1f} s" if is_new else "already there"))
         return Installed(name=spec.group, is_new=is_new, notes=notes)
 
-    def _waits(self, spec: VenvSpec) -> bool:
-        """Return whether to keep waiting for another process that builds this environment. Report the wait once."""
-        if spec.group not in self._waited_for:
-            self._waited_for.add(spec.group)
-            self.report(f"{spec.group}: waiting: another process builds or uses it")
-            self.activities.now(spec.group, "waiting for another process")
-        return not self.is_stopped
+    def _report_wait(self, spec: VenvSpec) -> None:
+        self.report(f"{spec.group}: waiting: another process builds or uses it")
+        self.activities.now(spec.group, "waiting for another process")
 
 
 def link_to(link: Path, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -45,9 +46,7 @@ def shares_of(
         for node, steps in _by_node(bundle).items() if distribute else [("", bundle)]:
             key = (leader[bundle[0].bench], bundle[0].repeat if array else 0, node)
             units.setdefault(key, []).extend(steps)
-    tasks: dict[tuple[str, str], int] = {}
-    for bench, _, node in units:
-        tasks[bench, node] = tasks.get((bench, node), 0) + 1
+    tasks = Counter((bench, node) for bench, _, node in units)
     order = [node["name"] for node in plan.system.get("nodes", ())]
     number_of = {step.id: number for number, step in enumerate(plan.steps)}
     first: dict[tuple[str, str], str] = {}
