@@ -23,8 +23,7 @@ class _Activity:
 class Activities:
     """The current activities by name. Workers change them, and a thread shows them."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._current: dict[str, _Activity] = {}
 
@@ -32,7 +31,7 @@ class Activities:
         """Name the current activity, until the next call. The time counts from the first call."""
         with self._lock:
             known = self._current.get(name)
-            self._current[name] = _Activity(known.began if known else self._clock(), what, observe)
+            self._current[name] = _Activity(known.began if known else time.monotonic(), what, observe)
 
     def over(self, name: str) -> None:
         """Drop the activity of a name."""
@@ -45,7 +44,7 @@ class Activities:
             current = list(self._current.items())
         rows = []
         for name, activity in current:
-            parts = (activity.what, activity.observe(), f"{self._clock() - activity.began:.0f} s")
+            parts = (activity.what, activity.observe(), f"{time.monotonic() - activity.began:.0f} s")
             rows.append(f"{name}: {', '.join(filter(None, parts))}")
         return tuple(rows)
 

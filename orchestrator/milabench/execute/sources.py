@@ -11,12 +11,12 @@ import signal
 import ssl
 import stat
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, TypeVar, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -65,7 +65,7 @@ def fetch_sources(
     if not force and all(is_fetched(dirs, source) for source in sources):
         return tuple(Installed(name=source.folder) for source in sources)
     make_folder(Path(dirs.code))
-    stop = threading.Event()
+    stop = Event()
     where = indexes(options.pip if options.pip is not None else pip_settings(environ), environ)
     shown = activities or Activities()
 
@@ -76,7 +76,7 @@ def fetch_sources(
             arrived = Arrived()
             shown.now(source.folder, "fetching", arrived.text)
             try:
-                fetch(source, dirs, where, environ, stop, report, arrived, force=force)
+                fetch(source, dirs, options, where, stop, report, arrived)
             except EnvironmentFailed as error:
                 report(f"{source.folder}: failed: {error}")
                 return Installed(name=source.folder, why=str(error))
@@ -103,24 +103,16 @@ class Arrived:
 
 
 def fetch(
-    source: Source,
-    dirs: Dirs,
-    where: Indexes,
-    environ: Mapping[str, str],
-    stop: threading.Event,
-    report: Report,
-    arrived: Arrived,
-    *,
-    force: bool,
+    source: Source, dirs: Dirs, options: InstallOptions, where: Indexes, stop: Event, report: Report, arrived: Arrived
 ) -> None:
     """Fetch the program unless it is there. `arrived` is kept up to date.
 
     Raises EnvironmentFailed, soon after `stop` is set too.
     """
-    code, folder = Path(dirs.code), source_folder(dirs, source)
+    code, folder, environ = Path(dirs.code), source_folder(dirs, source), options.environ
     waiting = f"{source.folder}: waiting: another process fetches or uses it"
     with hold_lock(code / f".{source.folder}.lock", lambda: not stop.is_set(), lambda: report(waiting)):
-        if is_fetched(dirs, source) and not force:  # by another process, while we waited
+        if is_fetched(dirs, source) and not options.force:  # by another process, while we waited
             return
         try:
             if os.path.lexists(folder) and not is_own_program(folder):
@@ -149,7 +141,7 @@ def fetch(
 
 
 def cached_archive(
-    source: PyPI, where: Indexes, environ: Mapping[str, str], stop: threading.Event, arrived: Arrived | None = None
+    source: PyPI, where: Indexes, environ: Mapping[str, str], stop: Event, arrived: Arrived | None = None
 ) -> Path:
     """Return the release file in the user's cache, fetched unless it is there and unaltered. Raises EnvironmentFailed."""
     home = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache")
@@ -173,7 +165,7 @@ def cached_archive(
     return kept
 
 
-def _download(source: PyPI, where: Indexes, into: Path, stop: threading.Event, arrived: Arrived) -> None:
+def _download(source: PyPI, where: Indexes, into: Path, stop: Event, arrived: Arrived) -> None:
     import httpx2
 
     label = f"{source.project} {source.version} ({source.file})"
@@ -198,7 +190,7 @@ def _download(source: PyPI, where: Indexes, into: Path, stop: threading.Event, a
     raise EnvironmentFailed(f"{label}: no such file on the configured indexes ({searched})")
 
 
-def release_files(project: str, where: Indexes, stop: threading.Event) -> tuple[tuple[str, str], ...]:
+def release_files(project: str, where: Indexes, stop: Event) -> tuple[tuple[str, str], ...]:
     """Return the names and sha256 of all files of a project that the indexes list, in their order.
 
     Files without a hash are left out. Raises EnvironmentFailed when an index cannot be reached.
@@ -209,9 +201,7 @@ def release_files(project: str, where: Indexes, stop: threading.Event) -> tuple[
     return files
 
 
-def listed_files(
-    project: str, where: Indexes, stop: threading.Event
-) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+def listed_files(project: str, where: Indexes, stop: Event) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Return the `release_files` of the indexes that answer, and a line for each that does not."""
     files, silent = [], []
     with _client(where) as client:
@@ -228,7 +218,7 @@ def find_release(project: str, version: str, file: str | None = None, *, environ
 
     Raises EnvironmentFailed when no index lists such a file.
     """
-    files = dict(release_files(project, indexes(pip_settings(environ), environ), threading.Event()))
+    files = dict(release_files(project, indexes(pip_settings(environ), environ), Event()))
     stem = f"{project.lower().replace('-', '_')}-{version}"
     for name in (file,) if file else (f"{stem}.tar.gz", f"{project}-{version}.tar.gz", f"{stem}-py3-none-any.whl"):
         if name in files:
@@ -255,7 +245,7 @@ def _other_versions(files: Iterable[str]) -> str:
 def opened_release(source: PyPI, into: Path, environ: Mapping[str, str]) -> Path:
     """Unpack a release file, fetched unless the cache holds it, into a new folder. Raises EnvironmentFailed."""
     where = indexes(pip_settings(environ), environ)
-    unpack_release(cached_archive(source, where, environ, threading.Event()), source.file, into)
+    unpack_release(cached_archive(source, where, environ, Event()), source.file, into)
     return into
 
 
@@ -276,9 +266,7 @@ def _client(where: Indexes) -> PyPIClient:
     return client
 
 
-def _links(
-    project: str, where: Indexes, client: PyPIClient, stop: threading.Event
-) -> Iterator[tuple[str, Link | Exception]]:
+def _links(project: str, where: Indexes, client: PyPIClient, stop: Event) -> Iterator[tuple[str, Link | Exception]]:
     """Yield the links each index lists for a project, or its error: a failing index does not hide the others."""
     import httpx2
     from unearth import PackageFinder
@@ -305,7 +293,7 @@ def _listed(finder: PackageFinder, project: str) -> list[Package]:
     return list(finder.find_all_packages(project, allow_yanked=True))
 
 
-def _patiently(ask: Callable[[], _T], stop: threading.Event, within_s: float | None = None) -> _T:
+def _patiently(ask: Callable[[], _T], stop: Event, within_s: float | None = None) -> _T:
     """Return the result of the request. Retry when the network fails for a moment.
 
     Raises EnvironmentFailed when `stop` is set, TimeoutError when a request has not ended in time.
@@ -352,7 +340,7 @@ def _copy(link: Link, client: PyPIClient, into: Path, arrived: Arrived) -> None:
                 raise TimeoutError(f"it came with less than {rate} bytes per second")
 
 
-def _clone(source: Git, into: Path, environ: Mapping[str, str], stop: threading.Event) -> None:
+def _clone(source: Git, into: Path, environ: Mapping[str, str], stop: Event) -> None:
     git = shutil.which("git", path=environ.get("PATH"))
     if git is None:
         raise EnvironmentFailed(f"{mask(source.url)} is a git repository, and git is not installed. Install it")
@@ -386,7 +374,7 @@ def git_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {**patience, **own, "GIT_TERMINAL_PROMPT": "0"}
 
 
-def _copy_definition(source: WorkingCopy, into: Path, environ: Mapping[str, str], stop: threading.Event) -> None:
+def _copy_definition(source: WorkingCopy, into: Path, environ: Mapping[str, str], stop: Event) -> None:
     """Copy a benchmark's folder as `folder_digest` sees it, and let its command complete the copy."""
     copy_tree(Path(source.definition), into, shutil.ignore_patterns("__pycache__", ".*"))
     if (found := folder_digest(into)) != source.digest:
@@ -410,7 +398,7 @@ def _explanation(output: str, errors: str, code: int) -> str:
         return last_line(errors or output, f"exit code {code}, with an empty stderr").removeprefix("error: ")
 
 
-def _ended(argv: Sequence[str], cwd: Path, env: Mapping[str, str], stop: threading.Event) -> tuple[int, str, str]:
+def _ended(argv: Sequence[str], cwd: Path, env: Mapping[str, str], stop: Event) -> tuple[int, str, str]:
     """Run a command. Return its exit code, stdout and stderr. Raises EnvironmentFailed when `stop` is set."""
     # A group of its own: git starts programs that connect, and they end with it.
     with subprocess.Popen(

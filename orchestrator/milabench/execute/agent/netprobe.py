@@ -12,9 +12,7 @@ ECHOES = 20
 
 def measure_as_listener(seconds: float) -> dict[str, float]:
     """Be the far end of a measured connection: print the port, answer a byte with a byte, then receive data."""
-    with socket.socket() as listener:
-        listener.bind(("", 0))
-        listener.listen(1)
+    with socket.create_server(("", 0)) as listener:
         listener.settimeout(seconds)
         print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
         try:

@@ -62,7 +62,7 @@ def serve_files(argv: list[str]) -> int:
     from .file_server import FileServer
 
     split_options(argv)
-    return FileServer(sys.stdin.buffer, 1).serve()
+    return FileServer(sys.stdin.buffer).serve()
 
 
 def link(argv: list[str]) -> int:
