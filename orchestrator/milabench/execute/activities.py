@@ -20,12 +20,23 @@ class _Activity:
     observe: Callable[[], str]
 
 
-class Activities:
-    """The current activities by name. Workers change them, and a thread shows them."""
+Report = Callable[[str], object]
+"""Called with each stage of an installation, as a line without credentials."""
 
-    def __init__(self) -> None:
+
+class Activities:
+    """The current activities by name. Workers change them, and a thread shows them. Stages are reported as lines."""
+
+    def __init__(self, report: Report = lambda _: None) -> None:
+        self._report = report
+        self._reporting = threading.Lock()
         self._lock = threading.Lock()
         self._current: dict[str, _Activity] = {}
+
+    def report(self, line: str) -> None:
+        """Report a stage, from a single thread at a time."""
+        with self._reporting:
+            self._report(line)
 
     def now(self, name: str, what: str, observe: Callable[[], str] = str) -> None:
         """Name the current activity, until the next call. The time counts from the first call."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from milabench.errors import EnvironmentFailed
@@ -26,15 +26,13 @@ def missing_images(images: Iterable[Image]) -> list[str]:
     return missing
 
 
-def fetch_images(
-    images: Iterable[Image], *, refetch: bool, say: Callable[[str], object], activities: Activities | None = None
-) -> int:
+def fetch_images(images: Iterable[Image], *, refetch: bool, activities: Activities) -> int:
     """Fetch missing images, or all with `refetch`. Return the number of images fetched.
 
     Raises EnvironmentFailed with a line for each image that is still missing. An image that exists and cannot be
     fetched again stays: it may have been loaded by hand.
     """
-    failed, fetched, shown = [], 0, activities or Activities()
+    failed, fetched = [], 0
     for image in images:
         if shutil.which(image.engine) is None:
             what = "is not on PATH. Install it, or choose another container.engine"
@@ -46,14 +44,14 @@ def fetch_images(
         if not image.fetch:
             failed.append(image.absence)
             continue
-        say(f"{image.name}: fetching with {image.engine}")
-        shown.now(image.name, f"fetching with {image.engine}")
+        activities.report(f"{image.name}: fetching with {image.engine}")
+        activities.now(image.name, f"fetching with {image.engine}")
         process = subprocess.run(image.fetch, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        shown.over(image.name)
+        activities.over(image.name)
         if process.returncode == 0:
             fetched += 1
         elif is_there:
-            say(f"{image.name}: kept as it is. {not_fetched(image, process.stderr)}")
+            activities.report(f"{image.name}: kept as it is. {not_fetched(image, process.stderr)}")
         else:
             failed.append(not_fetched(image, process.stderr))
     if failed:

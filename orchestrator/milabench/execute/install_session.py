@@ -36,9 +36,6 @@ OF_A_REPOSITORY = {
     *("GIT_INTERNAL_SUPER_PREFIX",),
 }
 
-Report = Callable[[str], object]
-"""Called with each stage of an installation, as a line without credentials."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallOptions:
@@ -137,7 +134,7 @@ def hold_lock(
 class InstallSession:
     """An install: its running child processes, and facts shared by all environments."""
 
-    def __init__(self, dirs: Dirs, options: InstallOptions, report: Report, activities: Activities) -> None:
+    def __init__(self, dirs: Dirs, options: InstallOptions, activities: Activities) -> None:
         self.activities = activities
         self.dirs = dirs
         self.options = options
@@ -149,10 +146,8 @@ class InstallSession:
         self.pip_settings = options.pip if options.pip is not None else pip_settings(options.environ)
         self.packages: dict[str, int] = {}  # how many an environment gets, by its group, where that is known
         self.fetching = threading.Lock()  # several environments may want the same interpreter
-        self._report = report
         self._lock = threading.Lock()
         self._once = threading.Lock()
-        self._reporting = threading.Lock()
         self._children: set[subprocess.Popen[str]] = set()
         self.is_stopped = False
         self._reachable: dict[str, bool] = {}
@@ -165,11 +160,6 @@ class InstallSession:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
 
-    def report(self, line: str) -> None:
-        """Report a stage, from a single thread at a time."""
-        with self._reporting:
-            self._report(line)
-
     def is_reachable(self, index: str) -> bool:
         """Return whether an index answers, asked once."""
         if self.options.is_sealed:
@@ -179,7 +169,7 @@ class InstallSession:
                 environ = {**self.options.environ, **uv_env(self.pip_settings, self.options.environ)}
                 self._reachable[index] = url_responds(index, environ)
                 if not self._reachable[index]:
-                    self.report(f"note: {index} cannot be reached. Using the configured indexes")
+                    self.activities.report(f"note: {index} cannot be reached. Using the configured indexes")
             return self._reachable[index]
 
     def start(self, argv: Sequence[str], env: Mapping[str, str], lock: int) -> subprocess.Popen[str]:

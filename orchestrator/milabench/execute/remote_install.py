@@ -7,7 +7,7 @@ import os
 import pickle
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -67,7 +67,6 @@ async def install_remotely(
     scratch: Path,
     *,
     uv: Path | None,
-    say: Callable[[str], object],
     activities: Activities,
 ) -> None:
     """Build environments on a machine, in its folders and, but for `environ`, with these options.
@@ -102,7 +101,7 @@ async def install_remotely(
                     activities.now(machine.name, text.removeprefix(_NOW).strip() or "installing")
                     continue
                 words.append(text)
-                say(f"{machine.name}: {text.strip()}")
+                activities.report(f"{machine.name}: {text.strip()}")
 
     async with helper_node(machine, "install") as node:
         outcome = await run_shell(node, _LOOK, "-P", f"{folder}/{program}", f"{folder}/{job}", cwd=folder, emit=emit)
@@ -120,12 +119,10 @@ def main() -> None:
     remove(job)
     learn([*values_in_environment(os.environ), *(value for spec in specs for value in values_in(dict(spec.pip)))])
     options = replace(options, environ=dict(os.environ), uv=options.uv or find_uv(os.environ))
-    activities = Activities()
+    activities = Activities(lambda stage: print(f"  {stage}", flush=True))
     try:
         with activities.watched(lambda rows: print(_NOW + "; ".join(rows), flush=True), every_s=NOW_EVERY_S):
-            raise_failures(
-                install_venvs(specs, dirs, options, lambda stage: print(f"  {stage}", flush=True), activities)
-            )
+            raise_failures(install_venvs(specs, dirs, options, activities))
     except MilabenchError as error:
         print(f"error: {error}", flush=True)
         sys.exit(error.exit_code)

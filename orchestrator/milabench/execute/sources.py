@@ -25,7 +25,7 @@ from milabench.bench.load import folder_digest
 from milabench.errors import EnvironmentFailed, os_reason
 from milabench.events.removal import NOT_OURS, copy_tree, put, replace, scratch_folder
 from milabench.execute.activities import Activities
-from milabench.execute.install_session import OF_A_REPOSITORY, Installed, InstallOptions, Report, hold_lock, make_folder
+from milabench.execute.install_session import OF_A_REPOSITORY, Installed, InstallOptions, hold_lock, make_folder
 from milabench.execute.interrupts import abandonable, thread_map
 from milabench.execute.inventory import is_fetched, is_own_program, sha256_of, source_folder, source_marker
 from milabench.execute.package_indexes import Indexes, indexes, pip_settings
@@ -50,11 +50,7 @@ _STOP_S = 0.1  # after which a stop is noticed
 
 
 def fetch_sources(
-    sources: Sequence[Source],
-    dirs: Dirs,
-    options: InstallOptions,
-    report: Report,
-    activities: Activities | None = None,
+    sources: Sequence[Source], dirs: Dirs, options: InstallOptions, activities: Activities
 ) -> tuple[Installed, ...]:
     """Make every source ready. A failed source does not keep the others from being fetched.
 
@@ -67,22 +63,21 @@ def fetch_sources(
     make_folder(Path(dirs.code))
     stop = Event()
     where = indexes(options.pip if options.pip is not None else pip_settings(environ), environ)
-    shown = activities or Activities()
 
     def outcome(source: Source) -> Installed:
         is_new = force or not is_fetched(dirs, source)
         if is_new:
-            report(f"{source.folder}: fetching")
+            activities.report(f"{source.folder}: fetching")
             arrived = Arrived()
-            shown.now(source.folder, "fetching", arrived.text)
+            activities.now(source.folder, "fetching", arrived.text)
             try:
-                fetch(source, dirs, options, where, stop, report, arrived)
+                fetch(source, dirs, options, where, stop, activities, arrived)
             except EnvironmentFailed as error:
-                report(f"{source.folder}: failed: {error}")
+                activities.report(f"{source.folder}: failed: {error}")
                 return Installed(name=source.folder, why=str(error))
             finally:
-                shown.over(source.folder)
-            report(f"{source.folder}: ready")
+                activities.over(source.folder)
+            activities.report(f"{source.folder}: ready")
         return Installed(name=source.folder, is_new=is_new)
 
     return thread_map(outcome, sources, jobs=options.jobs, stop=stop.set)
@@ -103,7 +98,13 @@ class Arrived:
 
 
 def fetch(
-    source: Source, dirs: Dirs, options: InstallOptions, where: Indexes, stop: Event, report: Report, arrived: Arrived
+    source: Source,
+    dirs: Dirs,
+    options: InstallOptions,
+    where: Indexes,
+    stop: Event,
+    activities: Activities,
+    arrived: Arrived,
 ) -> None:
     """Fetch the program unless it is there. `arrived` is kept up to date.
 
@@ -111,7 +112,7 @@ def fetch(
     """
     code, folder, environ = Path(dirs.code), source_folder(dirs, source), options.environ
     waiting = f"{source.folder}: waiting: another process fetches or uses it"
-    with hold_lock(code / f".{source.folder}.lock", lambda: not stop.is_set(), lambda: report(waiting)):
+    with hold_lock(code / f".{source.folder}.lock", lambda: not stop.is_set(), lambda: activities.report(waiting)):
         if is_fetched(dirs, source) and not options.force:  # by another process, while we waited
             return
         try:

@@ -17,7 +17,7 @@ from milabench.events.removal import NOT_OURS, remove
 from milabench.events.removal import replace as replace_own
 from milabench.execute.activities import Activities
 from milabench.execute.index_probe import opener_of
-from milabench.execute.install_session import Installed, InstallOptions, InstallSession, Report, hold_lock
+from milabench.execute.install_session import Installed, InstallOptions, InstallSession, hold_lock
 from milabench.execute.installer import Uv
 from milabench.execute.interrupts import abandonable, thread_map
 from milabench.execute.inventory import (
@@ -40,22 +40,17 @@ MEASURING_S = 10.0
 
 
 def install_venvs(
-    specs: Sequence[VenvSpec],
-    dirs: Dirs,
-    options: InstallOptions,
-    report: Report,
-    activities: Activities | None = None,
+    specs: Sequence[VenvSpec], dirs: Dirs, options: InstallOptions, activities: Activities
 ) -> tuple[Installed, ...]:
     """Make every environment ready, several at a time. A failed environment does not keep the others from being built.
 
-    Complete environments are left alone, at the cost of reading a file. `report` is called from one thread at a
-    time. `activities` show the current work. Raises EnvironmentFailed when the base folder cannot be
-    written, or, before anything is downloaded, where its disk has not the room. On KeyboardInterrupt everything that was
-    started is ended first.
+    Complete environments are left alone, at the cost of reading a file. `activities` show the current work. Raises
+    EnvironmentFailed when the base folder cannot be written, or, before anything is downloaded, where its disk has not the room.
+    On KeyboardInterrupt everything that was started is ended first.
     """
     if not any(_must_build(dirs, spec, options) or not is_linked(dirs, spec) for spec in specs):
         return tuple(Installed(name=spec.group) for spec in specs)
-    work = _Installation(dirs, options, report, activities or Activities())
+    work = _Installation(dirs, options, activities)
     work.require_space([spec for spec in specs if _must_build(dirs, spec, options)])
     return thread_map(work.make_ready, specs, jobs=options.jobs, stop=work.stop)
 
@@ -76,17 +71,17 @@ class _Installation(InstallSession):
             if need is not None:
                 self.packages[spec.group] = len(need.files)
             known = total([next(remaining)], is_linked=is_linked) if need is not None else None
-            self.report(f"{spec.group}: needs: {known or 'the size of the download is unknown'}")
+            self.activities.report(f"{spec.group}: needs: {known or 'the size of the download is unknown'}")
         takes = total(needs, is_linked=is_linked)
         if len(specs) > 1 and needs:
-            self.report(f"all environments, shared packages counted once: {takes}")
+            self.activities.report(f"all environments, shared packages counted once: {takes}")
         wanted = {self.store: takes.base}
         if cache is not None:
             there = self.store if _is_one_disk(cache, self.store, {}) else cache
             wanted[there] = wanted.get(there, 0) + takes.cache
         for folder, size in wanted.items():
             free = shutil.disk_usage(folder).free
-            self.report(f"free: {size_text(free)} for {folder}")
+            self.activities.report(f"free: {size_text(free)} for {folder}")
             if MARGIN * size > free and not self.options.ignore_space:
                 raise EnvironmentFailed(
                     f"{folder}: too little space: about {size_text(size)} are needed on its disk, a quarter more for "
@@ -163,15 +158,17 @@ class _Installation(InstallSession):
             # An unfinished environment never counts, but a gigabyte of it would stay on a disk that may be full.
             if is_ours and not is_complete(self.dirs, spec):
                 remove(folder, self.store, is_quiet=True)
-            self.report(f"{spec.group}: failed: {why}")
+            self.activities.report(f"{spec.group}: failed: {why}")
             return Installed(name=spec.group, why=why, log=log if log.is_file() else None)
         finally:
             self.activities.over(spec.group)
-        self.report(f"{spec.group}: ready: " + (f"{time.monotonic() - began:.1f} s" if is_new else "already there"))
+        self.activities.report(
+            f"{spec.group}: ready: " + (f"{time.monotonic() - began:.1f} s" if is_new else "already there")
+        )
         return Installed(name=spec.group, is_new=is_new, notes=notes)
 
     def _report_wait(self, spec: VenvSpec) -> None:
-        self.report(f"{spec.group}: waiting: another process builds or uses it")
+        self.activities.report(f"{spec.group}: waiting: another process builds or uses it")
         self.activities.now(spec.group, "waiting for another process")
 
 

@@ -351,7 +351,7 @@ class VenvBuild:
                     f"{package}, which {users} requires, cannot be imported: {why}. "
                     f"Let the versions in requirements.in fit each other, and lock them with {pin}"
                 )
-        self._session.report(f"{spec.group}: imported in {time.monotonic() - began:.1f} s")
+        self._session.activities.report(f"{spec.group}: imported in {time.monotonic() - began:.1f} s")
         return tuple(notes)
 
     def _add_shims(self, problems: Iterable[str]) -> list[str]:
@@ -401,7 +401,7 @@ class VenvBuild:
 
     def _say(self, stage: str, observe: Callable[[], str] = str) -> None:
         """Report a stage, and make it the current activity."""
-        self._session.report(f"{self._spec.group}: {stage}")
+        self._session.activities.report(f"{self._spec.group}: {stage}")
         self._session.activities.now(self._spec.group, stage, observe)
 
     def _hear(self, line: str) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from milabench.errors import EnvironmentFailed
 from milabench.events.atomic_write import replace_file
+from milabench.execute.activities import Report
 from milabench.execute.index_probe import url_responds
-from milabench.execute.install_session import Report, find_uv
+from milabench.execute.install_session import find_uv
 from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.interrupts import thread_map
 from milabench.execute.package_indexes import indexes, pip_settings, uv_env, uv_options

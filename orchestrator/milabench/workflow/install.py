@@ -16,10 +16,10 @@ from pathlib import Path
 from milabench.bench.api import ForeignBenchmark, Git, Source
 from milabench.config.definition import GitDefinition, PyPIDefinition
 from milabench.errors import EnvironmentFailed
-from milabench.execute.activities import Activities
+from milabench.execute.activities import Activities, Report
 from milabench.execute.file_sync import RemoteFiles
 from milabench.execute.git_commits import with_known_commits
-from milabench.execute.install_session import InstallOptions, Report, raise_failures
+from milabench.execute.install_session import InstallOptions, raise_failures
 from milabench.execute.inventory import (
     is_complete,
     is_fetched,
@@ -128,18 +128,17 @@ def fetch_definitions(context: CommandContext, how: InstallOptions) -> None:
             case _:
                 pass
     with hold_base(Path(context.dirs.base), "install", say=context.session.note):
-        report = progress_report(context.session)
         with progress_shown(context.session) as activities:
-            fetched = fetch_sources(tuple(dict.fromkeys(wanted)), context.dirs, how, report, activities)
+            fetched = fetch_sources(tuple(dict.fromkeys(wanted)), context.dirs, how, activities)
         # While the base is held: a `gc` that comes before the environments are made must find them in use.
         record_use(context, as_default=False)
     raise_failures(fetched)
 
 
 @contextlib.contextmanager
-def progress_shown(session: Session) -> Iterator[Activities]:
+def progress_shown(session: Session, report: Report | None = None) -> Iterator[Activities]:
     """Yield the activities that are shown until the end: on a terminal every second, in a log every ten."""
-    activities = Activities()
+    activities = Activities(report or progress_report(session))
     with (
         contextlib.closing(session.reporter.open_display()) as display,
         activities.watched(display.on_activities, every_s=SHOWN_EVERY_S),
@@ -166,7 +165,7 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
     session = context.session
     if any(node.local for node in context.nodes):
         with progress_shown(session) as activities:
-            fetched = fetch_images(wanted, refetch=refetch, say=progress_report(session), activities=activities)
+            fetched = fetch_images(wanted, refetch=refetch, activities=activities)
         session.info(f"install: {fetched} images fetched, {len(wanted)} present")
 
     with progress_shown(session) as remote_activities:
@@ -199,10 +198,10 @@ def install_locally(
     if needs.disk or needs.download:
         session.info(f"install: {resources_text(needs, plan.venvs)}")
     with hold_base(Path(dirs.base), "install", say=session.note), progress_shown(session) as activities:
-        began, report = time.monotonic(), progress_report(session)
+        began = time.monotonic()
         # Environments first: they say what they need, and are refused where it does not fit.
-        built = install_venvs(plan.venvs, dirs, how, report, activities)
-        fetched = fetch_sources(plan.sources, dirs, how, report, activities)
+        built = install_venvs(plan.venvs, dirs, how, activities)
+        fetched = fetch_sources(plan.sources, dirs, how, activities)
         # While the base is held: a `gc` that waits for it must find what was built in use.
         record_use(context, as_default=as_default)
     for result in built:
@@ -225,7 +224,10 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOpt
     began = time.monotonic()
     dirs, session = context.dirs, context.session
 
-    with tempfile.TemporaryDirectory(prefix="milabench-") as scratch, progress_shown(session) as activities:
+    with (
+        tempfile.TemporaryDirectory(prefix="milabench-") as scratch,
+        progress_shown(session, session.note) as activities,
+    ):
 
         async def install_node(node: Node, files: RemoteFiles, host: RemoteHost) -> None:
             if not node.storage:
@@ -253,15 +255,7 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOpt
             own_uv = Path(how.uv) if how.uv is not None and is_same_machine else None
             options = replace(how, benchmate=benchmate, environ={}, uv=None, devices=kinds_of_devices(node))
             await install_remotely(
-                host,
-                files,
-                plan.venvs,
-                remote,
-                options,
-                Path(scratch),
-                uv=own_uv,
-                say=session.note,
-                activities=activities,
+                host, files, plan.venvs, remote, options, Path(scratch), uv=own_uv, activities=activities
             )
             activities.over(node.name)
 
@@ -304,7 +298,7 @@ def check_active_environment(context: CommandContext, how: InstallOptions) -> No
     session = context.session
     environments.require_files(context)
     environments.warn_of_unknown_requirements(context)
-    fetched = fetch_sources(environments.sources(context), context.dirs, how, progress_report(session))
+    fetched = fetch_sources(environments.sources(context), context.dirs, how, Activities(progress_report(session)))
     problems = [str(result) for result in fetched if result.why]
     if find_spec("benchmate") is None:
         problems.append(f"benchmate: not installed in {sys.prefix} ({environments.benchmate_command()})")

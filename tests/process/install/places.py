@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from milabench.execute.activities import Activities
 from milabench.execute.install_session import Installed, InstallOptions
 from milabench.execute.inventory import benchmate_digest
 from milabench.execute.venv import install_venvs
@@ -128,7 +129,7 @@ class Place:
 
     def install(self, *specs: VenvSpec, **changes: object) -> tuple[Installed, ...]:
         """Install, and keep what was reported."""
-        return install_venvs(specs, self.dirs, self.options(**changes), self.said.append)
+        return install_venvs(specs, self.dirs, self.options(**changes), Activities(self.said.append))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ import pytest
 
 from milabench.bench.api import Git, PyPI, Source
 from milabench.execute import sources
+from milabench.execute.activities import Activities
 from milabench.execute.install_session import Installed, InstallOptions
 from milabench.execute.inventory import is_fetched
 from milabench.execute.sources import fetch_sources
@@ -122,7 +123,9 @@ def options(place: Place, server: Server) -> InstallOptions:
 
 
 def fetched(place: Place, server: Server, source: Source | None = None) -> Installed:
-    (outcome,) = fetch_sources([source or program(server)], place.dirs, options(place, server), place.said.append)
+    (outcome,) = fetch_sources(
+        [source or program(server)], place.dirs, options(place, server), Activities(place.said.append)
+    )
     return outcome
 
 
@@ -190,6 +193,7 @@ def test_an_index_that_does_not_answer_as_it_should_is_one_line_with_the_reason(
 INTERRUPTED = """
 import sys
 from milabench.bench.api import Git, PyPI
+from milabench.execute.activities import Activities
 from milabench.execute.interrupts import Interrupts
 from milabench.execute.sources import fetch_sources
 from milabench.execute.install_session import InstallOptions
@@ -198,7 +202,7 @@ source = {source!r}
 options = InstallOptions(benchmate="/none", environ={environ!r}, pip={{"index-url": {url!r}}})
 Interrupts().take_over()
 try:
-    fetch_sources([source], dirs_under({base!r}, {{}}), options, lambda line: None)
+    fetch_sources([source], dirs_under({base!r}, {{}}), options, Activities())
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -266,7 +270,7 @@ def test_an_interrupt_ends_a_git_that_waits_for_a_silent_server(place: Place, se
 def test_a_machine_without_git_is_told_so(place: Place, server: Server) -> None:
     environ = {**place.environ, "PATH": str(place.wheels)}
     how = InstallOptions(benchmate="/none", environ=environ, pip={})
-    (outcome,) = fetch_sources([Git(f"{server.url}/a.git", "0" * 40)], place.dirs, how, place.said.append)
+    (outcome,) = fetch_sources([Git(f"{server.url}/a.git", "0" * 40)], place.dirs, how, Activities(place.said.append))
     assert outcome.why.endswith("is a git repository, and git is not installed. Install it")
 
 

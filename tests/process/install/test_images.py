@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from milabench.errors import EnvironmentFailed
+from milabench.execute.activities import Activities
 from milabench.execute.images import fetch_images, load_image, missing_images, save_image
 from milabench.plan.container import Image, image_of, in_one_line
 
@@ -41,7 +42,7 @@ def wanted(name: str) -> Image:
 def test_an_image_is_fetched_once(calls: Path) -> None:
     said: list[str] = []
     assert missing_images([wanted("i")]) == ["image i (podman)"]
-    assert [fetch_images([wanted("i")], refetch=False, say=said.append) for _ in range(2)] == [1, 0]
+    assert [fetch_images([wanted("i")], refetch=False, activities=Activities(said.append)) for _ in range(2)] == [1, 0]
     assert missing_images([wanted("i")]) == []
     assert calls.read_text().count("pull") == 1
     assert said == ["i: fetching with podman"]
@@ -50,7 +51,7 @@ def test_an_image_is_fetched_once(calls: Path) -> None:
 def test_every_image_that_cannot_be_fetched_is_a_line_with_the_engines_last(calls: Path) -> None:
     with pytest.raises(EnvironmentFailed) as failed:
         fetch_images(
-            [wanted("absent"), image_of("apptainer", "/no/i.sif", "/cache")], refetch=False, say=lambda _: None
+            [wanted("absent"), image_of("apptainer", "/no/i.sif", "/cache")], refetch=False, activities=Activities()
         )
     first, second = str(failed.value).split("\nerror: ")
     assert first.startswith("image absent: podman cannot fetch it: no such registry. ")
@@ -61,7 +62,7 @@ def test_every_image_that_cannot_be_fetched_is_a_line_with_the_engines_last(call
 def test_an_image_that_was_loaded_by_hand_stays_when_it_cannot_be_fetched_anew(calls: Path) -> None:
     (calls.parent / "has-absent").touch()
     said: list[str] = []
-    assert fetch_images([wanted("absent")], refetch=True, say=said.append) == 0
+    assert fetch_images([wanted("absent")], refetch=True, activities=Activities(said.append)) == 0
     assert "kept as it is" in said[-1]
 
 

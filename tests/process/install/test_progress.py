@@ -39,11 +39,11 @@ def row_like(activities: Activities, pattern: str) -> str:
 @pytest.mark.long
 @pytest.mark.parametrize("uv", ["uv", pytest.param("", marks=pytest.mark.slow)], ids=["uv", "pip"])
 def test_an_environment_says_what_it_does_and_for_how_long(place: Place, uv: str) -> None:
-    activities = Activities()
+    activities = Activities(place.said.append)
     with slow_index(place.wheels, held=True) as index, ThreadPoolExecutor() as pool:
         options = place.options(pip={"index-url": index.url}, **({} if uv else {"uv": None}))
         spec = place.spec(place.lock("tool==1"), pip={"index-url": index.url})
-        outcome = pool.submit(install_venvs, [spec], place.dirs, options, place.said.append, activities)
+        outcome = pool.submit(install_venvs, [spec], place.dirs, options, activities)
         row_like(activities, r"g: installing: 2 packages(, \d+ installed)?(, \d+ [kMG]B written)?, \d+ s")
         index.go.set()
         (installed,) = outcome.result()
@@ -53,11 +53,11 @@ def test_an_environment_says_what_it_does_and_for_how_long(place: Place, uv: str
 
 def test_a_program_says_how_much_of_it_has_come(place: Place) -> None:
     file = place.wheels / "tool-1-py3-none-any.whl"
-    activities = Activities()
+    activities = Activities(place.said.append)
     with slow_index(place.wheels, held=True) as index, ThreadPoolExecutor() as pool:
         program = PyPI("tool", "1", file=file.name, sha256=hashlib.sha256(file.read_bytes()).hexdigest())
         options = place.options(pip={"index-url": index.url})
-        outcome = pool.submit(fetch_sources, [program], place.dirs, options, place.said.append, activities)
+        outcome = pool.submit(fetch_sources, [program], place.dirs, options, activities)
         row_like(activities, r"tool-1: fetching, \d+ [kM]?B of \d+ [kM]?B, \d+ s")
         index.go.set()
         assert outcome.result()[0].is_new

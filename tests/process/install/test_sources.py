@@ -21,6 +21,7 @@ from milabench.bench.api import COPY, Git, PyPI, Source, WorkingCopy
 from milabench.bench.load import folder_digest
 from milabench.errors import EnvironmentFailed
 from milabench.execute import sources
+from milabench.execute.activities import Activities
 from milabench.execute.install_session import OF_A_REPOSITORY, Installed, InstallOptions, raise_failures
 from milabench.execute.locks import hold_in_use
 from milabench.execute.sources import fetch_sources, is_fetched, source_folder, source_marker
@@ -33,7 +34,7 @@ def fetch(
 ) -> tuple[Installed, ...]:
     settings = {"find-links": str(place.wheels), "no-index": "1"} if pip is None else pip
     options = InstallOptions(benchmate="/none", environ=place.environ, pip=settings, force=force)
-    return fetch_sources(wanted, place.dirs, options, place.said.append)
+    return fetch_sources(wanted, place.dirs, options, Activities(place.said.append))
 
 
 def release(place: Place, file: str, project: str = "tool") -> PyPI:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from milabench.bench.api import PyPI
+from milabench.execute.activities import Activities
 from milabench.execute.install_session import Installed, InstallOptions
 from milabench.execute.inventory import is_linked, store_folder
 from milabench.execute.sources import fetch_sources
@@ -156,7 +157,9 @@ def test_an_archive_that_was_changed_in_our_cache_is_fetched_again(place: Place,
     options = InstallOptions(benchmate="/none", environ=place.environ, pip={"index-url": index.url})
 
     def fetched(**changes: object) -> Installed:
-        (outcome,) = fetch_sources([program], place.dirs, InstallOptions(**{**vars_of(options), **changes}), print)
+        (outcome,) = fetch_sources(
+            [program], place.dirs, InstallOptions(**{**vars_of(options), **changes}), Activities(print)
+        )
         return outcome
 
     assert fetched().is_new

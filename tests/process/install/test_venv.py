@@ -197,6 +197,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from milabench.execute.interrupts import Interrupts
+from milabench.execute.activities import Activities
 from milabench.execute.install_session import InstallOptions
 from milabench.execute.venv import install_venvs
 from milabench.plan.context import dirs_under
@@ -209,7 +210,7 @@ specs = plan_venvs([request], benchmate="0" * 64, python=python, platform="p")
 options = InstallOptions(benchmate="/none", environ={{"PATH": "/usr/bin:/bin"}}, pip={{}}, uv={uv!r})
 Interrupts().take_over()
 try:
-    install_venvs(specs, dirs_under({base!r}, {{}}), options, lambda progress: None)
+    install_venvs(specs, dirs_under({base!r}, {{}}), options, Activities())
 except KeyboardInterrupt:
     sys.exit(130)
 """
