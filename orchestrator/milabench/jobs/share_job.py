@@ -34,7 +34,7 @@ from milabench.workflow.resume_run import RemainingWork
 from milabench.workflow.run_lookup import attempts_made
 from milabench.workflow.run_records import RunDescription, with_stems
 from milabench.workflow.run_suite import passed_steps
-from milabench.workflow.saved_options import altered_settings, changed_files
+from milabench.workflow.saved_options import changed_files
 
 
 def carry_out_share(path: Path, name: str, session: Session, environ: Mapping[str, str] = os.environ) -> int:
@@ -89,7 +89,8 @@ def retry_of(run: Run) -> RetryPolicy:
     try:
         return convert(as_mapping(as_mapping(run.manifest.get("submission")).get("retry")), RetryPolicy)
     except ValidationError as error:
-        raise altered_settings(run, error) from None
+        text = f"{run.path}: its manifest was altered: {error}. Start a new run with `milabench run`"
+        raise RecordError(text) from None
 
 
 def _work_of(run: Run, share: Share, allocation: Allocation, passed: frozenset[str], session: Session) -> RemainingWork:
