@@ -25,7 +25,7 @@ class Heard:
         self.failures: list[str] = []
         spec = {"timeout_s": 1.0, "pattern": pattern}
         loop = EventLoop()
-        self.service = Service(spec, loop, NamedTimers(loop), self.note_ready, self.failures.append)
+        self.service = Service(spec, NamedTimers(loop), self.note_ready, self.failures.append)
         self.service.prepare(lambda text: text)
 
     def note_ready(self) -> None:
@@ -95,7 +95,7 @@ class Answers:
         self.is_ready = False
         self.loop = EventLoop()
         spec = {"timeout_s": 1.0, "port": str(self.port), "path": "/health", "hosts": ["127.0.0.1"]}
-        self.service = Service(spec, self.loop, NamedTimers(self.loop), self.note_ready, lambda _: None)
+        self.service = Service(spec, NamedTimers(self.loop), self.note_ready, lambda _: None)
         self.service.prepare(lambda text: text)
         self._listener.listen()
         self._thread = threading.Thread(target=self._answer)

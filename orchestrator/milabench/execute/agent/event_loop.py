@@ -76,7 +76,7 @@ class NamedTimers:
     """Deadlines by name. A later deadline replaces an earlier one of the same name."""
 
     def __init__(self, loop: EventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self._running: dict[str, Timer] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -90,12 +90,12 @@ class NamedTimers:
             self._running.pop(name, None)
             action()
 
-        self._running[name] = self._loop.after(seconds, fire)
+        self._running[name] = self.loop.after(seconds, fire)
 
     def cancel(self, *names: str) -> None:
         """Forget deadlines. A name without a deadline is no error."""
         for name in names:
-            self._loop.cancel(self._running.pop(name, None))
+            self.loop.cancel(self._running.pop(name, None))
 
     def cancel_all(self) -> None:
         """Forget all deadlines."""

@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 
-from .event_loop import EventLoop, NamedTimers
+from .event_loop import NamedTimers
 
 TYPE_CHECKING = False  # see unpack.py
 if TYPE_CHECKING:
@@ -28,23 +28,21 @@ class Service:
     """A server's readiness: a pattern in its output, or a port that answers. With neither it is ready at once.
 
     `spec` is the request's `ready`: {"timeout_s", "pattern" or "port", "path", "hosts"}. With a `path`, the port has to answer
-    200 to it by HTTP. `on_failure` is called with the error of the pattern.
+    200 to it by HTTP. `on_error` is called with the error of the pattern.
     """
 
     def __init__(
         self,
         spec: Mapping[str, Any],
-        loop: EventLoop,
         timers: NamedTimers,
         on_ready: Callable[[], None],
-        on_failure: Callable[[str], None],
+        on_error: Callable[[str], None],
     ) -> None:
         self.timeout_s = float(spec["timeout_s"])
         self._spec = spec
-        self._loop = loop
         self._timers = timers
         self._on_ready = on_ready
-        self._on_failure = on_failure
+        self._on_error = on_error
         self._pattern: Any | None = None  # until it matches
         self._output: dict[str, str] = {}  # the end of each pipe's
         self._ended: dict[str, int] = {}  # lines
@@ -97,7 +95,7 @@ class Service:
         except TimeoutError:
             where = "the output up to line %d of %s" % (self._ended[pipe] + 1, pipe)
             used = "%g s on" % SEARCH_S if self._used_s + SEARCH_S <= SEARCHES_S else "%g s in all on" % SEARCHES_S
-            self._on_failure("the pattern %r took more than %s %s" % (self._pattern.pattern, used, where))
+            self._on_error("the pattern %r took more than %s %s" % (self._pattern.pattern, used, where))
             self._pattern, self._output = None, {}
             return False
         self._used_s += time.thread_time() - begun_s
@@ -146,7 +144,7 @@ class Service:
         except OSError:
             self._ask_again("nothing")
             return
-        self._loop.on_readable(connection.fileno(), self._read)
+        self._timers.loop.on_readable(connection.fileno(), self._read)
         self._timers.start("knock", REPLY_S, lambda: self._ask_again("nothing within %g s" % REPLY_S))
 
     def _read(self, _: int) -> None:
@@ -176,7 +174,7 @@ class Service:
 
     def _hang_up(self) -> None:
         if self._connection is not None:
-            self._loop.forget(self._connection.fileno())
+            self._timers.loop.forget(self._connection.fileno())
             self._connection.close()
             self._connection = None
 

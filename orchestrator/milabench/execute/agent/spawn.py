@@ -11,11 +11,7 @@ from contextlib import ExitStack
 
 
 def spawn(
-    command: list[str],
-    cwd: str | None,
-    env: dict[str, str],
-    inherited: Sequence[int],
-    file_limits: tuple[int, int],
+    command: list[str], cwd: str | None, env: dict[str, str], inherited: Sequence[int], file_limits: tuple[int, int]
 ) -> tuple[int, int, int, int] | None:
     """Start a program in a session of its own.
 

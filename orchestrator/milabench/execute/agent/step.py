@@ -114,7 +114,7 @@ class RunningStep:
         self.frames = StepFrames(host.outbox, self.id, Masker(secrets), host.schedule_gathering)
         self._timers = NamedTimers(self.loop)
         ready = request.get("ready")
-        waiting = (self.loop, self._timers, self._note_ready, self._fail_not_ready)
+        waiting = (self._timers, self._note_ready, self._fail_not_ready)
         self.service = Service(ready, *waiting) if ready else None
         self.ledger = StepLedger(bool(request.get("needs_data")), self.service is not None)
         self._request = request
