@@ -40,6 +40,8 @@ from milabench.shown import counted
 
 T = TypeVar("T")
 
+Nodes = Mapping[str, AgentNode]
+"""The nodes of a plan, by name."""
 INTERRUPTED = "the run was interrupted"
 OWN_ENDS = ("exit", "signal", "no-data")  # why a step failed, where a signal to it may be the reason
 LAST_LINES = 5
@@ -114,11 +116,7 @@ class ExecutionResult:
 
 
 async def execute(
-    plan: Plan,
-    executors: Mapping[str, AgentNode],
-    recorder: RunWriter,
-    progress: Callable[[Progress], object],
-    settings: ExecutionSettings | None = None,
+    plan: Plan, executors: Nodes, recorder: RunWriter, progress: Emit, settings: ExecutionSettings | None = None
 ) -> ExecutionResult:
     """Execute a plan and return the outcome of every step.
 
@@ -136,12 +134,7 @@ class Engine:
     """An execution of a plan. `interrupt` may be called at any time from the loop's thread."""
 
     def __init__(
-        self,
-        plan: Plan,
-        executors: Mapping[str, AgentNode],
-        recorder: RunWriter,
-        progress: Callable[[Progress], object],
-        settings: ExecutionSettings,
+        self, plan: Plan, executors: Nodes, recorder: RunWriter, progress: Emit, settings: ExecutionSettings
     ) -> None:
         self._plan = plan
         self._executors = executors
