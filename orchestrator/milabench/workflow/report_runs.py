@@ -72,17 +72,6 @@ def report_summaries(
     request: ReportRequest, form: Format, session: Session
 ) -> tuple[list[Summary], list[Sequence[Trace] | None] | None]:
     """Return the content of a report, and the time series where its format draws them."""
-    with ExitStack() as opened:
-        summaries, traces = _summaries(request, form, session, opened)
-    if form.is_for_people:
-        summaries = [below_base(summary, request.base) for summary in summaries]
-    return summaries, traces
-
-
-def _summaries(
-    request: ReportRequest, form: Format, session: Session, opened: ExitStack
-) -> tuple[list[Summary], list[Sequence[Trace] | None] | None]:
-    """Return the content of a report. The runs of bundles are unpacked until `opened` is closed."""
     if request.reference is not None and request.score == "compat":
         raise UsageError("--score compat is not relative to a reference. Leave out --reference or --score")
     profile = read_profile(request.weights)
@@ -90,18 +79,19 @@ def _summaries(
     tracing = tracing_for(form)
     runs: list[Run] = []
     traces: list[Sequence[Trace] | None] | None = None
-    if request.from_db:
-        require_no_records(request, form)
-        summaries = seams.handler("report --from-db")(request.base, request.location, request.runs)
-    else:
-        runs = [_report_run(folder, name, opened) for name in request.runs] or [latest_run(folder)]
-        with shown_reading(session) as watched:
+    with ExitStack() as opened:  # the runs of bundles are unpacked until its end
+        if request.from_db:
+            require_no_records(request, form)
+            summaries = seams.handler("report --from-db")(request.base, request.location, request.runs)
+        else:
+            runs = [_report_run(folder, name, opened) for name in request.runs] or [latest_run(folder)]
+            watched = opened.enter_context(shown_reading(session))
             runs = [watched(with_ends(run, session.warn)) for run in runs]
             courses = [None if tracing is None else tracing.course(run) for run in runs]
             summaries = [summary_of(run, request.validations, own) for run, own in zip(runs, courses, strict=True)]
             traces = None if tracing is None else [tracing.of(run) for run in runs]
-    summaries = _with_work(form, runs, summaries)
-    summaries = _with_expenses(request, runs, summaries, session)
+        summaries = _with_work(form, runs, summaries)
+        summaries = _with_expenses(request, runs, summaries, session)
     profile.require_known(summaries, session)
     by_summary = [(summary, profile.weights_of([summary])) for summary in summaries]
     summaries = [
@@ -111,6 +101,8 @@ def _summaries(
         summaries = [milabench13_summary(summary) for summary in summaries]
     elif runs:
         summaries = beside_references(runs, summaries, request, session, is_for_people=form.is_for_people)
+    if form.is_for_people:
+        summaries = [below_base(summary, request.base) for summary in summaries]
     return summaries, traces
 
 
@@ -172,41 +164,26 @@ def require_no_records(request: ReportRequest, form: Format) -> None:
 def beside_references(
     runs: Sequence[Run], summaries: Sequence[Summary], request: ReportRequest, session: Session, *, is_for_people: bool
 ) -> list[Summary]:
-    """Return the summaries with their references: the requested or recorded reference, for people else a shipped reference."""
+    """Return the summaries relative to the requested run, else to that which each run's system file names.
+
+    For people else to a shipped reference. Raises RecordError or NothingSelected when the requested run cannot be read. A name
+    in a system file, which may be of another machine, is only warned of.
+    """
     if request.reference == NO_REFERENCE:
         return list(summaries)
-    beside = relative_summaries(runs, summaries, base_folder(request.base), request.reference, session)
-    if request.reference is not None or not is_for_people:
-        return beside
-    return [beside_shipped(run, summary) for run, summary in zip(runs, beside, strict=True)]
+    read = functools.cache(lambda name: find_reference(base_folder(request.base), name))  # usually one for all runs
 
-
-def relative_summaries(
-    runs: Sequence[Run], summaries: Sequence[Summary], base: Path, reference: str | None, session: Session
-) -> list[Summary]:
-    """Return the summaries relative to the given run, else to that which each run's system file names, else as they are.
-
-    Raises RecordError or NothingSelected when the given run cannot be read. A name in a system file, which may be of
-    another machine, is only warned of.
-    """
-    read = functools.cache(lambda name: find_reference(base, name))  # usually one for all runs
-
-    def relative(run: Run, summary: Summary) -> Summary:
-        recorded = run.manifest.get("reference")
-        name = reference or (recorded if isinstance(recorded, str) else None)
+    def beside(run: Run, summary: Summary) -> Summary:
         try:
-            return (
-                relative_to(System(name=run.name, summary=summary, manifest=run.manifest), read(name))
-                if name
-                else summary
-            )
+            if name := request.reference or run.manifest.get("reference"):
+                summary = relative_to(System(name=run.name, summary=summary, manifest=run.manifest), read(name))
         except (NothingSelected, RecordError) as error:
-            if reference is not None:
+            if request.reference is not None:
                 raise
             session.warn(f"{run.name}: no reference: {error}")
-            return summary
+        return beside_shipped(run, summary) if is_for_people and request.reference is None else summary
 
-    return [relative(run, summary) for run, summary in zip(runs, summaries, strict=True)]
+    return [beside(run, summary) for run, summary in zip(runs, summaries, strict=True)]
 
 
 def beside_shipped(run: Run, summary: Summary) -> Summary:
