@@ -81,14 +81,10 @@ def query(
 
             click.echo(document_markdown((_table(columns, rows),)), nl=False)
         case _:
-            click.echo(rows_text(columns, rows, table_width(wide)))
+            from milabench.report.text_table import table_lines
 
-
-def rows_text(columns: list[str], rows: list[Row], width: int | None = None) -> str:
-    """Return the rows below their columns' names, fitted to a terminal's width, and how many they are."""
-    from milabench.report.text_table import table_lines
-
-    return "\n".join([*table_lines(_table(columns, rows), width), f"{len(rows)} row{'s' * (len(rows) != 1)}"])
+            lines = table_lines(_table(columns, rows), table_width(wide))
+            click.echo("\n".join([*lines, counted(len(rows), "row")]))
 
 
 def _table(columns: list[str], rows: list[Row]) -> Table:

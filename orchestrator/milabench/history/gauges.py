@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from milabench.analysis.summary_model import COUNTED_OUTCOMES, BenchSummary, Summary
+from milabench.shown import grouped
 
 _MIB = 2**20
 # What reports write -> the base unit: as a word, in UCUM, and how many of it one is.
@@ -77,13 +78,10 @@ def _word(text: str) -> str:
 
 def gauges(summary: Summary) -> tuple[Gauge, ...]:
     """Return the gauges of a run, in order of their names. Unknown values have none."""
-    found: dict[str, Gauge] = {}
-    for gauge in (*_of_run(summary), *(each for bench in summary.benchmarks for each in _of_bench(bench))):
-        key = f"{gauge.name} {gauge.suffix}"
-        known = found.get(key)
-        samples = (known.samples if known else ()) + gauge.samples
-        found[key] = replace(known or gauge, samples=samples)
-    return tuple(found[key] for key in sorted(found) if found[key].samples)
+    of_all = (*_of_run(summary), *(each for bench in summary.benchmarks for each in _of_bench(bench)))
+    by_name = sorted(grouped((f"{each.name} {each.suffix}", each) for each in of_all).items())
+    whole = (replace(own[0], samples=tuple(sample for each in own for sample in each.samples)) for _, own in by_name)
+    return tuple(gauge for gauge in whole if gauge.samples)
 
 
 def created_at(summary: Summary) -> datetime | None:

@@ -150,17 +150,12 @@ def write(path: Path, runs: Iterable[RunRows]) -> int:
     types = {name: kinds[METRICS[name]] for name in _OWN}
     types |= {f"run_{name}": kinds[RUNS[name]] for name in _OF_RUN}
     types |= {f"bench_{name}": kinds[RESULTS[name]] for name in _OF_BENCH}
-    columns: dict[str, list[object]] = {name: [] for name in types}
-    for rows in runs:
-        for row in _joined(rows):
-            for name in types:
-                columns[name].append(row.get(name))
-    schema = pa.schema(list(types.items()))
+    table = pa.Table.from_pylist([row for rows in runs for row in _joined(rows)], schema=pa.schema(list(types.items())))
     with writing(path):
         require_no_record(path)
         with draft_of(path.resolve()) as file:  # opened here: pyarrow takes no path that is not UTF-8
-            pq.write_table(pa.table(columns, schema=schema), file, compression="zstd")
-    return len(columns["run"])
+            pq.write_table(table, file, compression="zstd")
+    return int(table.num_rows)
 
 
 def _joined(rows: RunRows) -> Iterable[dict[str, object]]:
