@@ -33,15 +33,20 @@ def with_variables(command: click.Command) -> click.Command:
     return command
 
 
-def with_help(command: click.Command) -> click.Command:
-    """Give a command, and the commands of a group, `--help`, `--help-all` and `--no-color`."""
+def with_help(
+    command: click.Command, show_all: Callable[[click.Context], None] | None = None, text: str = ""
+) -> click.Command:
+    """Give a command, and the commands of a group, `--help`, `--help-all` and `--no-color`.
+
+    `show_all` and its `text` are what `--help-all` does in place of showing all options.
+    """
     for each in _with_subcommands(command):
         if any(option.name == "help_all" for option in _options(each)):
             continue  # a verb that was imported before
         _name_numbers(each)
         each.params += [
             _flag(("--no-color",), _without_colour, OPTIONS["--no-color"]),
-            _flag(("--help-all",), _show_all, "Show all options, with their variables."),
+            _flag(("--help-all",), show_all or _show_all, text or "Show all options, with their variables."),
             _flag(("-h", "--help"), _show_common, OPTIONS["-h, --help"]),
         ]
         if each.context_settings.get("ignore_unknown_options"):

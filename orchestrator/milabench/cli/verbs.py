@@ -108,13 +108,9 @@ def verbs(traceback: bool) -> None:
         )
 
 
-def _show_all_verbs(context: click.Context, _: click.Parameter, value: bool) -> None:
-    if value and not context.resilient_parsing:
-        click.echo(front_page(context.make_formatter().width, has_all=True))
-        context.exit()
+def _show_all_verbs(context: click.Context) -> None:
+    click.echo(front_page(context.make_formatter().width, has_all=True))
+    context.exit()
 
 
-with_help(verbs)
-for each in verbs.params:
-    if each.name == "help_all" and isinstance(each, click.Option):
-        each.callback, each.help = _show_all_verbs, OPTIONS["--help-all"]
+with_help(verbs, _show_all_verbs, OPTIONS["--help-all"])

@@ -5,7 +5,7 @@ A format is a module of this package named after it, or a module of a feature th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from milabench.analysis.summary_model import Summary
     from milabench.analysis.system_diff import Differences
     from milabench.analysis.traces import RunTraces
+    from milabench.report.document_renderer import DocumentRenderer
 
 
 class Renderer(Protocol):
@@ -33,20 +34,6 @@ class Renderer(Protocol):
 
     def render_acceptance(self, acceptance: Acceptance) -> str:
         """Return the verdict on a run, criterion by criterion."""
-
-
-class LineRenderer(Renderer, Protocol):
-    """The interface of a format whose tables fit a terminal."""
-
-    def comparison_lines(self, comparison: Comparison, differences: Differences = None) -> Iterator[str]:
-        """Yield the lines of a comparison, without their ends."""
-
-
-class FittingRenderer(Renderer, Protocol):
-    """The module of such a format."""
-
-    def fitted(self, width: int | None) -> LineRenderer:
-        """Return the renderer whose tables fit a terminal of this width. None: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +62,9 @@ class Format:
         """Return the renderer whose tables fit a terminal of this width. None: no limit."""
         return self.renderer if width is None or not self.fits else self.by_line(width)
 
-    def by_line(self, width: int | None) -> LineRenderer:
+    def by_line(self, width: int | None) -> DocumentRenderer:
         """Return the same, which also writes a comparison line by line. Only for a format that fits a terminal."""
-        return cast("FittingRenderer", self.renderer).fitted(width)
+        return cast("DocumentRenderer", self.renderer).fitted(width)
 
 
 # Systems drawn benchmark by benchmark in one page; of more than these, the lines could not be distinguished.

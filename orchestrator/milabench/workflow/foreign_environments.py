@@ -44,18 +44,13 @@ def foreign_requirements(definition: Path) -> tuple[str, ...] | None:
     statements = ast.parse(benchfile.read_text(encoding="utf-8")).body
     members = [member for statement in statements if isinstance(statement, ast.ClassDef) for member in statement.body]
     for member in reversed(members):
-        if isinstance(member, ast.Assign) and BASE_REQUIREMENTS in _assigned(member):
+        if isinstance(member, ast.Assign) and BASE_REQUIREMENTS in map(ast.unparse, member.targets):
             try:
                 named = ast.literal_eval(member.value)
             except ValueError:
                 break
             return (named,) if isinstance(named, str) else tuple(map(str, named or ()))
     return ("requirements.in",)
-
-
-def _assigned(statement: ast.stmt) -> set[str]:
-    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-    return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
 def lock_name(requirements: str, variant: str) -> str:

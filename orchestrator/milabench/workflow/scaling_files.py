@@ -26,21 +26,20 @@ from milabench.workflow.files import IS_CHECKOUT, ROOT, display_path
 
 def read_sizer(system: SystemConfig, facts: SystemFacts) -> Sizer:
     """Return the system's sizer, with the observations on such devices where those decide. Raises ConfigError."""
-    given = system.options.get("sizer")
-    options = sizer_options(given, system.origin.where)
+    options = sizer_options(system.options.get("sizer"), system.origin.where)
     if not options.needs_observations:
         return Sizer(options=options)
-    file = given.get("config") if isinstance(given, Mapping) else None
-    path = Path(str(file)).expanduser() if file is not None else scaling_file(facts)
+    file = sizes_file(system, "config")
+    path = file or scaling_file(facts)
     if file is not None and not path.is_file() and sizes_file(system) != path:
         raise ConfigError(f"system.options.sizer.config: {path}: no such file")
     return Sizer(options=options, observations=read_scaling(path).observations, source=display_path(path))
 
 
-def sizes_file(system: SystemConfig) -> Path | None:
-    """Return the file to which the system adds the batch sizes that its runs observe. None where it names none."""
+def sizes_file(system: SystemConfig, key: str = "save") -> Path | None:
+    """Return the file to which the system adds the batch sizes that its runs observe, or another that its sizer names."""
     given = system.options.get("sizer")
-    file = given.get("save") if isinstance(given, Mapping) else None
+    file = given.get(key) if isinstance(given, Mapping) else None
     return None if file is None else Path(str(file)).expanduser()
 
 
