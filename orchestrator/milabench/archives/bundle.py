@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,9 +26,6 @@ COMPUTED = "computed"
 SUMMARY = "summary.json"
 # No record: a file that is being written, a lock, the heartbeat of a job, and the summary, which is computed anew for a bundle.
 _LEFT_OUT = (".tmp", ".new", ".lock", ".beat")
-
-Summarised = Callable[[Run], Mapping[str, Any]]
-"""A run's summary as JSON, computed from its records with the checks that it was made with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

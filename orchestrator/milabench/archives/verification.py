@@ -19,7 +19,7 @@ from milabench.events.run_files import MANIFEST
 from milabench.events.rundir import open_run
 from milabench.events.values import finite_number, mappings_in
 from milabench.events.wire import parse_object
-from milabench.workflow.summaries import relative_logs
+from milabench.workflow.summaries import recompute_summary
 
 # Another machine's arithmetic may differ in the last bits, and what should be zero in all of them.
 _FAR = 1e-9
@@ -67,13 +67,13 @@ class Verification:
         }
 
 
-def verify_bundle(path: Path, summarised: bundle.Summarised, allowed: Path | None = None) -> Verification:
+def verify_bundle(path: Path, allowed: Path | None = None) -> Verification:
     """Recompute a bundle's hashes and numbers. See Verification. Raises RecordError when it cannot be read as a bundle."""
     with archive.open_checked(path) as file:
         names = archive.files(file)
         listed, manifest, wrong = _compared(file, names, path)
         signer, is_trusted, distrust = _signer(file, names, listed, allowed, wrong)
-        numbers = sum(_recompute(file, run, names, summarised, wrong) for run in manifest.runs)
+        numbers = sum(_recompute(file, run, names, wrong) for run in manifest.runs)
     return Verification(
         manifest=manifest,
         wrong=tuple(wrong),
@@ -152,9 +152,7 @@ def _signer(
     return "", False, distrust
 
 
-def _recompute(
-    file: zipfile.ZipFile, run: str, names: list[str], summarised: bundle.Summarised, wrong: list[str]
-) -> int:
+def _recompute(file: zipfile.ZipFile, run: str, names: list[str], wrong: list[str]) -> int:
     """Recompute the numbers of a run's summary from its records, note those that differ, and return their count."""
     stored, folder = f"{bundle.COMPUTED}/{run}/{bundle.SUMMARY}", f"{bundle.RECORDS}/{run}/"
     records = [name for name in names if name.startswith(folder)]
@@ -169,7 +167,7 @@ def _recompute(
             target = Path(scratch, run)
             archive.unpack_archive(file, records, folder.rstrip("/"), target)
             # Through JSON, as the stored one went: tuples are lists and keys are text on both sides.
-            recomputed = relative_logs(json.loads(json.dumps(summarised(open_run(target)))), str(target))
+            recomputed = json.loads(json.dumps(recompute_summary(open_run(target))))
     except (RecordError, ValueError) as error:
         wrong.append(f"{run}: cannot be recomputed: {error}")
         return 0

@@ -36,9 +36,8 @@ def command(bundle: Path, tender: Path | None, is_offer: bool, allowed_signers: 
     if is_offer or tender is not None:
         return _verify_offer(bundle, tender, allowed_signers, is_offer=is_offer, as_json=as_json)
     from milabench.archives.verification import verify_bundle
-    from milabench.workflow.summaries import recompute_summary
 
-    verified = verify_bundle(bundle, recompute_summary, allowed_signers)
+    verified = verify_bundle(bundle, allowed_signers)
     click.echo(json.dumps(verified.to_json(str(bundle)), indent=1) if as_json else verification_text(bundle, verified))
     return RecordError.exit_code if verified.wrong else DONE
 

@@ -39,7 +39,6 @@ from milabench.version import __version__
 from milabench.workflow.files import base_folder, is_archive, read_file
 from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.options import Session
-from milabench.workflow.summaries import recompute_summary
 
 
 def signed_text(verified: Verification) -> str:
@@ -108,7 +107,7 @@ def _parts_of(path: Path, base: Path | None, scratch: Path, where: str) -> list[
     if not is_archive(path):
         what = f"{path.name} has no records to compute its numbers again"
         raise ConfigError(Problem(where, "run", what, "name the folder of the run, or its bundle"))
-    verified = verify_bundle(path, recompute_summary)
+    verified = verify_bundle(path)
     require_unaltered(path, verified.wrong)
     with archive.open_checked(path) as file:
         names = archive.files(file)

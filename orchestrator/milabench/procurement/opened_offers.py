@@ -31,7 +31,7 @@ from milabench.procurement.tiers import NO_LOCK, TierChange, change_by
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.workflow.options import Session
 from milabench.workflow.report_inputs import ReportSource
-from milabench.workflow.summaries import recompute_summary, summary_of
+from milabench.workflow.summaries import summary_of
 
 DECLARATION: Final = "offer.yaml"
 CONTENTS: Final = "offer.json"
@@ -120,7 +120,7 @@ def warn_of_other_text(opened: OpenedOffer, tender: Tender, session: Session) ->
 @contextmanager
 def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None) -> Iterator[OpenedOffer]:
     """Yield the content of an archive. Raises RecordError for other files than offers, ConfigError for a bad declaration."""
-    verification = verify_bundle(path, recompute_summary, allowed_signers)
+    verification = verify_bundle(path, allowed_signers)
     with archive.open_checked(path) as file, tempfile.TemporaryDirectory(prefix="milabench-offer-") as scratch:
         names = archive.files(file)
         if missing := next((name for name in (DECLARATION, CONTENTS) if name not in names), None):
