@@ -7,7 +7,7 @@ table passes here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -114,6 +114,20 @@ def suite_word(config: str) -> str:
     """Return the word for a suite: the name of a suite from a wheel, whose path is long, else its path."""
     name = _OF_A_WHEEL.fullmatch(config)
     return name[1] if name else config
+
+
+def option_words(options: Mapping[str, object], names: Iterable[str]) -> list[str]:
+    """Return options of a suite as words of a command line: these names, where they are not None, then lists of overrides."""
+    words = []
+    for name in names:
+        if options.get(name) is not None:
+            value = str(options[name])
+            flag = f"--{name.removesuffix('_file').replace('_', '-')}"
+            words += [flag, suite_word(value) if name == "config_file" else value]
+    for name, flag in (("overrides", "--override"), ("slurm_args", "--slurm-arg")):
+        given = options.get(name)
+        words += [word for value in (given if isinstance(given, list) else ()) for word in (flag, str(value))]
+    return words
 
 
 def is_lock(file: object) -> bool:

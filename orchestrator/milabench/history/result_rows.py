@@ -68,7 +68,6 @@ def system_description(summary: Summary, submitter: str = "") -> str:
         "host_memory_capacity": _gib(node.get("memory_MiB")),
         "accelerator_memory_capacity": ", ".join(_gib(each) for each in memory),
         "other_software_stack": ", ".join(f"{name} {version}" for name, version in sorted(summary.software.items())),
-        "hw_notes": "",
         "sw_notes": f"{_NOTE} Measured by milabench {summary.version}.",
     }
     return json.dumps({name: known.get(name, "") for name in DESCRIPTION}, indent=2, ensure_ascii=False) + "\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from milabench.analysis.summary_model import Summary
-from milabench.shown import is_lock, suite_word
+from milabench.shown import is_lock, option_words
 
 # Options of `run` that the command which reruns one benchmark replaces or leaves out.
 _SELECTING = ("--select", "--exclude", "--run-name")
@@ -100,17 +100,10 @@ def _runs(argv: Sequence[str], runs: object) -> list[str]:
 def _options(options: Mapping[str, object]) -> list[str]:
     sides = options.get("ab")
     words = ["--ab", *map(str, sides)] if isinstance(sides, list) else []
-    for key in _RERUN_OPTIONS:
-        if key == "config_file" and words and not is_lock(words[-1]):
-            continue  # the suites are those of the two sides
-        if options.get(key) is not None:
-            value = str(options[key])
-            flag = f"--{key.removesuffix('_file').replace('_', '-')}"
-            words += [flag, suite_word(value) if key == "config_file" else value]
-    for key, flag in (("overrides", "--override"), ("slurm_args", "--slurm-arg")):
-        given = options.get(key)
-        words += [word for value in (given if isinstance(given, list) else ()) for word in (flag, str(value))]
-    return [*words, *(f"--{key.replace('_', '-')}" for key in _RERUN_FLAGS if options.get(key))]
+    if words and not is_lock(words[-1]):
+        options = {**options, "config_file": None}  # the suites are those of the two sides
+    flags = (f"--{key.replace('_', '-')}" for key in _RERUN_FLAGS if options.get(key))
+    return [*words, *option_words(options, _RERUN_OPTIONS), *flags]
 
 
 def _given(argv: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 
+from milabench.analysis.json_codec import picked
 from milabench.bench.registry import BENCHFILE
 from milabench.devices.regular_file import read_regular
 from milabench.errors import EnvironmentFailed
@@ -30,7 +31,7 @@ from milabench.plan.prepare import (
     prepare_step,
 )
 from milabench.plan.run import describe_system
-from milabench.shown import grouped, some_of, suite_word
+from milabench.shown import grouped, option_words, some_of
 from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, on_this_machine
 from milabench.workflow.files import display_path
@@ -40,6 +41,9 @@ from milabench.workflow.remote_nodes import environment_marks, is_needed_here, r
 TORCH_CUDA = 13
 """The version of CUDA that torch of constraints/cuda.txt is for."""
 _NAMED = 4  # of what is missing; the command makes all of it
+_OF_A_SUITE = (
+    *("config_file", "system_file", "base", "max_benchmarks", "size", "arch", "select", "exclude", "lock", "engine"),
+)
 
 
 def missing_environments(context: CommandContext) -> tuple[str, ...]:
@@ -197,21 +201,7 @@ def lacking_preparations(context: CommandContext, plan: Plan) -> Plan:
 
 def command_line(verb: str, options: SuiteOptions) -> str:
     """Return the command line of `verb` for the same suite, base and selection."""
-    given = {
-        "--config": options.config_file and suite_word(str(options.config_file)),
-        "--system": options.system_file,
-        "--base": options.base,
-        "--max-benchmarks": options.max_benchmarks,
-        "--size": options.size,
-        "--arch": options.arch,
-        "--select": options.select,
-        "--exclude": options.exclude,
-        "--lock": options.lock,
-        "--engine": options.engine,
-    }
-    words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
-    words += [word for override in options.overrides for word in ("--override", override)]
-    words += [word for argument in options.slurm_args for word in ("--slurm-arg", argument)]
+    words = option_words(picked(options, *_OF_A_SUITE, "overrides", "slurm_args"), _OF_A_SUITE)
     return shlex.join(["milabench", verb, *words, *(["--use-current-env"] if options.use_current_env else [])])
 
 
