@@ -57,15 +57,18 @@ def cut_text(text: str, longest: int, *, at_word: bool = True) -> str:
     return f"{(at_word and kept.rpartition(' ')[0]) or kept}…"
 
 
-def wrapped(text: str, before: str = "", width: int = 120) -> list[str]:
-    """Return the lines of a text, the first after `before`, the others below its end. Names and paths stay whole."""
+def wrapped(text: str, before: str = "", width: int = 120, later: str | None = None) -> list[str]:
+    """Return the lines of a text, the first after `before`, the others after `later` or below its end.
+
+    Names and paths stay whole: they are copied from here.
+    """
     import textwrap  # few commands wrap anything
 
     return textwrap.wrap(
         text,
         width,
         initial_indent=before,
-        subsequent_indent=" " * len(before),
+        subsequent_indent=" " * len(before) if later is None else later,
         break_long_words=False,
         break_on_hyphens=False,
     )

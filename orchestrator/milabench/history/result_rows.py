@@ -6,15 +6,13 @@ c195f80, MLPerf_Results_Messaging_Guidelines. Ours are not MLPerf benchmarks: th
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from milabench.analysis.summary_model import SOUND, BenchSummary, Summary
 from milabench.events.values import as_mapping
-from milabench.shown import csv_cell
+from milabench.report.csv import csv_table
 
 UNVERIFIED: Final = "unverified"
 NOT_VERIFIED: Final = "Result not verified by MLCommons Association."
@@ -44,16 +42,13 @@ def result_rows(summaries: Sequence[Summary], submitter: str = "") -> str:
 
     `has_power` is always False: devices' own power readings are no measurement by MLPerf's rules.
     """
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    for summary in summaries:
-        about = _facts(summary)
-        for bench in summary.benchmarks:
-            if bench.score is not None:
-                row = {**about, **_result(summary, bench), "Organization": submitter}
-                writer.writerow({name: csv_cell(row.get(name, "")) for name in COLUMNS})
-    return text.getvalue()
+    rows = (
+        {**_facts(summary), **_result(summary, bench), "Organization": submitter}
+        for summary in summaries
+        for bench in summary.benchmarks
+        if bench.score is not None
+    )
+    return csv_table(COLUMNS, rows)
 
 
 def system_description(summary: Summary, submitter: str = "") -> str:

@@ -18,6 +18,7 @@ from milabench.errors import UsageError
 from milabench.execute.shims import shims_of
 from milabench.execute.sizes import size_text
 from milabench.report.text_table import text_table
+from milabench.shown import wrapped
 from milabench.workflow.context import read_suite_only, selected_benchmarks
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import SuiteOptions
@@ -102,9 +103,7 @@ def benchmarks_table(benches: Sequence[Mapping[str, object]], width: int | None 
     legend = f"minutes: of a repeat, profile default. disk: of its data. environments: {', '.join(environments)}"
     marked = " | ".join(heading if is_text else f"#{heading}" for heading, _, is_text in columns)
     lines = text_table(marked, rows, ("disk", "minutes"), width)
-    return "\n".join(
-        [*lines, "", *textwrap.wrap(legend, width or WIDTH, break_long_words=False, break_on_hyphens=False)]
-    )
+    return "\n".join([*lines, "", *wrapped(legend, width=width or WIDTH)])
 
 
 def _wrapped_row(row: Sequence[str], room: int) -> Iterator[list[str]]:

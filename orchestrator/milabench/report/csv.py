@@ -36,7 +36,9 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
     curves = [(summary, bench, bench.serving) for summary, bench in benches if bench.serving is not None]
     rows += [row for curve in curves for row in _of_points(*curve)]
     of_nodes = [row for summary in summaries for row in _of_nodes(summary)]
-    return _table((*CSV_FIELDS, *(OF_A_POINT if curves else ()), *(OF_A_NODE if of_nodes else ())), [*rows, *of_nodes])
+    return csv_table(
+        (*CSV_FIELDS, *(OF_A_POINT if curves else ()), *(OF_A_NODE if of_nodes else ())), [*rows, *of_nodes]
+    )
 
 
 def _of_nodes(summary: Summary) -> Iterator[dict[str, Any]]:
@@ -63,7 +65,8 @@ def _bounds(interval: Interval | None, *names: str) -> dict[str, float]:
     return dict(zip(names or ("ci95_low", "ci95_high"), interval or (), strict=False))
 
 
-def _table(fields: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+def csv_table(fields: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    """Return a table of these fields. A field that a row lacks is empty."""
     # csv ends lines with CR LF unless told otherwise, which diff and cut show as part of the last column.
     text = io.StringIO()
     writer = csv.DictWriter(text, fields, lineterminator="\n")
@@ -109,7 +112,7 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
 
     Where there are curves, two more columns name the point and the metric of their ratios, which come last.
     """
-    return _table(*comparison_rows(comparison))
+    return csv_table(*comparison_rows(comparison))
 
 
 def comparison_rows(comparison: Comparison) -> tuple[tuple[str, ...], list[dict[str, object]]]:
@@ -142,7 +145,7 @@ def comparison_rows(comparison: Comparison) -> tuple[tuple[str, ...], list[dict[
 def render_acceptance(acceptance: Acceptance) -> str:
     """Return a row for each criterion, in the order of the criteria file."""
     checks = [check.to_json() for check in acceptance.checks]
-    return _table(CRITERIA, ({name: check[name] for name in CRITERIA} for check in checks))
+    return csv_table(CRITERIA, ({name: check[name] for name in CRITERIA} for check in checks))
 
 
 def _of_curve(bench: str, first: str, ratio: CurveRatio) -> dict[str, object]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from milabench.report.document import Block, Document, Entry, Notes, Properties, Section, Statement, Table, Title, Value
 from milabench.report.document_renderer import DocumentRenderer
 from milabench.report.text_table import table_lines
-from milabench.shown import visible_line
+from milabench.shown import visible_line, wrapped
 
 WIDTH = 120
 
@@ -47,29 +46,22 @@ def _lines(
         case Properties():
             return [f"{name:<{_name_width(document)}}{text}" for name, text in block.pairs]
         case Statement():
-            return _wrapped(block.text, width)
+            return wrapped(block.text, width=_room(width))
         case Value():
             return [f"{block.name}: {block.text}"]
         case Notes():
             if block.name:  # commands stay whole, too
                 return [f"{block.name}: {line}" for line in block.lines]
-            return [part for line in block.lines for part in _wrapped(line, width)]
+            return [part for line in block.lines for part in wrapped(line, width=_room(width))]
         case Section():
             return [block.title, *(line for entry in block.entries for line in _entry_lines(entry, width))]
         case _:
             assert_never(block)
 
 
-def _wrapped(text: str, width: int | None, *, first: str = "", later: str = "") -> list[str]:
-    # Names and paths stay whole: they are copied from here.
-    return textwrap.wrap(
-        text,
-        min(WIDTH, width or WIDTH),
-        initial_indent=first,
-        subsequent_indent=later,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def _room(width: int | None) -> int:
+    """Return how many characters a line of prose has on a terminal of this width."""
+    return min(WIDTH, width or WIDTH)
 
 
 def _name_width(document: Document) -> int:
@@ -83,7 +75,7 @@ def _entry_lines(entry: Entry, width: int | None) -> list[str]:
     """Return the lines of an entry. A path or a command in its details stays on a single line."""
     labels = max((len(label) for label, _ in entry.details), default=0) + 2
     name = f"{entry.name}: " if entry.name else ""
-    lines = _wrapped(visible_line(f"{name}{entry.text}"), width, first="  ", later="    ")
+    lines = wrapped(visible_line(f"{name}{entry.text}"), "  ", _room(width), later="    ")
     return [*lines, *(f"    {label:<{labels}}{text}" for label, text in entry.details)]
 
 
