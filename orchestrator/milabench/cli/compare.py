@@ -109,12 +109,11 @@ def command(request: CompareRequest, destination: Destination, tender: Path | No
         raise UsageError(f"--metric {metric} needs the tender that says how: give it with --tender procurement.yaml")
     from milabench.workflow.report_runs import compare_runs, comparison_exit_code
 
+    compared = compare_runs(request, terminal_session(), "text" if destination.is_workbook else destination.format)
     if destination.is_workbook:
-        compared = compare_runs(request, terminal_session())
         destination.write(seams.handler("--format xlsx").render_comparison(compared.comparison))
-        return comparison_exit_code(compared.comparison)
-    compared = compare_runs(request, terminal_session(), destination.format)
-    destination.write_pieces(compared.pieces(destination.shown, destination.width))
+    else:
+        destination.write_pieces(compared.pieces(destination.shown, destination.width))
     if destination.is_brief:
         from milabench.report.decision_screens import comparison_next
 

@@ -16,7 +16,7 @@ from milabench.errors import NothingSelected, RecordError, Unreachable, UsageErr
 from milabench.history.rows import TABLES, Row, RunRows
 
 SCHEMA = 1
-_URLS = ("postgresql://", "postgres://")
+_URLS = ("postgresql://", "postgres://")  # of a database server, rather than the path of a file
 _WAIT_S = 30  # for another writer of the same file
 _LOOK_STEPS = 100_000  # of SQLite's machine: milliseconds
 
@@ -97,11 +97,6 @@ class Store:
         self._connection.close()
 
 
-def is_url(place: str) -> bool:
-    """Return whether a location is a database server rather than a file."""
-    return place.startswith(_URLS)
-
-
 @contextmanager
 def open_store(place: str, *, is_writing: bool) -> Iterator[Store]:
     """Open the store at a path or a PostgreSQL URL. Writing creates it.
@@ -109,7 +104,7 @@ def open_store(place: str, *, is_writing: bool) -> Iterator[Store]:
     Raises NothingSelected when there is none to read, RecordError when it is none, Unreachable for a server that does not
     answer, UsageError without its driver.
     """
-    store = _open_server(place, is_writing) if is_url(place) else _open_file(Path(place), is_writing)
+    store = _open_server(place, is_writing) if place.startswith(_URLS) else _open_file(Path(place), is_writing)
     try:
         if is_writing:
             store.make_tables()
