@@ -78,8 +78,8 @@ class OfferCheck:
     evidence: tuple[BenchmarkEvidence, ...]
     changes: tuple[TierChange, ...]
     power: PowerFinding
-    findings: tuple[OfferFinding, ...]
-    compared_with: str = ""
+    compared_with: str
+    findings: tuple[OfferFinding, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -101,16 +101,14 @@ def check_offer(
 
     `levels` are the levels of their meters, `metered_kw` the metered power of a node.
     """
-    evidence = tuple(_evidence(offer, tender, name, runs.get(name, ())) for name in offer.benchmarks)
-    power = power_finding(offer, runs, levels, metered_kw)
-    return OfferCheck(
+    check = OfferCheck(
         offer=offer,
-        evidence=evidence,
+        evidence=tuple(_evidence(offer, tender, name, runs.get(name, ())) for name in offer.benchmarks),
         changes=tuple(changes),
-        power=power,
-        findings=tuple(_findings(offer, tender, evidence, changes, compared_with, power)),
+        power=power_finding(offer, runs, levels, metered_kw),
         compared_with=compared_with,
     )
+    return replace(check, findings=tuple(_findings(check, tender)))
 
 
 def _evidence(offer: Offer, tender: Tender, name: str, systems: Sequence[System]) -> BenchmarkEvidence:
@@ -229,22 +227,15 @@ def _device_power(name: str, system: System) -> Iterator[float]:
         yield side.joules_per_item * side.value / max(1, side.nodes)
 
 
-def _findings(
-    offer: Offer,
-    tender: Tender,
-    evidence: Sequence[BenchmarkEvidence],
-    changes: Sequence[TierChange],
-    compared_with: str,
-    power: PowerFinding,
-) -> Iterator[OfferFinding]:
-    where = offer.origin.where
+def _findings(check: OfferCheck, tender: Tender) -> Iterator[OfferFinding]:
+    offer, power, where = check.offer, check.power, check.offer.origin.where
     for problem in offer_problems(offer, tender):
         why = with_remedy(problem.what, problem.hint)
         yield OfferFinding(what=problem.path, verdict="FAIL", why=why, where=problem.where)
-    for row in evidence:
+    for row in check.evidence:
         path = f"benchmarks.{row.bench}"
         yield OfferFinding(what=path, where=where(path), verdict=_stands(row), why=_stands_by(row, offer))
-    for change in changes:
+    for change in check.changes:
         if change.verdict == "allowed":
             continue
         path = f"benchmarks.{change.bench}"
@@ -253,7 +244,7 @@ def _findings(
         if change.verdict == "not declared":
             why += ", and no change is described"
         yield OfferFinding(what=path, where=where(path), verdict="FAIL", why=why)
-    if not compared_with:
+    if not check.compared_with:
         why = "names neither a suite nor a reference run with its records: changes cannot be found"
         yield OfferFinding(what="suite", verdict="INCONCLUSIVE", why=f"{tender.file} {why}")
     yield OfferFinding(what="power", where=where("power"), verdict=power.verdict, why=power.why)

@@ -12,7 +12,6 @@ from typing import Final
 
 from milabench.analysis.comparison_model import System
 from milabench.archives import archive
-from milabench.archives.bundle_runs import LOCK_FILES
 from milabench.archives.opened_bundles import unpacked_run
 from milabench.archives.verification import Verification, verify_bundle
 from milabench.errors import RecordError
@@ -26,7 +25,7 @@ from milabench.procurement.power_levels import PowerLevel
 from milabench.procurement.run_expenses import metered_benches, with_expenses
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid, Verified
-from milabench.procurement.tender_suites import Locks, TenderSuites
+from milabench.procurement.tender_suites import LOCK, Locks, TenderSuites
 from milabench.procurement.tiers import NO_LOCK, TierChange, change_by
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.workflow.options import Session
@@ -35,7 +34,6 @@ from milabench.workflow.summaries import summary_of
 
 DECLARATION: Final = "offer.yaml"
 CONTENTS: Final = "offer.json"
-_LOCK: Final = LOCK_FILES[".requirements.txt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +142,7 @@ def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None
             (name, group): archive.read_member(file, each).decode("utf-8", "replace")
             for each in names
             for kind, name, group, last in [(*each.split("/"), "", "", "")[:4]]
-            if kind == "locks" and last == _LOCK
+            if kind == "locks" and last == LOCK
         }
         yield OpenedOffer(
             path=path,

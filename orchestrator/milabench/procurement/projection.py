@@ -20,6 +20,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain, combinations
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 from milabench.analysis.intervals import Interval, incomplete_beta, t_quantile
@@ -207,7 +208,7 @@ def fit_law(
     bounded = LAWS[law].bounded if is_bounded else ()
     candidates: list[ScalingFit] = []
     # With three parameters at most, all ways to hold some at their bound are few enough to try.
-    for held in sorted(_subsets(bounded), key=len):
+    for held in chain.from_iterable(combinations(bounded, size) for size in range(len(bounded) + 1)):
         free = tuple(name for name in names if name not in held)
         fit = _fit_free(law, tuple(points), noise, errors, spread, free, held)
         if fit is None or any(fit.parameters[name] < 0 for name in bounded):
@@ -216,13 +217,6 @@ def fit_law(
             return fit
         candidates.append(fit)
     return min(candidates, key=lambda fit: (fit.misfit or 0.0, fit.solution.squares), default=None)
-
-
-def _subsets(names: tuple[str, ...]) -> list[tuple[str, ...]]:
-    subsets: list[tuple[str, ...]] = [()]
-    for name in names:
-        subsets += [(*subset, name) for subset in subsets]
-    return subsets
 
 
 def _errors(points: Sequence[CountPoint]) -> tuple[list[float], float]:
