@@ -8,18 +8,14 @@ import click
 
 from milabench.cli.compare import metric_option
 from milabench.cli.formats import Destination, screen_options
-from milabench.cli.options import base_option, collected_as, same_command, terminal_session
+from milabench.cli.options import base_option, collected_as, fraction_in, same_command, terminal_session
 from milabench.errors import DONE
 from milabench.procurement.requests import BudgetRequest
 
 
 def varied_share(ctx: click.Context, param: click.Parameter, value: str) -> float:
     """Return `10%` or 0.1 as a share from 0 to 1. Raises BadParameter."""
-    text = value.strip()
-    try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        share = -1.0
+    share = fraction_in(value)
     if not 0 <= share < 1:
         raise click.BadParameter(f"expected a share such as 10% or 0.1, got '{value}'", ctx, param)
     return share
