@@ -20,12 +20,10 @@ D = TypeVar("D")
 class Probe:
     """A probe: its kind, whether it fired, and why it may not have."""
 
-    def __init__(
-        self, text: str, *, required: bool = True, why_not: Callable[[], str] = lambda: "it was never reached"
-    ) -> None:
+    def __init__(self, text: str, *, required: bool = True) -> None:
         self.text = text
         self.required = required
-        self.why_not = why_not
+        self.why_not: Callable[[], str] = lambda: "it was never reached"
         self.fired = False
 
     def fire(self) -> None:

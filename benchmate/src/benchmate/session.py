@@ -430,10 +430,14 @@ class Session:
         host_s = 0.0
         with contextlib.suppress(RuntimeError):  # a device that has failed
             host_s = sum(observer.cost_s() for observer in self.observers.values())
+        self.record_overhead(host_s, lost)
+        self.sink.close()
+
+    def record_overhead(self, host_s: float, lost: int = 0) -> None:
+        """Record the cost of the instruments: seconds of the host, and records sent and dropped. `lost` are those of rings."""
         sink = self.sink
         overhead = {"host_s": host_s, "records": sink.records, "bytes": sink.bytes, "dropped": sink.dropped + lost}
         self.record("data", {"overhead": overhead})
-        sink.close()
 
     def when_replaced(self, function: Callable[[], None]) -> None:
         """Call `function` when this session is no longer the process's: it must drop its references to the session."""

@@ -147,16 +147,9 @@ class Relay:
             rates.close()
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
         session.metric("host_memory_peak", peak, "B", "lower")
-        sink = session.sink
         if is_whole:
-            cost = {
-                "host_s": time.process_time(),
-                "records": sink.records,
-                "bytes": sink.bytes,
-                "dropped": sink.dropped,
-            }
-            session.record("data", {"overhead": cost})
-        sink.close()
+            session.record_overhead(time.process_time())
+        session.sink.close()
 
     # What the program writes
 
