@@ -100,11 +100,8 @@ def exclusive(path: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def hidden_folder(path: Path) -> Iterator[Path]:
     """Make a working folder next to `path`, for the time of the context. `exclusive` removes leftovers of a kill."""
-    work = Path(tempfile.mkdtemp(prefix=_prefix(path), dir=path.parent))
-    try:
-        yield work
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_prefix(path), dir=path.parent, ignore_cleanup_errors=True) as work:
+        yield Path(work)
 
 
 def _prefix(path: Path) -> str:

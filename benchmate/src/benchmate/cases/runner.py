@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import TextIO
 
 from benchmate.cases.device_locks import DeviceInUseError, lock_devices, lock_names
 from benchmate.cases.exit_codes import FAILED, INTERRUPTED, PASSED
@@ -28,10 +28,6 @@ from benchmate.supervisor import supervise
 
 MISSPELLED_VARIABLE = "CUDA_VISIBLE_GPU"
 """The few-bit library's name for CUDA_VISIBLE_DEVICES."""
-
-
-class _Interrupted(BaseException):
-    """SIGTERM asks this program to end."""
 
 
 class CaseRunner:
@@ -57,7 +53,7 @@ class CaseRunner:
             where = ", ".join(output.path or "standard output" for output in self._options.outputs)
             _print_stderr(f"error: {error.filename or where}: {error.strerror or error}")
             return FAILED
-        except (_Interrupted, KeyboardInterrupt):
+        except KeyboardInterrupt:
             total = len(self._cases) * self._options.repetitions
             _print_stderr(f"interrupted after {len(self._results)} of {total} processes")
             return INTERRUPTED
@@ -250,11 +246,7 @@ def _correct_visible_devices() -> None:
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
     """While inside, SIGTERM ends the run as Ctrl-C does: the case is ended, and its measurements are written."""
-
-    def interrupt(*_: object) -> NoReturn:
-        raise _Interrupted
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:

@@ -203,8 +203,6 @@ class StreamingClient:
         except StaleConnection:
             # The server had closed it before the request came: it has not seen it, so that this is none of its errors.
             await self._send(conversation, answer)
-        except ConnectTimeout:
-            answer.error = f"no connection within {CONNECT_TIMEOUT_S:g} s"
         except asyncio.IncompleteReadError:
             answer.error = "the server closed the connection before the end of the answer"
         except asyncio.LimitOverrunError:
@@ -242,17 +240,13 @@ class StreamingClient:
             try:
                 connection = await asyncio.wait_for(opening, CONNECT_TIMEOUT_S)
             except asyncio.TimeoutError:  # noqa: UP041  (Python 3.10 has two)
-                raise ConnectTimeout from None
+                raise TimeoutError(f"no connection within {CONNECT_TIMEOUT_S:g} s") from None
         try:
             yield connection
         except BaseException:
             connection[1].close()
             raise
         self._idle.append(connection)
-
-
-class ConnectTimeout(Exception):
-    """A connection that did not come about in time."""
 
 
 class StaleConnection(Exception):
