@@ -1,18 +1,16 @@
 """What following jobs costs: `python tests/perf/jobs.py [JOBS] [MINUTES]` (2,000 and 60), of simulated time.
 
-Prints, for squeue's text and its JSON, the CPU that a tracker of so many jobs takes as a share of one core (the promise: at
-most 2 %), that of the commands that it runs, its memory (at most 200 MB) and its questions for each tick (at most one). The
-jobs begin and end all the time; squeue is a script that prints a file.
+Prints the CPU that a tracker of so many jobs takes as a share of one core (the promise: at most 2 %), that of the commands that
+it runs, its memory (at most 200 MB) and its questions for each tick (at most one). The jobs begin and end all the time; squeue
+is a script that prints a file.
 """
 
 from __future__ import annotations
 
-import json
 import resource
 import sys
 import tempfile
 import time
-from multiprocessing import get_context
 from pathlib import Path
 
 from milabench.jobs.job_tracker import JobTracker
@@ -28,28 +26,9 @@ def states(jobs: int, share: float) -> list[str]:
     return ["COMPLETED"] * ended + ["RUNNING"] * min(40, jobs - ended) + ["PENDING"] * max(0, jobs - ended - 40)
 
 
-def answer(jobs: int, share: float, *, as_json: bool) -> str:
+def answer(jobs: int, share: float) -> str:
     """What squeue prints."""
     rows = enumerate(states(jobs, share))
-    if as_json:
-        found = [
-            {
-                "job_id": 100_000 + number,
-                "array_job_id": {"set": True, "infinite": False, "number": 0},
-                "array_task_id": {"set": False, "infinite": False, "number": 0},
-                "name": f"mb-k3v9x2-s{number}",
-                "comment": "k3v9x2",
-                "job_state": [state],
-                "state_reason": "Priority" if state == "PENDING" else "None",
-                "nodes": "" if state == "PENDING" else f"gpu-[{number % 40:03}]",
-                "exit_code": {"return_code": {"set": True, "infinite": False, "number": 0}},
-                # A real one has 120 keys, about 5 kB for each job.
-                "tres_req_str": "cpu=64,mem=512G,node=1,billing=64,gres/gpu=8",
-                "others": {f"key_{key}": {"set": True, "infinite": False, "number": key} for key in range(75)},
-            }
-            for number, state in rows
-        ]
-        return json.dumps({"jobs": found, "errors": []})
     cells = (
         (
             str(100_000 + n),
@@ -63,15 +42,12 @@ def answer(jobs: int, share: float, *, as_json: bool) -> str:
     return "".join(SEPARATOR.join((*row, "k3v9x2", "Priority")) + "\n" for row in cells)
 
 
-def tracked(jobs: int, minutes: float, *, as_json: bool) -> None:
+def main(jobs: int, minutes: float) -> None:
     """Follow jobs for so many simulated minutes, and print what it took."""
     with tempfile.TemporaryDirectory(prefix="mb") as name:
         folder = Path(name)
-        version = "24.05.1" if as_json else "22.05.8"
         squeue = folder / "squeue"
-        squeue.write_text(
-            f'#!/bin/sh\n[ "$*" != --version ] || exec echo slurm {version}\nprintf x >> {name}/calls\ncat {name}/answer\n'
-        )
+        squeue.write_text(f"#!/bin/sh\nprintf x >> {name}/calls\ncat {name}/answer\n")
         squeue.chmod(0o755)
         scheduler = SlurmScheduler({"PATH": f"{name}:/usr/bin:/bin"})
         now, ticks, cpu_s = 0.0, 0, 0.0
@@ -80,7 +56,7 @@ def tracked(jobs: int, minutes: float, *, as_json: bool) -> None:
         (folder / "calls").touch()
         children_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         while now < minutes * 60:
-            (folder / "answer").write_text(answer(jobs, now / (minutes * 60), as_json=as_json))
+            (folder / "answer").write_text(answer(jobs, now / (minutes * 60)))
             begin = time.process_time()
             tracker.tick()
             tracker.changes()
@@ -94,18 +70,10 @@ def tracked(jobs: int, minutes: float, *, as_json: bool) -> None:
         peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
         calls = (folder / "calls").stat().st_size
         print(
-            f"{jobs} jobs, {minutes:g} min, {'JSON' if as_json else 'text'}: {cpu_s / now:.2%} of a core"
+            f"{jobs} jobs, {minutes:g} min: {cpu_s / now:.2%} of a core"
             f" ({cpu_s / ticks * 1000:.0f} ms a tick), its commands {children_s / now:.2%}; {peak:.0f} MB;"
             f" {calls / ticks:.2f} questions a tick, {ticks} ticks; {left} jobs left"
         )
-
-
-def main(jobs: int, minutes: float) -> None:
-    for as_json in (False, True):
-        # A process each: the peak of its memory is its own.
-        process = get_context("spawn").Process(target=tracked, args=(jobs, minutes), kwargs={"as_json": as_json})
-        process.start()
-        process.join()
 
 
 if __name__ == "__main__":

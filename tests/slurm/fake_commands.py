@@ -56,10 +56,10 @@ class State:
 class FakeSlurm:
     """A cluster that exists in a folder only."""
 
-    def __init__(self, folder: Path, *, version: str = "22.05.8", accounting: bool = False) -> None:
+    def __init__(self, folder: Path, *, accounting: bool = False) -> None:
         self.folder = Path(folder)
         self._state = State(folder)
-        state = {"version": version, "accounting": accounting, "next": 100, "jobs": {}, "next_do": {}, "always": {}}
+        state = {"accounting": accounting, "next": 100, "jobs": {}, "next_do": {}, "always": {}}
         (self.folder / "state.json").write_text(json.dumps(state))
         (self.folder / "calls").touch()
         (self.folder / "bin").mkdir()
@@ -116,7 +116,7 @@ class FakeSlurm:
             state["always"][command] = what
 
     def configure(self, **values: object) -> None:
-        """Change the cluster: `version`, `accounting`, `new_state` of a job that is submitted."""
+        """Change the cluster: `accounting`, `new_state` of a job that is submitted."""
         with self._state.held() as state:
             state.update(values)
 
@@ -153,12 +153,7 @@ def listed(state: Cluster, command: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def squeue(state: Cluster, words: Sequence[str]) -> Printed:
-    """Show the jobs, in text or JSON."""
-    if "--version" in words:
-        return f"slurm {state['version']}\n", "", 0
-    if "--json" in words:
-        jobs = [as_json(name, job) for name, job in listed(state, "squeue")]
-        return json.dumps({"jobs": jobs, "errors": [], "warnings": []}), "", 0
+    """Show the jobs."""
     form = option(words, "--format")
     lines = []
     for name, job in listed(state, "squeue"):
@@ -166,29 +161,6 @@ def squeue(state: Cluster, words: Sequence[str]) -> Printed:
         values |= {"k": job["comment"] or "(null)", "r": job["reason"] or "None"}
         lines.append(re.sub("%([a-zA-Z])", lambda found, values=values: values[found[1]], form))
     return "".join(f"{line}\n" for line in lines), "", 0
-
-
-def as_json(name: str, job: dict[str, Any]) -> dict[str, object]:
-    """A job as Slurm 24 writes it."""
-    array, _, task = name.partition("_")
-
-    def number(value: object) -> dict[str, object]:
-        return {"set": value is not None, "infinite": False, "number": int(str(value or 0))}
-
-    return {
-        "job_id": int(job["raw"]),
-        "array_job_id": number(array if task else 0),
-        "array_task_id": number(task if task and job["state"] != "PENDING" else None),
-        "array_task_string": task if job["state"] == "PENDING" else "",
-        "het_job_id": number(0),
-        "het_job_offset": number(0),
-        "name": job["name"],
-        "comment": job["comment"],
-        "job_state": job["state"].split("+"),
-        "state_reason": job["reason"] or "None",
-        "nodes": job["nodes"],
-        "exit_code": {"status": ["SUCCESS"], "return_code": number(job["exit"]), "signal": {"id": number(None)}},
-    }
 
 
 def codes(job: dict[str, Any]) -> str:

@@ -137,11 +137,10 @@ def on_a_cluster(folder: Path) -> World:
     return World(scheduler, folder, is_there, partial(write_code, folder), for_slurm, REFUSED_BY_SLURM)
 
 
-@pytest.fixture(params=["memory", "processes", "text", "json", "accounting", "cluster"])
+@pytest.fixture(params=["memory", "processes", "text", "accounting", "cluster"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     settings: dict[str, dict[str, Any]] = {
         "text": {},
-        "json": {"version": "24.05.1"},
         "accounting": {"accounting": True},
     }
     match request.param:

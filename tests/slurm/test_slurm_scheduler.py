@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from milabench.config.schema import SlurmConfig
 from milabench.errors import Unreachable, UsageError
 from milabench.schedulers.scheduler import JobHandle, JobRequest, JobState, job_name
-from milabench.slurm.answers import SQUEUE_FORMAT, Rows, read_squeue, read_squeue_json
+from milabench.slurm.answers import SQUEUE_FORMAT, read_squeue
 from milabench.slurm.scheduler import SlurmScheduler
 from milabench.slurm.script import batch_script
 from tests.processes import is_gone, until
@@ -60,20 +59,14 @@ def state(scheduler: SlurmScheduler, handle: JobHandle) -> JobState:
 # One question
 
 
-@pytest.mark.parametrize(
-    ("version", "is_json"), [("20.11.9", False), ("22.05.8", False), ("23.02.0", True), ("25.05.1", True)]
-)
-def test_many_jobs_are_one_question_in_json_where_it_may_be_filtered(
-    fake: FakeSlurm, scheduler: SlurmScheduler, version: str, is_json: bool
-) -> None:
-    fake.configure(version=version)
+def test_many_jobs_are_one_question(fake: FakeSlurm, scheduler: SlurmScheduler) -> None:
     handles = running(fake, scheduler, 5)
     scheduler.observe(handles)
     before = len(fake.calls)
     states = scheduler.observe(handles)
     [asked] = fake.calls[before:]
     assert asked[:2] == ["squeue", f"--user={os.getuid()}"]
-    assert ("--json" in asked, "--array" in asked) == (is_json, not is_json)
+    assert "--array" in asked
     assert states == {
         handle.id: JobState(phase="running", state="RUNNING", nodes=("n1", "n2"), witness="squeue")
         for handle in handles
@@ -227,11 +220,9 @@ def test_many_forgotten_jobs_are_asked_for_in_turn(fake: FakeSlurm, scheduler: S
     ],
     ids=lambda broken: next(iter(broken)),
 )
-@pytest.mark.parametrize("version", ["22.05.8", "24.05.1"])
 def test_an_answer_that_is_an_error_or_garbage_is_unknown(
-    fake: FakeSlurm, scheduler: SlurmScheduler, version: str, broken: dict[str, object]
+    fake: FakeSlurm, scheduler: SlurmScheduler, broken: dict[str, object]
 ) -> None:
-    fake.configure(version=version)
     [handle] = running(fake, scheduler)
     fake.always("squeue", **broken)
     fake.always("scontrol", error=DOWN)
@@ -249,21 +240,8 @@ def test_rows_beside_garbage_count_and_what_is_missing_is_unknown(fake: FakeSlur
     assert (states[first.id].phase, states[second.id].phase) == ("running", "unknown")
 
 
-@pytest.mark.parametrize(
-    "output",
-    ['{"jobs": [{"job_id": 100, "na', '{"jobs": [], "errors": [{"error": "x"}]}', "[]", "", '{"errors": []}'],
-)
-def test_json_that_is_cut_short_or_of_another_form_is_asked_for_as_text(
-    fake: FakeSlurm, scheduler: SlurmScheduler, output: str
-) -> None:
-    fake.configure(version="24.05.1")
-    [handle] = running(fake, scheduler)
-    fake.next("squeue", output=output, code=0)
-    assert [state(scheduler, handle).phase for _ in range(2)] == ["running", "running"]
-
-
 def test_an_answer_without_end_is_ended_and_is_none(fake: FakeSlurm) -> None:
-    (fake.folder / "bin" / "squeue").write_text("#!/bin/sh\n[ $1 != --version ] || exec echo slurm 25.05\nexec yes\n")
+    (fake.folder / "bin" / "squeue").write_text("#!/bin/sh\nexec yes\n")
     with pytest.raises(Unreachable, match=r"squeue: its answer has more than 16 MiB"):
         SlurmScheduler(fake.environ).adopt("m1")
 
@@ -467,25 +445,13 @@ def test_adopting_from_a_scheduler_that_does_not_answer_is_an_error(fake: FakeSl
 # What a real one answers
 
 
-def test_the_json_of_a_real_slurm_says_what_its_text_says(slurm: object, shared: Path) -> None:
-    def ask(*words: str) -> str:
-        return subprocess.check_output(("squeue", "--states=all", *words), text=True)
-
-    def as_text() -> dict[str, JobState]:
-        return _states(read_squeue(ask("--array", "--noheader", f"--format={SQUEUE_FORMAT}")), marker)
-
+def test_the_answer_of_a_real_slurm_is_read_whole(slurm: object, shared: Path) -> None:
     marker = os.urandom(4).hex()
     handles = SlurmScheduler(os.environ).submit([_sleeper(shared, marker, "s1", 3), _sleeper(shared, marker, "s2")])
-    until(lambda: {state.reason for state in as_text().values() if state.nodes} == {""}, "their prologs have ended")
-    as_json = read_squeue_json(ask("--json"))
-    assert as_json is not None
-    assert as_json.whole
-    assert _states(as_json, marker) == as_text()
-    assert {handle.id for handle in handles} == as_text().keys()
-
-
-def _states(answer: Rows, marker: str) -> dict[str, JobState]:
-    return {row.id: row.state for row in answer.rows if marker in row.name}
+    words = ("--states=all", "--array", "--noheader", f"--format={SQUEUE_FORMAT}")
+    answer = read_squeue(subprocess.check_output(("squeue", *words), text=True))
+    assert answer.whole
+    assert {handle.id for handle in handles} == {row.id for row in answer.rows if marker in row.name}
 
 
 def _sleeper(folder: Path, marker: str, share: str, tasks: int = 0) -> JobRequest:
@@ -500,39 +466,18 @@ def _sleeper(folder: Path, marker: str, share: str, tasks: int = 0) -> JobReques
     return JobRequest(name=job_name(marker, share), script=script, path=folder / f"{share}.sh", tasks=tasks)
 
 
-@pytest.mark.parametrize(
-    ("job", "ids"),
-    [
-        ({"job_id": 7, "array_job_id": 0, "array_task_id": None}, ["7"]),  # 22.05
-        ({"job_id": 9, "array_job_id": {"set": True, "number": 7}, "array_task_id": {"set": True, "number": 0}}, ["7_0"]),
-        ({"job_id": 7, "array_job_id": 7, "array_task_string": "1,4-5,8-12:2%3"}, ["7_1", "7_4", "7_5", "7_8", "7_10", "7_12"]),
-        ({"job_id": 8, "het_job_id": {"set": True, "number": 7}, "het_job_offset": {"set": True, "number": 1}}, ["7+1"]),
-        ({"job_id": {"set": True, "infinite": False, "number": 5}}, ["5"]),
-    ],
-)  # fmt: skip
-def test_ids_of_arrays_and_heterogeneous_jobs_are_read_from_json(job: dict[str, object], ids: list[str]) -> None:
-    rows = read_squeue_json(json.dumps({"jobs": [job | {"job_state": ["PENDING"], "name": "x"}]}))
-    assert rows is not None
-    assert [row.id for row in rows.rows] == ids
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        (768, 3),  # 22.05
-        (9, 137),
-        ({"status": "ERROR", "return_code": 3}, 3),  # 23.02
-        ({"status": "SIGNALED", "return_code": 0, "signal": {"signal_id": 9, "name": "KILL"}}, 137),
-        ({"return_code": {"set": True, "number": 3}, "signal": {"id": {"set": False, "number": 0}, "name": ""}}, 3),
-        ({"return_code": {"set": True, "number": 0}, "signal": {"id": {"set": True, "number": 15}}}, 143),
-        ({"return_code": {"set": True, "number": 0}}, 0),
-        ("odd", None),
-    ],
-)
-def test_an_exit_code_is_read_from_the_json_of_every_release(code: object, expected: int | None) -> None:
-    rows = read_squeue_json(json.dumps({"jobs": [{"job_id": 7, "job_state": "FAILED", "exit_code": code}]}))
-    assert rows is not None
-    assert [row.state.exit_code for row in rows.rows] == [expected]
+@pytest.mark.parametrize("is_accounted", [True, False])
+def test_the_exit_code_of_a_job_that_squeue_still_knows_is_asked_for(
+    fake: FakeSlurm, scheduler: SlurmScheduler, is_accounted: bool
+) -> None:
+    fake.configure(accounting=is_accounted)
+    [handle] = running(fake, scheduler)
+    fake.set(handle.id, state="FAILED", exit="3:0")
+    found = state(scheduler, handle)
+    assert (found.phase, found.result, found.exit_code) == ("ended", "failed", 3)
+    fake.always("sacct", error=DOWN)
+    fake.always("scontrol", error=DOWN)
+    assert state(scheduler, handle).result == "failed"
 
 
 def test_a_job_that_a_signal_ended_has_no_exit_code_of_success(fake: FakeSlurm, scheduler: SlurmScheduler) -> None:

@@ -7,10 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from itertools import islice
-from typing import Any
-
-from msgspec import Raw, Struct
-from msgspec.json import Decoder, decode
 
 from milabench.facts.allocated_nodes import expand_nodelist
 from milabench.schedulers.scheduler import JobState
@@ -22,10 +18,9 @@ SACCT_FORMAT = "JobID,JobIDRaw,State,NodeList,JobName,ExitCode"
 MAX_TASKS = 100_000  # rows that an answer may stand for
 MAX_NODES = 1_000_000  # names of nodes, in all of them
 MAX_LISTED = 100_000  # nodes of a partition
-MAX_CHARACTERS = 1 << 16  # of a line, or of what JSON says under one key
+MAX_CHARACTERS = 1 << 16  # of a line
 
 _ID = re.compile(r"[0-9]{1,18}([_+][0-9]{1,18})?")
-_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?")
 _CODES = re.compile(r"([0-9]{1,18}):([0-9]{1,18})")
 _NOTHING = ("", "(null)", "None", "None assigned", "N/A")
 
@@ -39,34 +34,6 @@ class JobRow:
     name: str
     state: JobState
     comment: str = ""
-
-
-_NULL = Raw(b"null")
-
-
-class _Job(Struct):
-    """The used keys of a job in JSON, of any type: types of some change between releases. Other keys are ignored."""
-
-    job_id: Raw
-    array_job_id: Raw = _NULL
-    array_task_id: Raw = _NULL
-    array_task_string: Raw = _NULL
-    het_job_id: Raw = _NULL
-    het_job_offset: Raw = _NULL
-    name: Raw = _NULL
-    comment: Raw = _NULL
-    job_state: Raw = _NULL
-    state_reason: Raw = _NULL
-    nodes: Raw = _NULL
-    exit_code: Raw = _NULL
-
-
-class _Document(Struct):
-    jobs: list[_Job]
-    errors: Raw = _NULL
-
-
-_DOCUMENT = Decoder(_Document)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,19 +56,6 @@ def _squeue_row(line: str) -> JobRow | None:
     id_, raw, state, nodes, name, comment, reason = cells
     status = _state(state, reason=reason, nodes=nodes, witness="squeue")
     return JobRow(id=id_, raw=raw, name=name, comment=_word(comment), state=status)
-
-
-def read_squeue_json(text: str) -> Rows | None:
-    """Read the JSON of squeue, as Slurm 22.05 to 25 write it. None when it is none, or says that it is an error."""
-    try:
-        document = _DOCUMENT.decode(text)
-        return (
-            None
-            if _value(document.errors, otherwise=True)
-            else _bounded(row for job in document.jobs for row in _json_rows(job))
-        )
-    except (ValueError, RecursionError):
-        return None
 
 
 def read_sacct(text: str) -> Rows:
@@ -172,76 +126,6 @@ def by_id(rows: Sequence[JobRow]) -> Mapping[str, JobRow]:
     known = {row.raw: row for row in rows}
     known |= {row.id.removesuffix("+0"): row for row in rows}
     return known | {row.id: row for row in rows}
-
-
-def _json_rows(job: _Job) -> Iterator[JobRow | None]:
-    raw = _number(job.job_id)
-    state = _value(job.job_state)
-    words = [word for word in (state if isinstance(state, list) else [state]) if isinstance(word, str)]
-    if raw is None or not words:
-        yield None
-        return
-    status = _state(
-        "+".join(words),
-        reason=_text(job.state_reason),
-        nodes=_text(job.nodes),
-        exit_code=_exit_code(_value(job.exit_code)),
-        witness="squeue",
-    )
-    array, task = _number(job.array_job_id), _number(job.array_task_id)
-    het, offset = _number(job.het_job_id), _number(job.het_job_offset)
-    ids: Iterable[str] = [str(raw)]
-    if array and task is not None:
-        ids = [f"{array}_{task}"]
-    elif array and _text(job.array_task_string):
-        ids = (f"{array}_{number}" for number in _tasks(_text(job.array_task_string)))
-    elif het:
-        ids = [f"{het}+{offset or 0}"]
-    name, comment = _text(job.name), _text(job.comment)
-    is_read = False
-    for id_ in ids:
-        is_read = True
-        yield JobRow(id=id_, raw=str(raw), name=name, comment=comment, state=status)
-    if not is_read:
-        yield None
-
-
-def _value(raw: Raw, otherwise: object = None) -> Any:
-    """Return a value of JSON. For a value that is too long `otherwise`. Raises ValueError, RecursionError."""
-    return decode(raw) if len(raw) <= MAX_CHARACTERS else otherwise
-
-
-def _exit_code(value: object) -> str:
-    """Return an exit code and a signal as text has them, `3:0`."""
-    if isinstance(value, dict):
-        ended_by = value.get("signal")
-        number = _plain(ended_by.get("id", ended_by.get("signal_id"))) if isinstance(ended_by, dict) else None
-        return f"{_plain(value.get('return_code')) or 0}:{number or 0}"
-    return f"{value >> 8}:{value & 0x7F}" if isinstance(value, int) else ""  # 22.05: as wait(2) has it
-
-
-def _number(raw: Raw) -> int | None:
-    return _plain(_value(raw))
-
-
-def _plain(value: object) -> int | None:
-    """Return a number, or the number of `{"set": true, "infinite": false, "number": 5}`."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set", True) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _text(raw: Raw) -> str:
-    value = _value(raw)
-    return value if isinstance(value, str) else ""
-
-
-def _tasks(text: str) -> Iterator[int]:
-    """Yield the tasks of `0-3,7,10-20:5%2`."""
-    for part in text.partition("%")[0].strip("[]").split(","):
-        if found := _RANGE.fullmatch(part.strip()):
-            first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
-            yield from range(first, last + 1, max(step, 1))
 
 
 def _state(text: str, *, reason: str = "", nodes: str = "", exit_code: str = "", witness: str) -> JobState:

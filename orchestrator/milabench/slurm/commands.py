@@ -38,10 +38,6 @@ class NoAnswer(Unreachable):
     """A command did not end in time: its work may have been done, or may still be done."""
 
 
-class AnswerTooLong(Unreachable):
-    """The output of a command is too long."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The answer of a command."""
@@ -75,7 +71,7 @@ class Commands:
 
     def ask(self, name: str, *words: str, timeout_s: float | None = None) -> Answer:
         """Run a command. Raises Unreachable when it is not there or knows no cluster, NoAnswer when it does not answer in
-        time, AnswerTooLong when it says too much. It is then ended, with all that it started.
+        time, Unreachable when it says too much. It is then ended, with all that it started.
         """
         path = shutil.which(name, path=self._environ.get("PATH"))
         if path is None:
@@ -115,7 +111,7 @@ class Commands:
         return answer
 
     def _answer(self, process: subprocess.Popen[bytes], name: str, limit_s: float) -> tuple[str, str]:
-        """Return the output of a command. Raises subprocess.TimeoutExpired, AnswerTooLong."""
+        """Return the output of a command. Raises subprocess.TimeoutExpired, and Unreachable for too much of it."""
         assert process.stdout is not None
         assert process.stderr is not None
         begun_s, is_late = time.monotonic(), False
@@ -139,7 +135,7 @@ class Commands:
                         pipes.unregister(key.fd)
                     most = MOST_BYTES if written[key.fd] is output else MOST_ERROR_BYTES
                     if len(written[key.fd]) > most:
-                        raise AnswerTooLong(f"{name}: its answer has more than {most >> 20} MiB")
+                        raise Unreachable(f"{name}: its answer has more than {most >> 20} MiB")
         process.wait(max(0.0, begun_s + limit_s - time.monotonic()))
         return _decoded(output), _decoded(errors)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import time
@@ -26,15 +25,13 @@ from milabench.slurm.answers import (
     read_scontrol,
     read_sinfo,
     read_squeue,
-    read_squeue_json,
 )
-from milabench.slurm.commands import Answer, AnswerTooLong, Commands, NoAnswer
+from milabench.slurm.commands import Answer, Commands, NoAnswer
 from milabench.slurm.script import job_name_prefix, script_options
 
 COMMAND_S: Final = 20.0
 SUBMIT_TIMES: Final = 3  # a busy controller makes sbatch wait for longer than any other command
 LOOKS: Final = (0.0, 0.1, 0.25)  # pauses before looking for a job that may have been submitted, in timeouts
-JSON_SINCE: Final = (23, 2)  # 22.05 writes all jobs of the cluster, whatever it is asked for
 CANCELLED_AT_ONCE: Final = 100
 SHOWN_AT_ONCE: Final = 8  # scontrol answers for one job at a time
 REMEMBERED: Final = "now-30days"
@@ -64,7 +61,6 @@ class SlurmScheduler:
         say: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._commands = Commands(environ, timeout_s, say)
-        self._has_json: bool | None = None
         self._has_accounting = True
         self._turn = 0
         self._cancelled: set[str] = set()
@@ -188,7 +184,7 @@ class SlurmScheduler:
             states = {handle.id: _unknown(str(error), "squeue") for handle in handles}
             witnesses.remove(self._ask_scontrol)  # it asks the same controller
         for ask in witnesses:
-            open_ = [handle for handle in handles if states[handle.id].phase in ("absent", "unknown")]
+            open_ = [handle for handle in handles if _is_incomplete(states[handle.id])]
             for handle, answer in ask(cluster, open_) if open_ else ():
                 states[handle.id] = _weighed(states[handle.id], answer)
         for handle in handles:
@@ -215,20 +211,9 @@ class SlurmScheduler:
 
     def _squeue(self, cluster: str) -> Rows:
         """Ask for all jobs of the user. Raises Unreachable."""
-        words = (*_at(cluster), f"--user={os.getuid()}", "--all", "--states=all")
-        if self._has_json is None:
-            version = re.search(r"([0-9]+)\.([0-9]+)", self._commands.ask("squeue", "--version").output)
-            self._has_json = version is not None and (int(version[1]), int(version[2])) >= JSON_SINCE
-        if self._has_json:
-            with contextlib.suppress(AnswerTooLong):  # the text of as many jobs is a hundredth of it
-                answer = self._commands.ask("squeue", *words, "--json")
-                rows = read_squeue_json(answer.output) if answer.code == 0 else None
-                if rows is not None:
-                    return rows
-                if _NO_CONTACT.search(answer.errors):
-                    raise Unreachable(f"squeue: {answer.reason}")
-            self._has_json = False  # built without, or of a form that we do not know
-        answer = self._commands.ask("squeue", *words, "--array", "--noheader", f"--format={SQUEUE_FORMAT}")
+        # Not its JSON, which differs from release to release, and is a hundred times as long.
+        words = (f"--user={os.getuid()}", "--all", "--states=all", "--array", "--noheader", f"--format={SQUEUE_FORMAT}")
+        answer = self._commands.ask("squeue", *_at(cluster), *words)
         if answer.code:
             raise Unreachable(f"squeue: {answer.reason}")
         rows = read_squeue(answer.output)
@@ -317,8 +302,15 @@ def _states_in(answer: Rows, handles: Iterable[JobHandle]) -> dict[str, JobState
     return {handle.id: row.state if _is_of(row := found[handle.id], handle) else silent for handle in handles}
 
 
+def _is_incomplete(state: JobState) -> bool:
+    """Return whether another source may say more of a job: squeue knows no exit codes."""
+    return state.phase in ("absent", "unknown") or (state.result == "failed" and state.exit_code is None)
+
+
 def _weighed(before: JobState, now: JobState) -> JobState:
-    """Return the states after another source: a job is absent only where every source answered."""
+    """Return the state after another source: an end stays one, and a job is absent only where every source answered."""
+    if before.phase == "ended":
+        return now if now.phase == "ended" else before
     if now.phase == "unknown" and not now.state and before.phase == "unknown":
         return before
     return before if now.phase == "absent" and before.phase == "unknown" else now

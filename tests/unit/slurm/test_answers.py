@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import pytest
@@ -21,19 +20,10 @@ from milabench.slurm.answers import (
     read_scontrol,
     read_sinfo,
     read_squeue,
-    read_squeue_json,
 )
 
-NAMES = ("job_id", "array_job_id", "array_task_id", "array_task_string", "het_job_id", "het_job_offset", "name")
-KEYS = st.sampled_from(
-    (*NAMES, "comment", "job_state", "state_reason", "nodes", "exit_code", "number", "set", "signal")
-)
 WORDS = st.sampled_from(
     ("7", "7_1", "RUNNING", "n[1-3]", "n[", "0-9:0%2", "1-99999999999999", "9" * 5000, "x=1", "JobId=7")
-)
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.text(max_size=5)
-VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=8), max_leaves=20
 )
 CELLS = st.lists(WORDS | st.text(max_size=8), max_size=9)
 LINES = st.lists(CELLS, max_size=5).flatmap(
@@ -45,15 +35,6 @@ LINES = st.lists(CELLS, max_size=5).flatmap(
 @given(text=LINES | st.text())
 def test_any_text_is_read(read: Callable[[str], Rows], text: str) -> None:
     by_id(read(text).rows)
-
-
-@given(jobs=st.lists(st.dictionaries(KEYS, VALUES, max_size=12), max_size=3), whole=VALUES)
-def test_any_json_is_read(jobs: object, whole: object) -> None:
-    for document in ({"jobs": jobs}, {"jobs": whole, "errors": whole}, whole):
-        rows = read_squeue_json(json.dumps(document))
-        if rows is not None:
-            assert len(rows.rows) <= MAX_TASKS
-            by_id(rows.rows)
 
 
 def line(id_: str, raw: str, state: str = "RUNNING") -> str:
@@ -97,36 +78,12 @@ def test_one_unreadable_row_makes_the_answer_a_part_of_one() -> None:
 
 
 def test_tasks_and_nodes_of_an_answer_are_bounded_in_all() -> None:
-    tasks = {"array_job_id": 7, "array_task_string": "0-99999", "job_state": "PENDING"}
-    rows = read_squeue_json(json.dumps({"jobs": [{"job_id": job, **tasks} for job in range(1, 200)]}))
-    assert rows is not None
+    rows = read_squeue("\n".join(line(str(job), str(job)) for job in range(1, MAX_TASKS + 2)))
     assert (len(rows.rows), rows.whole) == (MAX_TASKS, False)
     many = SEPARATOR.join(("7", "7", "RUNNING", "n[1-99999]", "x", "m", "None"))
     rows = read_squeue("\n".join([many] * 200))
     assert sum(len(row.state.nodes) for row in rows.rows) <= MAX_NODES
     assert not rows.whole
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[" * 200_000,
-        '{"jobs": [{"job_id": 1, "job_state": ' + "[" * 60_000 + "]" * 60_000 + "}]}",
-        '{"jobs": [{"job_id": 1, "comment": ' + "[" * 20_000 + "]" * 20_000 + ', "job_state": "RUNNING"}]}',
-        '{"jobs": [{"job_id": ' + "9" * 5000 + "}]}",
-    ],
-)
-def test_json_without_a_bottom_is_no_answer(text: str) -> None:
-    rows = read_squeue_json(text)
-    # From Python 3.14 on more of them can be decoded, and what else they say is read.
-    assert rows is None or {(row.id, row.state.phase) for row in rows.rows} <= {("1", "running")}
-
-
-def test_what_is_too_long_under_one_key_is_passed_over() -> None:
-    job = {"job_id": 1, "job_state": "RUNNING", "name": "x" * 100_000, "comment": "m"}
-    rows = read_squeue_json(json.dumps({"jobs": [job]}))
-    assert rows is not None
-    assert [(row.name, row.comment) for row in rows.rows] == [("", "m")]
 
 
 def test_the_nodes_of_a_partition_are_bounded() -> None:
