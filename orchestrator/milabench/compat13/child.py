@@ -344,8 +344,7 @@ def work(definition: Json, pipe: int) -> None:
         while data:
             data = data[os.write(pipe, data) :]
 
-    def end(number: int, frame: object) -> None:
-        del number, frame
+    def end(*_: object) -> None:
         # The next one ends the process, whatever its code catches and whether or not anybody waits for it.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, _GRACE_S)

@@ -12,10 +12,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from milabench.bench.registry import BENCHFILE, ask_together, foreign_format
+from milabench.bench.registry import BENCHFILE, foreign_format
+from milabench.compat13.data_form import DataForm, NotRecognised, data_form
 from milabench.compat13.imported_files import REQUIREMENTS, VOIRFILE, ImportedFolder, common_items, write_files
+from milabench.compat13.milabench13 import read_together, why_kept
 from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import mapping_yaml
@@ -31,9 +33,6 @@ from milabench.plan.venvs import UNPINNED
 from milabench.scaffold.new_benchmark import NAME
 from milabench.suite_check.imaginary_systems import imaginary_system, most_machines
 from milabench.workflow.context import declared_options, resolve_benchmark, with_processes
-
-if TYPE_CHECKING:
-    from milabench.compat13.data_form import DataForm
 
 ARCH: Final[Arch] = "cuda"
 _RUNNER: Final = "benchmate.run"
@@ -225,17 +224,13 @@ def _foreign_steps(
     folders: Mapping[Path, ImportedFolder], systems: Sequence[PlanContext]
 ) -> dict[str, tuple[_Planned, ...]]:
     """Return the plans of all benchmarks on each system. A folder whose class cannot name its processes is kept."""
-    ask_together(folders)
-    asked: list[ImportedFolder] = []
+    read_together(folders)
     for folder in folders.values():
-        module = foreign_format(folder.path / BENCHFILE)
-        assert module is not None
         try:
-            folder.kept = module.why_kept(folder.path)
+            folder.kept = why_kept(folder.path)
         except ConfigError as error:
             folder.kept = f"it cannot be planned: {_first_line(error)}"
-        if not folder.kept:
-            asked.append(folder)
+    asked = [folder for folder in folders.values() if not folder.kept]
     try:
         # Together they are asked in the time of a few.
         return _plans_of(asked, systems)
@@ -265,12 +260,10 @@ def _recognise(folders: Mapping[Path, ImportedFolder], planned: Mapping[str, tup
     for folder in folders.values():
         if folder.kept:
             continue
-        module = foreign_format(folder.path / BENCHFILE)
-        assert module is not None
         for bench in folder.benches:
             try:
-                form = module.data_form([(each.bench, each.context) for each in planned[bench.name]])
-            except module.NotRecognised as error:
+                form = data_form([(each.bench, each.context) for each in planned[bench.name]])
+            except NotRecognised as error:
                 folder.kept = str(error) if len(folder.benches) == 1 else f"{bench.name}: {error}"
                 break
             first = next(iter(folder.forms.values()), form)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from milabench.bench.registry import BENCHFILE, foreign_format
+from milabench.bench.registry import BENCHFILE
+from milabench.compat13.data_form import DataForm, as_placed_here
 from milabench.config.schema import BenchmarkConfig, PlanConfig, Suite
 from milabench.config.show import Written, mapping_yaml, plain_benchmark
 from milabench.events.removal import copy_tree, path_within, remove
 from milabench.plan.requirements import parse_requirements
+from milabench.scaffold.new_benchmark import benchfile_text
 from milabench.workflow.foreign_environments import ADDED, variants
 from milabench.workflow.requirement_files import included_files, read_requirements
-
-if TYPE_CHECKING:
-    from milabench.compat13.data_form import DataForm
 
 SHARED: Final = "_milabench13"
 _EMPTY_VOIRFILE: Final = '"""The program reports by itself. With this file it is started by the runner."""\n'
@@ -89,30 +87,18 @@ def _requirements(folder: ImportedFolder) -> str:
 def _benchfile(folder: ImportedFolder) -> str:
     """Return the text of a benchfile of ours."""
     form = folder.forms[folder.benches[0].name]
-    declared: dict[str, Any] = {"script": form.script, "module": form.module}
+    declared: dict[str, Any] = {"module": form.module} if form.script is None else {"script": form.script}
     declared |= {"voirfile": None} if not form.has_runner else {}
     declared |= {"prepare": form.prepare} if form.prepare != "prepare.py" else {}
     declared |= {"cwd": form.cwd}
     declared |= {"env": {name: _literal(value) for name, value in folder.env.items()}} if folder.env else {}
     options = dict.fromkeys(sorted({option for bench in folder.benches for option in bench.options}))
     declared |= {"options": options} if options else {}
-    lines = [
-        f"    {name}={_python(value)},"
-        for name, value in declared.items()
-        if value is not None or name in ("voirfile", "prepare")
-    ]
-    head = f'"""The benchmark {folder.path.name}, written for milabench 1.3."""\n\nfrom milabench import Benchmark\n'
-    return "\n".join([head, "benchmark = Benchmark(", *lines, ")", ""])
+    return benchfile_text(f"The benchmark {folder.path.name}, written for milabench 1.3.", declared)
 
 
 def _literal(template: str) -> str:
     return template.replace("{{", "{").replace("}}", "}")
-
-
-def _python(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(key)}: {_python(item)}" for key, item in value.items()) + "}"
-    return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
 def _suite_text(suite: Suite, folders: Mapping[Path, ImportedFolder], into: Path) -> str:
@@ -186,8 +172,9 @@ def _suite_keys(bench: BenchmarkConfig, folder: ImportedFolder, for_all: Mapping
         more = {
             name: value for name, value in form.env.items() if name not in folder.env and for_all.get(name) != value
         }
-        own = {name: _as_here(value, bench) for name, value in bench.env.items()}
-        config = replace(bench, server=None, client=None, argv=_here(form.argv, bench), env={**own, **more})
+        own = {name: as_placed_here(value, bench.group) for name, value in bench.env.items()}
+        argv = _as_here(form.argv, bench.group)
+        config = replace(bench, server=None, client=None, argv=argv, env={**own, **more})
         config = replace(config, plan=_plan(bench, form))
     keys = _as_written(plain_benchmark(config), bench)
     keys["definition"] = folder.place
@@ -211,18 +198,11 @@ def _plan(bench: BenchmarkConfig, form: DataForm) -> PlanConfig:
     return replace(bench.plan, launcher=None, extra={})
 
 
-def _here(argv: tuple[Any, ...], bench: BenchmarkConfig) -> tuple[Any, ...]:
+def _as_here(value: object, group: str) -> Any:
     """Return arguments whose placeholders have here the values that they have for a benchfile of milabench 1.3."""
-    if any(isinstance(argument, str) for argument in argv):
-        return tuple(_as_here(argument, bench) for argument in argv)
-    return tuple((_as_here(option, bench), _as_here(value, bench)) for option, value in argv)
-
-
-def _as_here(value: object, bench: BenchmarkConfig) -> Any:
-    module = foreign_format(bench.definition / BENCHFILE) if isinstance(bench.definition, Path) else None
     if isinstance(value, tuple):
-        return tuple(_as_here(item, bench) for item in value)
-    return module.as_placed_here(value, bench.group) if module is not None and isinstance(value, str) else value
+        return tuple(_as_here(item, group) for item in value)
+    return as_placed_here(value, group) if isinstance(value, str) else value
 
 
 def _as_written(keys: dict[str, Any], bench: BenchmarkConfig, path: str = "") -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, Final, cast, get_args
 
 from milabench.bench.api import COPY, RUNNER, ForeignBenchmark, StartedProcess, WorkingCopy
 from milabench.bench.load import folder_digest
-from milabench.compat13.data_form import DataForm, NotRecognised, as_placed_here, data_form, why_a_class
+from milabench.compat13.data_form import why_a_class
 from milabench.config.schema import BenchmarkConfig, ContainerConfig, Engine
 from milabench.config.show import plain_benchmark
 from milabench.config.source_map import WrittenFloat
@@ -27,17 +27,6 @@ from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark
 from milabench.plan.method import Placement, nodes_of, placements, why_not_placed
 from milabench.plan.step import process_key
 from milabench.redaction import mask_settings
-
-__all__ = [
-    "DataForm",
-    "NotRecognised",
-    "as_placed_here",
-    "data_form",
-    "declared_in",
-    "placed",
-    "read_together",
-    "why_kept",
-]
 
 FORMAT: Final = "__pack__"
 BENCHFILE: Final = "benchfile.py"
@@ -118,35 +107,30 @@ def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[
         for folder, questions in asked.items()
         if questions
     ]
-    processes: dict[str, dict[str, tuple[StartedProcess, ...]]] = {}
-    preparing: dict[str, dict[str, StartedProcess]] = {}
-    containers: dict[str, ContainerConfig] = {}
-    preparing_by_class: set[str] = set()
+    answered: dict[str, list[tuple[_Question, Mapping[str, Any]]]] = {}
     for of_folder, questions in zip(_ask(requests), filter(None, asked.values()), strict=True):
         folder = Path(questions[0].code)
         _require_answer(of_folder, folder)
         for question, answer in zip(questions, of_folder["benchmarks"], strict=True):
             _require_answer(answer, folder, question.name)
-            processes.setdefault(question.name, {}).update(question.processes(answer))
-            preparing.setdefault(question.name, {}).update(question.preparing(answer))
-            if of_folder["own_prepare"]:
-                preparing_by_class.add(question.name)
-            if (container := _container(question.name, answer)) is not None:
-                containers[question.name] = container
-    return tuple(
-        replace(
-            bench,
-            config=_contained(bench.config, containers.get(bench.config.name)),
-            modules=bench.modules if bench.config.name in preparing_by_class else "",
-            declared=replace(
-                bench.declared,
-                processes=processes.get(bench.config.name, {}),
-                preparing=preparing.get(bench.config.name, {}),
-            ),
-        )
-        for bench in programs
-        if isinstance(bench.declared, ForeignBenchmark)
-    )
+            of_bench = {**answer, "own_prepare": of_folder["own_prepare"]}
+            answered.setdefault(question.name, []).append((question, of_bench))
+    return tuple(_answered(bench, answered.get(bench.config.name, ())) for bench in programs)
+
+
+def _answered(bench: ResolvedBenchmark, answers: Sequence[tuple[_Question, Mapping[str, Any]]]) -> ResolvedBenchmark:
+    """Return a benchmark with what its class has answered for each of its nodes."""
+    assert isinstance(bench.declared, ForeignBenchmark)
+    processes: dict[str, tuple[StartedProcess, ...]] = {}
+    preparing: dict[str, StartedProcess] = {}
+    container, modules = None, ""
+    for question, answer in answers:
+        processes |= question.processes(answer)
+        preparing |= question.preparing(answer)
+        container = _container(question.name, answer) or container
+        modules = bench.modules if answer["own_prepare"] else ""
+    declared = replace(bench.declared, processes=processes, preparing=preparing)
+    return replace(bench, config=_contained(bench.config, container), modules=modules, declared=declared)
 
 
 def _as_read(value: object) -> Any:
@@ -181,10 +165,9 @@ def _container(name: str, answer: Mapping[str, Any]) -> ContainerConfig | None:
     if not any(named):
         return None
     first, engine = named[0], PurePath((named[0] or {}).get("executable", "")).name
-    if any(each != first for each in named) or engine not in get_args(Engine):
-        what = (
-            "not the same for all processes" if any(each != first for each in named) else f"unknown engine '{engine}'"
-        )
+    is_same = all(each == first for each in named)
+    if not is_same or engine not in get_args(Engine):
+        what = f"unknown engine '{engine}'" if is_same else "not the same for all processes"
         hint = "name it in the suite: `container: {engine: podman, image: NAME}`"
         raise ConfigError(Problem("", f"{name}.container", f"the container that its class names: {what}", hint))
     return ContainerConfig(

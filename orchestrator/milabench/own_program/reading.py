@@ -112,8 +112,7 @@ def _is_torch_step(script: Script, call: ScriptCall) -> bool:
     owner, _, name = call.name.rpartition(".")
     if name == "backward":
         return True
-    made = script.made_by.get(owner)
-    return name == "step" and ("optim" in owner.lower() or (made is not None and "optim" in made.name))
+    return name == "step" and ("optim" in owner.lower() or "optim" in script.made_by.get(owner, ""))
 
 
 def _imported_steps(modules: Sequence[Script]) -> Iterator[Found]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -111,26 +112,23 @@ class Script:
         )
 
     @cached_property
-    def made_by(self) -> dict[str, ScriptCall]:
-        """The call whose result each name is assigned first."""
-        made: dict[str, ScriptCall] = {}
+    def made_by(self) -> dict[str, str]:
+        """The full name of the function whose result each name is assigned first."""
+        made: dict[str, str] = {}
         for node in ast.walk(self.tree):
-            if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
-                continue
-            call = ScriptCall(self.full_name(node.value.func), node.value)
-            for target in node.targets:
-                for name in target.elts if isinstance(target, ast.Tuple) else (target,):
-                    made.setdefault(ast.unparse(name), call)
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                for target in node.targets:
+                    for name in target.elts if isinstance(target, ast.Tuple) else (target,):
+                        made.setdefault(ast.unparse(name), self.full_name(node.value.func))
         return made
 
     @cached_property
     def functions(self) -> frozenset[str]:
         """The functions at module level whose work is done when they return: no generators, nothing async."""
-        functions = [node for node in self.tree.body if isinstance(node, ast.FunctionDef)]
+        functions = {node.name: ast.walk(node) for node in self.tree.body if isinstance(node, ast.FunctionDef)}
+        yields = (ast.Yield, ast.YieldFrom)
         return frozenset(
-            function.name
-            for function in functions
-            if not any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+            name for name, nodes in functions.items() if not any(isinstance(node, yields) for node in nodes)
         )
 
     @cached_property
@@ -141,7 +139,7 @@ class Script:
             for node in ast.walk(self.tree)
             if isinstance(node, _FUNCTIONS) and any(_JITTED.search(ast.unparse(each)) for each in node.decorator_list)
         }
-        return frozenset(decorated | {name for name, call in self.made_by.items() if _JITTED.search(call.name)})
+        return frozenset(decorated | {name for name, made_by in self.made_by.items() if _JITTED.search(made_by)})
 
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield the nodes around a node, the innermost first."""
@@ -150,13 +148,8 @@ class Script:
 
     def loops_around(self, node: ast.AST) -> tuple[Loop, ...]:
         """Return the loops that a node runs in, within its function, the innermost first."""
-        loops: list[Loop] = []
-        for outer in self.above(node):
-            if isinstance(outer, _FUNCTIONS):
-                break
-            if isinstance(outer, Loop):
-                loops.append(outer)
-        return tuple(loops)
+        within = takewhile(lambda outer: not isinstance(outer, _FUNCTIONS), self.above(node))
+        return tuple(outer for outer in within if isinstance(outer, Loop))
 
     def is_compiled(self, node: ast.AST) -> bool:
         """Return whether a node stands in a function that JAX compiles, where a loop runs once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 
 from milabench.bench.api import Git, PyPI
@@ -17,6 +17,7 @@ from milabench.own_program.origins import ProgramOrigin
 from milabench.own_program.program import Program
 from milabench.own_program.reading import Reading
 from milabench.own_program.voirfile import voirfile_text
+from milabench.scaffold.new_benchmark import benchfile_text
 
 PROGRAM = "program"
 """The folder of the program in its benchmark's folder."""
@@ -113,33 +114,20 @@ def _normal(distribution: str) -> str:
 
 def _benchfile(written: WrittenProgram) -> str:
     program, source = written.program, None if written.is_installed else written.source
-    fields = {
-        "module": _quoted(program.module) if program.module else "",
-        "script": "" if program.module else _quoted(program.script if source else f"{PROGRAM}/{program.script}"),
-        "python_path": f"({_quoted(written.folder)},)" if source and written.folder else "",
-        "voirfile": "" if written.observation else "None",
-    }
-    kind = ""
-    if source is not None:
-        kind = type(source).__name__
-        values = ", ".join(f"{key}={_quoted(value)}" for key, value in asdict(source).items())
-        fields = {"source": f"{kind}({values})", **fields}
-    lines = [
-        f'"""{written.name}: {program.name}, unmodified."""',
-        "",
-        f"from milabench import Benchmark{f', {kind}' if kind else ''}",
-        "",
-        "benchmark = Benchmark(",
-        *(f"    {key}={value}," for key, value in fields.items() if value),
-        '    # A script that makes its data once, with the arguments of the run: prepare="prepare.py".',
-        "    prepare=None,",
-        ")",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    declared: dict[str, object] = {} if source is None else {"source": source}
+    if program.module:
+        declared["module"] = program.module
+    else:
+        declared["script"] = program.script if source else f"{PROGRAM}/{program.script}"
+    if source and written.folder:
+        declared["python_path"] = (written.folder,)
+    if written.observation is None:
+        declared["voirfile"] = None
+    about = (
+        f"{written.name}: {program.name}, unmodified.\n\n"
+        'A script that makes its data once, with the arguments of the run: prepare="prepare.py".\n'
+    )
+    return benchfile_text(about, {**declared, "prepare": None})
 
 
 def _suite(written: WrittenProgram, schema: str) -> str:

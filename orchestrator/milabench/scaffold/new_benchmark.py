@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
+from milabench.bench.api import Git, PyPI
 from milabench.errors import UsageError, os_reason
 from milabench.events.removal import copy_tree, new_folder
 from milabench.suite_check.schemas import schema_file
@@ -40,6 +44,22 @@ def new_benchmark_folder(name: str, into: Path) -> Path:
     if folder.exists():
         raise UsageError(f"{folder} exists. Choose another name, or remove it first")
     return folder
+
+
+def benchfile_text(about: str, declared: Mapping[str, object]) -> str:
+    """Return the text of a benchfile: its docstring, and the values of its benchmark."""
+    names = ["Benchmark", *(type(value).__name__ for value in declared.values() if isinstance(value, Git | PyPI))]
+    head = [f'"""{about}"""', "", f"from milabench import {', '.join(names)}", "", "benchmark = Benchmark("]
+    return "\n".join([*head, *(f"    {name}={_python(value)}," for name, value in declared.items()), ")", ""])
+
+
+def _python(value: object) -> str:
+    if isinstance(value, Git | PyPI):
+        values = (f"{key}={_python(item)}" for key, item in asdict(value).items())
+        return f"{type(value).__name__}({', '.join(values)})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_python(key)}: {_python(item)}' for key, item in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def creation_error(folder: Path, error: OSError | shutil.Error) -> UsageError:

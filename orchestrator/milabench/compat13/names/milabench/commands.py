@@ -144,8 +144,7 @@ def program_words(pack: Pack, words: Sequence[Any]) -> list[str]:
 class SingleCmdCommand(Command):
     """A process: the words of the wrapper, then of the wrapped command."""
 
-    def _argv(self, **kwargs: Any) -> list[Any]:
-        del kwargs
+    def _argv(self, **_kwargs: Any) -> list[Any]:
         return []
 
     def argv(self, **kwargs: Any) -> list[Any]:
@@ -162,8 +161,7 @@ class CmdCommand(SingleCmdCommand):
         super().__init__(pack, **kwargs)
         self.cmd_argv = cmd_argv
 
-    def _argv(self, **kwargs: Any) -> list[Any]:
-        del kwargs
+    def _argv(self, **_kwargs: Any) -> list[Any]:
         return [*self.cmd_argv]
 
 
@@ -212,9 +210,8 @@ class SimpleCommand(SingleCmdCommand):
         super().__init__(pack_or_exec, **options)
         self.args = args
 
-    def argv(self, **kwargs: Any) -> list[Any]:
+    def argv(self, **_kwargs: Any) -> list[Any]:
         """Return the words of the whole command."""
-        del kwargs
         return [*self.pack.argv, *self.args]
 
 
@@ -225,8 +222,7 @@ class WrapperCommand(SingleCmdCommand):
         super().__init__(executor, **kwargs)
         self.wrapper_argv: Sequence[Any] = wrapper_argv
 
-    def _argv(self, **kwargs: Any) -> list[Any]:
-        del kwargs
+    def _argv(self, **_kwargs: Any) -> list[Any]:
         return [*self.wrapper_argv]
 
 
@@ -269,13 +265,12 @@ class SSHCommand(WrapperCommand):
         self,
         executor: Command,
         host: str,
-        *ssh_argv: Any,
+        *_ssh_argv: Any,
         user: str | None = None,
         key: str | None = None,
         port: int = 22,
         **kwargs: Any,
     ) -> None:
-        del ssh_argv
         super().__init__(executor, **{"host": host, **kwargs})
         self.host = host
         self.user = user
@@ -359,8 +354,7 @@ class AccelerateLaunchCommand(SingleCmdCommand):
         nodes = select_nodes(config["system"]["nodes"], config.get("num_machines", 1))
         return nodes[0], nodes[1:]
 
-    def _argv(self, **kwargs: Any) -> list[Any]:
-        del kwargs
+    def _argv(self, **_kwargs: Any) -> list[Any]:
         config = self.pack.config
         main, workers = self._get_main_and_workers()
         devices = len(config["devices"])

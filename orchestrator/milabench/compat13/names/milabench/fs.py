@@ -41,9 +41,8 @@ class XPath(type(Path())):  # type: ignore[misc]  # before Python 3.12 only the 
         """Replace matches of the regular expression in the file."""
         self.write_text(re.sub(pattern, str(replacement), self.read_text()))
 
-    def copy(self, path: str | Path, **options: Any) -> None:
+    def copy(self, path: str | Path, **_options: Any) -> None:
         """Copy the file or the folder to `path`."""
-        del options
         target = XPath(path)
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -112,9 +112,8 @@ class BasePackage:
         """Print the text of an event."""
         print(kwargs.get("data", ""), flush=True)
 
-    async def execute(self, *args: Any, cwd: Any = None, env: Mapping[str, Any] | None = None, **kwargs: Any) -> int:
+    async def execute(self, *args: Any, cwd: Any = None, env: Mapping[str, Any] | None = None, **_kwargs: Any) -> int:
         """Run a command in the environment. Return its exit code, 0. Raises commands.CommandFailed."""
-        del kwargs
         (code,) = await commands.CmdCommand(self, *args, cwd=cwd, env=dict(env or {})).execute(self.phase or "install")
         return code
 
@@ -122,12 +121,11 @@ class BasePackage:
         """Run the environment's Python."""
         return await self.execute(f"{self.dirs.venv}/bin/python", *args, **kwargs)
 
-    async def pip_install(self, *args: Any, build_isolation: bool = False, **kwargs: Any) -> None:
+    async def pip_install(self, *args: Any, build_isolation: bool = False, **_kwargs: Any) -> None:
         """Install packages into the environment, with the suite's `pip` args and constraints.
 
         By uv where the variable UV names it, or PATH has it. Else by the environment's pip.
         """
-        del kwargs
         require_effects("pip_install")
         pip = self.config.get("pip") or {}
         words = [*args, *(word for line in pip.get("args") or [] for word in line.split())]
