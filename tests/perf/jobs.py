@@ -39,7 +39,7 @@ def answer(jobs: int, share: float) -> str:
         )
         for n, state in rows
     )
-    return "".join(SEPARATOR.join((*row, "k3v9x2", "Priority")) + "\n" for row in cells)
+    return "".join(SEPARATOR.join((*row, "Priority")) + "\n" for row in cells)
 
 
 def main(jobs: int, minutes: float) -> None:

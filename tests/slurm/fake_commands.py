@@ -158,7 +158,7 @@ def squeue(state: Cluster, words: Sequence[str]) -> Printed:
     lines = []
     for name, job in listed(state, "squeue"):
         values = {"i": name, "A": job["raw"], "T": job["state"], "N": job["nodes"], "j": job["name"]}
-        values |= {"k": job["comment"] or "(null)", "r": job["reason"] or "None"}
+        values["r"] = job["reason"] or "None"
         lines.append(re.sub("%([a-zA-Z])", lambda found, values=values: values[found[1]], form))
     return "".join(f"{line}\n" for line in lines), "", 0
 

@@ -82,9 +82,9 @@ def test_a_pending_reason_is_kept_as_text(fake: FakeSlurm, scheduler: SlurmSched
     assert state(scheduler, handle) == expected
 
 
-def test_names_and_comments_with_every_letter_are_read(fake: FakeSlurm, scheduler: SlurmScheduler) -> None:
+def test_names_with_every_letter_are_read(fake: FakeSlurm, scheduler: SlurmScheduler) -> None:
     strange = JobHandle(id=running(fake, scheduler)[0].id, name="a|b, c\t[1-3] %i é")
-    fake.set(strange.id, name=strange.name, comment="x|y|z")
+    fake.set(strange.id, name=strange.name)
     assert state(scheduler, strange).phase == "running"
 
 
@@ -233,7 +233,7 @@ def test_an_answer_that_is_an_error_or_garbage_is_unknown(
 
 def test_rows_beside_garbage_count_and_what_is_missing_is_unknown(fake: FakeSlurm, scheduler: SlurmScheduler) -> None:
     first, second = running(fake, scheduler, 2)
-    cells = (first.id, first.id, "RUNNING", "n1", first.name, "m1", "None")
+    cells = (first.id, first.id, "RUNNING", "n1", first.name, "None")
     fake.always("squeue", output="squeue: warning\n" + "\x1f".join(cells) + "\n" + second.id)
     fake.always("scontrol", error="")
     states = scheduler.observe([first, second])
@@ -405,7 +405,7 @@ def test_one_row_for_an_array_whose_tasks_were_cancelled_is_for_each_of_them(
     fake: FakeSlurm, scheduler: SlurmScheduler
 ) -> None:
     handles = scheduler.submit([request(fake.folder, tasks=2)])
-    cells = ("100", "100", "CANCELLED", "", handles[0].name, "m1", "None")
+    cells = ("100", "100", "CANCELLED", "", handles[0].name, "None")
     fake.always("squeue", output="\x1f".join(cells) + "\n", code=0)
     assert {state.result for state in scheduler.observe(handles).values()} == {"cancelled"}
 

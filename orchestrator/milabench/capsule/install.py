@@ -54,7 +54,7 @@ def install_from(file: Path, options: SuiteOptions, session: Session, settings: 
         manifest = capsule.manifest
         _require_fitting(manifest, file)
         _require_one_machine(options)
-        home = home_of(base, manifest.digest)
+        home = base / "cache" / "capsules" / manifest.digest[:16]
         packed = replace(options, config_file=home / manifest.suite)
         with hold_base(base, "install", say=session.note):
             if not contents.is_unpacked(home):
@@ -84,11 +84,6 @@ def install_from(file: Path, options: SuiteOptions, session: Session, settings: 
     install_locally(environments.decide_install(context), context, how, as_default=True)
     _mark_prepared(context, manifest)
     session.info(f"install: capsule sha256:{manifest.digest}")
-
-
-def home_of(base: Path, digest: str) -> Path:
-    """Return the folder that a capsule is unpacked to."""
-    return base / "cache" / "capsules" / digest[:16]
 
 
 def verify_capsule(file: Path) -> CapsuleManifest:

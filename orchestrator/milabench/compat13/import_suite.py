@@ -21,7 +21,7 @@ from milabench.compat13.milabench13 import read_together, why_kept
 from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.config.show import mapping_yaml
-from milabench.errors import ConfigError, UsageError, os_reason
+from milabench.errors import ConfigError, UsageError
 from milabench.events.removal import put, remove
 from milabench.facts.model import Arch
 from milabench.plan.context import PlanContext, ResolvedBenchmark, benchmark_on
@@ -30,7 +30,7 @@ from milabench.plan.model import Step
 from milabench.plan.prepare import prepare_step
 from milabench.plan.step import replicate_steps
 from milabench.plan.venvs import UNPINNED
-from milabench.scaffold.new_benchmark import NAME
+from milabench.scaffold.new_benchmark import creation_error, new_benchmark_folder
 from milabench.suite_check.imaginary_systems import imaginary_system, most_machines
 from milabench.workflow.context import declared_options, resolve_benchmark, with_processes
 
@@ -60,34 +60,29 @@ class ImportedBenchmark:
         return f"with differences: {'; '.join((*self.notes, *added))}" if self.notes else "; ".join(("whole", *added))
 
 
-def import_suite(source: Path, into: Path, *, environ: Mapping[str, str] = os.environ) -> tuple[ImportedBenchmark, ...]:
+def import_suite(source: Path, into: Path) -> tuple[ImportedBenchmark, ...]:
     """Write `into/suite.yaml` and `into/benchmarks/` from a suite file, or a folder of benchmarks. Return the result of each.
 
     Raises UsageError where something is in the way, or there is nothing to import, and ConfigError for unreadable files.
     """
-    return _import(source, into, environ, place=lambda name: f"benchmarks/{name}")
+    return _import(source, into, place=lambda name: f"benchmarks/{name}")
 
 
-def import_folder(
-    name: str, into: Path, source: Path, *, environ: Mapping[str, str] = os.environ
-) -> tuple[ImportedBenchmark, ...]:
+def import_folder(name: str, into: Path, source: Path) -> tuple[ImportedBenchmark, ...]:
     """Write a folder of a benchmark as `into/name`, with a suite.yaml in it. Else as `import_suite`."""
-    if not NAME.fullmatch(name):
-        raise UsageError(f"'{name}' cannot be a benchmark's name: a letter, then letters, digits, '_', '.', '+' or '-'")
+    folder = new_benchmark_folder(name, into)
     if foreign_format(source / BENCHFILE) is None:
         raise UsageError(
             f"--from {source}: has no {BENCHFILE} of milabench 1.3. `milabench import-suite` takes a folder of several"
         )
-    return _import(source, into / name, environ, place=lambda _: ".")
+    return _import(source, folder, place=lambda _: ".")
 
 
-def _import(
-    source: Path, into: Path, environ: Mapping[str, str], *, place: Callable[[str], str]
-) -> tuple[ImportedBenchmark, ...]:
+def _import(source: Path, into: Path, *, place: Callable[[str], str]) -> tuple[ImportedBenchmark, ...]:
     if into.exists() or into.is_symlink():
         raise UsageError(f"{into} exists. Choose another folder, or remove it first")
     unread: dict[str, str] = {}
-    suite = _read(source, environ, unread)
+    suite = _read(source, unread)
     folders = _folders(suite, place)
     if not folders:
         raise UsageError(f"{source}: holds no benchmark of milabench 1.3")
@@ -102,7 +97,7 @@ def _import(
             while True:
                 draft = Path(scratch, "draft")
                 write_files(draft, suite, folders, into)
-                notes, wrong = _compared(draft, folders, systems, before, environ)
+                notes, wrong = _compared(draft, folders, systems, before)
                 if not wrong:
                     break
                 for folder, what in wrong.items():
@@ -110,22 +105,21 @@ def _import(
                 remove(draft)
             put(draft, into)
     except (OSError, shutil.Error) as error:
-        why = os_reason(error) if isinstance(error, OSError) else str(error)
-        raise UsageError(f"{into}: cannot be created: {why.lower()}") from None
+        raise creation_error(into, error) from None
     return tuple(_outcomes(suite, folders, notes, unread))
 
 
 # ---------------------------------------------------------------- what is read
 
 
-def _read(source: Path, environ: Mapping[str, str], unread: dict[str, str]) -> Suite:
+def _read(source: Path, unread: dict[str, str]) -> Suite:
     """Return the suite of a file, or of the benchmarks in a folder. `unread` gets why a suite in it could not be read."""
     if not source.is_dir():
-        return _suite(source, environ)
+        return _suite(source)
     benchfiles = sorted(path for path in source.rglob(BENCHFILE) if foreign_format(path) is not None)
     if not benchfiles:
         raise UsageError(f"{source}: holds no {BENCHFILE} of milabench 1.3")
-    suites = [(path.parent, _suite_of(path.parent, environ, unread)) for path in benchfiles]
+    suites = [(path.parent, _suite_of(path.parent, unread)) for path in benchfiles]
     benchmarks: dict[str, BenchmarkConfig] = {}
     for folder, suite in suites:
         for name, bench in suite.benchmarks.items():
@@ -134,12 +128,12 @@ def _read(source: Path, environ: Mapping[str, str], unread: dict[str, str]) -> S
     return replace(suites[0][1], benchmarks=benchmarks)
 
 
-def _suite_of(folder: Path, environ: Mapping[str, str], unread: dict[str, str]) -> Suite:
+def _suite_of(folder: Path, unread: dict[str, str]) -> Suite:
     """Return the suite of the folder's dev.yaml, else a benchmark of its name."""
     own = folder / "dev.yaml"
     if own.is_file():
         try:
-            suite = _suite(own, environ)
+            suite = _suite(own)
             mine = {name: bench for name, bench in suite.benchmarks.items() if bench.definition == folder.absolute()}
             if mine:
                 return replace(suite, benchmarks=mine)
@@ -148,15 +142,15 @@ def _suite_of(folder: Path, environ: Mapping[str, str], unread: dict[str, str]) 
     with tempfile.TemporaryDirectory(prefix="milabench-import-") as scratch:
         file = Path(scratch, "suite.yaml")
         file.write_text(mapping_yaml({folder.name: {"definition": str(folder.absolute())}}))
-        return _suite(file, environ)
+        return _suite(file)
 
 
 def _first_line(error: ConfigError) -> str:
     return str(error).splitlines()[0]
 
 
-def _suite(file: Path, environ: Mapping[str, str]) -> Suite:
-    return read_suite([file], env=environ, detected_arch=ARCH, declared=declared_options)
+def _suite(file: Path) -> Suite:
+    return read_suite([file], env=os.environ, detected_arch=ARCH, declared=declared_options)
 
 
 def _folders(suite: Suite, place: Callable[[str], str]) -> dict[Path, ImportedFolder]:
@@ -289,10 +283,9 @@ def _compared(
     folders: Mapping[Path, ImportedFolder],
     systems: Sequence[PlanContext],
     before: Mapping[str, tuple[_Planned, ...]],
-    environ: Mapping[str, str],
 ) -> tuple[dict[str, tuple[str, ...]], dict[Path, str]]:
     """Return, by benchmark, how its copy differs from it, and by folder the forbidden differences."""
-    suite = _suite(draft / "suite.yaml", environ)
+    suite = _suite(draft / "suite.yaml")
     notes: dict[str, tuple[str, ...]] = {}
     wrong: dict[Path, str] = {}
     for folder in folders.values():

@@ -14,7 +14,7 @@ from milabench.devices.regular_file import open_regular
 from milabench.errors import EnvironmentFailed, RecordError, UsageError, os_reason
 from milabench.execute.installer import torch_index
 from milabench.execute.inventory import benchmate_digest
-from milabench.images.recipe import ControlPlane, apptainer_definition, base_image, containerfile, is_pinned_image
+from milabench.images.recipe import ControlPlane, apptainer_definition, base_image, containerfile
 from milabench.plan.requirements import parse_requirements
 from milabench.workflow.context import read_context
 from milabench.workflow.environments import BENCHMATE, decide_install
@@ -58,7 +58,7 @@ def _base(given: str | None, python: str, session: Session) -> str:
         name = base_image(given, python)
     except ValueError as error:
         raise UsageError(f"--from: {error}") from None
-    if not is_pinned_image(name):
+    if "@sha256:" not in name:
         session.note(f"{name}: a tag can be moved to another image. Pin it with --from NAME@sha256:DIGEST")
     return name
 

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from milabench.plan.requirements import Lock, Pin, broken_constraints, parse_requirements, render_requirements
+from milabench.plan.requirements import Lock, broken_constraints, parse_requirements, render_requirements
 from milabench.plan.venvs import VenvSpec
 from milabench.shown import visible_line
 
@@ -45,11 +45,6 @@ def base_image(given: str | None, python: str = "3.11") -> str:
     if not _REFERENCE.fullmatch(given):
         raise ValueError(f"'{given}' is not the name of an image. Give NAME:TAG or NAME@sha256:DIGEST")
     return given
-
-
-def is_pinned_image(name: str) -> bool:
-    """Return whether the name always means the same image: a tag can be moved."""
-    return "@sha256:" in name
 
 
 def containerfile(control: ControlPlane, base: str) -> str:
@@ -143,11 +138,8 @@ def image_lock(spec: VenvSpec, control: ControlPlane) -> Lock:
         raise ValueError(f"its lock has {pin.line}, and the control plane needs {limit.line}. Pin the benchmark again")
     names = {pin.name for pin in lock.pins}
     own = [pin for pin in control.lock.pins if pin.name not in names]
-    return replace(lock, pins=tuple(sorted((*lock.pins, *own), key=_by_name)), header={})
-
-
-def _by_name(pin: Pin) -> tuple[str, str]:
-    return pin.name, pin.line
+    pins = sorted((*lock.pins, *own), key=lambda pin: (pin.name, pin.line))
+    return replace(lock, pins=tuple(pins), header={})
 
 
 def _unpacked(control: ControlPlane, is_right_python: str) -> Iterator[str]:

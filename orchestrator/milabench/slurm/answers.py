@@ -13,7 +13,7 @@ from milabench.schedulers.scheduler import JobState
 from milabench.slurm.states import read_state
 
 SEPARATOR = "\x1f"  # in no name, no comment and no reason
-SQUEUE_FORMAT = SEPARATOR.join(("%i", "%A", "%T", "%N", "%j", "%k", "%r"))
+SQUEUE_FORMAT = SEPARATOR.join(("%i", "%A", "%T", "%N", "%j", "%r"))
 SACCT_FORMAT = "JobID,JobIDRaw,State,NodeList,JobName,ExitCode"
 MAX_TASKS = 100_000  # rows that an answer may stand for
 MAX_NODES = 1_000_000  # names of nodes, in all of them
@@ -33,7 +33,6 @@ class JobRow:
     raw: str
     name: str
     state: JobState
-    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +50,11 @@ def read_squeue(text: str) -> Rows:
 
 def _squeue_row(line: str) -> JobRow | None:
     cells = line.split(SEPARATOR)
-    if len(cells) != 7 or not _ID.fullmatch(cells[0]):
+    if len(cells) != 6 or not _ID.fullmatch(cells[0]):
         return None
-    id_, raw, state, nodes, name, comment, reason = cells
+    id_, raw, state, nodes, name, reason = cells
     status = _state(state, reason=reason, nodes=nodes, witness="squeue")
-    return JobRow(id=id_, raw=raw, name=name, comment=_word(comment), state=status)
+    return JobRow(id=id_, raw=raw, name=name, state=status)
 
 
 def read_sacct(text: str) -> Rows:

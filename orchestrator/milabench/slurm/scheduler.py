@@ -321,5 +321,5 @@ def _is_of(row: JobRow | None, handle: JobHandle) -> TypeGuard[JobRow]:
     return row is not None and (not handle.name or row.name == handle.name)
 
 
-def _unknown(reason: str, witness: str, state: str = "") -> JobState:
-    return JobState(phase="unknown", reason=reason, witness=witness, state=state)
+def _unknown(reason: str, witness: str) -> JobState:
+    return JobState(phase="unknown", reason=reason, witness=witness)

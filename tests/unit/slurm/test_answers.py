@@ -38,7 +38,7 @@ def test_any_text_is_read(read: Callable[[str], Rows], text: str) -> None:
 
 
 def line(id_: str, raw: str, state: str = "RUNNING") -> str:
-    return SEPARATOR.join((id_, raw, state, "n1", "x", "m", "None"))
+    return SEPARATOR.join((id_, raw, state, "n1", "x", "None"))
 
 
 def test_a_job_is_found_by_each_of_its_ids() -> None:
@@ -80,7 +80,7 @@ def test_one_unreadable_row_makes_the_answer_a_part_of_one() -> None:
 def test_tasks_and_nodes_of_an_answer_are_bounded_in_all() -> None:
     rows = read_squeue("\n".join(line(str(job), str(job)) for job in range(1, MAX_TASKS + 2)))
     assert (len(rows.rows), rows.whole) == (MAX_TASKS, False)
-    many = SEPARATOR.join(("7", "7", "RUNNING", "n[1-99999]", "x", "m", "None"))
+    many = SEPARATOR.join(("7", "7", "RUNNING", "n[1-99999]", "x", "None"))
     rows = read_squeue("\n".join([many] * 200))
     assert sum(len(row.state.nodes) for row in rows.rows) <= MAX_NODES
     assert not rows.whole
