@@ -85,6 +85,42 @@ def test_a_program_is_measured_without_an_edit(venv: Path, tmp_path: Path, name:
     assert following.startswith("next: ")
 
 
+# Programs that come with a package: the code that makes their data, their command, and the units.
+DOCUMENTS = """
+import random, spacy
+from spacy.tokens import DocBin
+random.seed(0)
+english, documents = spacy.blank("en"), DocBin()
+for _ in range(400):
+    document = english.make_doc(" ".join(random.choice("a few words that some texts have".split()) for _ in range(30)))
+    document.cats = {"YES": (yes := random.random() < 0.5), "NO": not yes}
+    documents.add(document)
+documents.to_disk("data.spacy")
+spacy.cli.init_config(lang="en", pipeline=["textcat"]).to_disk("config.cfg")
+"""
+SENTENCES = """
+import random
+random.seed(0)
+with open("corpus.txt", "w") as corpus:
+    for _ in range(2000):
+        print(*(f"word{int(random.expovariate(0.05))}" for _ in range(20)), file=corpus)
+"""
+SHIPPED = {
+    "spacy": (DOCUMENTS, "spacy train config.cfg --paths.train data.spacy --paths.dev data.spacy", "samples/s"),
+    "gensim": (SENTENCES, "gensim.scripts.word2vec_standalone -train corpus.txt -output vectors.txt", "s"),
+}
+
+
+@pytest.mark.parametrize("package", SHIPPED)
+def test_a_program_of_a_package_is_measured_as_installed(venv: Path, tmp_path: Path, package: str) -> None:
+    data, module, units = SHIPPED[package]
+    add_packages(venv, (package,))
+    python = venv / "bin" / "python"
+    subprocess.run([python, "-c", data], cwd=tmp_path, check=True)
+    said = tried([str(python), "-m", *module.split()], kept(), tmp_path)
+    assert re.match(rf"-m {package}\S*: [\d.]+ {units} ± ", said), said
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 def test_a_program_that_is_not_python_is_timed(tmp_path: Path) -> None:
     subprocess.run(["g++", "-O2", "-o", str(tmp_path / "heat"), str(PROGRAMS / "heat.cpp")], check=True)

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from milabench.own_program.interpreter import find_interpreter
 from milabench.own_program.observation import observation_of
 from milabench.own_program.origins import ProgramOrigin, chosen_program, module_in, origin_of
 from milabench.own_program.program import Program, parse_program
-from milabench.own_program.reading import Reading
+from milabench.own_program.script import Script
 from milabench.own_program.sources import read_source
 from milabench.own_program.voirfile import ways_text
 from milabench.own_program.written_benchmark import LATE, PROGRAM, WrittenProgram, benchmark_files
@@ -47,14 +47,30 @@ def new_from_program(name: str, into: Path, given: str, script: str | None, modu
                 f"--from '{given}': is no script (.py), folder, repository or command that starts Python. For a release "
                 f"give pypi:PROJECT==VERSION. `milabench bench` measures any command"
             )
-        return _create(folder, origin, program)
+        installed = _installed(program)
+        name = origin.name if installed is None else program.name
+        return _create(folder, replace(origin, name=name, installed=installed), program)
+
+
+def _installed(program: Program) -> Path | None:
+    """Return the file of a module of an installed package. None: the module is in the current folder. Raises UsageError."""
+    top = program.module.partition(".")[0]
+    if not top or any(Path(each).exists() for each in (top, f"{top}.py", f"src/{top}", f"src/{top}.py")):
+        return None
+    interpreter = find_interpreter(program.start, (), program.module)
+    if not interpreter.file:
+        raise UsageError(
+            f"-m {program.module}: no such module in {Path.cwd()} or {interpreter.python}. For a package, give "
+            f"--from pypi:PROJECT==VERSION --module NAME"
+        )
+    return Path(interpreter.file)
 
 
 def _create(folder: Path, origin: ProgramOrigin, program: Program) -> tuple[str, ...]:
     packages, located = module_in(origin, program.module) if program.module else ("", origin.root / program.script)
     if not located.is_file():
         raise UsageError(f"{program.name}: no such file in {origin.name}")
-    reading = read_source(located, origin.root / packages if program.module else None)
+    reading = read_source(located, origin.root / packages if program.module and not origin.installed else None)
     late = (each for package in reading.imports for each in LATE.get(package, ()))
     written = WrittenProgram(
         name=folder.name,
@@ -64,12 +80,12 @@ def _create(folder: Path, origin: ProgramOrigin, program: Program) -> tuple[str,
         interpreter=find_interpreter(program.start, (*late, *reading.imports)),
         reading=reading,
         seen=observation_of(reading, os.environ),
-        cwd=str(Path.cwd()) if origin.source is None and _opens_files(reading, program) else "",
+        cwd=str(Path.cwd()) if _opens_files(reading.scripts if origin.is_copied else (), program) else "",
     )
     try:
         with new_folder(folder) as draft:
             draft.mkdir(parents=True, exist_ok=True)
-            if origin.source is None:
+            if origin.is_copied:
                 _copy(written, draft / PROGRAM)
             for file, text in benchmark_files(written, schema_for(folder, draft)).items():
                 (draft / file).write_text(text)
@@ -78,9 +94,9 @@ def _create(folder: Path, origin: ProgramOrigin, program: Program) -> tuple[str,
     return tuple(_lines(folder, written))
 
 
-def _opens_files(reading: Reading, program: Program) -> bool:
+def _opens_files(scripts: Sequence[Script], program: Program) -> bool:
     """Return whether texts of a program, or its arguments, are paths of files or folders here."""
-    nodes = (node for script in reading.scripts for node in ast.walk(script.tree))
+    nodes = (node for script in scripts for node in ast.walk(script.tree))
     texts = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
     return any(map(_is_here, (*texts, *(word.rpartition("=")[2] for word in program.arguments))))
 
@@ -112,8 +128,9 @@ def _copy(written: WrittenProgram, into: Path) -> None:
 def _lines(folder: Path, written: WrittenProgram) -> Iterator[str]:
     observation, reading = written.observation, written.reading
     modules = f" and {len(reading.scripts) - 1} of its modules" if len(reading.scripts) > 1 else ""
-    copied = f"with a copy of {reading.scripts[0].file.name}{modules}"
-    yield f"created {folder}, {f'of {written.origin.name}' if written.source else copied}"
+    origin = written.origin
+    program = f"{reading.scripts[0].file.name}{modules}" if origin.is_here else origin.name
+    yield f"created {folder}, {'with a copy of' if origin.is_copied else 'of'} {program}"
     if observation is None:
         yield ways_text(written.program.script or written.program.name, reading, written.seen)
     else:
@@ -124,7 +141,10 @@ def _lines(folder: Path, written: WrittenProgram) -> Iterator[str]:
             yield f"  left out of the rate: {pause.name} ({pause.found})"
         for text in observation.missing:
             yield f"  not observed: {text}"
+    if origin.is_here and (beside := reading.first_name("__file__")) is not None:
+        yield f"  not copied: what it finds by {beside}. With a folder that has it: --from FOLDER --script PATH"
     is_current = os.path.realpath(written.interpreter.prefix) == os.path.realpath(sys.prefix)
-    flag = " --use-current-env" if is_current and not written.interpreter.missing and not written.requires else ""
+    is_complete = not written.requires and set(reading.imports).isdisjoint(written.interpreter.missing)
+    flag = " --use-current-env" if is_current and is_complete else ""
     yield "try it:"
     yield f"  milabench quickstart{flag} --config {shlex.quote(str(folder / 'suite.yaml'))}"

@@ -90,10 +90,11 @@ _LIBRARIES = (
     ),
     _Library(
         package="spacy",
-        call=r".*\bnlp\.update",
+        call=r".*\bnlp\.update|spacy\.cli\.setup_cli",
         steps='probes.calls(ov, "spacy.language.Language.update", units="samples/s", '
         "items=lambda nlp, examples, *rest, **more: len(examples))",
         why="the updates of spaCy's pipeline",
+        pauses=(("setup_cli", "spacy.language.Language.evaluate", "validation"),),
     ),
     _Library(
         package="xgboost",

@@ -31,17 +31,24 @@ _COMPILED: Final = frozenset(
 class ProgramOrigin:
     """The folder of a program, and its name in messages.
 
-    `source` is what a benchfile fetches it from. None: the program is copied.
+    `source` is what a benchfile fetches it from. None: the program is copied, or `installed` is the file of its module in an
+    environment.
     """
 
     root: Path
     name: str
     source: Git | PyPI | None = None
+    installed: Path | None = None
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether the benchmark has a copy of the program."""
+        return self.source is None and self.installed is None
 
     @property
     def is_here(self) -> bool:
         """Whether it is the current folder, of which only the program and its own modules are copied."""
-        return self.source is None and self.root == Path.cwd()
+        return self.is_copied and self.root == Path.cwd()
 
     @property
     def packages(self) -> frozenset[str]:
@@ -147,10 +154,11 @@ def _known(programs: list[str]) -> str:
 
 def module_in(origin: ProgramOrigin, module: str) -> tuple[str, Path]:
     """Return the folder of a module's packages, empty or `src`, and its file. Raises UsageError."""
+    if origin.installed is not None:
+        return "", origin.installed
     for folder in ("", "src"):
         path = origin.root.joinpath(folder, *module.split("."))
         for file in (path.with_suffix(".py"), path / "__main__.py"):
             if file.is_file():
                 return folder, file
-    hint = "" if origin.source else ". For a package, give --from pypi:PROJECT==VERSION --module NAME"
-    raise UsageError(f"-m {module}: no such module in {origin.name}{hint}")
+    raise UsageError(f"-m {module}: no such module in {origin.name}")

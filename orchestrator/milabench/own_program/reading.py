@@ -13,7 +13,7 @@ from milabench.own_program.script import Found, ImportedName, Loop, Script, Scri
 _STEPS = re.compile(
     r"(?:\w*_)?(?:train|update|optimi[sz]er?|sgd|grad)\w*_?step\w*|partial_fit|train_on_batch|\w*update\w*"
 )
-_NO_STEPS = re.compile(r"(?:pbar|bar|progress|meter|metrics?|args|config|dict|log\w*|os\.environ)\w*\.update")
+_NO_STEPS = re.compile(r"(?:pbar|bar|params|progress|meter|metrics?|args|config|dict|log\w*|os\.environ)\w*\.update")
 _LOOP_NAMES = re.compile(r"epoch|step|iter|batch|round|episode|update")
 _OPTIMIZERS = r"(?:torch\.optim|optax|transformers\.optimization|keras\.optimizers|flax\.nnx\.Optimizer)\b.*"
 _WORK = re.compile(
@@ -24,6 +24,7 @@ _PAUSES = {
     "validation": re.compile(r"(?:^|_)(?:eval|evaluate|evaluation|valid|validate|validation|test)(?:_|$)"),
     "checkpoint": re.compile(r"(?:^|_)(?:save|checkpoint|ckpt)(?:_|$)"),
 }
+_WRITTEN = (ast.List, ast.Tuple, ast.Set, ast.Dict)
 _SAVES = frozenset({"torch.save", "numpy.save", "pickle.dump"})
 
 
@@ -65,6 +66,13 @@ class Reading:
         """Return the first call of a function whose full name matches the pattern."""
         return next(_calls(self.scripts, pattern), None)
 
+    def first_name(self, name: str) -> Found | None:
+        """Return the first use of a name."""
+        names = ((script, node) for script in self.scripts for node in ast.walk(script.tree))
+        return next(
+            (script.found(name, node) for script, node in names if isinstance(node, ast.Name) and node.id == name), None
+        )
+
 
 def _calls(scripts: Sequence[Script], pattern: str) -> Iterator[Found]:
     matches = re.compile(pattern).fullmatch
@@ -99,12 +107,15 @@ def _packages(imported: Iterable[ImportedName]) -> dict[str, int]:
 
 
 def training_loop(script: Script) -> Loop | None:
-    """Return the innermost loop whose every iteration trains. None where there is none."""
+    """Return the innermost loop whose every iteration trains. None where there is none.
+
+    A loop over written values is over models or settings, not over steps.
+    """
     for is_step in (_is_torch_step, _is_named_step):
         for call in script.calls:
-            loops = script.loops_around(call.node)
-            if loops and is_step(script, call) and not script.is_compiled(call.node):
-                return loops[0]
+            loops = (loop for loop in script.loops_around(call.node) if not isinstance(script.iterated(loop), _WRITTEN))
+            if is_step(script, call) and not script.is_compiled(call.node) and (loop := next(loops, None)) is not None:
+                return loop
     return _named_loop(script)
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Final
 
 MAIN: Final = "__main__"
+LONGEST: Final = 60
+"""Characters of an expression that are shown."""
 Loop = ast.For | ast.While
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WRAPPERS = ("enumerate", "tqdm", "trange", "iter", "reversed", "zip", "islice", "track")
@@ -27,8 +29,9 @@ class Found:
     file: str = ""
 
     def __str__(self) -> str:
-        """Return it with its place, for a person."""
-        return f"`{self.what}`, {f'{self.file} ' if self.file else ''}line {self.line}"
+        """Return it with its place, for a person. A long expression is cut."""
+        what = self.what if len(self.what) <= LONGEST else f"{self.what[: LONGEST - 3]}..."
+        return f"`{what}`, {f'{self.file} ' if self.file else ''}line {self.line}"
 
 
 @dataclass(frozen=True, slots=True)

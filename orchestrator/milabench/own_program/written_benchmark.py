@@ -55,7 +55,7 @@ class WrittenProgram:
     @cached_property
     def is_installed(self) -> bool:
         """Whether it is a module of an installed package: where a release has to be built, it cannot be imported as unpacked."""
-        return bool(self.program.module) and self.origin.is_compiled
+        return self.origin.installed is not None or (bool(self.program.module) and self.origin.is_compiled)
 
     @cached_property
     def requires(self) -> tuple[str, ...]:

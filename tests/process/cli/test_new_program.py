@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -104,6 +105,31 @@ def test_a_module_of_a_package_here_is_copied_with_what_it_imports(
     copied = here / "benchmarks" / "mine" / "program" / "tool"
     assert sorted(path.name for path in copied.iterdir()) == ["__init__.py", "parts.py", "train.py"]
     assert argv_of(milabench, here)[-4:] == ["voirfile.py", "-m", "tool.train", "-v"]
+
+
+def test_a_module_of_an_installed_package_is_measured_as_installed(
+    new: New, here: Path, milabench: Callable[..., Said]
+) -> None:
+    from importlib.metadata import version
+
+    (here / "rows.txt").write_text("1\n")
+    said = new("python -m rich.table rows.txt")
+    assert said.code == 0, said.err
+    assert said.out.startswith("created benchmarks/mine, of -m rich.table\n")
+    folder = here / "benchmarks" / "mine"
+    assert not (folder / "program").exists()
+    assert f"rich=={version('rich')}" in (folder / "requirements.in").read_text().splitlines()
+    assert suite_of(here)["cwd"] == str(here)
+
+
+def test_files_that_a_script_finds_beside_itself_are_named_as_not_copied(new: New, here: Path) -> None:
+    (here / "train.py").write_text("rows = open(__file__ + '.csv')\nfor step in range(9):\n    pass\n")
+    beside = "  not copied: what it finds by `__file__`, line 1. With a folder that has it: --from FOLDER --script PATH"
+    assert beside in new("train.py").out.splitlines()
+    shutil.rmtree(here / "benchmarks")
+    said = new(".", "--script", "train.py")
+    assert said.code == 0, said.err
+    assert "not copied" not in said.out
 
 
 def test_what_a_launcher_starts_is_one_job_on_all_devices(new: New, here: Path) -> None:

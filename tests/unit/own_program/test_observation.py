@@ -153,3 +153,11 @@ def test_the_step_of_an_imported_module_is_observed_by_its_name() -> None:
 def test_lightnings_command_line_trains_by_itself() -> None:
     text = "from lightning.pytorch.cli import LightningCLI\nLightningCLI(Model)\n"
     assert steps(text) == 'probes.lightning(ov, units="samples/s")'
+
+
+def test_the_command_line_of_spacy_is_observed_by_its_updates() -> None:
+    """As `python -m spacy train` starts it."""
+    found = observation("if __name__ == '__main__':\n    from spacy.cli import setup_cli\n    setup_cli()\n")
+    assert found is not None
+    assert found.steps.startswith('probes.calls(ov, "spacy.language.Language.update", ')
+    assert [pause.target for pause in found.pauses] == ["spacy.language.Language.evaluate"]

@@ -63,6 +63,20 @@ def test_a_progress_bar_that_is_updated_is_no_step() -> None:
     assert read("for item in items:", "    pbar.update(1)").loop is None
 
 
+def test_a_loop_over_written_values_is_over_models_and_not_over_steps() -> None:
+    assert read("for rate in (0.1, 1.0):", "    net.partial_fit(x)").loop is None
+    found = read("for epoch in range(3):", "    for net in [a, b]:", "        net.partial_fit(x)")
+    assert found.loop == Found(what="for epoch in range(3)", line=1)
+
+
+def test_parameters_that_are_updated_are_no_step() -> None:
+    assert read("for setting in settings:", "    params.update(setting)").loop is None
+
+
+def test_a_long_expression_is_shown_by_its_beginning() -> None:
+    assert str(Found(what="for x in " + "y" * 99, line=2)) == f"`for x in {'y' * 48}...`, line 2"
+
+
 def test_what_is_saved_in_a_loop_is_a_checkpoint() -> None:
     found = read("import torch", "for epoch in range(3):", "    torch.save(model, 'a.pt')", "torch.save(model, 'b.pt')")
     checkpoint = FoundPause(target="torch.save", name="checkpoint", found=Found(what="torch.save", line=3))
