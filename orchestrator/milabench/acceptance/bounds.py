@@ -92,18 +92,11 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
     to_keep, to_miss = (below, above) if wanted.is_minimum else (above, below)
     kept = math.exp(estimate.d + towards * (_reach(estimate, wanted.confidence) + to_keep))
     missed = math.exp(estimate.d - towards * (_reach(estimate, wanted.to_fail) + to_miss))
-    words = ("at least", "at most") if wanted.is_minimum else ("at most", "at least")
-    verdict: Verdict = "PASS" if wanted.is_kept_by(kept) else "INCONCLUSIVE" if wanted.is_kept_by(missed) else "FAIL"
-    is_failed = verdict == "FAIL"
-    word, bound, confidence = (words[1], missed, wanted.to_fail) if is_failed else (words[0], kept, wanted.confidence)
-    return BoundDecision(
-        verdict=verdict,
-        value=centre,
-        sure=f"{word} {bound:.4g} at {confidence:.3g} confidence, n={len(values)}{_ALIKE if estimate.error <= ROUNDING else ''}",
-        bound=f"{_NAMES[word]} {bound:.4g}",
-        bounds=(kept, missed),
-        missing=_more(values, base, estimate.d - math.log(wanted.value), wanted) if verdict == "INCONCLUSIVE" else "",
-    )
+    by = f"n={len(values)}{_ALIKE if estimate.error <= ROUNDING else ''}"
+    decision = _decision(centre, kept, missed, wanted, by)
+    if decision.verdict != "INCONCLUSIVE":
+        return decision
+    return replace(decision, missing=_more(values, base, estimate.d - math.log(wanted.value), wanted))
 
 
 def decide_quantile(number: PointValue, base: PointValue | None, wanted: BoundTarget) -> BoundDecision:
@@ -116,18 +109,23 @@ def decide_quantile(number: PointValue, base: PointValue | None, wanted: BoundTa
         return BoundDecision(verdict="PASS" if wanted.is_kept_by(centre) else "FAIL", value=centre)
     kept = _ratio_bound(number, base, wanted.confidence, is_upper=not wanted.is_minimum)
     missed = _ratio_bound(number, base, wanted.to_fail, is_upper=wanted.is_minimum)
+    decision = _decision(centre, kept, missed, wanted, "by order statistics")
+    few = "few-requests: more requests at this point, or repeats"
+    return replace(decision, missing=few) if decision.verdict == "INCONCLUSIVE" else decision
+
+
+def _decision(value: float, kept: float | None, missed: float | None, wanted: BoundTarget, by: str) -> BoundDecision:
+    """Return the decision by the one-sided bounds that a PASS and a FAIL stand on, as far as known. `by` is their basis."""
     is_kept = kept is not None and wanted.is_kept_by(kept)
-    is_missed = missed is not None and not wanted.is_kept_by(missed)
-    verdict: Verdict = "PASS" if is_kept else "FAIL" if is_missed else "INCONCLUSIVE"
+    is_missed = not is_kept and missed is not None and not wanted.is_kept_by(missed)
     bound, confidence = (missed, wanted.to_fail) if is_missed else (kept, wanted.confidence)
     word = "at most" if wanted.is_minimum == is_missed else "at least"
     return BoundDecision(
-        verdict=verdict,
-        value=centre,
-        sure="" if bound is None else f"{word} {bound:.4g} at {confidence:.3g} confidence, by order statistics",
+        verdict="PASS" if is_kept else "FAIL" if is_missed else "INCONCLUSIVE",
+        value=value,
+        sure="" if bound is None else f"{word} {bound:.4g} at {confidence:.3g} confidence, {by}",
         bound="" if bound is None else f"{_NAMES[word]} {bound:.4g}",
         bounds=None if kept is None or missed is None else (kept, missed),
-        missing="few-requests: more requests at this point, or repeats" if verdict == "INCONCLUSIVE" else "",
     )
 
 

@@ -25,7 +25,6 @@ from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.serving_model import AREA, PointValue, ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import differing_requests, differing_work, unknown_work
-from milabench.analysis.uncertainty import NO_ALLOWANCE, Allowance
 from milabench.seams import handler
 
 OtherWork = Mapping[str, tuple[str, str]]
@@ -147,20 +146,6 @@ def units_of(bench: BenchSummary, quantity: Quantity) -> str:
     return units.get(quantity, bench.units)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """A bound as it is reported: the name of its criterion, and its quantity (`of`) where that is not the name."""
-
-    name: str
-    bound: Bound
-    is_minimum: bool
-    of: str = ""
-
-    @property
-    def requirement(self) -> str:
-        return f"{'at least' if self.is_minimum else 'at most'} {self.bound}{self.of}"
-
-
 @dataclass(frozen=True, slots=True)
 class BenchEvaluation:
     """A benchmark's criteria, and its numbers in the run and the reference.
@@ -206,6 +191,23 @@ class BenchEvaluation:
         about = {"bench": self.criteria.name, "criterion": criterion, "verdict": verdict, **rest}
         return CriterionResult(requirement=requirement, measured=measured, **about)
 
+    def _asked(self, name: str, bound: Bound, *, is_minimum: bool, of: str = "") -> CriterionResult:
+        """Return the check of a bound that nothing has decided yet. `of` is its quantity where that is not the name."""
+        requirement = f"{'at least' if is_minimum else 'at most'} {bound}{of}"
+        return self._check(name, "INCONCLUSIVE", requirement, "", where=bound.where)
+
+    def _target(self, bench: BenchSummary, bound: Bound, confidence: float | None, *, is_minimum: bool) -> BoundTarget:
+        """Return what the numbers of a benchmark are held against."""
+        sides = (bench, self.reference if bound.is_relative else None)
+        return BoundTarget(
+            value=bound.value,
+            is_minimum=is_minimum,
+            confidence=confidence,
+            # Bonferroni's correction, for failing only: see the head of this module.
+            to_fail=1 - (1 - (confidence or 0.0)) / max(1, self.claims),
+            of_launches=max(side.confidence for side in sides if side is not None),
+        )
+
     def _runs(self, bench: BenchSummary) -> CriterionResult:
         counts = bench.counts
         others = [f"{counts[name]} {name}" for name in counts if counts[name] and name not in ("planned", "passed")]
@@ -248,72 +250,66 @@ class BenchEvaluation:
     def _bound(self, bench: BenchSummary, name: str, quantity: Quantity, bound: Bound) -> CriterionResult:
         of = "" if quantity in ("rate", "energy") else f" of {quantity}"
         values = replicate_values(bench, quantity)
-        asked = _Asked(name=name, bound=bound, is_minimum=name == "minimum", of=of)
+        asked = self._asked(name, bound, is_minimum=name == "minimum", of=of)
         if not values:
-            return self._undecided(asked, "no number", f"a measurement of its {quantity}")
+            return replace(asked, measured="no number", missing=f"a measurement of its {quantity}")
         units, base = units_of(bench, quantity), list[float]()
-        measured = f"{geometric_mean(values):.6g} {units}"
+        asked = replace(asked, measured=f"{geometric_mean(values):.6g} {units}")
         if bound.is_relative:
             if self.reference is None:
-                return self._undecided(asked, measured, "this benchmark in the reference")
+                return replace(asked, missing="this benchmark in the reference")
             if self.work[0]:
-                return self._undecided(asked, measured, f"{_THE_SAME_WORK}: {self.work[0]}")
+                return replace(asked, missing=f"{_THE_SAME_WORK}: {self.work[0]}")
             expected = units_of(self.reference, quantity)
             if units != expected:
-                return self._undecided(asked, f"in {units}", f"the same units: the reference is in {expected}")
+                return replace(asked, measured=f"in {units}", missing=f"the same units: the reference is in {expected}")
             apart = differing(cases_of(self.reference.metrics), cases_of(bench.metrics))
             if apart:
-                return self._undecided(asked, measured, f"the same cases as the reference: {apart}")
+                return replace(asked, missing=f"the same cases as the reference: {apart}")
             base = replicate_values(self.reference, quantity)
             if not base:
-                return self._undecided(asked, measured, "its number in the reference")
+                return replace(asked, missing="its number in the reference")
         elif units != bound.units:
-            return self._undecided(asked, f"in {units or 'no units'}", f"the same units: {bound.units} is asked for")
+            missing = f"the same units: {bound.units} is asked for"
+            return replace(asked, measured=f"in {units or 'no units'}", missing=missing)
         # There is one peak for all replicates, so no spread from which a confidence could follow.
         confidence = None if quantity == "memory_peak" else self.criteria.confidence
-        allowance = self._allowance(bench, is_relative=bool(base)) if quantity in ("rate", "system") else NO_ALLOWANCE
-        return self._decided(bench, asked, values, base, units, confidence, allowance)
-
-    def _allowance(self, bench: BenchSummary, *, is_relative: bool) -> Allowance:
-        own = bench.allowance
-        return own.over(self.reference.allowance) if is_relative and self.reference is not None else own
+        wanted = self._target(bench, bound, confidence, is_minimum=name == "minimum")
+        if quantity in ("rate", "system"):
+            own, other = bench.allowance, self.reference if bound.is_relative else None
+            wanted = replace(wanted, allowance=own if other is None else own.over(other.allowance))
+        return self._decided(bench, asked, values, base, units, wanted)
 
     def _of_curve(
         self, bench: BenchSummary, one: ServingCriterion, bound: Bound, *, is_minimum: bool
     ) -> CriterionResult:
         """Check a number of a curve. A number without a unit is a share or a count, decided by its measured value."""
-        asked = _Asked(name=f"{one.point} {one.metric}".strip(), bound=bound, is_minimum=is_minimum)
+        asked = self._asked(f"{one.point} {one.metric}".strip(), bound, is_minimum=is_minimum)
         found = _curve_number(bench.serving, one)
         if found.missing:
-            return self._undecided(asked, found.measured, found.missing)
-        base = CurveNumber()
+            return replace(asked, measured=found.measured, missing=found.missing)
+        asked, base = replace(asked, measured=f"{found.value:.6g} {found.units}".rstrip()), CurveNumber()
         if bound.is_relative:
             reference = None if self.reference is None else self.reference.serving
             if one.metric == AREA and _points_in_area(reference) != _points_in_area(bench.serving):
-                return self._undecided(
-                    asked, f"{found.value:.6g} {found.units}", "the reference's area over the same points"
-                )
+                return replace(asked, missing="the reference's area over the same points")
             base = _curve_number(reference, one)
             if self.work[1]:
-                return self._undecided(
-                    asked, f"{found.value:.6g} {found.units}".rstrip(), f"{_THE_SAME_WORK}: {self.work[1]}"
-                )
+                return replace(asked, missing=f"{_THE_SAME_WORK}: {self.work[1]}")
             if base.missing or not base.value:
-                missing = f"its number in the reference ({base.missing or 'it is 0 there'})"
-                return self._undecided(asked, f"{found.value:.6g} {found.units}".rstrip(), missing)
+                return replace(asked, missing=f"its number in the reference ({base.missing or 'it is 0 there'})")
+        wanted = self._target(bench, bound, self.criteria.confidence, is_minimum=is_minimum)
         if found.units:
-            values, reference_values = list(found.values), list(base.values)
             decide = self._decide_number(found, base, bound)
             if decide is None:
                 missing = "few-requests: enough requests in each repeat, as each is decided on its own"
-                return self._undecided(asked, f"{found.value:.6g} {found.units}", missing)
+                return replace(asked, missing=missing)
             evaluation = replace(self, decide=decide)
-            return evaluation._decided(bench, asked, values, reference_values, found.units, self.criteria.confidence)
+            return evaluation._decided(bench, asked, found.values, base.values, found.units, wanted)
         value = found.value / base.value if bound.is_relative else found.value
-        wanted = BoundTarget(value=bound.value, is_minimum=is_minimum, confidence=None, to_fail=0.0)
         verdict: Verdict = "PASS" if wanted.is_kept_by(value) else "FAIL"
         measured = f"{value:.4g} x reference" if bound.is_relative else found.measured or f"{value:.6g}"
-        check = self._check(asked.name, verdict, asked.requirement, measured, value=value, where=bound.where)
+        check = replace(asked, verdict=verdict, measured=measured, value=value)
         return self.trusted_on_both(bench, check, is_relative=bound.is_relative)
 
     def _decide_number(self, found: CurveNumber, base: CurveNumber, bound: Bound) -> Decide | None:
@@ -328,42 +324,25 @@ class BenchEvaluation:
             return partial(_of_quantiles, quantile, base.quantile)
         return self.decide if quantile.launches else None
 
-    def _undecided(self, asked: _Asked, measured: str, missing: str) -> CriterionResult:
-        about = {"missing": missing, "where": asked.bound.where}
-        return self._check(asked.name, "INCONCLUSIVE", asked.requirement, measured, **about)
-
     def _decided(
         self,
         bench: BenchSummary,
-        asked: _Asked,
+        asked: CriterionResult,
         values: Sequence[float],
         base: Sequence[float],
         units: str,
-        confidence: float | None,
-        allowance: Allowance = NO_ALLOWANCE,
+        wanted: BoundTarget,
     ) -> CriterionResult:
         """Check the repeats' numbers, or their ratio to the reference's."""
-        # Bonferroni's correction, for failing only: see the head of this module.
-        to_fail = 1 - (1 - (confidence or 0.0)) / max(1, self.claims)
-        wanted = BoundTarget(
-            value=asked.bound.value,
-            is_minimum=asked.is_minimum,
-            confidence=confidence,
-            to_fail=to_fail,
-            allowance=allowance,
-            of_launches=max(side.confidence for side in (bench, self.reference if base else None) if side is not None),
-        )
         decision = self.decide(values, base, wanted)
         shown = f"{decision.value:.4g} x reference" if base else f"{decision.value:.6g} {units}"
-        check = self._check(
-            asked.name,
-            decision.verdict,
-            asked.requirement,
-            ", ".join(filter(None, (shown, decision.sure))),
+        check = replace(
+            asked,
+            verdict=decision.verdict,
+            measured=", ".join(filter(None, (shown, decision.sure))),
             missing=decision.missing,
             value=decision.value,
             bounds=decision.bounds,
-            where=asked.bound.where,
             briefly=", ".join(filter(None, (shown, decision.bound or decision.sure))),
         )
         return self.trusted_on_both(bench, check, is_relative=bool(base))
