@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from milabench.analysis.series import Series
-from milabench.analysis.throughput import Pause, merged
+from milabench.analysis.throughput import Pause, common_ns, merged
 from milabench.analysis.windows import Part, TimeSpan, Window, part_of
 
 TOLERANCE = 0.002
@@ -44,11 +44,7 @@ def _broken_by(part: Part, spans: Sequence[TimeSpan], pauses: Sequence[TimeSpan]
     window_ns = sum(span.stop_ns - span.start_ns for span in spans)
     most_ns = TOLERANCE * window_ns
     steps_ns = part.host_ns()
-    paused_ns = sum(
-        max(0, min(span.stop_ns, pause.stop_ns) - max(span.start_ns, pause.start_ns))
-        for span in spans
-        for pause in pauses
-    )
+    paused_ns = sum(common_ns(span, pause) for span in spans for pause in pauses)
     paused_ns -= sum(map(part.overlap_ns, pauses))
     if steps_ns + paused_ns > window_ns + most_ns:
         yield f"{name}: steps and pauses of {(steps_ns + paused_ns) / 1e9:.1f} s in a window of {window_ns / 1e9:.1f} s"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
+from milabench.analysis.json_codec import JsonKey, to_json_value
 from milabench.analysis.sample_statistics import median
 from milabench.events.attempts import attempts
 from milabench.events.rundir import Run
@@ -57,26 +58,20 @@ def groups_of(steps: object) -> list[Steps]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownDuration:
-    """The time of a replicate of a benchmark in a run: the median of `n`, in seconds. `is_same`: of exactly these steps.
-
-    `n` is 0 where no run tells, and the suite states how long it takes. `run` is then STATED.
-    """
-
-    run: str
-    seconds: float
-    n: int
-    is_same: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchEstimate:
-    """How often a benchmark is run, on how many devices, and the earlier time of a replicate. None when it never passed."""
+    """How often a benchmark is run, on how many devices, and the earlier time of a replicate.
+
+    `seconds` is the median of `n` in a `run`, None when it never passed. `is_same`: of exactly these steps. `n` is 0 and `run` is
+    None where no run tells, also where the suite states the time.
+    """
 
     bench: str
     replicates: int
     devices: int
-    known: KnownDuration | None
+    seconds: Annotated[float | None, JsonKey("seconds_each")] = None
+    run: str | None = None
+    n: int = 0
+    is_same: Annotated[bool, JsonKey("same_steps")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,28 +83,27 @@ class PlanEstimate:
     @property
     def seconds(self) -> float:
         """Of the benchmarks that are known."""
-        return sum(bench.replicates * bench.known.seconds for bench in self.benches if bench.known is not None)
+        return sum(bench.replicates * bench.seconds for bench in self.benches if bench.seconds is not None)
 
     @property
     def seconds_each(self) -> dict[str, float]:
         """Seconds of a repeat, by benchmark, where known."""
-        return {bench.bench: bench.known.seconds for bench in self.benches if bench.known is not None}
+        return {bench.bench: bench.seconds for bench in self.benches if bench.seconds is not None}
 
     @property
     def device_hours(self) -> float:
         """The seconds of each benchmark on each of its devices, in hours."""
-        known = (bench for bench in self.benches if bench.known is not None)
-        return sum(bench.replicates * bench.devices * bench.known.seconds for bench in known if bench.known) / 3600
+        return sum(bench.replicates * bench.devices * (bench.seconds or 0.0) for bench in self.benches) / 3600
 
     @property
     def runs(self) -> tuple[str, ...]:
         """The runs that it was taken from."""
-        return tuple(dict.fromkeys(bench.known.run for bench in self.benches if bench.known is not None))
+        return tuple(dict.fromkeys(bench.run or STATED for bench in self.benches if bench.seconds is not None))
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """The benchmarks of which no earlier run tells."""
-        return tuple(bench.bench for bench in self.benches if bench.known is None)
+        return tuple(bench.bench for bench in self.benches if bench.seconds is None)
 
     def to_json(self) -> dict[str, Any]:
         """Return `estimate` of `milabench plan run --json`. See docs/reference/protocol.md, section 6."""
@@ -117,18 +111,7 @@ class PlanEstimate:
             "seconds": self.seconds,
             "device_hours": self.device_hours,
             "unknown": list(self.unknown),
-            "benchmarks": [
-                {
-                    "bench": bench.bench,
-                    "replicates": bench.replicates,
-                    "devices": bench.devices,
-                    "seconds_each": bench.known.seconds if bench.known is not None else None,
-                    "run": bench.known.run if bench.known is not None and bench.known.n else None,
-                    "n": bench.known.n if bench.known is not None else 0,
-                    "same_steps": bench.known.is_same if bench.known is not None else False,
-                }
-                for bench in self.benches
-            ],
+            "benchmarks": to_json_value(self.benches),
         }
 
 
@@ -151,36 +134,28 @@ def estimate_durations(wanted: Sequence[PlannedBenchmark], runs: Iterable[Run]) 
     The newest run in which exactly these steps passed tells. Else the newest in which a benchmark of this name passed
     with this profile. Else the suite, where it states it.
     """
-    known: dict[str, KnownDuration] = {}
+    estimates = {planned.bench: _unknown(planned) for planned in wanted}
     names = {_alike(planned.steps) for planned in wanted}
     for run in runs:
         same, alike = _passed(run, names)
         for planned in wanted:
-            before, exact = known.get(planned.bench), same.get(_content(planned.steps))
+            before, exact = estimates[planned.bench], same.get(_content(planned.steps))
             seconds = exact or alike.get(_alike(planned.steps))
-            if seconds and (before is None or (exact and not before.is_same)):
-                known[planned.bench] = KnownDuration(
-                    run=run.name, seconds=median(seconds), n=len(seconds), is_same=bool(exact)
+            if seconds and (before.seconds is None or (exact and not before.is_same)):
+                estimates[planned.bench] = replace(
+                    before, run=run.name, seconds=median(seconds), n=len(seconds), is_same=bool(exact)
                 )
-        if len(known) == len(wanted) and all(planned.is_same for planned in known.values()):
+        if all(estimate.is_same for estimate in estimates.values()):
             break
     for planned in wanted:
-        if planned.stated_s is not None:
-            stated = KnownDuration(run=STATED, seconds=planned.stated_s, n=0, is_same=False)
-            known.setdefault(planned.bench, stated)
-    return PlanEstimate(
-        benches=tuple(
-            BenchEstimate(
-                bench=planned.bench,
-                replicates=planned.replicates,
-                devices=len(
-                    {(step.get("node"), device) for step in planned.steps for device in step.get("devices") or ()}
-                ),
-                known=known.get(planned.bench),
-            )
-            for planned in wanted
-        )
-    )
+        if estimates[planned.bench].seconds is None:
+            estimates[planned.bench] = replace(estimates[planned.bench], seconds=planned.stated_s)
+    return PlanEstimate(benches=tuple(estimates.values()))
+
+
+def _unknown(planned: PlannedBenchmark) -> BenchEstimate:
+    devices = {(step.get("node"), device) for step in planned.steps for device in step.get("devices") or ()}
+    return BenchEstimate(bench=planned.bench, replicates=planned.replicates, devices=len(devices))
 
 
 def _passed(

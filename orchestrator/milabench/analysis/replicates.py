@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -40,19 +41,10 @@ def _least(log_spread: float, precision: float, level: float, means: Literal[1, 
         # Where the tail at the wanted width is no more than that of the level, t at the level is no wider.
         return t_tail(wanted * math.sqrt(n / means), means * (n - 1)) <= tail
 
-    # The normal distribution alone would have fewer do: t is wider, by about (z^2 + 1) / (4 freedom) of z.
-    z = normal_quantile(1 - tail)
-    if z / wanted >= math.sqrt(MOST_REPLICATES / means):
-        return MOST_REPLICATES
-    low, high, step = 1, MOST_REPLICATES, 1
-    n = max(2, min(MOST_REPLICATES - 1, math.ceil(means * (z / wanted) ** 2 + (z * z + 1) / (2 * means))))
-    while high - low > 1:  # in steps that double, never beyond the middle: the first n is nearly right
-        if is_enough(n):
-            high, n = n, max(n - step, (low + n) // 2)
-        else:
-            low, n = n, min(n + step, (n + high) // 2)
-        step *= 2
-    return high
+    # By the normal distribution, which is narrower than t, fewer would do.
+    fewest = means * min(normal_quantile(1 - tail) / wanted, math.sqrt(MOST_REPLICATES)) ** 2
+    candidates = range(max(2, min(MOST_REPLICATES, math.ceil(fewest))), MOST_REPLICATES + 1)
+    return candidates[bisect_left(candidates[:-1], True, key=is_enough)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -286,17 +286,18 @@ def _wall(part: Part, pauses: Sequence[Pause]) -> _Wall:
     span_ns = sum(span.stop_ns - span.start_ns for span in spans)
     by_pause: dict[str, float] = {}
     for pause in pauses:
-        overlap_ns = sum(_common_ns(span, pause) for span in spans)
+        overlap_ns = sum(common_ns(span, pause) for span in spans)
         if overlap_ns:
             by_pause[pause.name] = by_pause.get(pause.name, 0.0) + overlap_ns / 1e9
     apart = merged(pauses)
-    paused_ns = sum(_common_ns(span, paused) for span in spans for paused in apart)
+    paused_ns = sum(common_ns(span, paused) for span in spans for paused in apart)
     within_ns = sum(map(part.overlap_ns, apart))
     between_ns = span_ns - part.host_ns() - (paused_ns - within_ns)
     return _Wall((span_ns - paused_ns) / 1e9, max(0, between_ns) / 1e9, paused_ns / 1e9, within_ns / 1e9, by_pause)
 
 
-def _common_ns(span: TimeSpan, pause: Pause | TimeSpan) -> int:
+def common_ns(span: TimeSpan, pause: Pause | TimeSpan) -> int:
+    """Return the nanoseconds that two spans have in common."""
     return max(0, min(span.stop_ns, pause.stop_ns) - max(span.start_ns, pause.start_ns))
 
 

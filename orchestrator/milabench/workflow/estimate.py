@@ -159,7 +159,7 @@ class BudgetedPlan:
         for bench in self.estimate.benches:
             config = configs[suite_names[bench.bench]]
             stop = (config.voir.get("options") or {}).get("stop") or 0
-            is_known = bench.known is not None and (bench.known.is_same or not bench.known.n)
+            is_known = bench.seconds is not None and (bench.is_same or not bench.n)
             if stop > profile.window_steps and not is_known and not config.timed:
                 names.append(bench.bench)
         return names
@@ -169,16 +169,16 @@ def estimate_lines(estimate: PlanEstimate, *, is_full: bool = True) -> list[str]
     """Return the estimate, benchmark by benchmark, each with where it comes from. Unknown ones only where `is_full`."""
     lines = []
     for bench in estimate.benches:
-        head, known = f"  {bench.bench}: {bench.replicates} x", bench.known
-        if known is None:
+        head = f"  {bench.bench}: {bench.replicates} x"
+        if bench.seconds is None:
             lines += [f"{head} unknown"] * is_full
             continue
-        if not known.n:
-            lines.append(f"{head} {known.seconds:.3g} s (as the suite states)")
+        if not bench.n:
+            lines.append(f"{head} {bench.seconds:.3g} s (as the suite states)")
             continue
-        source = "the same steps" if known.is_same else "the same benchmark, other steps"
-        median = f"median of {known.n}, " if known.n > 1 else ""
-        lines.append(f"{head} {known.seconds:.3g} s ({median}{source} in {known.run})")
+        source = "the same steps" if bench.is_same else "the same benchmark, other steps"
+        median = f"median of {bench.n}, " if bench.n > 1 else ""
+        lines.append(f"{head} {bench.seconds:.3g} s ({median}{source} in {bench.run})")
     return lines
 
 
@@ -227,10 +227,10 @@ def _by_name(planned: PlannedRequest, estimate: PlanEstimate) -> tuple[dict[str,
     wanted: dict[str, int] = {}
     seconds: dict[str, float] = {}
     for bench in estimate.benches:
-        if bench.known is not None:
+        if bench.seconds is not None:
             name = names[bench.bench]
             wanted[name] = bench.replicates
-            seconds[name] = seconds.get(name, 0.0) + bench.known.seconds
+            seconds[name] = seconds.get(name, 0.0) + bench.seconds
     return wanted, seconds
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.duration_estimate import KnownDuration, PlannedBenchmark, estimate_durations, spans
+from milabench.analysis.duration_estimate import PlannedBenchmark, estimate_durations, spans
 from milabench.events.rundir import Run
 
 
@@ -40,9 +40,13 @@ def run(name: str, *timed: tuple[dict[str, Any], float, float, str]) -> Run:
     return Run(path=Path(name), manifest={"plan": {"steps": steps}}, journal=tuple(journal))
 
 
-def known(step: dict[str, Any], *runs: Run) -> KnownDuration | None:
+Known = tuple[str | None, float, int, bool]
+
+
+def known(step: dict[str, Any], *runs: Run) -> Known | None:
+    """The run, the seconds, of how many, whether of the same steps."""
     (bench,) = estimate_durations([PlannedBenchmark(bench=step["bench"], replicates=1, steps=[step])], runs).benches
-    return bench.known
+    return None if bench.seconds is None else (bench.run, bench.seconds, bench.n, bench.is_same)
 
 
 def test_a_group_takes_from_its_first_start_to_its_last_end_and_each_attempt_counts() -> None:
@@ -62,13 +66,13 @@ def test_a_group_takes_from_its_first_start_to_its_last_end_and_each_attempt_cou
 def test_the_median_over_the_replicates_of_the_newest_run_that_has_the_same_steps() -> None:
     lengths = [(planned(repeat=n), 100.0 * n, 100.0 * n + seconds, "passed") for n, seconds in enumerate((4, 9, 5))]
     newest, older = run("new", *lengths), run("old", (planned(), 0, 77, "passed"))
-    assert known(planned(repeat=7), newest, older) == KnownDuration(run="new", seconds=5, n=3, is_same=True)
+    assert known(planned(repeat=7), newest, older) == ("new", 5, 3, True)
 
 
 def test_the_same_steps_in_an_older_run_tell_more_than_others_in_a_newer_one() -> None:
     newest, older = run("new", (planned(argv="other"), 0, 3, "passed")), run("old", (planned(), 0, 8, "passed"))
-    assert known(planned(), newest, older) == KnownDuration(run="old", seconds=8, n=1, is_same=True)
-    assert known(planned(), newest) == KnownDuration(run="new", seconds=3, n=1, is_same=False)
+    assert known(planned(), newest, older) == ("old", 8, 1, True)
+    assert known(planned(), newest) == ("new", 3, 1, False)
 
 
 @pytest.mark.parametrize("step", [planned(profile="default"), planned("b")])
@@ -84,7 +88,7 @@ def test_what_failed_or_never_ended_tells_nothing() -> None:
 
 def test_a_side_of_an_ab_run_is_the_benchmark_itself() -> None:
     found = known(planned("a@B"), run("r", (planned("a"), 0, 8, "passed")))
-    assert found == KnownDuration(run="r", seconds=8, n=1, is_same=True)
+    assert found == ("r", 8, 1, True)
 
 
 def test_no_more_runs_are_read_than_needed() -> None:
