@@ -197,7 +197,7 @@ class BenchEvaluation:
         return self._check(name, "INCONCLUSIVE", requirement, "", where=bound.where)
 
     def _target(self, bench: BenchSummary, bound: Bound, confidence: float | None, *, is_minimum: bool) -> BoundTarget:
-        """Return what the numbers of a benchmark are held against."""
+        """Return the target of the numbers of a benchmark."""
         sides = (bench, self.reference if bound.is_relative else None)
         return BoundTarget(
             value=bound.value,
