@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from msgspec import structs
 
@@ -20,7 +19,7 @@ from milabench.analysis.intervals import LEAST_LAUNCHES, log_t_interval
 from milabench.analysis.job_mix import Costs
 from milabench.analysis.json_codec import to_json_value
 from milabench.analysis.measure import Measurement, Metric
-from milabench.analysis.milabench13 import BenchFigures, StepFigures
+from milabench.analysis.milabench13 import BenchFigures
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, median, pooled_log_stdev
 from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.shared_energy import with_shared_energy
@@ -49,7 +48,8 @@ from milabench.analysis.uncertainty import (
 from milabench.analysis.windows import Window
 from milabench.events.doubts import INVALID, Doubt
 from milabench.events.model import OutcomeName, Verdict
-from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
+from milabench.events.values import SMALLEST_NUMBER, finite_number, one_line
+from milabench.shown import grouped
 
 # A benchmark has the worst outcome of its steps.
 # Skipped is last: a benchmark of which something passed and something was left out on purpose has passed.
@@ -111,7 +111,7 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
         answers=answers,
         messages=(*_messages(results, serving), *_disturbed(everything, processes)),
         metrics=metrics,
-        milabench13=_figures_of_1_3(results) if conditions.is_of_milabench13 else None,
+        milabench13=BenchFigures.of(results) if conditions.is_of_milabench13 else None,
     )
     slots = {(result.step.repeat, slot_of(result.step)) for result in results}
     instances = max(Counter(repeat for repeat, _ in slots).values(), default=0)
@@ -155,26 +155,6 @@ def _wall_s(results: Iterable[StepResult]) -> float | None:
     return math.fsum(launches.values()) if launches else None
 
 
-def _figures_of_1_3(results: Iterable[StepResult]) -> BenchFigures:
-    """Return milabench 1.3's figures for these steps. It does not count steps that never began or never ended."""
-    return BenchFigures.of(
-        StepFigures(
-            is_success=result.outcome == "passed",
-            ngpu=_ngpu_of_1_3(result.measured.config),
-            device=None if (device := result.measured.config.get("device")) is None else str(device),
-            rates=result.measured.train_rates,
-        )
-        for result in results
-        if result.measured.config and result.measured.start and result.measured.end
-    )
-
-
-def _ngpu_of_1_3(config: Mapping[str, object]) -> int:
-    devices, machines = config.get("devices"), whole(config.get("num_machines"), 1)
-    is_one_job = as_mapping(config.get("plan")).get("method") == "njobs"
-    return machines * (len(devices) if isinstance(devices, list) else 0) if is_one_job else machines
-
-
 def _device_count(results: Sequence[StepResult]) -> int:
     return len({(result.step.node, device) for result in results for device in result.step.devices})
 
@@ -203,9 +183,10 @@ def with_rate(summary: BenchSummary, instances: int, confidence: float = CONFIDE
     first = summary.processes[0].throughput
     alike = [process for process in summary.processes if process.throughput.units == first.units]
     rates = [process.throughput.value for process in alike]
-    by_launch, by_slot = _grouped(alike, lambda p: p.repeat), _grouped(alike, lambda p: p.slot)
+    by_launch = grouped((process.repeat, process.throughput.value) for process in alike)
+    by_slot = grouped((process.slot, process.throughput.value) for process in alike)
     # The instances of a launch are not independent: they are one value.
-    launches = [geometric_mean(members) for members in by_launch]
+    launches = [geometric_mean(members) for members in by_launch.values()]
     summary = structs.replace(
         summary,
         units=first.units,
@@ -222,16 +203,14 @@ def with_rate(summary: BenchSummary, instances: int, confidence: float = CONFIDE
         uncertainty=_uncertainty(alike, confidence),
         ci95=log_t_interval(launches),
         spread=log_stdev(rates),
-        spread_devices=log_stdev([geometric_mean(members) for members in by_slot]),
-        spread_processes=pooled_log_stdev(by_slot),
+        spread_devices=log_stdev([geometric_mean(members) for members in by_slot.values()]),
+        spread_processes=pooled_log_stdev(by_slot.values()),
     )
 
 
 def _uncertainty(processes: Sequence[ReplicateResult], confidence: float) -> Uncertainty:
     """Return the uncertainty of the mean of these replicates. The effects are means over the replicates."""
-    members: dict[int, list[Throughput]] = {}
-    for process in processes:
-        members.setdefault(process.repeat, []).append(process.throughput)
+    members = grouped((process.repeat, process.throughput) for process in processes)
     launches = [
         MeasuredLaunch(
             rate=math.log(geometric_mean([each.value for each in own])),
@@ -270,14 +249,6 @@ def _located(component: Component, processes: Sequence[ReplicateResult]) -> Comp
     if stall is None:
         return replace(component, repeat=process.repeat)
     return replace(component, repeat=process.repeat, step=stall.step, seconds=stall.seconds)
-
-
-def _grouped(processes: Iterable[ReplicateResult], key: Callable[[ReplicateResult], Any]) -> list[list[float]]:
-    """Return the rates of the processes that share a key, group by group."""
-    groups: dict[object, list[float]] = {}
-    for process in processes:
-        groups.setdefault(key(process), []).append(process.throughput.value)
-    return list(groups.values())
 
 
 def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
@@ -377,10 +348,7 @@ def _failures(results: Iterable[StepResult]) -> Iterable[Failure]:
 
 def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
     """Yield the replicates in which every step passed and that have a number."""
-    jobs: dict[tuple[str, int], list[StepResult]] = {}
-    for result in results:
-        step = result.step
-        jobs.setdefault((slot_of(step), step.repeat), []).append(result)
+    jobs = grouped(((slot_of(result.step), result.step.repeat), result) for result in results)
     for (slot, repeat), members in jobs.items():
         if all(member.outcome == "passed" for member in members):
             throughput = job_throughput([member.measured for member in members])

@@ -6,6 +6,7 @@ The throughput is the ratio of totals over the window after warm-up: all items o
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
@@ -15,7 +16,6 @@ from milabench.analysis.conservation import broken_laws
 from milabench.analysis.json_codec import OPTIONAL, JsonKey
 from milabench.analysis.log_child import LogChild, log_fold
 from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
-from milabench.analysis.milabench13 import RateSum
 from milabench.analysis.sample_statistics import geometric_mean, variation
 from milabench.analysis.series import CompactSeries, Series, SeriesBuilder
 from milabench.analysis.serving_model import LaunchCurve
@@ -153,7 +153,7 @@ class Measurement:
     reports: int = 0
     serving: LaunchCurve | None = None
     readings: Readings = field(default_factory=Readings)
-    train_rates: RateSum | None = None
+    train_rates: Sequence[float] = ()
     inconsistencies: tuple[str, ...] = ()
     energy_by_device: Mapping[str, float] = field(default_factory=dict)
     counted_spans: tuple[Span, ...] = ()
@@ -655,7 +655,7 @@ class MeasurementFold:
             serving=None if swept is None else swept.curve,
             readings=self.readings,
             reports=self.reports,
-            train_rates=RateSum.of(_train_rates(series)),
+            train_rates=array("d", _train_rates(series)),
             inconsistencies=inconsistencies,
             energy_by_device=joules,
             counted_spans=counted,

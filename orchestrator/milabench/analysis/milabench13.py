@@ -3,58 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from milabench.analysis.step_results import StepResult
 from milabench.events.stored_json import Number, Whole
+from milabench.events.values import as_mapping, whole
+from milabench.shown import grouped
 
 _LEAST_TRIMMED = 5  # rates, from which on the smallest and the largest are left out
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateSum:
-    """Rates that can be pooled with other steps' rates: how many, their sum, the smallest and the largest."""
-
-    count: int
-    total: float
-    least: float
-    most: float
-
-    @classmethod
-    def of(cls, rates: Iterable[float]) -> RateSum | None:
-        """Return the pool of these rates. None without any."""
-        known = list(rates)
-        return cls(count=len(known), total=math.fsum(known), least=min(known), most=max(known)) if known else None
-
-    @classmethod
-    def pooled(cls, sums: Iterable[RateSum]) -> RateSum | None:
-        """Return the pooled rates of several steps. None without any."""
-        parts = list(sums)
-        if not parts:
-            return None
-        return cls(
-            count=sum(part.count for part in parts),
-            total=math.fsum(part.total for part in parts),
-            least=min(part.least for part in parts),
-            most=max(part.most for part in parts),
-        )
-
-    @property
-    def trimmed_mean(self) -> float:
-        """The arithmetic mean. Of 5 rates and more without the smallest and the largest, each once."""
-        if self.count < _LEAST_TRIMMED:
-            return self.total / self.count
-        return math.fsum((self.total, -self.least, -self.most)) / (self.count - 2)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFigures:
-    """A step as milabench 1.3 counts it. `device` is its own device, None where it had `ngpu` devices."""
-
-    is_success: bool
-    ngpu: int = 0
-    device: str | None = None
-    rates: RateSum | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,25 +30,37 @@ class BenchFigures:
     score: Number | None = None
 
     @classmethod
-    def of(cls, steps: Iterable[StepFigures]) -> BenchFigures:
-        """Return the figures of a benchmark from all of its steps that began and ended."""
-        counted = list(steps)
-        failed, ngpu = sum(not step.is_success for step in counted), max((step.ngpu for step in counted), default=0)
-        by_device: dict[str, list[RateSum]] = {}
-        for step in counted:
-            if step.rates is not None and step.device is not None:
-                by_device.setdefault(step.device, []).append(step.rates)
-        pooled = RateSum.pooled(step.rates for step in counted if step.rates is not None)
-        if pooled is None:
+    def of(cls, results: Iterable[StepResult]) -> BenchFigures:
+        """Return the figures of a benchmark from its steps. Steps that never began or never ended do not count."""
+        counted = [each for each in results if each.measured.config and each.measured.start and each.measured.end]
+        failed = sum(result.outcome != "passed" for result in counted)
+        ngpu = max((_devices_of_step(result.measured.config) for result in counted), default=0)
+        rates = [rate for result in counted for rate in result.measured.train_rates]
+        if not rates:
             return cls(n=len(counted), failed=failed, ngpu=ngpu)
-        of_devices = (RateSum.pooled(rates) for rates in by_device.values())
-        all_devices = math.fsum(rates.trimmed_mean for rates in of_devices if rates is not None)
-        reached = all_devices if all_devices > 0 else pooled.trimmed_mean
+        own = (
+            (device, each.measured) for each in counted if (device := each.measured.config.get("device")) is not None
+        )
+        by_device = grouped((str(device), rate) for device, measured in own for rate in measured.train_rates)
+        all_devices, rate = math.fsum(map(_trimmed_mean, by_device.values())), _trimmed_mean(rates)
         return cls(
             n=len(counted),
             failed=failed,
             ngpu=ngpu,
-            observations=pooled.count,
-            rate=pooled.trimmed_mean,
-            score=reached * (1 - failed / len(counted)),
+            observations=len(rates),
+            rate=rate,
+            score=(all_devices if all_devices > 0 else rate) * (1 - failed / len(counted)),
         )
+
+
+def _trimmed_mean(rates: Sequence[float]) -> float:
+    """Return the arithmetic mean. Of 5 rates and more without the smallest and the largest, each once."""
+    if len(rates) < _LEAST_TRIMMED:
+        return math.fsum(rates) / len(rates)
+    return math.fsum((*rates, -min(rates), -max(rates))) / (len(rates) - 2)
+
+
+def _devices_of_step(config: Mapping[str, object]) -> int:
+    devices, machines = config.get("devices"), whole(config.get("num_machines"), 1)
+    is_one_job = as_mapping(config.get("plan")).get("method") == "njobs"
+    return machines * (len(devices) if isinstance(devices, list) else 0) if is_one_job else machines

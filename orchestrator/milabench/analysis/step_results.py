@@ -274,7 +274,7 @@ def _ending_of_1_3(measured: Measurement) -> tuple[OutcomeName, str, str]:
         return end.outcome, end.why or "exit", end.detail  # where it was interrupted itself, it wrote no code
     if measured.losses.nonfinite:
         return "failed", "invalid", f"{measured.losses.nonfinite} of {measured.losses.count} losses are no number"
-    if measured.train_rates is None:
+    if not measured.train_rates:
         return "failed", "no-data", "exit code 0 without a rate of the task train"
     return "passed", "", ""
 
@@ -293,7 +293,7 @@ def _overlooked_by_1_3(run: Run, outcome: OutcomeName, measured: Measurement) ->
         error: bool(error),
         "no exit code" if code is None else f"exit code {code}": not error
         and code not in (_CODES_OF_A_STOP if measured.is_stopped else (0,)),
-        "no rate of the task train": measured.is_stopped and measured.train_rates is None,
+        "no rate of the task train": measured.is_stopped and not measured.train_rates,
     }
     for doubt, holds in doubts.items():
         if holds:
