@@ -84,10 +84,10 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def some_of(names: Sequence[str], most: int) -> str:
-    """Return names by commas. Of more than `most`, the first ones and how many others there are."""
+def some_of(names: Sequence[str], most: int, by: str = ", ") -> str:
+    """Return names in a row. Of more than `most`, the first ones and how many others there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return by.join(names[:most]) + more
 
 
 def csv_cell(value: object) -> object:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, assert_never
 
 from milabench.acceptance.bounds import BoundDecision, BoundTarget, CurveNumber, decide_bound, decide_quantile
@@ -22,10 +21,11 @@ from milabench.analysis.comparison_model import System
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
 from milabench.analysis.json_codec import finite_number
 from milabench.analysis.sample_statistics import geometric_mean
-from milabench.analysis.serving_model import AREA, PointValue, ServingCurve
+from milabench.analysis.serving_model import AREA, ServingCurve
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import differing_requests, differing_work, unknown_work
 from milabench.seams import handler
+from milabench.shown import grouped
 
 OtherWork = Mapping[str, tuple[str, str]]
 """Differences of a benchmark's work from the reference, by its name: for its rate, and for the points of its sweep."""
@@ -98,9 +98,7 @@ def unended(summary: Summary | None, whose: str) -> list[CriterionResult]:
 
 def _furthest_apart(bench: BenchSummary) -> str:
     """Return the devices or nodes of a benchmark with the lowest and the highest rate: one of them is the cause."""
-    by_slot: dict[str, list[float]] = {}
-    for process in bench.processes:
-        by_slot.setdefault(process.slot.removeprefix("local/"), []).append(process.throughput.value)
+    by_slot = grouped((each.slot.removeprefix("local/"), each.throughput.value) for each in bench.processes)
     means = sorted((geometric_mean(values), slot) for slot, values in by_slot.items())
     (least, slowest), (greatest, fastest) = means[0], means[-1]
     return f", from {least:.6g} {bench.units} on {slowest} to {greatest:.6g} on {fastest}"
@@ -321,7 +319,7 @@ class BenchEvaluation:
         if quantile is None or (is_whole and bound.is_relative and base.quantile is None):
             return self.decide
         if is_whole:
-            return partial(_of_quantiles, quantile, base.quantile)
+            return lambda _, __, wanted: decide_quantile(quantile, base.quantile, wanted)
         return self.decide if quantile.launches else None
 
     def _decided(
@@ -361,12 +359,6 @@ class BenchEvaluation:
         why = ", ".join(doubts) or "no reason given"
         missing = f"{whose or 'its '}number is {bench.validity} ({why}): measure it again, or `allow` the reason"
         return replace(check, verdict="INCONCLUSIVE", missing=missing)
-
-
-def _of_quantiles(
-    number: PointValue, base: PointValue | None, _: Sequence[float], __: Sequence[float], wanted: BoundTarget
-) -> BoundDecision:
-    return decide_quantile(number, base, wanted)
 
 
 def _failure_check(counts: Mapping[str, int], limit: float) -> CriterionResult:

@@ -11,6 +11,7 @@ from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.summary_model import BenchSummary
 from milabench.events.doubts import Doubt
 from milabench.events.values import as_mapping, mappings_in
+from milabench.shown import grouped
 
 
 def ab_of(manifest: Mapping[str, object], benches: Iterable[BenchSummary]) -> AB | None:
@@ -72,9 +73,7 @@ def _on_its_nodes(
 
 def launches(bench: BenchSummary) -> dict[int, float]:
     """Return the total rate of each repeat's instances, by replicate. A repeat without all of them is left out."""
-    rates: dict[int, list[float]] = {}
-    for process in bench.processes:
-        rates.setdefault(process.repeat, []).append(process.throughput.value)
+    rates = grouped((process.repeat, process.throughput.value) for process in bench.processes)
     whole = (launch for launch in rates.items() if len(launch[1]) == bench.instances)
     scale = 1 / bench.instances if bench.direction == "lower" else bench.instances
     return {repeat: geometric_mean(members) * scale for repeat, members in whole}

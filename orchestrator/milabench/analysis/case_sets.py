@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from milabench.events.values import as_mapping, one_line
+from milabench.shown import some_of
 
 _NAMED = 3  # cases that are listed by name
 
@@ -26,8 +27,7 @@ def differing(ours: frozenset[str], theirs: frozenset[str]) -> str:
     if not ours or not theirs or ours == theirs:
         return ""
     only = sorted(ours ^ theirs)
-    omitted = f" and {len(only) - _NAMED} more" if len(only) > _NAMED else ""
-    return f"{len(only)} of {len(ours | theirs)} cases are not in both: {'; '.join(only[:_NAMED])}{omitted}"
+    return f"{len(only)} of {len(ours | theirs)} cases are not in both: {some_of(only, _NAMED, by='; ')}"
 
 
 def _name(metric: Mapping[str, object]) -> str:

@@ -27,6 +27,7 @@ from milabench.analysis.two_samples import (
 )
 from milabench.analysis.uncertainty import CONFIDENCE, NO_ALLOWANCE, Allowance, least_error, widening
 from milabench.events.values import as_mapping, mappings_in
+from milabench.shown import grouped
 
 Per = Literal["system", "instance"]
 
@@ -74,10 +75,8 @@ class System:
     @cached_property
     def steps(self) -> Mapping[str, list[Mapping[str, Any]]]:
         """The planned steps of each benchmark, as the manifest has them."""
-        steps: dict[str, list[Mapping[str, Any]]] = {}
-        for step in mappings_in(as_mapping(self.manifest.get("plan")).get("steps")):
-            steps.setdefault(str(step.get("bench")), []).append(step)
-        return steps
+        steps = mappings_in(as_mapping(self.manifest.get("plan")).get("steps"))
+        return grouped((str(step.get("bench")), step) for step in steps)
 
     @property
     def counts(self) -> dict[str, int]:

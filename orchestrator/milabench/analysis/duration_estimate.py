@@ -13,6 +13,7 @@ from milabench.analysis.sample_statistics import median
 from milabench.events.attempts import attempts
 from milabench.events.rundir import Run
 from milabench.events.values import as_mapping, mappings_in
+from milabench.shown import grouped
 
 # Keys in which replicates, sides and runs of the same content differ, or which follow from the others.
 _NOT_THE_CONTENT = ("id", "stem", "hash", "bench", "repeat", "group", "monitor")
@@ -51,10 +52,7 @@ def spans(run: Run) -> Iterator[Span]:
 
 def groups_of(steps: object) -> list[Steps]:
     """Return the steps of a plan's JSON that run together, group by group. Empty for a value that is no list of steps."""
-    groups: dict[str, list[Mapping[str, object]]] = {}
-    for step in mappings_in(steps):
-        groups.setdefault(str(step.get("group") or step.get("id")), []).append(step)
-    return list(groups.values())
+    return list(grouped((str(step.get("group") or step.get("id")), step) for step in mappings_in(steps)).values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from milabench.analysis.intervals import LEAST_LAUNCHES, Interval
 from milabench.analysis.json_codec import NOT_WRITTEN, JsonKey, to_json_value
 from milabench.analysis.sample_statistics import mean
 from milabench.analysis.two_samples import DEFAULT_MARGIN, ROUNDING, Estimate, Verdict, judge_family, paired_difference
+from milabench.shown import some_of
 
 _WORST_FIRST: tuple[Verdict, ...] = ("SLOWER", "FASTER", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE", "EQUIVALENT")
 _MOST_NAMED = 3  # pairs of a verdict that the sentence names
@@ -84,12 +85,7 @@ class AB:
         named: dict[str, list[str]] = {verdict: [] for verdict in _WORST_FIRST}
         for pair in self.pairs:
             named[pair.verdict].append(pair.text)
-        clauses = [
-            f"{verdict}: {', '.join(texts[:_MOST_NAMED])}"
-            + (f" and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else "")
-            for verdict, texts in named.items()
-            if texts
-        ]
+        clauses = [f"{verdict}: {some_of(texts, _MOST_NAMED)}" for verdict, texts in named.items() if texts]
         return "; ".join(clauses) or "INCONCLUSIVE: no benchmark is on both sides"
 
     def to_json(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from milabench.analysis.system_diff import differing_work, sharing_records, unkn
 from milabench.analysis.throughput import Direction
 from milabench.analysis.two_samples import Estimate, LogMean
 from milabench.analysis.uncertainty import Allowance
+from milabench.shown import grouped
 
 ACROSS_HINT = " (--across compares it all the same)"
 _WORST_FIRST = ("failed", "cancelled", "missing", "skipped", "passed")
@@ -144,12 +145,11 @@ def _values(bench: BenchSummary, per: Per) -> tuple[float, ...]:
 
 def _by_device(benches: Sequence[BenchSummary]) -> tuple[float, ...]:
     """Return the rate of each accelerator. Nothing where a job spans several, or slots share a processor."""
-    by_slot: dict[str, list[float]] = {}
     if any(bench.perf is None or bench.ngpu == 0 for bench in benches):
         return ()
-    for process in (process for bench in benches for process in bench.processes):
-        if process.slot.partition("/")[2].startswith("D"):
-            by_slot.setdefault(process.slot, []).append(process.throughput.value)
+    processes = (process for bench in benches for process in bench.processes)
+    of_devices = (process for process in processes if process.slot.partition("/")[2].startswith("D"))
+    by_slot = grouped((process.slot, process.throughput.value) for process in of_devices)
     is_one_each = all(bench.ngpu == len(by_slot) for bench in benches)
     return tuple(geometric_mean(values) for values in by_slot.values()) if is_one_each else ()
 

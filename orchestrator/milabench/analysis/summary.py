@@ -21,6 +21,7 @@ from milabench.events.rundir import Run
 from milabench.events.shares import Share
 from milabench.events.values import as_mapping, finite_number, mappings_in
 from milabench.seams import handler, missing
+from milabench.shown import grouped
 
 
 def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = None) -> Summary:
@@ -34,9 +35,7 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
     ]
     measured = [result.measured for result in results]
     profile = str(run.manifest.get("profile") or "")
-    by_bench: dict[str, list[StepResult]] = {}
-    for result in results:
-        by_bench.setdefault(result.step.bench, []).append(result)
+    by_bench = grouped((result.step.bench, result) for result in results)
     aim = _numbers(run.manifest.get("aim"))
     conditions = _conditions(run, profile, aim.get("precision"))
     system = described_system(run.manifest, measured)

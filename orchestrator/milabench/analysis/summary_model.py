@@ -25,6 +25,7 @@ from milabench.events.attempts import with_node
 from milabench.events.model import OutcomeName
 from milabench.events.stored_json import AboveZero, NotNegative, Number, Whole, WholeOrFloat
 from milabench.events.values import mappings_in, strict
+from milabench.shown import some_of
 
 SCHEMA = 1
 Validity = Literal["valid", "imprecise", "suspect", "invalid"]
@@ -272,8 +273,8 @@ def validity_words(validity: Validity | None, doubts: Sequence[str], uncertainty
 
 def some_names(names: Sequence[str]) -> str:
     """Return names by commas. Of many, how many there are and the first ones."""
-    shown = ", ".join(names[:MOST_NAMES])
-    return f"{len(names)}: {shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
+    many = f"{len(names)}: " if len(names) > MOST_NAMES else ""
+    return many + some_of(names, MOST_NAMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ themselves, the program is not deterministic, and nothing is said of any of them
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +15,7 @@ from milabench.analysis.measure import RankAnswers
 from milabench.analysis.step_results import StepResult
 from milabench.analysis.summary_model import KeptAnswers
 from milabench.events.model import Verdict, VerdictName
+from milabench.shown import grouped
 
 CHECK = "answers"
 LEAST_VOICES = 3  # of which one can be outvoted
@@ -120,9 +121,7 @@ class BitComparison:
         """Return the errors by the step's id, and why the others cannot be checked."""
         wrong: dict[str, str] = {}
         unknown: list[str] = []
-        groups: dict[tuple[str, int | None], list[_Voice]] = defaultdict(list)
-        for voice in voices:
-            groups[voice.answers.device, voice.answers.rank].append(voice)
+        groups = grouped(((voice.answers.device, voice.answers.rank), voice) for voice in voices)
         for (device, _), members in groups.items():
             unlike = {voice: at for voice in members if (at := self.first_difference(voice.first, voice.again))}
             if unlike and 2 * len(unlike) >= len(members):

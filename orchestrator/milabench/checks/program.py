@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from milabench.checks.check import Check
 from milabench.events.model import Verdict
 from milabench.events.values import mappings_in
+from milabench.shown import some_of
 
 if TYPE_CHECKING:
     from milabench.analysis.measure import Measurement
@@ -122,8 +123,7 @@ class VersionsCheck(Check):
         numbers: dict[str, Any] = {"compared": len(locked), "differing": differing}
         if differing:
             listed = [f"{name} {own or 'missing'} instead of {other}" for name, (other, own) in differing.items()]
-            omitted = f" and {len(listed) - _MAX_LISTED} more" if len(listed) > _MAX_LISTED else ""
-            return self.failure(f"{', '.join(listed[:_MAX_LISTED])}{omitted}", numbers)
+            return self.failure(some_of(listed, _MAX_LISTED), numbers)
         return self.passed(numbers)
 
 
