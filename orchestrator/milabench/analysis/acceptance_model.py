@@ -32,8 +32,7 @@ class CriterionResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return an entry of `checks` as `accept --format json` has it."""
-        encoded: dict[str, Any] = to_json_value(self)
-        return encoded
+        return dict(to_json_value(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

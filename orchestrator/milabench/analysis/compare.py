@@ -143,16 +143,13 @@ def _weights(
     are_alike = bool(total_a) == bool(total_b) and all(math.isclose(a * total_b, b * total_a) for a, b in known)
     if given is not None or are_alike:
         return [(given or "", [row.weight for row in rows])]
-    # A benchmark that one of them lacks has the other's weight.
-    of_first = [
-        row.weight if a is None and b is None else b if a is None else a
-        for row, (a, b) in zip(rows, pairs, strict=True)
-    ]
-    of_other = [
-        row.weight if a is None and b is None else a if b is None else b
-        for row, (a, b) in zip(rows, pairs, strict=True)
-    ]
-    return [(first, of_first), (other, of_other)]
+
+    def preferring(own: int) -> list[float | None]:
+        # A benchmark that one of them lacks has the other's weight.
+        sources = ((pair[own], pair[1 - own], row.weight) for row, pair in zip(rows, pairs, strict=True))
+        return [next((weight for weight in weights if weight is not None), None) for weights in sources]
+
+    return [(first, preferring(0)), (other, preferring(1))]
 
 
 def _index(system: str, whole: Score, counted: Sequence[tuple[ComparisonRow, float, float]], margin: float) -> Index:

@@ -16,9 +16,8 @@ Interval = tuple[Number, Number]
 LEAST_LAUNCHES = 3
 """Minimum number for a spread and an interval: of two, a single one decides everything, and t is 12.7."""
 
-# Beyond these the normal distribution is nearer than the error of the exact computation, or much cheaper.
+# Beyond this the normal distribution is nearer than the error of the exact computation.
 _NORMAL_FREEDOM = 1e7
-_EXACT_RANKS = 10_000
 _MOST_STEPS = 200  # of Newton's method; far fewer are taken but in the far tail of few degrees of freedom
 
 
@@ -48,9 +47,6 @@ def median_interval(values: Sequence[float], level: float = 0.95) -> Interval | 
 def median_ranks(n: int, level: float = 0.95) -> tuple[int, int] | None:
     """Return the ranks (j, n+1-j), counted from 1, that bound the median: j = max{j: P(Bin(n, 1/2) < j) <= (1-level)/2}."""
     tail = (1 - level) / 2
-    if n > _EXACT_RANKS:
-        low = math.floor(n / 2 - normal_quantile(1 - tail) * math.sqrt(n) / 2)
-        return low, n + 1 - low
     low, ways, below = 0, 1, 0
     part, whole = tail.as_integer_ratio()
     at_most = part * 2**n // whole

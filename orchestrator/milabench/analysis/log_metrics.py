@@ -184,7 +184,7 @@ class LogFold:
         sought = iter(self._sought)
         while True:  # again when a metric is given up, for the others
             try:
-                watch.searching = self
+                watch.searching = self._on_tick
                 for index, metric in sought:
                     self._at = index
                     for match in metric.pattern.finditer(line):
@@ -208,7 +208,7 @@ class LogFold:
         where = f"line {self._ended[pipe] + 1}" + (f" of {pipe}" if pipe else "")
         self._failures[self._at] = f"took {limit} {where}. Write it without a repetition within or next to another"
 
-    def on_tick(self, used_s: float) -> None:
+    def _on_tick(self, used_s: float) -> None:
         """Take the CPU time of the search into account. Raises SearchTooLong."""
         index, last, self._last_tick = self._at, self._last_tick, (self._at, self._characters)
         self._used_s[index] += used_s

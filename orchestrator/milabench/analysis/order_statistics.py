@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate, repeat
 from operator import floordiv, pos
 
-from milabench.analysis.sample_statistics import median_absolute_deviation, quantile
+from milabench.analysis.sample_statistics import interpolated, median_absolute_deviation, quantile, ranks_around
 
 _SORTED = 50_000
 """Maximum number of values that are sorted: sorting ten million takes seconds, and 40 bytes for each."""
@@ -77,19 +76,19 @@ class _Counted:
     def quantiles(self, qs: Sequence[float]) -> list[float]:
         """Return the quantiles (R7)."""
         n = len(self._values)
-        value_at = self._values_at(self._locate([rank for q in qs for rank in _ranks(q, n)]))
-        return [_between(value_at, q, n) for q in qs]
+        value_at = self._values_at(self._locate([rank for q in qs for rank in ranks_around(q, n)]))
+        return [interpolated(value_at, q, n) for q in qs]
 
     def order_statistics(self, qs: Sequence[float]) -> OrderStatistics:
         """Return all order statistics, in a single pass over the values."""
         n = len(self._values)
-        middle = _ranks(0.5, n)
-        located = self._locate([rank for q in (0.0, 0.5, 1.0, *qs) for rank in _ranks(q, n)])
+        middle = ranks_around(0.5, n)
+        located = self._locate([rank for q in (0.0, 0.5, 1.0, *qs) for rank in ranks_around(q, n)])
         home = located.key_of_rank[middle[0]]
         far = self._locate(middle, lambda bucket: abs(bucket - home), _SLACK)
         self._look_into(located.buckets | far.buckets)
         value_at = self._values_at(located)
-        centre = _between(value_at, 0.5, n)
+        centre = interpolated(value_at, 0.5, n)
         if centre // self._width != home:  # it lies between two buckets
             home = centre // self._width
             far = self._locate(middle, lambda bucket: abs(bucket - home), _SLACK)
@@ -97,8 +96,8 @@ class _Counted:
             least=value_at[0],
             most=value_at[n - 1],
             median=centre,
-            deviation=_between(self._values_at(far, lambda value: abs(value - centre)), 0.5, n),
-            quantiles={q: _between(value_at, q, n) for q in qs},
+            deviation=interpolated(self._values_at(far, lambda value: abs(value - centre)), 0.5, n),
+            quantiles={q: interpolated(value_at, q, n) for q in qs},
         )
 
     def _locate(self, ranks: Iterable[int], key: Callable[[float], float] = pos, slack: int = 0) -> _RankBuckets:
@@ -133,13 +132,3 @@ class _Counted:
         buckets, width = located.buckets, self._width
         kept = sorted(map(value, (each for each in self._kept if each // width in buckets)))
         return {rank: kept[rank - located.left_out[key]] for rank, key in located.key_of_rank.items()}
-
-
-def _ranks(q: float, length: int) -> tuple[int, int]:
-    low = math.floor(q * (length - 1))
-    return low, min(low + 1, length - 1)
-
-
-def _between(value_at: Mapping[int, float], q: float, length: int) -> float:
-    low, high = _ranks(q, length)
-    return value_at[low] + (q * (length - 1) - low) * (value_at[high] - value_at[low])

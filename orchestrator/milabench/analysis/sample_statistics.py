@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _BLOCK = 1024
 
@@ -105,11 +105,19 @@ def quantile(values: Sequence[float], q: float) -> float:
     """Return the q-quantile by linear interpolation (R7, numpy's default). Raises ValueError when there is no value."""
     if not values:
         raise ValueError("a quantile of nothing")
-    ordered = sorted(values)
-    position = q * (len(ordered) - 1)
-    below = math.floor(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+    return interpolated(sorted(values), q, len(values))
+
+
+def ranks_around(q: float, length: int) -> tuple[int, int]:
+    """Return the ranks, from 0, between which the q-quantile of so many values lies."""
+    low = math.floor(q * (length - 1))
+    return low, min(low + 1, length - 1)
+
+
+def interpolated(value_at: Mapping[int, float] | Sequence[float], q: float, length: int) -> float:
+    """Return the q-quantile by linear interpolation, given the values at the ranks around it."""
+    low, high = ranks_around(q, length)
+    return value_at[low] + (q * (length - 1) - low) * (value_at[high] - value_at[low])
 
 
 def median(values: Sequence[float]) -> float:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import atexit
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType
-from typing import Protocol
 
 TICK_S = 0.05
 # Seconds of CPU time: for one line; for a whole log, with what each of its characters adds. Per pattern.
@@ -24,18 +24,14 @@ class SearchTooLong(Exception):
     """A search exceeded its limit. The text says by which: `more than 1 s on`."""
 
 
-class Search(Protocol):
-    """The current search."""
-
-    def on_tick(self, used_s: float) -> None:
-        """Take the CPU seconds since the last call into account. An exception ends the match."""
-
-
 class SearchWatch:
-    """Ticks after every TICK_S of CPU time for the `searching` object. Rests while there is none."""
+    """Ticks after every TICK_S of CPU time while something is `searching`. Rests while nothing is.
+
+    `searching` takes the CPU seconds since the last tick into account. Its exception ends the match.
+    """
 
     def __init__(self) -> None:
-        self.searching: Search | None = None
+        self.searching: Callable[[float], None] | None = None
         self.is_ticking = False
         self._used_s = 0.0
 
@@ -54,7 +50,7 @@ class SearchWatch:
             self.is_ticking = False
             signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
             return
-        search.on_tick(self._used_s - before)
+        search(self._used_s - before)
         self.searching = search
 
 

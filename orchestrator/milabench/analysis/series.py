@@ -153,11 +153,6 @@ class CompactSeries:
         """Return the end of an entry in unix seconds, on the host's clock."""
         return self.offset + (self.t0_ns[index] + self.host(index)) / 1e9
 
-    @property
-    def positive(self) -> int:
-        """How many entries have a rate."""
-        return len(self.lasted)
-
     def rate(self, index: int) -> float:
         """Return the items a second of an entry."""
         return self.n[index] / self.lasted[index] * 1e9
@@ -239,11 +234,6 @@ class GeneralSeries:
     def end(self, index: int) -> float:
         """Return the end of an entry in unix seconds. nan where unknown."""
         return self.ends[index]
-
-    @property
-    def positive(self) -> int:
-        """How many entries have a rate above zero."""
-        return sum(rate > 0 for rate in self.rates)
 
     def rate(self, index: int) -> float:
         """Return the items a second of an entry, as it was recorded."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from milabench.analysis.series import CompactSeries, Series
 from milabench.checks.check import Check
 from milabench.events.doubts import Doubt
 from milabench.events.model import Verdict
@@ -21,7 +22,7 @@ class RateCheck(Check):
 
     def verdict(self, measured: Measurement) -> Verdict:
         """Fail, warn or pass, with how many observations there were. The requests of a sweep are no observations."""
-        count = sum(series.positive for series in measured.series)
+        count = sum(map(_with_a_rate, measured.series))
         total = sum(len(series.lasted) for series in measured.series)
         total += measured.unusable if measured.serving is None else 0
         numbers: dict[str, Any] = {"count": count, "unusable": total - count, "metrics": measured.reports}
@@ -36,3 +37,8 @@ class RateCheck(Check):
     def doubt_for(self, verdict: Verdict) -> str | None:
         """Return `nonfinite` for observations that are no numbers, as the analysis does."""
         return Doubt.NONFINITE if verdict.numbers.get("unusable") else super().doubt_for(verdict)
+
+
+def _with_a_rate(series: Series) -> int:
+    """Return how many observations have a rate above zero. Plain ones all have."""
+    return len(series.lasted) if isinstance(series, CompactSeries) else sum(rate > 0 for rate in series.rates)

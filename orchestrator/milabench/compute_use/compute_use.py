@@ -38,14 +38,16 @@ def with_compute_use(
     }
     known = [structs.replace(bench, compute=_use_of(bench, results.get(bench.bench, ()), devices)) for bench in benches]
     peaks = measured_peaks(known)
+    return [_doubted(_with_peak(bench, peaks)) for bench in known]
 
-    def completed(bench: BenchSummary) -> BenchSummary:
-        if bench.compute is None or bench.compute.precision not in peaks:
-            return bench
-        reached, whose = peaks[bench.compute.precision]
-        return structs.replace(bench, compute=replace(bench.compute, measured_peak=reached, measured_by=whose))
 
-    return [_doubted(completed(bench)) for bench in known]
+def _with_peak(bench: BenchSummary, peaks: Mapping[str, tuple[float, str]], of: str = "") -> BenchSummary:
+    """Return a benchmark with the measured peak of its number format, where there is one and it has none."""
+    use = bench.compute
+    if use is None or use.measured_peak is not None or use.precision not in peaks:
+        return bench
+    reached, whose = peaks[use.precision]
+    return structs.replace(bench, compute=replace(use, measured_peak=reached, measured_by=whose + of))
 
 
 def _doubted(bench: BenchSummary) -> BenchSummary:
@@ -128,13 +130,9 @@ def with_peaks_of(benches: Sequence[BenchSummary], reference: Summary) -> tuple[
     """Return the benchmarks with the peaks that a reference has measured on such accelerators, where their run has none."""
     names = {str(device.get("name") or "") for device in reference.devices}
     peaks = measured_peaks(reference.benchmarks)
-
-    def completed(bench: BenchSummary) -> BenchSummary:
-        use = bench.compute
-        if use is None or use.measured_peak is not None or not bench.ngpu or names != {use.device}:
-            return bench
-        reached, whose = peaks.get(use.precision, (None, ""))
-        measured_by = f"{whose} of the reference" if reached is not None else ""
-        return structs.replace(bench, compute=replace(use, measured_peak=reached, measured_by=measured_by))
-
-    return tuple(map(completed, benches))
+    return tuple(
+        _with_peak(bench, peaks, " of the reference")
+        if bench.ngpu and bench.compute is not None and names == {bench.compute.device}
+        else bench
+        for bench in benches
+    )

@@ -191,7 +191,7 @@ def _batch(
 ) -> BatchResult:
     enqueue = _median(process.enqueue for processes in cells.values() for process in processes)
     device = _median(process.event for key, each in cells.items() if key.sync == "each" for process in each)
-    floor = _floor(batch, cells, again)
+    floor = _floor(cells, again)
     return BatchResult(
         batch=batch,
         enqueue=enqueue,
@@ -216,17 +216,13 @@ def _bound(enqueue: float | None, device: float | None) -> Bound:
 
 
 def _floor(
-    batch: int, cells: Mapping[CellKey, Sequence[TimedProcess]], again: Mapping[CellKey, Sequence[TimedProcess]]
+    cells: Mapping[CellKey, Sequence[TimedProcess]], again: Mapping[CellKey, Sequence[TimedProcess]]
 ) -> float | None:
     """Return the upper 95 % bound of |ln ratio| between a cell and itself, at least 1 %. None below three blocks."""
-    for key, processes in again.items():
-        # A cell measured again in the same blocks differs from itself by noise only: that is the floor.
-        if key.batch != batch or key not in cells:
-            continue
-        interval = log_t_interval(_ratios(cells[key], processes))
-        if interval is not None:
-            return max(LEAST_FLOOR, *(abs(math.log(end)) for end in interval))
-    return None
+    # A cell measured again in the same blocks differs from itself by noise only: that is the floor.
+    repeated = (_ratios(cells[key], processes) for key, processes in again.items() if key in cells)
+    interval = next(filter(None, map(log_t_interval, repeated)), None)
+    return None if interval is None else max(LEAST_FLOOR, *(abs(math.log(end)) for end in interval))
 
 
 def _ratios(first_runs: Sequence[TimedProcess], second_runs: Sequence[TimedProcess]) -> list[float]:
