@@ -64,30 +64,24 @@ def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
     Reading it back gives the same values, but for secrets, which are shown nowhere. Raises ConfigError for benchmarks that
     lack the size asked for.
     """
-    lines: list[str] = []
+    file: dict[str, Any] = {}
     if names is None:
         if problems := lacking_problems(suite):
             raise ConfigError(problems)
-        if suite.profile != "default":
-            _emit("profile", suite.profile, 0, lines)
-        if suite.precision is not None:
-            _emit("precision", suite.precision, 0, lines)
-        if suite.size:
-            _emit("size", suite.size, 0, lines)
-        if suite.system.raw:
-            given = dict(suite.system.raw)
-            if suite.system.arch is None:
-                given.pop("arch", None)
-            if given:
-                _emit("system", mask_settings(given), 0, lines)
+        asked = {"profile": suite.profile, "precision": suite.precision, "size": suite.size}
+        file = {key: value for key, value in asked.items() if value not in ("default", None, "")}
+        # The kind of accelerator that was detected is in the mapping too.
+        system = {
+            key: value for key, value in suite.system.raw.items() if key != "arch" or suite.system.arch is not None
+        }
+        if system:
+            file["system"] = system
         if suite.multirun:
             runs = [{"name": run_set.name, "matrix": dict(run_set.matrix)} for run_set in suite.multirun]
-            _emit("multirun", mask_settings({"runs": runs}), 0, lines)
-    for name in suite.benchmarks if names is None else names:
-        if lines:
-            lines.append("")
-        _emit(name, mask_settings(plain_benchmark(_benchmark(suite, name))), 0, lines)
-    return "\n".join(lines) + "\n" if lines else "{}\n"
+            file["multirun"] = {"runs": runs}
+    chosen = suite.benchmarks if names is None else names
+    parts = [file, *({name: plain_benchmark(_benchmark(suite, name))} for name in chosen)]
+    return "\n".join(mapping_yaml(mask_settings(part)) for part in parts if part) or "{}\n"
 
 
 def mapping_yaml(mapping: Mapping[str, object]) -> str:
@@ -224,7 +218,7 @@ def explain(suite: Suite, key: str) -> tuple[str, ...]:
 
     Raises ConfigError, with the nearest names, where there is no such benchmark or key.
     """
-    name, rest = _split_key(suite, key)
+    name, rest = split_key(suite, key)
     if name == "system" and name not in suite.benchmarks:
         return _explained(key, rest, suite.system.origin, suite.system.raw)
     bench = _benchmark(suite, name)
@@ -256,7 +250,8 @@ def _size_lines(suite: Suite, bench: BenchmarkConfig, sizes: Mapping[str, Any]) 
             yield f"  {size} changes {keys}, at {bench.origin.where(f'{SIZES_KEY}.{size}')}"
 
 
-def _split_key(suite: Suite, key: str) -> tuple[str, str]:
+def split_key(suite: Suite, key: str) -> tuple[str, str]:
+    """Return the benchmark, or `system`, and the key in `benchmark.key`. Raises ConfigError where there is no such benchmark."""
     names = [name for name in (*suite.benchmarks, "system") if key == name or key.startswith(name + ".")]
     if not names:
         known = (*suite.benchmarks, "system")

@@ -110,11 +110,9 @@ def lock_text(
     inputs, which `install` compares. `unverified` says why nobody has
     installed from this lock. No path and no index address gets into it.
     """
-    header = {"python": spec.python, "platform": PLATFORM, "variant": spec.variant, "made by": MADE_BY}
-    if inputs:
-        header["inputs"] = inputs
-    if unverified:
-        header["unverified"] = unverified
+    always = {"python": spec.python, "platform": PLATFORM, "variant": spec.variant, "made by": MADE_BY}
+    known = {"inputs": inputs, "unverified": unverified}
+    header = {**always, **{key: text for key, text in known.items() if text}}
     pins = [_with_all_hashes(pin, files.get(pin.name, ())) for pin in parse_requirements(compiled).pins]
     if spec.variant == "cpu":
         pins = [split for pin in pins for split in _for_other_platforms(pin, files.get(pin.name, ()))]

@@ -10,7 +10,7 @@ from pathlib import Path
 from milabench.bench.registry import BENCHFILE, ask_together, foreign_format
 from milabench.config.problems import Problems
 from milabench.config.schema import BenchmarkConfig, Suite
-from milabench.config.show import explain
+from milabench.config.show import explain, split_key
 from milabench.config.source_map import SourceLocation, plain
 from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.devices.regular_file import read_regular
@@ -46,10 +46,10 @@ def explain_key(options: SuiteOptions, key: str, session: Session) -> list[str]:
 
 def rendered_placeholders(suite: Suite, options: SuiteOptions, key: str, session: Session) -> list[str]:
     """Return the resolved placeholders in a value on this machine. Empty where it has none."""
-    name = max((bench for bench in suite.benchmarks if key.startswith(bench + ".")), key=len, default=None)
-    if name is None:
+    name, rest = split_key(suite, key)
+    if name not in suite.benchmarks:
         return []
-    spans = placeholders(suite.benchmarks[name], key[len(name) + 1 :])
+    spans = placeholders(suite.benchmarks[name], rest)
     if not spans:
         return []
     quote = '"' if "'" in name else "'"
@@ -60,7 +60,7 @@ def rendered_placeholders(suite: Suite, options: SuiteOptions, key: str, session
     wanted = [text for text in spans if text.startswith("{")]
     if len(wanted) < len(spans):
         # A function is evaluated in the whole value that it stands in.
-        wanted += [text for text in texts(bench.config, key[len(name) + 1 :]) if text not in wanted]
+        wanted += [text for text in texts(bench.config, rest) if text not in wanted]
     return [f"  {text} is {render_text(text, names)}" for text in wanted]
 
 
