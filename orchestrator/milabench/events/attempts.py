@@ -59,9 +59,7 @@ def attempts(journal: Iterable[Mapping[str, object]]) -> dict[str, tuple[Attempt
             continue
         number = entry.get("attempt", 1)
         number = number if isinstance(number, int) and not isinstance(number, bool) else 1
-        numbers = entries.get(step)
-        if numbers is None:
-            numbers = entries[step] = {}
+        numbers = entries.setdefault(step, {})
         # A resumed run may end what an earlier one started: entries of one attempt are merged, later values winning.
         numbers[number] = {**numbers.get(number, {}), **entry, state: entry.get("t")}
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 from milabench.bench.api import Git, Source, WorkingCopy
@@ -33,54 +33,49 @@ UNPINNED = "unpinned"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VenvRequest:
-    """The requirements of a benchmark on the environment it shares: its requirement files, read, and its pip settings.
+class VenvInputs:
+    """The requirements on an environment: its group and variant, requirement files, read, and settings of pip.
 
     `pip` has the names of pip's own configuration: find-links, index-url, extra-index-url, no-index, constraint,
-    cert, proxy, trusted-host. `arch` says which build of torch an unpinned environment wants. `required` are the packages
-    that the benchmark itself asks for. None where unknown. `overrides` are requirements that win over the files'
-    requirements of the same packages, `pip_args` words for the command that installs, `preferred` versions, taken where they fit
-    each other. All three only of benchfiles that are not ours.
+    cert, proxy, trusted-host. `arch` says which build of torch an unpinned environment wants. `overrides` are requirements that
+    win over the files' requirements of the same packages, `pip_args` words for the command that installs, `preferred` versions,
+    taken where they fit each other. All three only of benchfiles that are not ours.
     """
 
-    bench: str
     group: str
     variant: str
     requirements: tuple[RequirementFile, ...]
     constraints: RequirementFile | None = None
     pip: Mapping[str, str] = field(default_factory=dict)
     arch: str = ""
-    required: tuple[str, ...] | None = ()
     overrides: tuple[str, ...] = ()
     pip_args: tuple[str, ...] = ()
     preferred: RequirementFile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VenvSpec:
-    """A virtual environment, and everything that shapes it.
+class VenvRequest(VenvInputs):
+    """The requirements of a benchmark. `required` are the packages that it asks for itself. None where unknown."""
+
+    bench: str
+    required: tuple[str, ...] | None = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VenvSpec(VenvInputs):
+    """A virtual environment, and everything that shapes it: the inputs of its benchmarks together.
 
     `python` is the version of the locks, or our own interpreter where they name none. `benchmate` is the digest
     of the instruments' own source. `required` are the packages that each benchmark that says so itself asks for: they are
-    imported when the environment is built, and shape nothing. `overrides`, `pip_args` and `preferred` come from its
-    benchmarks. `commits` has, by the files' text of a git repository, its resolved commit, which does
-    not change its digest.
+    imported when the environment is built, and shape nothing. `commits` has, by the files' text of a git repository, its
+    resolved commit, which does not change its digest.
     """
 
-    group: str
-    variant: str
     python: str
     platform: str
     benches: tuple[str, ...]
-    requirements: tuple[RequirementFile, ...]
-    constraints: RequirementFile | None
     benchmate: str
-    pip: Mapping[str, str] = field(default_factory=dict)
-    arch: str = ""
     required: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    overrides: tuple[str, ...] = ()
-    pip_args: tuple[str, ...] = ()
-    preferred: RequirementFile | None = None
     commits: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -216,21 +211,20 @@ def plan_venvs(
 def _spec(members: Sequence[VenvRequest], benchmate: str, python: str, platform: str) -> VenvSpec:
     files = {file.sha256: file for member in members for file in member.requirements}
     pythons = [parse_requirements(file.text).header.get("python") for file in files.values()]
+    inputs: dict[str, Any] = {each.name: getattr(members[0], each.name) for each in fields(VenvInputs)}
+    inputs |= {
+        "requirements": tuple(files.values()),
+        "constraints": _united([member.constraints for member in members]),
+        "overrides": tuple(dict.fromkeys(line for member in members for line in member.overrides)),
+        "preferred": _united([member.preferred for member in members]),
+    }
     return VenvSpec(
-        group=members[0].group,
-        variant=members[0].variant,
+        **inputs,
         python=next((version for version in pythons if version), python),
         platform=platform,
         benches=tuple(member.bench for member in members),
-        requirements=tuple(files.values()),
-        constraints=_united([member.constraints for member in members]),
         benchmate=benchmate,
-        pip=members[0].pip,
-        arch=members[0].arch,
         required={member.bench: member.required for member in members if member.required is not None},
-        overrides=tuple(dict.fromkeys(line for member in members for line in member.overrides)),
-        pip_args=members[0].pip_args,
-        preferred=_united([member.preferred for member in members]),
     )
 
 
