@@ -22,7 +22,6 @@ from milabench.events.observation_columns import (
     LARGEST_NS,
     LATEST_NS,
     MOST_OBSERVATIONS,
-    batch_of_plain,
     columns_of,
     events_of_line,
 )
@@ -319,7 +318,7 @@ def plain_batch(line: bytes, step: str) -> ObservationBatch | None:
     A record refused here may still be valid: `observation_columns.single_events` decides.
     """
     try:
-        columns = columns_of(_COLUMNS_DECODER.decode(line)["data"])
+        columns = columns_of(_COLUMNS_DECODER.decode(line)["data"], step)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    return None if columns is None or columns.t0_ns[-1] > LATEST_NS else batch_of_plain(columns, step)
+    return None if columns is None or columns.batch.t0_ns[-1] > LATEST_NS else columns.batch

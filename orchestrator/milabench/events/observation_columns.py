@@ -26,24 +26,14 @@ MOST_OBSERVATIONS = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordColumns:
-    """The columns of a record, each with a value for each observation."""
+    """The observations of a record, and what a batch of them leaves out. `batch_id` is as it was recorded."""
 
-    task: str
-    units: str
-    rank: int | None
+    batch: ObservationBatch
     clock: str
-    is_warmup: bool
+    has_rank: bool
     unix_minus_mono_ns: int
     batch_id: int | Sequence[int]
-    """As it was recorded: of a batch nobody asks for it."""
-    t0_ns: Sequence[int]
-    host_ns: Sequence[int]
-    ns: Sequence[int]
-    """On the observation's own clock. `host_ns` itself where that is the host's."""
-    n: Sequence[float]
-    steps: Sequence[int]
     parts_ns: Mapping[str, Sequence[int | None]]
-    epoch_end: frozenset[int]
 
 
 def events_of_line(line: bytes, step: str, *, is_whole: bool = True) -> Iterator[Event]:
@@ -59,34 +49,13 @@ def events_of_line(line: bytes, step: str, *, is_whole: bool = True) -> Iterator
 
 def single_events(event: Data) -> Iterator[Data]:
     """Yield an event for each observation of a record of columns. Any other record as it is."""
-    columns = _columns_of_any(event.data)
+    columns = _columns_of_any(event.data, event.step)
     if columns is None:
         yield event
         return
     for index, batch_id in enumerate(_batch_ids(columns)):
         data = _observation(columns, index, batch_id)
         yield Data(step=event.step, t=event.t, extra=event.extra, data=data)
-
-
-def batch_of_plain(columns: RecordColumns, step: str) -> ObservationBatch:
-    """Return columns of which all observations are plain as a batch."""
-    waited_ns = None if columns.is_warmup else _total(columns.parts_ns.get("wait", ()))
-    count = len(columns.host_ns)
-    return ObservationBatch(
-        step=step,
-        task=columns.task,
-        rank=columns.rank or 0,
-        units=columns.units,
-        end=(columns.t0_ns[0] + columns.host_ns[0] + columns.unix_minus_mono_ns) / NS,
-        t0_ns=columns.t0_ns,
-        ns=columns.ns,
-        host_ns=columns.host_ns,
-        n=columns.n,
-        steps=columns.steps,
-        warmup=[columns.is_warmup] * count,
-        epoch_end=[index in columns.epoch_end for index in range(count)] if columns.epoch_end else [False] * count,
-        wait=None if waited_ns is None else waited_ns / 1e9,
-    )
 
 
 def _total(column: Sequence[int | None]) -> int | None:
@@ -103,15 +72,17 @@ def _batch_ids(columns: RecordColumns) -> Sequence[int]:
     first = columns.batch_id
     if not isinstance(first, int):
         return first
-    return list(islice(accumulate(columns.steps, initial=whole(first, 0)), len(columns.steps)))
+    steps = columns.batch.steps
+    return list(islice(accumulate(steps, initial=whole(first, 0)), len(steps)))
 
 
 def _observation(columns: RecordColumns, index: int, batch_id: int) -> dict[str, Any]:
-    t0_ns, host_ns, ns, n = columns.t0_ns[index], columns.host_ns[index], columns.ns[index], columns.n[index]
+    batch = columns.batch
+    t0_ns, host_ns, ns, n = batch.t0_ns[index], batch.host_ns[index], batch.ns[index], batch.n[index]
     data: dict[str, Any] = {
-        "task": columns.task,
+        "task": batch.task,
         "rate": n / ns * 1e9 if ns > 0 else None,
-        "units": columns.units,
+        "units": batch.units,
         "time": (t0_ns + host_ns + columns.unix_minus_mono_ns) / NS,
         "elapsed": ns / 1e9,
         "n": n,
@@ -120,23 +91,23 @@ def _observation(columns: RecordColumns, index: int, batch_id: int) -> dict[str,
         "host_ns": host_ns,
         "clock": columns.clock,
     }
-    if columns.rank is not None:
-        data["rank"] = columns.rank
+    if columns.has_rank:
+        data["rank"] = batch.rank
     parts = {name: part / 1e9 for name, column in columns.parts_ns.items() if (part := column[index]) is not None}
     if parts:
         data["parts"] = parts
-    if columns.steps[index] > 1:
-        data["steps"] = columns.steps[index]
-    if columns.is_warmup:
+    if batch.steps[index] > 1:
+        data["steps"] = batch.steps[index]
+    if batch.warmup[index]:
         data["warmup"] = True
-    if index in columns.epoch_end:
+    if batch.epoch_end[index]:
         data["epoch_end"] = True
     if ns <= 0:
         data["nonfinite"] = ["rate"]
     return data
 
 
-def _columns_of_any(data: Mapping[str, object]) -> RecordColumns | None:
+def _columns_of_any(data: Mapping[str, object], step: str) -> RecordColumns | None:
     """Return the columns of a record. None for another record, or one that the agent does not write."""
     rank, number = data.get("rank"), data.get("n")
     is_what_the_agent_writes = (
@@ -150,12 +121,12 @@ def _columns_of_any(data: Mapping[str, object]) -> RecordColumns | None:
         and all(_is_list_of(data[name], int, type(None)) for name in _PARTS.values() if name in data)
         and _is_list_of(data.get("epoch_end", []), int)
     )
-    return columns_of(data) if is_what_the_agent_writes else None
+    return columns_of(data, step) if is_what_the_agent_writes else None
 
 
-def columns_of(data: Mapping[str, Any]) -> RecordColumns | None:
+def columns_of(data: Mapping[str, Any], step: str) -> RecordColumns | None:
     """Return the columns of a record whose values are of the kinds that the agent writes. None where any has another length."""
-    count, begin_ns, batch_id = data["observations"], data["t0_ns"], data["batch_id"]
+    count, begin_ns, batch_id, rank = data["observations"], data["t0_ns"], data["batch_id"], data.get("rank")
     host_ns, n, steps = (_column(value, count) for value in (data["host_ns"], data["n"], data.get("steps", 1)))
     ns = _column(data["device_ns"], count) if "device_ns" in data else host_ns
     if host_ns is None or n is None or steps is None or ns is None:
@@ -166,21 +137,30 @@ def columns_of(data: Mapping[str, Any]) -> RecordColumns | None:
     lists = (begin_ns, *parts.values(), *(() if isinstance(batch_id, int) else (batch_id,)))
     if any(len(column) != count for column in lists):
         return None
-    return RecordColumns(
+    is_warmup, ends = data.get("warmup") is True, frozenset(data.get("epoch_end", ()))
+    waited_ns = None if is_warmup else _total(parts.get("wait", ()))
+    batch = ObservationBatch(
+        step=step,
         task=data["task"],
+        rank=rank or 0,
         units=data["units"],
-        rank=data.get("rank"),
-        clock=data["clock"],
-        is_warmup=data.get("warmup") is True,
-        unix_minus_mono_ns=data["unix_minus_mono_ns"],
-        batch_id=batch_id,
+        end=(begin_ns[0] + host_ns[0] + data["unix_minus_mono_ns"]) / NS,
         t0_ns=begin_ns,
+        ns=ns,  # the list of host_ns itself where the clock is the host's
         host_ns=host_ns,
-        ns=ns,
         n=n,
         steps=steps,
+        warmup=[is_warmup] * count,
+        epoch_end=[index in ends for index in range(count)] if ends else [False] * count,
+        wait=None if waited_ns is None else waited_ns / 1e9,
+    )
+    return RecordColumns(
+        batch=batch,
+        clock=data["clock"],
+        has_rank=rank is not None,
+        unix_minus_mono_ns=data["unix_minus_mono_ns"],
+        batch_id=batch_id,
         parts_ns=parts,
-        epoch_end=frozenset(data.get("epoch_end", ())),
     )
 
 
