@@ -141,25 +141,7 @@ def _alike(lines: bytes, step: str) -> list[ObservationBatch] | None:
         records = _decoder_of(*common).decode_lines(lines)
     except _UNREADABLE:
         return None
-    observations: list[Any] = [record.data for record in records]
-    count, host_ns = len(observations), [observation.host_ns for observation in observations]
-    return [
-        ObservationBatch(
-            step=step,
-            task=first.task,
-            rank=first.rank,
-            units=first.units,
-            end=first.time,
-            t0_ns=[observation.t0_ns for observation in observations],
-            ns=_own_clock_ns(observations, host_ns),
-            host_ns=host_ns,
-            n=[first.n] * count,
-            steps=[first.steps] * count,
-            warmup=[False] * count,
-            epoch_end=[False] * count,
-            wait=math.fsum([observation.parts.wait for observation in observations]) if has_wait else None,
-        )
-    ]
+    return [_batch([record.data for record in records], step, common=first)]
 
 
 @lru_cache(maxsize=64)
@@ -244,13 +226,20 @@ def _batches(observations: Sequence[_Observation], step: str) -> Iterator[Observ
         yield _batch(group, step)
 
 
-def _batch(observations: Sequence[_Observation], step: str) -> ObservationBatch:
-    first = observations[0]
+def _batch(observations: Sequence[Any], step: str, common: _Observation | None = None) -> ObservationBatch:
+    """Return observations as a batch. `common` has the values of all of them but for their times and waits."""
+    first, count = common or observations[0], len(observations)
     host_ns = [observation.host_ns for observation in observations]
-    parts = [
-        observation.parts for observation in observations if observation.parts is not None and not observation.warmup
-    ]
-    waits = [part.wait for part in parts if part.wait is not None]
+    if common is not None:
+        n, steps = [common.n] * count, [common.steps] * count
+        warmup = epoch_end = [False] * count
+        has_wait = common.parts is not None and common.parts.wait is not None
+        waits = [observation.parts.wait for observation in observations] if has_wait else []
+    else:
+        n, steps = [each.n for each in observations], [each.steps for each in observations]
+        warmup, epoch_end = [each.warmup for each in observations], [each.epoch_end for each in observations]
+        parts = [each.parts for each in observations if each.parts is not None and not each.warmup]
+        waits = [part.wait for part in parts if part.wait is not None]
     return ObservationBatch(
         step=step,
         task=first.task,
@@ -260,10 +249,10 @@ def _batch(observations: Sequence[_Observation], step: str) -> ObservationBatch:
         t0_ns=[observation.t0_ns for observation in observations],
         ns=_own_clock_ns(observations, host_ns),
         host_ns=host_ns,
-        n=[observation.n for observation in observations],
-        steps=[observation.steps for observation in observations],
-        warmup=[observation.warmup for observation in observations],
-        epoch_end=[observation.epoch_end for observation in observations],
+        n=n,
+        steps=steps,
+        warmup=warmup,
+        epoch_end=epoch_end,
         wait=math.fsum(waits) if waits else None,
     )
 
