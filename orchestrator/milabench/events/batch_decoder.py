@@ -33,11 +33,7 @@ _LEAST_ALIKE = 32  # of fewer lines it does not pay to look at the first one bef
 
 
 _Wait = Annotated[float, msgspec.Meta(ge=0, le=LARGEST_NUMBER)]
-_Rate = Annotated[float, msgspec.Meta(gt=0)]
-_Elapsed = Annotated[float, msgspec.Meta(gt=1e-9, lt=LARGEST_NS / 1e9)]
 _T0 = Annotated[int, msgspec.Meta(ge=0, le=LATEST_NS)]
-_HostNs = Annotated[int, msgspec.Meta(gt=0, le=LARGEST_NS)]
-_Time = Annotated[float, msgspec.Meta(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 
 
 # gc=False: the collector would walk millions of objects that hold no containers and form no cycles.
@@ -45,19 +41,20 @@ class _Parts(msgspec.Struct, gc=False):
     wait: _Wait | None = None
 
 
-class _Observation(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class _Observation(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True):
+    # In the order in which the agent wrote the keys: that is the fastest to decode.
     task: str
-    rate: _Rate
-    elapsed: _Elapsed
-    n: Annotated[float, msgspec.Meta(ge=SMALLEST_NUMBER, le=LARGEST_NUMBER)]
-    t0_ns: _T0
-    host_ns: _HostNs
-    time: _Time
+    rate: Annotated[float, msgspec.Meta(gt=0)]
     units: str = ""
+    time: Annotated[float, msgspec.Meta(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
+    elapsed: Annotated[float, msgspec.Meta(gt=1e-9, lt=LARGEST_NS / 1e9)]
+    n: Annotated[float, msgspec.Meta(ge=SMALLEST_NUMBER, le=LARGEST_NUMBER)]
+    batch_id: int = 0
+    t0_ns: _T0
+    host_ns: Annotated[int, msgspec.Meta(gt=0, le=LARGEST_NS)]
+    clock: str = ""
     rank: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
     steps: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 1
-    batch_id: int = 0
-    clock: str = ""
     warmup: bool = False
     epoch_end: bool = False
     parts: _Parts | None = None
@@ -137,51 +134,28 @@ def _alike(lines: bytes, step: str) -> list[ObservationBatch] | None:
         if first.warmup or first.epoch_end or not (first.n.is_integer() and first.n <= LARGEST_NS):
             return None
         has_wait = first.parts is not None and first.parts.wait is not None
-        common = (first.task, first.units, first.clock, int(first.n), first.rank, first.steps, has_wait)
-        records = _decoder_of(*common).decode_lines(lines)
+        common = {name: getattr(first, name) for name in ("task", "units", "clock", "rank", "steps")}
+        records = _decoder_of(has_wait=has_wait, n=int(first.n), **common).decode_lines(lines)
     except _UNREADABLE:
         return None
     return [_batch([record.data for record in records], step, common=first)]
 
 
 @lru_cache(maxsize=64)
-def _decoder_of(
-    task: str, units: str, clock: str, n: int, rank: int, steps: int, has_wait: bool
-) -> msgspec.json.Decoder[Any]:
+def _decoder_of(*, has_wait: bool, **common: str | int) -> msgspec.json.Decoder[Any]:
     """Return the decoder of observations that have all this in common. It refuses any other line."""
     literal: Any = Literal
-    parts = msgspec.defstruct("Parts", [("wait", _Wait)], gc=False)
-    # In the order in which the agent writes the keys: that is the fastest to decode.
-    observation = msgspec.defstruct(
-        "Observation",
-        [
-            ("task", literal[task]),
-            ("rate", _Rate),
-            ("units", literal[units], msgspec.NODEFAULT if units else ""),
-            ("time", _Time),
-            ("elapsed", _Elapsed),
-            ("n", literal[n]),
-            ("batch_id", int, 0),
-            ("t0_ns", _T0),
-            ("host_ns", _HostNs),
-            ("clock", literal[clock], msgspec.NODEFAULT if clock else ""),
-            ("rank", literal[rank], msgspec.NODEFAULT if rank else 0),
-            ("steps", literal[steps], 1 if steps == 1 else msgspec.NODEFAULT),
-            *([("parts", parts)] if has_wait else []),
-        ],
-        gc=False,
-        forbid_unknown_fields=True,
-        kw_only=True,
-    )
-    record = msgspec.defstruct(
-        "Record",
-        [("data", observation), ("pipe", str | None), ("t", float)],
-        gc=False,
-        forbid_unknown_fields=True,
-        tag_field="event",
-        tag="data",
-    )
-    return msgspec.json.Decoder(record)
+    fields: list[Any] = []
+    for field in msgspec.structs.fields(_Observation):
+        value = common.get(field.name)
+        if value is not None:  # it may be left out where it is the default
+            fields.append((field.name, literal[value], value if value == field.default else msgspec.NODEFAULT))
+        elif field.name not in ("warmup", "epoch_end", "parts"):
+            fields.append((field.name, field.type, field.default))
+    if has_wait:
+        fields.append(("parts", msgspec.defstruct("Parts", [("wait", _Wait)], gc=False)))
+    observation = msgspec.defstruct("Observation", fields, gc=False, forbid_unknown_fields=True, kw_only=True)
+    return msgspec.json.Decoder(msgspec.defstruct("Record", [("data", observation)], bases=(_DataRecord,), gc=False))
 
 
 def _own_clock_ns(observations: Sequence[_Observation], host_ns: list[int]) -> list[int]:
