@@ -40,9 +40,7 @@ def tender_provenance(tender: Tender) -> Iterator[Provenance]:
         yield from _numbers(tender, f"benchmarks.{name}", bench)
     yield from _numbers(tender, "terms", tender.terms)
     for limit, value in {"budget": tender.limits.budget, "power": tender.limits.power, **tender.limits.scores}.items():
-        if value is not None:
-            number = value if isinstance(value, UncertainValue) else constant(value)
-            yield Provenance(key=f"limits.{limit}", value=number, where=(_place(tender, f"limits.{limit}"),))
+        yield from _known(f"limits.{limit}", value, _place(tender, f"limits.{limit}"))
 
 
 def _numbers(tender: Tender, path: str, value: Any) -> Iterator[Provenance]:
@@ -52,8 +50,7 @@ def _numbers(tender: Tender, path: str, value: Any) -> Iterator[Provenance]:
         if is_dataclass(part) and not isinstance(part, UncertainValue):
             yield from _numbers(tender, key, part)
         elif isinstance(part, UncertainValue):
-            written = str(tender.origin.data(key) or "")
-            yield Provenance(key=key, value=part, formula=written, where=(_place(tender, key),))
+            yield from _known(key, part, _place(tender, key), str(tender.origin.data(key) or ""))
         elif isinstance(part, int | float) and not isinstance(part, bool):
             # Zero is a number that no UncertainValue can be.
             number = constant(part) if part > 0 else f"{part:g}"
@@ -79,19 +76,16 @@ def _of_bid(scores: TenderScores, entry: ScoredBid) -> Iterator[Provenance]:
     place = "the reference run" if tender.reference.nodes is None else tender.origin.where("reference.nodes")
     yield from _known(f"{name}.N_ref", entry.machine.reference_nodes, place)
     if offer is not None:
-        amounts = {"price.node": offer.price.node, "price.fixed": offer.price.fixed, "power.node": offer.power.node}
-        for key, amount in amounts.items():
-            if amount is not None:
-                source, formula = _power_given(offer) if key == "power.node" else (key, "")
-                place = offer.origin.where(source)
-                yield Provenance(key=f"{name}.{key}", value=amount, formula=formula, where=(place,))
+        yield from _known(f"{name}.price.node", offer.price.node, offer.origin.where("price.node"))
+        yield from _known(f"{name}.price.fixed", offer.price.fixed, offer.origin.where("price.fixed"))
+        source, formula = _power_given(offer)
+        yield from _known(f"{name}.power.node", offer.power.node, offer.origin.where(source), formula)
     for row in entry.benchmarks:
         yield from _of_benchmark(scores, entry, row)
         yield from _of_work(scores, entry, row.bench)
     if entry.score is not None:
         metric = METRICS[scores.metric]
-        formula = f"{metric.formula}; {metric.source}"
-        yield Provenance(key=f"{name}.{scores.metric}", value=entry.score.value, formula=formula)
+        yield from _known(f"{name}.{scores.metric}", entry.score.value, formula=f"{metric.formula}; {metric.source}")
 
 
 def _of_benchmark(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark) -> Iterator[Provenance]:
@@ -114,9 +108,9 @@ def _of_benchmark(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark) 
     place = origin.where(key) if key in origin else "the reference run"
     yield from _known(f"{path}.n_ref", row.reference_nodes, place)
     yield from _known(f"{path}.U", term.utilization, formula="(n_ref / n) (N / N_ref)")
-    if term.speedup is not None and row.figure is not None:
-        formula = "reference / figure" if row.figure.direction == "lower" else "figure / reference"
-        yield Provenance(key=f"{path}.S", value=term.speedup, formula=formula)
+    is_lower = row.figure is not None and row.figure.direction == "lower"
+    formula = "reference / figure" if is_lower else "figure / reference"
+    yield from _known(f"{path}.S", term.speedup, formula=formula)
     place = _place(scores.tender, f"benchmarks.{row.bench}.weight")
     weight = constant(term.weight) if term.weight > 0 else "0"
     formula = "weight / sum of weights" if METRICS[scores.metric].is_by_share else "weight"
@@ -124,10 +118,11 @@ def _of_benchmark(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark) 
     yield Provenance(key=f"{path}.term", value=term.term, formula="c U S" if is_ssi else "")
 
 
-def _known(key: str, number: float | None, place: str = "", formula: str = "") -> Iterator[Provenance]:
-    """Yield a number without an uncertainty, where there is one."""
+def _known(key: str, number: UncertainValue | float | None, place: str = "", formula: str = "") -> Iterator[Provenance]:
+    """Yield a number, where there is one."""
     if number is not None:
-        yield Provenance(key=key, value=constant(number), formula=formula, where=(place,) if place else ())
+        value = number if isinstance(number, UncertainValue) else constant(number)
+        yield Provenance(key=key, value=value, formula=formula, where=(place,) if place else ())
 
 
 def _power_given(offer: Offer) -> tuple[str, str]:
