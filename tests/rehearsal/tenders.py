@@ -146,7 +146,7 @@ def rehearse(
                 name=entry.bid.name,
                 ratio=ratio,
                 score=None if entry.score is None else entry.score.value.value,
-                breaks_rule=entry.score is None or not entry.score.is_admissible,
+                breaks_rule=entry.score is None or bool(entry.score.breaches),
                 won=Observed(name=entry.bid.name, hits=wins[entry.bid.name], trials=plan.tenders),
             )
             for entry, ratio in zip(truth.bids, plan.ratios, strict=True)
@@ -310,7 +310,7 @@ class _Room:
         marks = {
             at: entry.score.value.value
             for at, entry in enumerate(scores.bids)
-            if entry.score is not None and entry.score.is_admissible
+            if entry.score is not None and not entry.score.breaches
         }
         return max(marks, key=marks.__getitem__) if marks else None
 
