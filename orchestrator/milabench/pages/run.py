@@ -169,18 +169,16 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
         children += [el("h3", title), pairs(entries)] if entries else []
     if summary.ab is not None:
         children += _pairs(summary.ab)
+    tables = (
+        *run_tables.milabench13_tables(summary),
+        *run_tables.launch_time_tables(summary),
+        *run_tables.compute_tables(summary),
+        *run_tables.window_tables(summary),
+        *run_tables.node_tables(summary),
+    )
     return [
         *children,
-        *map(html_table, run_tables.milabench13_tables(summary)),
-        *map(
-            html_table,
-            (
-                *run_tables.launch_time_tables(summary),
-                *run_tables.compute_tables(summary),
-                *run_tables.window_tables(summary),
-                *run_tables.node_tables(summary),
-            ),
-        ),
+        *map(html_table, tables),
         *(
             foldable("Components of the uncertainty", "", html_table(table))
             for table in run_tables.uncertainty_tables(summary)

@@ -147,9 +147,10 @@ def read_context(
     allocation = _allocation(suite.system, options, session)
     remote: dict[str, Node] = {}
     if options.ask_nodes and (suite.system.nodes if allocation is None else allocation.job):
-        from milabench.workflow.node_query import ask_nodes
+        from milabench.workflow.node_query import answered_nodes, query_nodes
 
-        remote = ask_nodes(suite.system, machine, options, session, allocation)
+        reports = query_nodes(suite.system, machine, options, session, allocation)
+        remote = answered_nodes(reports, options, allocation)
     if allocation is None:
         facts = system_facts(suite.system, machine, suite.system.arch or detected, remote)
     else:

@@ -109,18 +109,13 @@ def node_of(name: str, report: HostReport) -> Node:
     return replace(node, local=False, storage=report.storage, details=details)
 
 
-def ask_nodes(
-    system: SystemConfig,
-    machine: Node,
-    options: SuiteOptions,
-    session: Session,
-    allocation: Allocation | None = None,
+def answered_nodes(
+    reports: Mapping[str, HostReport], options: SuiteOptions, allocation: Allocation | None
 ) -> dict[str, Node]:
     """Return the other nodes as they describe themselves. Raises Unreachable with a line for each that does not answer.
 
     Raises UsageError for nodes of an allocation that do not share the base.
     """
-    reports = query_nodes(system, machine, options, session, allocation)
     if why := [report.why for report in reports.values() if report.why]:
         raise Unreachable("\nerror: ".join(why))
     nodes = {name: node_of(name, report) for name, report in reports.items()}
