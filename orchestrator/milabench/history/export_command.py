@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from milabench.cli.formats import Destination
 from milabench.cli.options import base_option, file_option, runs_argument
 from milabench.errors import UsageError
 from milabench.shown import counted
+
+if TYPE_CHECKING:
+    from milabench.analysis.summary_model import Summary
 
 # Format -> the ending that names it; empty: it has to be named itself.
 ENDINGS = {
@@ -37,6 +43,7 @@ def command(runs: tuple[str, ...], base: Path | None, form: str | None, output: 
     """Write the results of runs for other programs: Parquet, Prometheus, OpenTelemetry, lists. Default: the latest run."""
     from milabench.history.results_store import run_rows
     from milabench.workflow.measured_runs import resolve_runs
+    from milabench.workflow.summaries import summary_of
 
     form = form or _format_of(output)
     if submitter and form not in _OF_SUBMITTER:
@@ -50,14 +57,8 @@ def command(runs: tuple[str, ...], base: Path | None, form: str | None, output: 
         count = write(output, rows)
         click.echo(f"written to {output}: {counted(count, 'row')} of {counted(len(rows), 'run')}", err=True)
         return
-    text = _text(form, base, runs, submitter)
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    from milabench.workflow.files import write_file
-
-    write_file(output, text, is_folder_made=False)
-    click.echo(f"written to {output}", err=True)
+    summaries = [summary_of(run) for run in resolve_runs(base, runs)]
+    Destination(form=None, as_json=False, output=output).write(_text(form, summaries, submitter))
 
 
 def _format_of(output: Path | None) -> str:
@@ -72,11 +73,7 @@ def _format_of(output: Path | None) -> str:
     )
 
 
-def _text(form: str, base: Path | None, names: tuple[str, ...], submitter: str) -> str:
-    from milabench.workflow.measured_runs import resolve_runs
-    from milabench.workflow.summaries import summary_of
-
-    summaries = [summary_of(run) for run in resolve_runs(base, names)]
+def _text(form: str, summaries: Sequence[Summary], submitter: str) -> str:
     if form == "otlp-json":
         from milabench.history.otlp import metrics_request
 
