@@ -63,7 +63,7 @@ def test_what_comes_over_the_wire_is_an_answer_before_it_is_changed(
     files: dict[str, dict[str, bytes | Special]] = {
         "node": {"where.json": b'{"kind": "none", "nth": 0}'},
         "server": {},
-        "scheduler": dict(wire.record_cluster(fixed.parent / "cluster")[0]),
+        "scheduler": dict(wire.record_cluster(fixed.parent / "cluster")),
     }
     if kind == "server":
         head, *pieces = wire.record_answers()[0]

@@ -150,7 +150,7 @@ class Fixed:
         return wire.record_answers()
 
     @functools.cached_property
-    def clusters(self) -> tuple[Mapping[str, bytes], ...]:
+    def cluster(self) -> Mapping[str, bytes]:
         """What Slurm's commands print."""
         with tempfile.TemporaryDirectory() as folder:
             return wire.record_cluster(Path(folder))
