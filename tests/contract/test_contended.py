@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from milabench.analysis.measure import measure
 from milabench.checks.check import StepContext
 from milabench.checks.host import ContendedCheck
 from milabench.events.model import Verdict
@@ -64,10 +65,8 @@ def machine_s() -> float:
 
 
 def judged(agent: Any, step: str = "s") -> Verdict:
-    check = ContendedCheck(StepContext(step=step))
-    for line in bytes(agent.records[step]).splitlines():
-        check.observe(decode(line, step))
-    return check.verdict()
+    events = (decode(line, step) for line in bytes(agent.records[step]).splitlines())
+    return ContendedCheck(StepContext(step=step)).verdict(measure(step, events))
 
 
 @contextmanager

@@ -164,7 +164,7 @@ def test_two_control_planes_that_send_to_one_folder_take_turns(hosts: Hosts, tmp
 def test_a_sender_that_is_gone_and_was_not_seen_to_go_holds_no_folder(tmp_path: Path) -> None:
     program = (
         "import sys; from milabench.execute.agent import file_server; file_server.SILENCE_S = 0.3;"
-        "sys.exit(file_server.FileServer(sys.stdin.buffer, 1).serve())"
+        "sys.exit(file_server.FileServer(sys.stdin.buffer).serve())"
     )
     request = {"do": "take", "root": str(tmp_path / "to"), "entries": [["a", "f", 0o644, 10, 0, ""]]}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from milabench.config.schema import SystemConfig
 
 HERE = socket.gethostname()
-# The job begins when those before it have ended; its exit code is there whole, or not yet.
+# The job begins when those before it have ended; its process and exit code are there whole, or not yet.
 WAITS = 'for one in $AFTER; do while [ ! -e "../$one/code" ]; do sleep 0.05; done; done'
-LIFE = f"echo $$ > pid; {WAITS}; touch began; sh script; echo $? > c; mv c code"
+LIFE = f"echo $$ > p; mv p pid; {WAITS}; touch began; sh script; echo $? > c; mv c code"
 
 
 class Queue:
