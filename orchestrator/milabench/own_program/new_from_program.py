@@ -141,6 +141,8 @@ def _lines(folder: Path, written: WrittenProgram) -> Iterator[str]:
             yield f"  left out of the rate: {pause.name} ({pause.found})"
         for text in observation.missing:
             yield f"  not observed: {text}"
+        if reading.work is not None:
+            yield f"  length: {reading.work}. With less than half a minute of steps the number is suspect (short)"
     if origin.is_here and (beside := reading.first_name("__file__")) is not None:
         yield f"  not copied: what it finds by {beside}. With a folder that has it: --from FOLDER --script PATH"
     is_current = os.path.realpath(written.interpreter.prefix) == os.path.realpath(sys.prefix)

@@ -122,6 +122,12 @@ def test_a_module_of_an_installed_package_is_measured_as_installed(
     assert suite_of(here)["cwd"] == str(here)
 
 
+def test_what_decides_how_long_a_program_trains_is_named(new: New, here: Path) -> None:
+    (here / "train.py").write_text("total_steps = 9\nfor step in range(total_steps):\n    pass\n")
+    length = "  length: `total_steps = 9`, line 1. With less than half a minute of steps the number is suspect (short)"
+    assert length in new("train.py").out.splitlines()
+
+
 def test_files_that_a_script_finds_beside_itself_are_named_as_not_copied(new: New, here: Path) -> None:
     (here / "train.py").write_text("rows = open(__file__ + '.csv')\nfor step in range(9):\n    pass\n")
     beside = "  not copied: what it finds by `__file__`, line 1. With a folder that has it: --from FOLDER --script PATH"
