@@ -26,6 +26,7 @@ from milabench.own_program.written_benchmark import LATE, PROGRAM, WrittenProgra
 from milabench.scaffold.new_benchmark import creation_error, new_benchmark_folder, schema_for
 
 _LEFT_OUT: Final = ("__pycache__", ".git", ".venv", "venv", "*.pyc", "*.egg-info", ".mypy_cache", ".ruff_cache")
+_DATA: Final = ("data", "datasets")  # where libraries keep what they fetch, in the folder that a program is started in
 _LARGEST_FOLDER: Final = 200 << 20
 
 
@@ -95,10 +96,10 @@ def _create(folder: Path, origin: ProgramOrigin, program: Program) -> tuple[str,
 
 
 def _opens_files(scripts: Sequence[Script], program: Program) -> bool:
-    """Return whether texts of a program, or its arguments, are paths of files or folders here."""
+    """Return whether texts of a program, its arguments or usual names are paths of files or folders here."""
     nodes = (node for script in scripts for node in ast.walk(script.tree))
     texts = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return any(map(_is_here, (*texts, *(word.rpartition("=")[2] for word in program.arguments))))
+    return any(map(_is_here, (*_DATA, *texts, *(word.rpartition("=")[2] for word in program.arguments))))
 
 
 def _is_here(text: str) -> bool:

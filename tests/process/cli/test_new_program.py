@@ -122,6 +122,12 @@ def test_a_module_of_an_installed_package_is_measured_as_installed(
     assert suite_of(here)["cwd"] == str(here)
 
 
+def test_a_folder_of_data_is_where_the_program_is_started(new: New, here: Path) -> None:
+    (here / "data").mkdir()
+    assert new("train.py").code == 0
+    assert suite_of(here)["cwd"] == str(here)
+
+
 def test_what_decides_how_long_a_program_trains_is_named(new: New, here: Path) -> None:
     (here / "train.py").write_text("total_steps = 9\nfor step in range(total_steps):\n    pass\n")
     length = "  length: `total_steps = 9`, line 1. With less than half a minute of steps the number is suspect (short)"
