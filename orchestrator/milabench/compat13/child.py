@@ -321,12 +321,16 @@ def does_more(function: Any, method: str) -> bool:
 def answer_of(definition: Json) -> Json:
     """Return the answer about a definition, from a process that is ended when its time is up."""
     reading, writing = os.pipe()
+    # What ends us waits for the end of the fork: Python ignores what a handler raises within it.
+    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     worker = os.fork()
     if worker == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         os.close(reading)
         work(definition, writing)
-    os.close(writing)
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+        os.close(writing)
         return awaited_answer(reading, worker)
     finally:
         os.close(reading)
