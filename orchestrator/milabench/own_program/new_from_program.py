@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from milabench.bench_command.measure_commands import suite_environment
 from milabench.errors import UsageError
 from milabench.events.removal import copy_tree, new_folder
 from milabench.own_program.interpreter import find_interpreter
@@ -82,6 +83,7 @@ def _create(folder: Path, origin: ProgramOrigin, program: Program) -> tuple[str,
         reading=reading,
         seen=observation_of(reading, os.environ),
         cwd=str(Path.cwd()) if _opens_files(reading.scripts if origin.is_copied else (), program) else "",
+        models=suite_environment((), os.environ)["HF_HOME"],
     )
     try:
         with new_folder(folder) as draft:

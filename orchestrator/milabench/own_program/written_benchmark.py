@@ -21,6 +21,8 @@ from milabench.scaffold.new_benchmark import benchfile_text
 
 PROGRAM = "program"
 """The folder of the program in its benchmark's folder."""
+# Packages that fetch models from Hugging Face's hub.
+_HUB = frozenset({"datasets", "diffusers", "huggingface_hub", "sentence_transformers", "timm", "transformers", "trl"})
 # Packages that a library imports only when it trains.
 LATE: Mapping[str, tuple[str, ...]] = {"transformers": ("accelerate",), "keras": ("tensorflow", "torch", "jax")}
 
@@ -30,7 +32,7 @@ class WrittenProgram:
     """A program after reading, which is fetched from the source of its origin, copied, or installed.
 
     The program's script or packages are below `folder` of the source or copy. It is started in `cwd`; empty: in a new folder for
-    each repeat.
+    each repeat. `models` is the user's folder for Hugging Face's hub.
     """
 
     name: str
@@ -41,6 +43,7 @@ class WrittenProgram:
     reading: Reading
     seen: ProgramObservation | None
     cwd: str
+    models: str
 
     @property
     def observation(self) -> ProgramObservation | None:
@@ -132,10 +135,10 @@ def _benchfile(written: WrittenProgram) -> str:
 
 def _suite(written: WrittenProgram, schema: str) -> str:
     program, is_observed = written.program, written.observation is not None
-    is_ours = written.source is None or not is_observed  # a benchfile with a source says itself where its packages are
+    environ = _environment(written)
     given = {
         "plan": {"method": "multigpu" if program.is_launched and is_observed else "per_gpu"},
-        **({"env": {"PYTHONPATH": written.place}} if program.module and is_ours and not written.is_installed else {}),
+        **({"env": environ} if environ else {}),
         **({"cwd": escaped(written.cwd)} if written.cwd else {}),
         **({"argv": _verbatim(program.arguments)} if is_observed else {"command": _command(written), "timed": True}),
     }
@@ -154,6 +157,17 @@ def _suite(written: WrittenProgram, schema: str) -> str:
         *(f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in given.items()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _environment(written: WrittenProgram) -> dict[str, str]:
+    """Return the variables of the program: where its packages are, and its user's models and token of the hub."""
+    is_ours = written.source is None or written.observation is None  # else the benchfile says where its packages are
+    is_path = bool(written.program.module) and is_ours and not written.is_installed
+    is_hub = written.source is None and not _HUB.isdisjoint(written.reading.imports)
+    return {
+        **({"PYTHONPATH": written.place} if is_path else {}),
+        **({"HF_HOME": written.models} if is_hub else {}),
+    }
 
 
 def _command(written: WrittenProgram) -> list[str]:

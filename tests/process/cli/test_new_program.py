@@ -128,6 +128,13 @@ def test_a_folder_of_data_is_where_the_program_is_started(new: New, here: Path) 
     assert suite_of(here)["cwd"] == str(here)
 
 
+def test_a_program_with_models_of_the_hub_has_those_of_its_user(new: New, here: Path, environ: dict[str, str]) -> None:
+    environ["HF_HOME"] = "/models of mine"
+    (here / "train.py").write_text("import timm\nfor step in range(9):\n    pass\n")
+    assert new("train.py").code == 0
+    assert suite_of(here)["env"] == {"HF_HOME": "/models of mine"}
+
+
 def test_what_decides_how_long_a_program_trains_is_named(new: New, here: Path) -> None:
     (here / "train.py").write_text("total_steps = 9\nfor step in range(total_steps):\n    pass\n")
     length = "  length: `total_steps = 9`, line 1. With less than half a minute of steps the number is suspect (short)"
