@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import re
+import signal
 import socket
 import statistics
 import sys
@@ -71,6 +72,8 @@ class ServerWatch:
         return {name: statistics.fmean(values) for name, values in found.items()}
 
     def _watch(self) -> None:
+        # Signals are the main thread's, whose wait they have to end.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
         has_metrics = True
         # Half a period later than the load: what is read first is not the idle server.
         wait_s = PERIOD_S / 2
