@@ -22,6 +22,10 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, median, stdev
 
+from rows import ROOT
+
+sys.path.insert(0, str(ROOT))
+
 from milabench.analysis.bench_summary import undisturbed, with_rate
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import System
