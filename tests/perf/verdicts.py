@@ -20,11 +20,10 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from statistics import fmean, median, stdev
 
-from rows import ROOT
-
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from milabench.analysis.bench_summary import undisturbed, with_rate
 from milabench.analysis.compare import compare_systems
