@@ -1,4 +1,4 @@
-"""What every scheduler does: one in memory, one of local processes, Slurm by fake commands (as text and as JSON), a real Slurm.
+"""What every scheduler does: one in memory, one of local processes, Slurm by fake commands, a real Slurm.
 
 A scheduler joins with a `World`.
 """

@@ -472,9 +472,10 @@ def test_the_exit_code_of_a_job_that_squeue_still_knows_is_asked_for(
 ) -> None:
     fake.configure(accounting=is_accounted)
     [handle] = running(fake, scheduler)
-    fake.set(handle.id, state="FAILED", exit="3:0")
+    fake.set(handle.id, state="FAILED", exit="3:0", reason="NonZeroExitCode")
     found = state(scheduler, handle)
     assert (found.phase, found.result, found.exit_code) == ("ended", "failed", 3)
+    assert found.reason == "NonZeroExitCode"
     fake.always("sacct", error=DOWN)
     fake.always("scontrol", error=DOWN)
     assert state(scheduler, handle).result == "failed"

@@ -73,8 +73,8 @@ class SlurmScheduler:
         """Return the state of each job. See `Scheduler.observe`.
 
         squeue is asked first, for all jobs of the user: asked for jobs by id it fails when it has forgotten any of
-        them. For jobs that it does not know sacct is asked, whose reported ends alone are believed, then scontrol. A
-        doubtful end from squeue is checked with scontrol, then with sacct.
+        them. For jobs that it does not know, and for exit codes, sacct is asked, whose reported ends alone are
+        believed, then scontrol. A doubtful end from squeue is checked with scontrol, then with sacct.
         """
         states: dict[str, JobState] = {}
         for cluster, group in _by_cluster(handles):
@@ -310,7 +310,8 @@ def _is_incomplete(state: JobState) -> bool:
 def _weighed(before: JobState, now: JobState) -> JobState:
     """Return the state after another source: an end stays one, and a job is absent only where every source answered."""
     if before.phase == "ended":
-        return now if now.phase == "ended" else before
+        # sacct knows no reason.
+        return replace(now, reason=now.reason or before.reason) if now.phase == "ended" else before
     if now.phase == "unknown" and not now.state and before.phase == "unknown":
         return before
     return before if now.phase == "absent" and before.phase == "unknown" else now

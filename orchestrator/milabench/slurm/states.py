@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from milabench.schedulers.scheduler import JobPhase, JobResult
@@ -22,7 +22,7 @@ STATES: Final[Mapping[str, tuple[tuple[str, ...], JobPhase, JobResult]]] = {
     "PREEMPTED": (("PR",), "ended", "preempted"),
     "OUT_OF_MEMORY": (("OOM",), "ended", "out-of-memory"),
     "BOOT_FAIL": (("BF",), "ended", "node-failed"),
-    # Flags: shown instead of the base state by text, beside it by JSON.
+    # Flags: shown instead of the base state.
     "CONFIGURING": (("CF",), "pending", ""),  # has nodes that are still booting
     "POWER_UP_NODE": ((), "pending", ""),
     "REQUEUED": (("RQ",), "pending", ""),
@@ -45,13 +45,12 @@ _SILENT: Final = frozenset({"UPDATE_DB"})  # a flag about Slurm's database, not 
 _WORD: Final = re.compile(r"[A-Z_]+")
 
 
-def read_state(words: str | Sequence[str]) -> tuple[JobPhase, JobResult]:
-    """Return the meaning of a state, as any command of Slurm writes it: `CG`, `CANCELLED by 1000`, `RUNNING+COMPLETING`, a list.
+def read_state(words: str) -> tuple[JobPhase, JobResult]:
+    """Return the meaning of a state, as any command of Slurm writes it: `CG`, `CANCELLED by 1000`, `RUNNING+COMPLETING`.
 
     A word outside the table is ignored: with another word for pending or running the job is that, else unknown.
     """
-    parts = words.split("+") if isinstance(words, str) else words
-    names = {found[0] for part in parts if (found := _WORD.match(part.strip().upper()))} - _SILENT
+    names = {found[0] for part in words.split("+") if (found := _WORD.match(part.strip().upper()))} - _SILENT
     rows = [STATES[_NAMES[name]][1:] if name in _NAMES else ("unknown", "") for name in names]
     phases = {phase for phase, _ in rows}
     for phase in ("pending", "running", "unknown"):
