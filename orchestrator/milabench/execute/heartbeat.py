@@ -23,7 +23,8 @@ def beating(path: Path, every_s: float = BEAT_S) -> Iterator[None]:
     with contextlib.suppress(OSError):
         _touch(path)  # before anything else is done: from here on others see us
     try:
-        with repeated(lambda: _touch(path), every_s, "heartbeat"):
+        # A file server that hangs keeps the thread; the process may end all the same.
+        with repeated(lambda: _touch(path), every_s, "heartbeat", join_s=1.0):
             yield
     finally:
         remove(path, is_quiet=True)

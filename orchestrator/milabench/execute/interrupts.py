@@ -296,10 +296,11 @@ class ReusableLoop:
 
 
 @contextlib.contextmanager
-def repeated(action: Callable[[], object], every_s: float, name: str) -> Iterator[None]:
+def repeated(action: Callable[[], object], every_s: float, name: str, join_s: float | None = None) -> Iterator[None]:
     """Call `action` at this interval in seconds as long as the block runs, in a thread that ends with the process.
 
-    Errors of files are passed over: a terminal, or a file server, may be gone.
+    Errors of files are passed over: a terminal, or a file server, may be gone. At the end the action in hand is waited for,
+    at most `join_s` seconds.
     """
     import threading
 
@@ -318,8 +319,7 @@ def repeated(action: Callable[[], object], every_s: float, name: str) -> Iterato
         yield
     finally:
         is_over.set()
-        # What hangs keeps the thread; the process may end all the same.
-        thread.join(timeout=1.0)
+        thread.join(join_s)
 
 
 def thread_map(

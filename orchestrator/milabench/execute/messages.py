@@ -68,8 +68,18 @@ class Hello(TypedDict, total=False):
     oom_kills: Count | None
 
 
-# Of each device what its vendor says, or the file of its lock, which anybody may have written (`read_holder`).
-Devices = Annotated[list[Annotated[dict[Word, Any], Meta(max_length=200)]], Meta(max_length=MOST_DEVICES)]
+class Held(TypedDict, total=False):
+    """Who holds a device. `about` may be anything, because anybody may have written the file of a lock."""
+
+    name: Any
+    run: Any
+    pid: Any
+    host: Any
+    user: Any
+    since: Any
+
+
+Holders = Annotated[list[Held], Meta(max_length=MOST_DEVICES)]
 
 
 class Reply(TypedDict, total=False):
@@ -82,7 +92,7 @@ class Reply(TypedDict, total=False):
     pgid: Pid | None
     pid_start: Count | None
     port: Annotated[int, Meta(ge=1, le=65535)]
-    holders: Devices
+    holders: Holders
     cpu_s: Number
     left: Text | None
     t: Time
@@ -92,7 +102,7 @@ class WaitingFor(TypedDict):
     """Who holds the lock that a request waits for."""
 
     id: Count
-    holders: Devices
+    holders: Holders
 
 
 class StepEnd(TypedDict):
@@ -177,6 +187,9 @@ class DeviceFacts(Struct):
     name: Word | None = None
     memory_mib: Annotated[int, Meta(ge=0, le=2**40)] | None = None
     processes: Annotated[list[DeviceProcess], Meta(max_length=10_000)] | None = None
+
+
+Devices = Annotated[list[Annotated[dict[Word, Any], Meta(max_length=200)]], Meta(max_length=MOST_DEVICES)]
 
 
 class HostFacts(TypedDict, total=False):

@@ -145,27 +145,27 @@ def _ranks(python: str) -> Mapping[Tag, int]:
 
 
 def measured(file: PackageFile, opener: urllib.request.OpenerDirector | None) -> PackageFile:
-    """Return a file with its sizes: from its list of contents where it is a large wheel, else from typical files.
+    """Return a file with its sizes: from its list of contents where it is large, else from typical files.
 
     `opener` None asks no server.
     """
-    size, contents, is_wheel = file.size, None, file.url.endswith(".whl")
+    size, contents = file.size, None
     path = _local(file.url)
     try:
         if path is not None:
             size = path.stat().st_size
-            contents = _contents(path) if size >= LARGE and is_wheel else None
-        elif opener is not None and (size is None or (size >= LARGE and is_wheel)):
-            size, end = _end_of(file.url, opener, TAIL)
-            if size >= LARGE and is_wheel:
-                if (listed := _list_bytes(end)) > len(end):
-                    _, end = _end_of(file.url, opener, listed)
-                contents = _contents(io.BytesIO(end))
+            contents = zipfile.ZipFile(path) if size >= LARGE and path.suffix == ".whl" else None
+        elif opener is not None and (size is None or (size >= LARGE and file.url.endswith(".whl"))):
+            answer = _Ranges(file.url, opener)
+            size = answer.size
+            contents = zipfile.ZipFile(answer) if size >= LARGE and file.url.endswith(".whl") else None
     except (OSError, ValueError, TypeError, http.client.HTTPException, zipfile.BadZipFile):
         pass
     if contents is not None:
-        unpacked = sum(entry.file_size for entry in contents)
-        python = sum(entry.file_size for entry in contents if entry.filename.endswith(".py"))
+        with contents:
+            listed = contents.infolist()
+        unpacked = sum(entry.file_size for entry in listed)
+        python = sum(entry.file_size for entry in listed if entry.filename.endswith(".py"))
     elif size is not None:
         unpacked, python = int(size * UNPACKED), int(size * (PYTHON if size < LARGE else PYTHON_OF_LARGE))
     else:
@@ -179,25 +179,53 @@ def _local(url: str) -> Path | None:
     return None if "://" in url else Path(url)
 
 
-def _contents(archive: Path | io.BytesIO) -> list[zipfile.ZipInfo]:
-    """Return the list of an archive's contents. Its end is enough, since nothing is unpacked."""
-    with zipfile.ZipFile(archive) as contents:
-        return contents.infolist()
+class _Ranges(io.RawIOBase):
+    """The end of a file on a server, as far as the list of a wheel's contents reaches. The rest is not there."""
 
+    def __init__(self, url: str, opener: urllib.request.OpenerDirector) -> None:
+        super().__init__()
+        self._url, self._opener, self._at = url, opener, 0
+        self._start, self._tail, self.size = 0, b"", 0
+        request = urllib.request.Request(url, headers={"Range": f"bytes=-{TAIL}"})
+        with opener.open(request, timeout=10) as answer:
+            if answer.headers.get_content_type() == "text/html":
+                raise ValueError("not a file")
+            listed = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", ""))
+            if listed is None:  # the server gives whole files only; its length is all that there is
+                self.size = int(answer.headers["Content-Length"])
+                return
+            self._start, self.size = int(listed[1]), int(listed[2])
+            self._tail = answer.read()
 
-def _list_bytes(end: bytes) -> int:
-    """Return how many bytes at the end of a zip archive hold the list of its contents."""
-    at = end.rfind(b"PK\5\6")
-    return len(end) - at + int.from_bytes(end[at + 12 : at + 16], "little")
+    def seekable(self) -> bool:
+        """Return that it is, for zipfile."""
+        return True
 
+    def readable(self) -> bool:
+        """Return that it is, for io."""
+        return True
 
-def _end_of(url: str, opener: urllib.request.OpenerDirector, count: int) -> tuple[int, bytes]:
-    """Return the size of a file on a server and its last bytes, none where the server gives whole files only."""
-    request = urllib.request.Request(url, headers={"Range": f"bytes=-{count}"})
-    with opener.open(request, timeout=30) as answer:
-        if answer.headers.get_content_type() == "text/html":
-            raise ValueError("not a file")
-        listed = re.fullmatch(r"bytes \d+-\d+/(\d+)", answer.headers.get("Content-Range", ""))
-        if listed is None:
-            return int(answer.headers["Content-Length"]), b""
-        return int(listed[1]), answer.read()
+    def tell(self) -> int:
+        """Return where the next read begins."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move there."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
+        return self._at
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Read from the end that is here, or fetch the missing part before it."""
+        if not self._tail:
+            raise ValueError("no part can be fetched")
+        if self._at < self._start:
+            span = f"bytes={self._at}-{self._start - 1}"
+            request = urllib.request.Request(self._url, headers={"Range": span})
+            with self._opener.open(request, timeout=30) as answer:
+                if answer.status != 206:
+                    raise ValueError("no part can be fetched")
+                self._tail, self._start = answer.read() + self._tail, self._at
+        piece = self._tail[self._at - self._start :][: len(buffer)]
+        buffer[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from milabench.errors import Unreachable
-from milabench.execute.agent_client import kill_marked, list_marked
+from milabench.execute.agent_client import list_marked
 from milabench.seams import handler
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import Session
@@ -16,6 +16,7 @@ from milabench.workflow.orphans import (
     Markers,
     Processes,
     dead_orchestrators,
+    killed_on,
     on_each_machine,
     process_markers,
 )
@@ -87,7 +88,7 @@ def find_orphans(base: Path | None, session: Session, *, is_local_only: bool = F
 def kill_orphans(orphans: Orphans, session: Session) -> bool:
     """Kill the processes, report the result for each machine, and return whether all are gone."""
     markers = {machine: orphans.markers[machine] for machine in orphans.processes}
-    for machine, result in on_each_machine(markers, session, kill_marked).items():
+    for machine, result in killed_on(markers, session).items():
         session.info(f"gc: {f'{machine.name}: ' if machine else ''}{result}")
     are_gone = not any(on_each_machine(markers, session, list_marked).values())
     for allocation in orphans.jobs:

@@ -154,10 +154,7 @@ def ask_about(run: Run, say: Callable[[str], object] = lambda _: None) -> tuple[
     # The word of a job that it has ended does not say how: that waits for a scheduler that answers.
     if silent := [state.reason for state in live.values() if state.phase == "unknown"]:
         say(f"{run.name}: how its jobs are is not known now: {silent[0] or 'the scheduler does not answer'}")
-    elif holder_of(run.path) is None and any(
-        (job := run.shares[share].job) is not None and conclusion(job, state, is_lost=False) is not None
-        for share, state in live.items()
-    ):
+    elif holder_of(run.path) is None and any(_has_end(run, share, state) for share, state in live.items()):
         with contextlib.suppress(RecordError, Unreachable, OSError):
             _harvest_once(run.path, tracker)
             run = open_run(run.path)
@@ -170,6 +167,11 @@ def _harvest_once(path: Path, tracker: JobTracker) -> None:
         Harvest(path, writer, tracker, Display()).look("ended")
         if all(share.is_ended for share in open_run(path).shares.values()):
             end_run(path, writer)
+
+
+def _has_end(run: Run, share: str, state: JobState) -> bool:
+    job = run.shares[share].job
+    return job is not None and conclusion(job, state, is_lost=False) is not None
 
 
 def end_run(path: Path, writer: RunWriter) -> bool:
@@ -250,6 +252,11 @@ def conclusion(job: ShareJob, state: JobState, is_lost: bool) -> tuple[JobState,
     return (replace(state, phase="ended"), "lost") if is_lost else None
 
 
+def _why_of(result: str) -> Why:
+    """Return why the steps of a job failed that left them undone. A job that ended by itself is `job-failed`."""
+    return "job-lost" if result == "lost" else WHY_OF_RESULT.get(result, "job-failed")
+
+
 def harvested(share: Share, end: tuple[JobState, str], output: str) -> Iterator[dict[str, object]]:
     """Yield the entries that end a share: the entries of steps without end, then of its job, whose `output` is named."""
     state, result = end
@@ -272,9 +279,7 @@ def harvested(share: Share, end: tuple[JobState, str], output: str) -> Iterator[
         and (tried.outcome == "cancelled" or (tried.outcome == "failed" and tried.why in ("signal", "lost-node")))
     ]
     detail = f"job {job.id}{where}: {what}{exit_code}. Its output is in {output}"
-    # Of a job that ended by itself the steps have failed, and nobody knows better.
-    why: Why = "job-lost" if result == "lost" else WHY_OF_RESULT.get(result, "job-failed")
-    yield from ends_of(share, (*share.unended, *struck), why, detail)
+    yield from ends_of(share, (*share.unended, *struck), _why_of(result), detail)
     yield {**_of_job(share.name, job.id, state), "state": "ended", "result": result}
 
 

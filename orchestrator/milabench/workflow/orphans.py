@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from milabench.errors import Unreachable
 from milabench.events.rundir import Run
-from milabench.execute.agent_client import query_agent
+from milabench.execute.agent_client import kill_marked, query_agent
 from milabench.execute.locks import Orchestrator, orchestrator_of
 from milabench.execute.remote_host import connect_all, node_marker
 from milabench.execute.ssh import Address
@@ -65,6 +65,15 @@ def _jobs_over(*addresses: Address) -> set[str]:
     jobs = [JobHandle(id=job, name="") for job in dict.fromkeys(address.job for address in addresses) if job]
     states = handler("srun").scheduler_here().observe(jobs) if jobs and takes_part("srun") else {}
     return {job for job, state in states.items() if state.phase in ("ended", "absent")}
+
+
+def killed_on(markers: Markers, session: Session) -> dict[Machine, str]:
+    """Kill the marked processes of each machine, and return the results as lines."""
+    results = on_each_machine(markers, session, kill_marked)
+    return {
+        machine: f"leftover processes could not be killed ({result})" if isinstance(result, Unreachable) else result
+        for machine, result in results.items()
+    }
 
 
 def on_each_machine(

@@ -12,7 +12,7 @@ from milabench.errors import DONE, RecordError, UsageError
 from milabench.events.run_files import SUMMARY
 from milabench.events.run_writer import RunWriter
 from milabench.events.rundir import Run, open_run
-from milabench.execute.agent_client import NOTHING_LEFT, kill_marked
+from milabench.execute.agent_client import NOTHING_LEFT
 from milabench.execute.detach import DetachHandover
 from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, this_orchestrator
@@ -23,7 +23,7 @@ from milabench.workflow.estimate import measuring_on
 from milabench.workflow.execution import continue_plan
 from milabench.workflow.files import writing
 from milabench.workflow.options import Session
-from milabench.workflow.orphans import dead_orchestrators, on_each_machine, process_markers
+from milabench.workflow.orphans import dead_orchestrators, killed_on, process_markers
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
 from milabench.workflow.run_lookup import attempts_made
 from milabench.workflow.run_records import RunDescription, with_stems
@@ -137,9 +137,7 @@ def planned_again(
 def sweep_run(run: Run, session: Session) -> None:
     """Kill leftover processes of dead orchestrators of a run, here and on the nodes that they used, and report it."""
     for orchestrator, addresses in dead_orchestrators(run):
-        for machine, result in on_each_machine(
-            process_markers([(orchestrator, addresses)]), session, kill_marked
-        ).items():
+        for machine, result in killed_on(process_markers([(orchestrator, addresses)]), session).items():
             where = f", on {machine.name}" if machine else ""
             if result != NOTHING_LEFT:
                 session.info(f"resume: of its orchestrator {orchestrator}{where}: {result}")
