@@ -151,7 +151,7 @@ def make_result(
         given["detail"] = given.get("detail") or f"other processes on the device: {', '.join(map(str, foreign))}"
     # A figure of the case's own that is no number, such as NaN, arrives as null and is left out.
     given |= {name: _number(given.get(name)) for name in ("items", "bytes")}
-    counters = given.get("counters", {})
+    counters = given.get("counters") or {}
     given["counters"] = {name: value for name, value in counters.items() if _number(value) is not None}
     given["label"] = str(given.get("label", ""))
     return CaseResult(

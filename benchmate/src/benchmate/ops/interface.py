@@ -46,9 +46,15 @@ def forward_only(forward: Call, reason: str, moved_bytes: int | None = None) -> 
 def tensors_in(value: object) -> Iterator[Tensor]:
     """Yield the tensors inside nested lists, tuples and mappings, in order."""
     import torch
-    from torch.utils import _pytree
 
-    return (leaf for leaf in _pytree.tree_flatten(value)[0] if isinstance(leaf, torch.Tensor))
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
 
 
 def autograd_passes(call: Call, leaves: Sequence[Tensor]) -> Passes:
@@ -89,9 +95,14 @@ def autograd_passes(call: Call, leaves: Sequence[Tensor]) -> Passes:
 def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """Return nested lists, tuples and mappings with each tensor changed."""
     import torch
-    from torch.utils import _pytree
 
-    return _pytree.tree_map_only(torch.Tensor, change, value)
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, list) or type(value) is tuple:
+        return type(value)(map_tensors(item, change) for item in value)
+    if isinstance(value, dict):
+        return {key: map_tensors(item, change) for key, item in value.items()}
+    return value
 
 
 def function_passes(

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from benchmate import fail, observe_loss
 from benchmate.batch_size import BatchSize, size_function
 from benchmate.patching import Patch, optimizer_step_hook
-from benchmate.probe_registry import expect
-from benchmate.probes.patch_probes import Function, Items, LoopProbe, batches, calls, iterable, patch, place_patch
+from benchmate.probe_registry import Probe, expect
+from benchmate.probes.patch_probes import Function, Items, StepEnd, batches, calls, iterable, patch, place_patch
 from benchmate.session import current
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from benchmate.phases import InstrumentHost
-    from benchmate.probes.patch_probes import LoopOptions, StepOptions
+    from benchmate.probes.patch_probes import LoopOptions
 
 
 __all__ = ["accelerated_ranks", "backward", "dataloader", "lightning", "optimizer_step", "parts", "trainer"]
@@ -31,30 +31,51 @@ def dataloader(ov: InstrumentHost, **options: Unpack[LoopOptions]) -> None:
     iterable(ov, "torch.utils.data.dataloader.DataLoader.__iter__", **options)
 
 
-def optimizer_step(ov: InstrumentHost, *, units: str = "steps/s", **options: Unpack[StepOptions]) -> None:
+def optimizer_step(
+    ov: InstrumentHost,
+    *,
+    units: str = "steps/s",
+    items: Items = 1,
+    task: str = "train",
+    stop: bool | None = None,
+    required: bool = True,
+) -> None:
     """Observe steps that end with each `step` of any torch optimizer. `items` may be a function of the optimizer.
 
     Where two optimizers step in turn it must be one, and return None for the optimizer that ends no step.
     """
-    probe = LoopProbe("optimizer_step", units=units, **options)
+    probe = expect(Probe("optimizer_step", required=required))
     probe.why_not = lambda: "no torch optimizer made a step"
-    expect(probe)
-    is_counted = callable(options.get("items"))
+    end_step = StepEnd(probe, units=units, items=items, task=task, stop=stop)
 
     def ended(optimizer: object, _args: object, _kwargs: object) -> None:
-        probe.end_step((optimizer,), {}, source=None if is_counted else optimizer)
+        end_step((optimizer,), {}, source=None if callable(items) else optimizer)
 
     place_patch(ov, optimizer_step_hook(ended))
 
 
-def trainer(ov: InstrumentHost, *, units: str = "tokens/s", **options: Unpack[StepOptions]) -> None:
+def trainer(
+    ov: InstrumentHost,
+    *,
+    units: str = "tokens/s",
+    items: Items | None = None,
+    stop: bool | None = None,
+    required: bool = True,
+) -> None:
     """Observe the training steps of transformers' Trainer and its subclasses, and their loss.
 
     A step is a `training_step`: with gradient accumulation, several before an optimizer step. Items are the elements of
     `input_ids`, padding included, because the device computes it. `items(trainer, model, inputs, ...)` may differ.
     """
-    options.setdefault("items", _tokens)
-    calls(ov, "transformers.trainer.Trainer.training_step", units=units, loss=lambda loss: loss, **options)
+    calls(
+        ov,
+        "transformers.trainer.Trainer.training_step",
+        units=units,
+        items=_tokens if items is None else items,
+        loss=lambda loss: loss,
+        stop=stop,
+        required=required,
+    )
     batches(ov, "transformers.trainer.Trainer.get_batch_samples", required=False)
 
 
@@ -70,26 +91,28 @@ def lightning(
 
     Not the loop over its loader: that is a batch ahead of the training, so that its last request is not the last step.
     """
+    probe = expect(Probe("lightning", required=required))
+    probe.why_not = lambda: "no Trainer of Lightning made a training step"
     size, n = size_function(batch_size)
     items: Items = n if size is None else lambda _trainer, _module, _outputs, batch, *_: size(batch)
-    probe = LoopProbe("lightning", units=units, items=items, stop=stop, required=required)
-    probe.why_not = lambda: "no Trainer of Lightning made a training step"
-    expect(probe)
     for package in ("lightning.pytorch", "pytorch_lightning"):
 
         def wrap(fit: Function, package: str = package) -> Function:
             base = sys.modules[f"{package}.callbacks.callback"].Callback
 
             class EndOfSteps(base):  # type: ignore[misc,valid-type]
+                def __init__(self) -> None:
+                    self.end_step = StepEnd(probe, units=units, items=items, task="train", stop=stop)
+
                 def on_train_start(self, *_: object) -> None:
-                    probe.begin_step()
+                    self.end_step.begin()
 
                 def on_train_batch_end(self, *args: Any) -> None:
                     outputs = args[2]
                     loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
                     if loss is not None:
                         observe_loss(loss)
-                    probe.end_step(args, {})
+                    self.end_step(args, {})
 
             @functools.wraps(fit)
             def replacement(trainer: Any, *args: object, **kwargs: object) -> object:

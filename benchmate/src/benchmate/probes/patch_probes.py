@@ -45,17 +45,8 @@ class LoopOptions(TypedDict, total=False):
     required: bool
 
 
-class StepOptions(TypedDict, total=False):
-    """The keywords of probes of calls that end steps: `items` of a step, a number or counted from the call (None: no step)."""
-
-    items: Items
-    task: str
-    stop: bool | None
-    required: bool
-
-
 class LoopProbe(Probe):
-    """A probe of the steps of a task: of loops over iterables, with `LoopOptions`, or ended by calls, with `StepOptions`."""
+    """A probe that observes loops, with `LoopOptions`."""
 
     def __init__(
         self,
@@ -63,7 +54,6 @@ class LoopProbe(Probe):
         *,
         units: str,
         batch_size: BatchSize = None,
-        items: Items = 1,
         task: Task = "train",
         when: Function | None = None,
         stop: bool | None = None,
@@ -71,13 +61,11 @@ class LoopProbe(Probe):
     ) -> None:
         super().__init__(text, required=required)
         self.units, self.batch_size, self.task, self.stop = units, batch_size, task, stop
-        self.is_wanted = None if when is None else self.guarded(when, default=False)
-        self._items = self.guarded(_counting(items), default=0) if callable(items) else items
-        self._steps: Steps | None = None
+        self._when = when
 
     def observer(self, *args: object, **kwargs: object) -> Observer | None:
         """Return the observer of the loops over the result of a call. None when they are not to be observed."""
-        if self.is_wanted is not None and not self.is_wanted(*args, **kwargs):
+        if self._when is not None and not self.guarded(self._when, default=False)(*args, **kwargs):
             return None
         task = self.task if isinstance(self.task, str) else self.guarded(self.task, default=None)(*args, **kwargs)
         return None if task is None else current().observer(task, self.units, self.stop)
@@ -87,35 +75,6 @@ class LoopProbe(Probe):
         self.fire()
         observer = self.observer(iterable)
         return iterable if observer is None else observe_iterable(iterable, observer, self.batch_size)
-
-    def begin_step(self) -> None:
-        """Begin the first step here."""
-        self._observed_steps().begin()
-
-    def end_step(
-        self, args: tuple[object, ...], kwargs: Mapping[str, object], result: object = None, source: object = None
-    ) -> None:
-        """End a step, given a call's arguments and its result."""
-        self.fire()
-        if self._steps is not None and self._steps.is_answering:
-            return  # a step that is made again is not counted: its items may be known of new batches only
-        n = self._items(*args, **kwargs) if callable(self._items) else self._items
-        if n is not None:
-            self._observed_steps()(n, result, source)
-
-    def _observed_steps(self) -> Steps:
-        # At the first call: before that, no record may show a task that was never run.
-        if self._steps is None:
-            self._steps = Steps(current().observer(str(self.task), self.units, self.stop))
-        return self._steps
-
-
-def _counting(items: Function) -> Callable[..., int | float | None]:
-    def count(*args: object, **kwargs: object) -> int | float | None:
-        number = items(*args, **kwargs)
-        return None if number is None else plain_count(number, "items")
-
-    return count
 
 
 def patch(ov: InstrumentHost, target: str, wrap: Wrap, *, required: bool = True) -> None:
@@ -171,14 +130,15 @@ def loop(ov: InstrumentHost, line: int, **options: Unpack[LoopOptions]) -> None:
     probe = LoopProbe(f"loop at line {line}", **options)
     probe.why_not = lambda: why_no_loop(line)
     expect(probe)
+    ended = StepEnd(probe, units=probe.units, items=1, task=str(probe.task), stop=probe.stop)
     running: list[int] = []
 
     def observe_while(condition: object) -> object:
         goes_on = bool(condition)
         if running:
-            probe.end_step((), {})
+            ended((), {})
         elif goes_on:
-            probe.begin_step()
+            ended.begin()
         running[:] = [line] if goes_on else []
         return goes_on
 
@@ -212,15 +172,21 @@ def calls(
     target: str,
     *,
     units: str,
+    items: Items = 1,
+    task: str = "train",
     when: Function | None = None,
     loss: Callable[[Any], object] | None = None,
-    **options: Unpack[StepOptions],
+    stop: bool | None = None,
+    required: bool = True,
 ) -> None:
     """Observe steps that end with each call of a function. `loss(result)` is observed as the loss where it is given.
 
     A call within a call of the same function is a part of its step. A call of which `items` returns None ends no step.
     """
-    probe = LoopProbe(f"calls of {target}", units=units, when=when, **options)
+    probe = Probe(f"calls of {target}", required=required)
+
+    end_step = StepEnd(probe, units=units, items=items, task=task, stop=stop)
+    is_step = None if when is None else probe.guarded(when, default=False)
     loss_of = None if loss is None else probe.guarded(loss, default=None)
 
     running: set[int] = set()
@@ -236,10 +202,10 @@ def calls(
                 result = original(*args, **kwargs)
             finally:
                 running.discard(thread)
-            if probe.is_wanted is None or probe.is_wanted(*args, **kwargs):
+            if is_step is None or is_step(*args, **kwargs):
                 if loss_of is not None:
-                    observe_loss(loss_of(result), str(probe.task))
-                probe.end_step(args, kwargs, result)
+                    observe_loss(loss_of(result), task)
+                end_step(args, kwargs, result)
             return result
 
         return replacement
@@ -308,6 +274,42 @@ def pause(ov: InstrumentHost, target: str, *, name: str, required: bool = True) 
         return replacement
 
     _replace(ov, probe, target, wrap)
+
+
+class StepEnd:
+    """Ends a step of a task, given an observed function's arguments and its result. `items` is a number or counts by these."""
+
+    def __init__(self, probe: Probe, *, units: str, items: Items, task: str, stop: bool | None) -> None:
+        self._probe, self._units, self._task, self._stop = probe, units, task, stop
+        self._steps: Steps | None = None
+
+        def count(args: tuple[object, ...], kwargs: Mapping[str, object]) -> int | float | None:
+            if not callable(items):
+                return items
+            number = items(*args, **kwargs)
+            return None if number is None else plain_count(number, "items")
+
+        self._count = probe.guarded(count, default=0) if callable(items) else count
+
+    def begin(self) -> None:
+        """Begin the first step here."""
+        self._observed().begin()
+
+    def __call__(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object], result: object = None, source: object = None
+    ) -> None:
+        self._probe.fire()
+        if self._steps is not None and self._steps.is_answering:
+            return  # a step that is made again is not counted: its items may be known of new batches only
+        n = self._count(args, kwargs)
+        if n is not None:
+            self._observed()(n, result, source)
+
+    def _observed(self) -> Steps:
+        # At the first call: before that, no record may show a task that was never run.
+        if self._steps is None:
+            self._steps = Steps(current().observer(self._task, self._units, self._stop))
+        return self._steps
 
 
 def place_patch(ov: InstrumentHost, placed: Patch) -> None:

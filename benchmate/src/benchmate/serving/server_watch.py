@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import re
 import signal
 import socket
@@ -11,9 +12,13 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 PERIOD_S = 1.0
 ANSWER_S = 5.0
@@ -73,7 +78,7 @@ class ServerWatch:
 
     def _watch(self) -> None:
         # Signals are the main thread's, whose wait they have to end.
-        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGALRM))
         has_metrics = True
         # Half a period later than the load: what is read first is not the idle server.
         wait_s = PERIOD_S / 2
@@ -113,34 +118,42 @@ def get(url: str, path: str) -> tuple[int, str]:
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     with contextlib.closing(kind(parts.hostname or "", parts.port, timeout=ANSWER_S)) as connection:
-        connection.connect()
-        with _in_time(connection.sock):
-            connection.request("GET", parts.path.rstrip("/") + path)
-            response = connection.getresponse()
-            body = response.read(MOST_BYTES + 1)
+        connection.response_class = _ResponseInTime
+        connection.request("GET", parts.path.rstrip("/") + path)
+        response = connection.getresponse()
+        body = response.read(MOST_BYTES + 1)
     if len(body) > MOST_BYTES:
         raise ValueError(f"{path}: an answer of more than {MOST_BYTES >> 20} MiB")
     return response.status, body.decode("utf-8", "replace")
 
 
-@contextlib.contextmanager
-def _in_time(connection: socket.socket) -> Iterator[None]:
-    """Raise TimeoutError for an exchange that takes longer than ANSWER_S: a timeout of its socket limits each read only."""
-    is_over = threading.Event()
+class _ResponseInTime(http.client.HTTPResponse):
+    """An answer that is given up unless it is complete within ANSWER_S: a timeout of its socket limits each read only."""
 
-    def end() -> None:
-        is_over.set()
-        with contextlib.suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
+    def __init__(
+        self, sock: socket.socket, debuglevel: int = 0, method: str | None = None, url: str | None = None
+    ) -> None:
+        super().__init__(sock, debuglevel, method, url)
+        self.fp = io.BufferedReader(_ReaderInTime(self.fp.detach(), sock))
 
-    timer = threading.Timer(ANSWER_S, end)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        if is_over.is_set():
+
+class _ReaderInTime(io.RawIOBase):
+    def __init__(self, raw: io.RawIOBase, connection: socket.socket) -> None:
+        self._raw, self._connection, self._deadline = raw, connection, time.monotonic() + ANSWER_S
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:  # what is always there to be read would never run into the timeout of a read
             raise TimeoutError(f"no whole answer within {ANSWER_S:g} s")
+        self._connection.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def is_refused(url: str) -> bool:
