@@ -80,10 +80,10 @@ def main() -> None:
             wrong(f"launch: {case}: {counter.expected} calls added {counter.value.item()}")
         calls = estimate([seconds / BLOCK for seconds in blocks])
         benchmate.metric(
-            "time", calls.median, "s", "lower", case=case, main=True, samples=calls.count,
-            ci95=list(calls.interval) if calls.interval else None, clock="host",
+            "time", calls.median, "s", "lower", case=case, main=True, samples=calls.samples,
+            ci95=list(calls.ci95) if calls.ci95 else None, clock="host",
         )  # fmt: skip
-        print(f"{case}: {calls.median * 1e6:.3f} us a call ({calls.count} blocks of {BLOCK})", flush=True)
+        print(f"{case}: {calls.median * 1e6:.3f} us a call ({calls.samples} blocks of {BLOCK})", flush=True)
     current().finish()
 
 

@@ -11,6 +11,7 @@ import itertools
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Sequence
 from statistics import median
 
@@ -23,7 +24,6 @@ from timing import Ranks, device_name, the_device
 
 import benchmate
 from benchmate.ops.device import TorchDevice
-from benchmate.ops.sampling import block_s
 from benchmate.session import current
 
 ELEMENT = 4
@@ -94,6 +94,16 @@ def exchange(pair: tuple[int, int], device: TorchDevice, rank: int, size: int, s
     seconds = min(block_s(call, calls, device) / calls for _ in range(REPEATS))
     check(got, sent - rank + other, pair, rank)
     return count * ELEMENT / seconds / 1e9
+
+
+def block_s(call: Callable[[], None], count: int, device: TorchDevice) -> float:
+    """The seconds of calls in sequence, on the host's clock."""
+    device.synchronize()
+    begin = time.perf_counter()
+    for _ in range(count):
+        call()
+    device.synchronize()
+    return time.perf_counter() - begin
 
 
 def check(got: torch.Tensor, right: torch.Tensor, pair: tuple[int, int], rank: int) -> None:

@@ -48,7 +48,7 @@ def report_rate(
 ) -> float:
     """Publish `work` by the time of a call, with its interval; return it."""
     rate = work / timed.estimate.median
-    ends = timed.estimate.interval
+    ends = timed.estimate.ci95
     benchmate.metric(
         name,
         rate,
@@ -58,13 +58,13 @@ def report_rate(
         params=dict(params),
         main=main,
         ci95=None if ends is None else [work / ends[1], work / ends[0]],
-        samples=timed.estimate.count,
+        samples=timed.estimate.samples,
         seconds=timed.estimate.median,
         clock=timed.clock,
         **({} if timed.is_converged else {"reasons": ["unconverged"]}),
     )
     text = " ".join(f"{key}={value}" for key, value in params.items())
-    print(f"{name} {case} {text}: {rate:.4g} {units} ({timed.estimate.count} samples)", flush=True)
+    print(f"{name} {case} {text}: {rate:.4g} {units} ({timed.estimate.samples} samples)", flush=True)
     return rate
 
 

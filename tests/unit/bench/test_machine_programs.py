@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import itertools
 import json
@@ -202,3 +203,35 @@ def test_the_sizes_of_collectives_end_at_the_largest(programs: dict[str, ModuleT
     assert sizes(1024, 2**30, 8, 16)[-2:] == [2**28, 2**30]
     assert sizes(1024, 2**16, 8, 16) == [1024, 8192, 65536]
     assert sizes(1024, 1024, 8, 4 * 3) == [1020]
+
+
+def imported_names() -> Iterator[tuple[str, str, str]]:
+    """Of each program of benchmarks/: its file, a module of benchmate that it imports from, and a name."""
+    for file in sorted((ROOT / "benchmarks").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("benchmate."):
+                yield from ((str(file.relative_to(ROOT)), str(node.module), alias.name) for alias in node.names)
+
+
+def names_of(module: str) -> set[str]:
+    """What a module of benchmate defines or imports at its own level, and the modules in it."""
+    path = ROOT.joinpath("benchmate", "src", *module.split("."))
+    file = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
+    names = {each.stem for each in path.glob("*")}
+    waiting: list[ast.AST] = [*ast.parse(file.read_text()).body]
+    for node in waiting:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        else:
+            found = (
+                getattr(each, "asname", None) or getattr(each, "id", None) or getattr(each, "name", None)
+                for each in ast.iter_child_nodes(node)
+            )
+            names |= {each for each in found if each}
+            waiting += ast.iter_child_nodes(node)
+    return names
+
+
+def test_what_programs_import_from_benchmate_is_there() -> None:
+    """Without torch, which most of them need: a name that is gone is found before a machine runs them."""
+    assert [each for each in imported_names() if each[2] not in names_of(each[1])] == []
