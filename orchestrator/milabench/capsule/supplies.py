@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import tomllib
@@ -15,8 +16,8 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import distribution
-from pathlib import Path
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path, PurePath
 
 from milabench.bench.api import PyPI
 from milabench.errors import EnvironmentFailed
@@ -27,11 +28,9 @@ from milabench.execute.inventory import marker_environment
 from milabench.execute.needs import wheel_rank
 from milabench.execute.package_indexes import Indexes, indexes, uv_env, uv_options
 from milabench.execute.sources import cached_archive, listed_files
-from milabench.execute.unpack_release import unpack_release
 from milabench.plan.requirements import Lock, applies, parse_requirements
 from milabench.plan.venvs import VenvSpec
 from milabench.redaction import mask
-from milabench.workflow.files import ROOT
 
 _STAMP = (1980, 1, 1, 0, 0, 0)
 # What an installer adds to a package: no part of its wheel.
@@ -109,9 +108,32 @@ def _releases(lock: Lock, python: str, where: Indexes, else_from: str = "") -> l
 
 
 def own_releases(where: Indexes) -> list[Release]:
-    """Return milabench's own dependencies, in the versions of its own lock, which its images install too."""
-    lock = parse_requirements((ROOT / "constraints" / "milabench.txt").read_text())
-    return _releases(lock, f"{sys.version_info.major}.{sys.version_info.minor}", where)
+    """Return milabench's own dependencies, in the versions that it runs with here."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    found: dict[str, Release] = {}
+    waiting = [("milabench", frozenset[str]())]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        name, extras = waiting.pop()
+        if (name, extras) in seen:
+            continue
+        seen.add((name, extras))
+        try:
+            package = distribution(name)
+        except PackageNotFoundError:
+            raise EnvironmentFailed(
+                f"{name}: milabench needs it, and it is not installed. Install milabench again"
+            ) from None
+        if name != "milabench":
+            found[name] = Release(project=name, version=package.version, python=python, where=where)
+        for line in package.requires or ():
+            need = Requirement(line)
+            if need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in extras or {""}):
+                waiting.append((canonicalize_name(need.name), frozenset(need.extras)))
+    return [found[name] for name in sorted(found)]
 
 
 def fetch_files(
@@ -204,39 +226,48 @@ def _builders(file: ReleaseFile, release: Release, environ: Mapping[str, str], u
         "SSL_CERT_FILE": release.where.cert or "",
     }
     env |= {name: value for name, value in location.items() if value and not env.get(name)}
+    argv = (uv, "pip", "compile", "-", "--quiet", "--no-header", "--no-annotate", "--generate-hashes")
     options = uv_options({} if release.where.urls else {"no-index": "true"})
-    argv = (
-        *(uv, "pip", "compile", "-", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"),
-        *("--python-version", minor(release.python), "--index-strategy", "unsafe-best-match", *options),
-    )
     needs = build_requirements(file.path, file.name)
     with tempfile.TemporaryDirectory(prefix="milabench-") as empty:  # where no uv.toml is
-        problem = f"{file.name}: its build requirements cannot be found"
-        text = _answer_of_uv(argv, env, Path(empty), problem, "\n".join(needs))
-    return _releases(parse_requirements(text), release.python, release.where)
-
-
-def _answer_of_uv(argv: Sequence[str], env: Mapping[str, str], cwd: Path, problem: str, given: str = "") -> str:
-    """Return the output of uv. Raises EnvironmentFailed with the problem, and with its cause in uv's words."""
-    fixed = {"UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1", "COLUMNS": "1000"}
-    done = subprocess.run(argv, input=given, env={**env, **fixed}, cwd=cwd, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            (*argv, "--python-version", minor(release.python), "--index-strategy", "unsafe-best-match", *options),
+            input="\n".join(needs),
+            env={**env, "UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"},
+            cwd=empty,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     if done.returncode != 0:
-        raise EnvironmentFailed(f"{problem}: {explain_failure(mask(done.stderr))}")
-    return done.stdout
+        raise EnvironmentFailed(
+            f"{file.name}: its build requirements cannot be found: {explain_failure(mask(done.stderr))}"
+        )
+    return _releases(parse_requirements(done.stdout), release.python, release.where)
 
 
 def build_requirements(archive: Path, name: str) -> list[str]:
     """Return the build requirements of an sdist. Setuptools where it names none. Raises EnvironmentFailed."""
-    with tempfile.TemporaryDirectory(prefix="milabench-") as scratch:
-        content = Path(scratch, "release")
-        unpack_release(archive, name, content)
-        project = content / "pyproject.toml"
-        try:
-            about = tomllib.loads(project.read_text()) if project.is_file() else {}
-        except ValueError as error:
-            raise EnvironmentFailed(f"{name}: cannot be read: {error}") from None
-    requires = about.get("build-system", {}).get("requires")
+    text = ""
+    try:
+        if name.endswith(".zip"):
+            with zipfile.ZipFile(archive) as zipped:
+                paths = [path for path in zipped.namelist() if _is_project_file(path)]
+                text = zipped.read(paths[0]).decode() if paths else ""
+        else:
+            with tarfile.open(archive) as tar:
+                for member in tar:
+                    if _is_project_file(member.name) and (file := tar.extractfile(member)) is not None:
+                        text = file.read().decode()
+                        break
+        requires = tomllib.loads(text).get("build-system", {}).get("requires")
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError, OSError) as error:
+        raise EnvironmentFailed(f"{name}: cannot be read: {error}") from None
     return [str(line) for line in requires] if isinstance(requires, list) else ["setuptools>=40.8", "wheel"]
+
+
+def _is_project_file(path: str) -> bool:
+    return PurePath(path).name == "pyproject.toml" and len(PurePath(path).parts) == 2
 
 
 def managed_python(uv: str, version: str, environ: Mapping[str, str]) -> Path | None:
@@ -260,9 +291,13 @@ def build_wheel(project: Path, into: Path, uv: str, environ: Mapping[str, str], 
     left_out = shutil.ignore_patterns("__pycache__", "tests", ".*", "dist", "results")
     copy_tree(project, source, left_out, keeps_links=True)
     argv = (uv, "build", "--wheel", "--no-create-gitignore", *uv_options(settings), "--out-dir", str(into / "wheel"))
-    env = {**environ, **uv_env(settings, environ)}
-    _answer_of_uv((*argv, "--python", sys.executable, str(source)), env, into, f"{project}: its wheel cannot be built")
+    env = {**environ, **uv_env(settings, environ), "NO_COLOR": "1", "COLUMNS": "1000", "UV_PYTHON_DOWNLOADS": "never"}
+    done = subprocess.run(
+        (*argv, "--python", sys.executable, str(source)), env=env, cwd=into, capture_output=True, text=True, check=False
+    )
     remove(source, into)
+    if done.returncode != 0:
+        raise EnvironmentFailed(f"{project}: its wheel cannot be built: {explain_failure(mask(done.stderr))}")
     return next((into / "wheel").glob("*.whl"))
 
 
