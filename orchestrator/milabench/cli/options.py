@@ -620,7 +620,7 @@ class TerminalReporter:
 
 
 def _unfiltered() -> TextIO:
-    """Return standard error for what a terminal obeys: whoever redraws it shows foreign text as visible by himself."""
+    """Return standard error without the filter of control characters. Displays make foreign text visible themselves."""
     stream: TextIO = getattr(sys.stderr, "unfiltered", sys.stderr)
     return stream
 

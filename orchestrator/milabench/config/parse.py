@@ -18,6 +18,7 @@ from milabench.config.sizes import SIZES_KEY, ChosenSize, layers_of, sizes_by_na
 from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Mark, Origins, built_in, mapping_at, plain, settled
 from milabench.errors import ConfigError, Problem
 from milabench.seams import handler, missing
+from milabench.shown import some_of
 
 Declared = Callable[[Path], frozenset[str] | None]
 """Return the extra keys that the benchfile in a folder declares. None where there is no benchfile to ask.
@@ -295,8 +296,7 @@ class _BenchmarkParser:
             (name, mark), others = benches[0], [other for other, _ in benches[1:]]
             what = "it is left out: it has neither a definition nor a command"
             if others:
-                what += f", as {'are' if len(others) > 1 else 'is'} {', '.join(others[:8])}"
-                what += f" and {len(others) - 8} more" if len(others) > 8 else ""
+                what += f", as {'are' if len(others) > 1 else 'is'} {some_of(others, 8)}"
             self.warnings.note(mark, name, what, "is its name right?")
 
     def _note_foreign_key(self, name: str, node: Located, key: str, mark: Mark) -> None:

@@ -15,6 +15,7 @@ from milabench.config.definition import definition_name
 from milabench.config.problems import Problems
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.errors import ConfigError, NothingSelected, Problem, UsageError, with_remedy
+from milabench.shown import some_of
 
 MAX_LENGTH: Final = 10_000
 MAX_DEPTH: Final = 50
@@ -123,8 +124,7 @@ def _check_words(asked: Iterable[str], known: set[str]) -> None:
 
 def _some(known: set[str]) -> str:
     names = sorted(known)
-    others = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return f"known: {', '.join(names[:8])}{others}" if names else "the suite has no benchmark"
+    return f"known: {some_of(names, 8)}" if names else "the suite has no benchmark"
 
 
 def _is_glob(word: str) -> bool:

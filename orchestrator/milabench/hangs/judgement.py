@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from milabench.records.hang_evidence import Frame, JobMember, ProcessState
+from milabench.shown import some_of
 
 MOST_NAMED = 4
 BUSY_S = 0.5  # of CPU time between the two looks
@@ -221,8 +222,7 @@ def _named(*groups: Iterable[Rank]) -> str:
         for rank in group:
             by_doing[rank.doing].append(rank)
         parts += [_together(ranks, doing) for doing, ranks in by_doing.items()]
-    more = f" and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else ""
-    return "; ".join(parts[:MOST_NAMED]) + more
+    return some_of(parts, MOST_NAMED, "; ")
 
 
 def _together(ranks: Sequence[Rank], doing: str) -> str:
@@ -230,9 +230,7 @@ def _together(ranks: Sequence[Rank], doing: str) -> str:
         return f"{_one(ranks)} {doing}"
     plural = {"is": "are", "has": "have", "waits": "wait"}
     word, _, rest = doing.partition(" ")
-    names = ", ".join(str(rank.number) for rank in ranks[:8]) + (
-        f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
-    )
+    names = some_of([str(rank.number) for rank in ranks], 8)
     nodes = {rank.node for rank in ranks}
     where = f" ({nodes.pop()})" if len(nodes) == 1 and nodes != {""} else ""
     return f"ranks {names}{where} {plural.get(word, word)} {rest}"

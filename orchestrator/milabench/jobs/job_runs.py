@@ -31,6 +31,7 @@ from milabench.jobs.submission import (
     submit_jobs,
 )
 from milabench.schedulers.scheduler import JobBatch, JobHandle, Scheduler, job_system
+from milabench.shown import some_of
 from milabench.workflow.files import writing
 from milabench.workflow.options import Session
 from milabench.workflow.planning import describe_run, require_request_ready
@@ -271,5 +272,4 @@ def _cancel(run: Run, scheduler: Scheduler, session: Session) -> None:
 def _names(jobs: Collection[JobHandle]) -> str:
     """Return jobs for a person: all of a few, else the first and how many more."""
     names = [job.id for job in jobs]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"job{'s' * (len(names) > 1)} {', '.join(names[:NAMED])}{more}"
+    return f"job{'s' * (len(names) > 1)} {some_of(names, NAMED)}"

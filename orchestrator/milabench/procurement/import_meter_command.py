@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from milabench.cli.options import base_option, file_option, json_option, run_names
+from milabench.shown import some_of
 
 if TYPE_CHECKING:
     from milabench.procurement.run_meters import ImportedMeter
@@ -92,9 +93,7 @@ def _as_text(imported: ImportedMeter) -> str:
     record = imported.record
     clock = record.clock
     readings = sum(max(len(outlet.power), len(outlet.energy)) for outlet in record.outlets)
-    names = ", ".join(outlet.name for outlet in record.outlets[:8])
-    if len(record.outlets) > 8:
-        names += f" and {len(record.outlets) - 8} more"
+    names = some_of([outlet.name for outlet in record.outlets], 8)
     lines = [
         f"{imported.path}: {'written' if imported.is_new else 'was imported before'}",
         f"readings: {readings} around the run, every {record.curve.interval_s:g} s, of {names}",
@@ -115,8 +114,7 @@ def _as_text(imported: ImportedMeter) -> str:
             " are missing, or not of these nodes"
         )
     if imported.unread:
-        more = f" and {len(imported.unread) - 5} more" if len(imported.unread) > 5 else ""
-        lines.append(f"holes: without readings, and so not metered: {', '.join(imported.unread[:5])}{more}")
+        lines.append(f"holes: without readings, and so not metered: {some_of(imported.unread, 5)}")
     if record.declared is None:
         lines.append("level: none: the meter's coverage is not declared (--declaration)")
     return "\n".join([*lines, *(f"note: {note}" for note in record.notes)])

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, NamedTuple
 from milabench.errors import ConfigError, Problem
 from milabench.events.stored_json import Number
 from milabench.events.values import written_number
+from milabench.shown import some_of
 
 Quantity = Literal["power", "energy"]
 
@@ -86,7 +87,7 @@ def read_meter(content: bytes, name: str, wanted: Sequence[str] = ()) -> MeterFi
 
 def _chosen(outlets: Sequence[Outlet], name: str, wanted: Sequence[str], *, is_sum_known: bool) -> tuple[Outlet, ...]:
     known = [outlet.name for outlet in outlets]
-    shown = ", ".join(known[:8]) + (f" and {len(known) - 8} more" if len(known) > 8 else "")
+    shown = some_of(known, 8)
     for each in wanted:
         if each not in known:
             raise ConfigError(Problem(name, "", f"has no outlet {each!r}", f"it has {shown}"))

@@ -108,6 +108,11 @@ def meter_from_json(value: Mapping[str, Any]) -> MeterRecord:
         raise ValueError(f"is no record of a meter: {error}") from None
     if not record.outlets or not all(map(_rises, record.outlets)):
         raise ValueError("has no readings in the order of time")
+    declared = record.declared
+    if declared is not None and declared.nodes is not None:
+        measured = declared.nodes if declared.measured_nodes is None else declared.measured_nodes
+        if not 1 <= measured <= declared.nodes:
+            raise ValueError(f"measures {measured} of {declared.nodes} nodes")
     return record
 
 

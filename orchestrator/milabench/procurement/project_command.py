@@ -63,9 +63,8 @@ def command(request: ProjectRequest, destination: Destination) -> int:
 
     study = project_runs(request)
     if destination.format == "html":
-        from milabench.procurement.projection_page import (
-            projection_page,
-        )  # takes longer to import than text takes to write
+        # The page takes longer to import than text takes to write.
+        from milabench.procurement.projection_page import projection_page
 
         destination.write(projection_page(study))
         return DONE

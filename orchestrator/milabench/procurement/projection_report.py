@@ -1,4 +1,4 @@
-"""Projections of measured counts as a document, JSON and a page. Projected values have their own table and keys."""
+"""Projections of measured counts as a document and as JSON. Projected values have their own table and keys."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from milabench.report.document import (
     section,
 )
 from milabench.report.labels import format_number
+from milabench.shown import some_of
 
 APART = "projected, measured by nobody"
 """The title of every table of projected values."""
@@ -59,9 +60,7 @@ LEGEND = (
 
 def projection_title(study: ScalingStudy) -> str:
     """Return the title of a projection."""
-    names = ", ".join(scaling.bench for scaling in study.benchmarks[:3])
-    more = f" and {len(study.benchmarks) - 3} more" if len(study.benchmarks) > 3 else ""
-    return f"projection of {names}{more}"
+    return f"projection of {some_of([scaling.bench for scaling in study.benchmarks], 3)}"
 
 
 def projection_sentence(study: ScalingStudy) -> str:

@@ -124,7 +124,10 @@ class Terms:
         pue: UncertainValue | None = None,
         delivery: Delivery = AT_ONCE,
     ) -> OwnershipCosts:
-        """Return the costs of owning nodes of this price and power. `electricity` is the price of a kWh, `pue` if no term is."""
+        """Return the costs of owning nodes of this price and power.
+
+        `electricity` is the price of a kWh. `pue` is used where the terms have none.
+        """
         return OwnershipCosts(
             price=price,
             years=years,

@@ -363,6 +363,7 @@ def _scores_alone(scores: TenderScores) -> Table:
 
 
 def brief_findings(scores: TenderScores) -> Document:
+    """Return the sections of a short screen below its table: broken rules, open decisions, warnings, each text once."""
     return (
         *section("rules broken", once_each(_broken(scores))),
         *section("inconclusive", once_each(_undecided(scores))),

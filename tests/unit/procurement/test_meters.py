@@ -332,6 +332,14 @@ def test_a_record_that_is_none_is_refused(change: dict[str, Any]) -> None:
         meter_from_json({**record().to_json(), **change})
 
 
+@pytest.mark.parametrize(("nodes", "measured"), [(2, 3), (0, None), (3, 0)])
+def test_a_record_that_measures_more_nodes_than_there_are_is_refused(nodes: int, measured: int | None) -> None:
+    """The file may be a vendor's, and its numbers divide others."""
+    declared = {"nodes": nodes, "measured_nodes": measured, "is_random": True}
+    with pytest.raises(ValueError, match="measures"):
+        meter_from_json({**record().to_json(), "declared": declared})
+
+
 WINDOW, RUN = (BEGIN + 120.0, BEGIN + 215.0), (BEGIN, BEGIN + 352.0)
 
 
