@@ -1,4 +1,4 @@
-"""Twelve programs in the usual style of their frameworks, measured without an edit: docs/tutorial/own-program.md."""
+"""Twelve programs in the usual style of their frameworks, measured without an edit."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from milabench.errors import UsageError
 from milabench.events.removal import copy_tree, new_folder
 from milabench.own_program.interpreter import find_interpreter
 from milabench.own_program.observation import observation_of
-from milabench.own_program.origins import ProgramOrigin, chosen_program, module_in, origin_of
+from milabench.own_program.origins import ProgramOrigin, chosen_program, find_module, module_in, origin_of
 from milabench.own_program.program import Program, parse_program
 from milabench.own_program.script import Script
 from milabench.own_program.sources import read_source
@@ -49,16 +49,13 @@ def new_from_program(name: str, into: Path, given: str, script: str | None, modu
                 f"--from '{given}': is no script (.py), folder, repository or command that starts Python. For a release "
                 f"give pypi:PROJECT==VERSION. `milabench bench` measures any command"
             )
-        installed = _installed(program)
-        name = origin.name if installed is None else program.name
-        return _create(folder, replace(origin, name=name, installed=installed), program)
+        if program.module and find_module(origin.root, program.module) is None:
+            origin = replace(origin, name=f"the installed module {program.module}", installed=_installed(program))
+        return _create(folder, origin, program)
 
 
-def _installed(program: Program) -> Path | None:
-    """Return the file of a module of an installed package. None: the module is in the current folder. Raises UsageError."""
-    top = program.module.partition(".")[0]
-    if not top or any(Path(each).exists() for each in (top, f"{top}.py", f"src/{top}", f"src/{top}.py")):
-        return None
+def _installed(program: Program) -> Path:
+    """Return the file of a module of an installed package. Raises UsageError."""
     interpreter = find_interpreter(program.start, (), program.module)
     if not interpreter.file:
         raise UsageError(
@@ -73,6 +70,10 @@ def _create(folder: Path, origin: ProgramOrigin, program: Program) -> tuple[str,
     if not located.is_file():
         raise UsageError(f"{program.name}: no such file in {origin.name}")
     reading = read_source(located, origin.root / packages if program.module and not origin.installed else None)
+    if origin.installed is not None:  # its package is needed, which may import itself by relative names alone
+        reading = replace(reading, imports={program.module.partition(".")[0]: 1, **reading.imports})
+    # A release or a repository finds what it needs in itself.
+    starts_here = origin.source is None and _opens_files(reading.scripts if origin.is_copied else (), program)
     late = (each for package in reading.imports for each in LATE.get(package, ()))
     written = WrittenProgram(
         name=folder.name,
@@ -82,7 +83,7 @@ def _create(folder: Path, origin: ProgramOrigin, program: Program) -> tuple[str,
         interpreter=find_interpreter(program.start, (*late, *reading.imports)),
         reading=reading,
         seen=observation_of(reading, os.environ),
-        cwd=str(Path.cwd()) if _opens_files(reading.scripts if origin.is_copied else (), program) else "",
+        cwd=str(Path.cwd()) if starts_here else "",
         models=suite_environment((), os.environ)["HF_HOME"],
     )
     try:

@@ -152,13 +152,19 @@ def _known(programs: list[str]) -> str:
     return f": {', '.join(programs[:MAX_SHOWN])}{more}"
 
 
-def module_in(origin: ProgramOrigin, module: str) -> tuple[str, Path]:
-    """Return the folder of a module's packages, empty or `src`, and its file. Raises UsageError."""
-    if origin.installed is not None:
-        return "", origin.installed
+def find_module(root: Path, module: str) -> tuple[str, Path] | None:
+    """Return the folder of a module's packages, empty or `src`, and its file. None: it is not there."""
     for folder in ("", "src"):
-        path = origin.root.joinpath(folder, *module.split("."))
+        path = root.joinpath(folder, *module.split("."))
         for file in (path.with_suffix(".py"), path / "__main__.py"):
             if file.is_file():
                 return folder, file
-    raise UsageError(f"-m {module}: no such module in {origin.name}")
+    return None
+
+
+def module_in(origin: ProgramOrigin, module: str) -> tuple[str, Path]:
+    """Return the folder of a module's packages, empty or `src`, and its file. Raises UsageError."""
+    found = ("", origin.installed) if origin.installed is not None else find_module(origin.root, module)
+    if found is None:
+        raise UsageError(f"-m {module}: no such module in {origin.name}")
+    return found

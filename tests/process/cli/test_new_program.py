@@ -113,12 +113,12 @@ def test_a_module_of_an_installed_package_is_measured_as_installed(
     from importlib.metadata import version
 
     (here / "rows.txt").write_text("1\n")
-    said = new("python -m rich.table rows.txt")
+    said = new("python -m yaml.parser rows.txt")
     assert said.code == 0, said.err
-    assert said.out.startswith("created benchmarks/mine, of -m rich.table\n")
+    assert said.out.startswith("created benchmarks/mine, of the installed module yaml.parser\n")
     folder = here / "benchmarks" / "mine"
     assert not (folder / "program").exists()
-    assert f"rich=={version('rich')}" in (folder / "requirements.in").read_text().splitlines()
+    assert (folder / "requirements.in").read_text().splitlines()[1:] == [f"PyYAML=={version('pyyaml')}"]
     assert suite_of(here)["cwd"] == str(here)
 
 
@@ -190,11 +190,13 @@ def test_a_git_repository_is_named_by_its_commit_and_not_copied(new: New, here: 
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "a"]):
         subprocess.run([*git, *words], check=True)
     head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    (here / "data").mkdir()  # nothing of the current folder is the repository's
     said = new(f"file://{repository}")
     assert said.code == 0, said.err
     mine = here / "benchmarks" / "mine"
     declared = load_benchfile(mine)
     assert (declared.source, declared.script) == (Git(f"file://{repository}", rev=head), "train.py")
+    assert "cwd" not in suite_of(here)
     assert not (mine / "program").exists()
 
 
