@@ -132,7 +132,8 @@ class Measurement:
     `train_rates` are all rates of the task train, where milabench 1.3 recorded nothing else of its steps.
     `inconsistencies` are sentences that make the number invalid. `energy_by_device` are joules by the id
     of a device, in the `counted_spans` (unix s), else in the window. Other steps may have used the device, too.
-    `collectives` are what each rank recorded of its last collective operations, not checked.
+    `collectives` are what each rank recorded of its last collective operations, not checked. `reporting` are the ranks with
+    an observation, usable or not.
     """
 
     step: str
@@ -158,6 +159,7 @@ class Measurement:
     energy_by_device: Mapping[str, float] = field(default_factory=dict)
     counted_spans: tuple[Span, ...] = ()
     collectives: tuple[Mapping[str, Any], ...] = ()
+    reporting: frozenset[int] = frozenset()
     config: Mapping[str, Any] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     start: Mapping[str, Any] = field(default_factory=dict)
@@ -179,6 +181,7 @@ class Measurement:
     def without_single_values(self) -> Measurement:
         """Return it without the single observations and readings: there may be millions.
 
+        `train_rates` stay, for the figures of milabench 1.3, which are of all steps of a benchmark together.
         A server's and its client's readings stay, for the energy that the two share.
         """
         readings = self.readings if {"serve", "role"} & self.config.keys() else Readings()
@@ -380,6 +383,12 @@ class MeasurementFold:
 
     def __init__(self) -> None:
         self.recorded = Measurement(step="")
+        # What a damaged or hostile record repeats a million times is collected here, and copied once.
+        self.errors: list[Error] = []
+        self.verdicts: list[Verdict] = []
+        self.answers: list[RankAnswers] = []
+        self.collectives: list[Mapping[str, Any]] = []
+        self.meta: dict[str, Any] = {}
         self.builders: dict[tuple[str, int], SeriesBuilder] = {}
         self.windows: dict[str, Window] = {}
         self.processes: dict[tuple[str, int], dict[int, int]] = {}
@@ -408,7 +417,7 @@ class MeasurementFold:
             case model.Stop() | model.Other(event="stop"):
                 self.recorded = replace(self.recorded, is_stopped=True)
             case Verdict():
-                self.recorded = replace(self.recorded, verdicts=(*self.recorded.verdicts, event))
+                self.verdicts.append(event)
             case model.Message(text=text):
                 self.messages[text] = None
             case Line(text=text, pipe=pipe):
@@ -422,13 +431,13 @@ class MeasurementFold:
                     self.log = log_fold(log_metrics)
             case model.Meta(data=data):
                 self.readings.observe(event)
-                self.recorded = replace(self.recorded, meta={**self.recorded.meta, **data})
+                self.meta.update(data)
             case model.Start(data=data):
                 self.recorded = replace(self.recorded, start=data)
             case _:
                 error = reported_error(event)
                 if error is not None:
-                    self.recorded = replace(self.recorded, errors=(*self.recorded.errors, error))
+                    self.errors.append(error)
 
     def _data(self, data: Mapping[str, Any]) -> None:
         if "rate" in data:
@@ -448,11 +457,9 @@ class MeasurementFold:
             self._devices(data["gpudata"])
         if isinstance(data.get("answers"), Mapping):
             asked = as_mapping(self.recorded.config.get("answers"))
-            answers = _rank_answers(data["answers"], data.get("rank"), asked)
-            self.recorded = replace(self.recorded, answers=(*self.recorded.answers, answers))
+            self.answers.append(_rank_answers(data["answers"], data.get("rank"), asked))
         if isinstance(data.get("collectives"), Mapping):
-            operations = {**data["collectives"], "rank": data.get("rank")}
-            self.recorded = replace(self.recorded, collectives=(*self.recorded.collectives, operations))
+            self.collectives.append({**data["collectives"], "rank": data.get("rank")})
         if isinstance(data.get("pause"), Mapping):
             self._pause(data["pause"], whole(data.get("rank"), -1))
         if isinstance(data.get("window"), Mapping):
@@ -652,6 +659,12 @@ class MeasurementFold:
             metrics=tuple(metrics),
             messages=tuple(self.messages),
             logs=logs,
+            errors=tuple(self.errors),
+            verdicts=tuple(self.verdicts),
+            answers=tuple(self.answers),
+            collectives=tuple(self.collectives),
+            meta=dict(self.meta),
+            reporting=frozenset(rank for _, rank in self.builders),
             serving=None if swept is None else swept.curve,
             readings=self.readings,
             reports=self.reports,

@@ -73,15 +73,14 @@ class PlacementCheck(Check):
 
     def verdict(self, measured: Measurement) -> Verdict:
         """Fail, warn or pass, with planned and sampled devices and ranks."""
-        sampled, ranks = measured.readings.devices, self.context.ranks
-        reporting = {series.rank for series in measured.series}
+        sampled, ranks, reporting = measured.readings.devices, self.context.ranks, measured.reporting
         numbers: dict[str, Any] = {
             "devices": list(self.context.devices),
             "sampled": sorted(sampled),
             "ranks": ranks,
             "reported": len(reporting),
         }
-        lost = mappings_in(measured.meta.get("lost_accelerators"))
+        lost = [device for device in mappings_in(measured.meta.get("lost_accelerators")) if device]
         if lost and self.context.devices:
             numbers["lost"] = {str(device.get("index")): str(device.get("lost")) for device in lost}
             silent = (f"device {index} of the machine does not answer: {why}" for index, why in numbers["lost"].items())
@@ -111,7 +110,7 @@ class VersionsCheck(Check):
     def verdict(self, measured: Measurement) -> Verdict:
         """Fail or pass, with how many packages were compared and those that differ.
 
-        Packages were recorded at the installation, and the monitor found some installed.
+        Passes with nothing compared where the packages of the installation, or those that the monitor found, are not recorded.
         """
         locked, now = measured.meta.get("packages"), measured.meta.get("installed")
         if not locked or not isinstance(locked, Mapping) or not isinstance(now, Mapping):

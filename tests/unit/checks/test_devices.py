@@ -265,12 +265,16 @@ def test_a_device_that_the_machine_has_lost_fails_though_the_step_did_without() 
         "device 3 of the machine does not answer: GPU is lost (NVML error 15)",
     )
     assert said.numbers["lost"] == {"3": "GPU is lost (NVML error 15)"}
+    damaged = Meta(step="s", data={"lost_accelerators": ["3", None]})
+    assert found("placement", [damaged, sample(15)], devices=(0,)).verdict == "pass"
 
 
 def test_a_rank_that_never_reported_is_a_warning() -> None:
     events = [Data(step="s", data={"task": "train", "rate": 1.0, "rank": 0})]
     assert found("placement", events, ranks=2).message == "1 of 2 ranks reported"
     assert found("placement", events, ranks=1).verdict == "pass"
+    unusable = Data(step="s", data={"task": "train", "rate": None, "rank": 1})
+    assert found("placement", [*events, unusable], ranks=2).verdict == "pass"
 
 
 def packages(key: str, **versions: str) -> Event:
