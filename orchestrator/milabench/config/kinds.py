@@ -61,7 +61,7 @@ class ValueParser:
         self.unresolved: set[str] = set()
         """Places whose interpolation failed. This has been reported. Problems that follow from it are not."""
         self._parsed: dict[tuple[int, int], tuple[Located, object]] = {}
-        self._read: dict[Path, Any] = {}
+        self._read: dict[tuple[object, Path], Any] = {}
 
     def parse(self, kind: Kind, node: Located, path: str) -> Any:
         """Return the value as its kind has it, or INVALID after noting the problem."""
@@ -75,10 +75,10 @@ class ValueParser:
         return known[1]
 
     def read_once(self, read: Callable[[Path], T], file: Path) -> T:
-        """Return what a file that benchmarks name holds. `read` may raise ConfigError."""
-        if file not in self._read:
-            self._read[file] = read(file)
-        content: T = self._read[file]
+        """Return what `read` makes of a file that benchmarks name. It may raise ConfigError."""
+        if (read, file) not in self._read:
+            self._read[read, file] = read(file)
+        content: T = self._read[read, file]
         return content
 
     def reject(self, node: Located, path: str, what: str, hint: str = "", mark: Mark | None = None) -> Any:

@@ -240,8 +240,8 @@ class _BenchmarkParser:
         group_node = group if group is not None and group.value is not None else name_node
         implied = {**self.same_for_all, "name": name_node, "group": group_node, "install_group": group_node}
         implied = {key: value for key, value in implied.items() if key not in own}
-        if dirs is not None and type(dirs.value) is dict:
-            implied["dirs"] = Located({**_DEFAULT_DIRS.value, **dirs.value}, dirs.mark, flags=dirs.flags)
+        if dirs is not None and (dirs.value is None or type(dirs.value) is dict):
+            implied["dirs"] = Located({**_DEFAULT_DIRS.value, **(dirs.value or {})}, dirs.mark, flags=dirs.flags)
         return implied
 
     def _values(self, name: str, node: Located) -> dict[str, Any] | None:

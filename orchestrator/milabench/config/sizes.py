@@ -93,11 +93,11 @@ def sizes_by_name(name: str, sizes: Located, problems: Problems) -> dict[str, Lo
 
 def _without_fixed(path: str, node: Located, problems: Problems) -> Located:
     """Return a size without the keys that no size may have, which are noted."""
-    kept = {key: child for key, child in node.value.items() if key not in SAME_IN_ALL}
-    for key in node.value.keys() - kept.keys():
-        child = node.value[key]
-        hint = "write it next to `sizes`, not inside: another program is another benchmark"
-        problems.note(child.key or child.mark, path, f"{key!r} cannot differ between sizes", hint)
+    kept = dict(node.value)
+    for key in SAME_IN_ALL:
+        if (child := kept.pop(key, None)) is not None:
+            hint = "write it next to `sizes`, not inside: another program is another benchmark"
+            problems.note(child.key or child.mark, path, f"{key!r} cannot differ between sizes", hint)
     return node if len(kept) == len(node.value) else node.holding(kept, node.flags)
 
 

@@ -330,8 +330,10 @@ class Origins(Mapping[str, Origin]):
         node = self._find(key)
         if node is None:
             raise KeyError(key)
-        written = ((size, leaf) for size, tree in self._sizes.items() for _, leaf in leaves(tree))
-        size_of = {each.mark: size for size, leaf in written for each in (leaf, *leaf.replaced)}
+        # A mark alone says too little: all of an override on the command line has one, and so have an anchor and its aliases.
+        written = ((size, *each) for size, tree in self._sizes.items() for each in leaves(tree))
+        here = ((size, leaf) for size, path, leaf in written if ".".join(path) == key)
+        size_of = {each.mark: size for size, leaf in here for each in (leaf, *leaf.replaced)}
 
         def place(mark: Mark) -> str:
             return f"{mark}, by the size {size_of[mark]}" if mark in size_of else str(mark)

@@ -247,7 +247,7 @@ def _entries(
     if type(node.value) is dict:
         model = node.value.get("model")
         for size, memory in model.value.items() if model is not None and type(model.value) is dict else ():
-            number = int(size) if size.isdecimal() else size
+            number = int(size) if size.isdecimal() and len(size) < 19 else size  # 64 bits hold no larger one
             yield f"{bench}.model.{size}", memory, {"batch_size": number, "memory": plain(memory)}
         if node.value.keys() <= KEYS_OF_13:  # some have nothing but the name of the option, or nothing at all
             listed = node.value.get("observations") or sequence([], node.mark)

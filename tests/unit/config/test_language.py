@@ -136,6 +136,12 @@ def test_delete_takes_away_what_a_parent_gives(files: Files) -> None:
     assert (bench.url, bench.argv) == ("", (("--b", 2),))
 
 
+@pytest.mark.parametrize(("dirs", "data"), [("null", "{milabench_data}"), ("{cache: /c}", "/x"), ("{data: /y}", "/y")])
+def test_folders_that_are_taken_back_are_the_default_ones(files: Files, dirs: str, data: str) -> None:
+    parent = "_t: {definition: x, dirs: {data: /x}, argv: {--data: '${dirs.data}'}}"
+    assert files.bench(f"{parent}\na: {{inherits: _t, dirs: {dirs}}}").argv == (("--data", data),)
+
+
 def test_a_long_chain_of_parents_resolves(files: Files) -> None:
     links = "\n".join(f"_t{n}: {{inherits: _t{n + 1}}}" for n in range(3000))
     assert files.bench(f"a: {{inherits: _t0}}\n{links}\n_t3000: {{definition: x, weight: 7}}").weight == 7

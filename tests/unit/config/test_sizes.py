@@ -229,12 +229,36 @@ def test_explain_says_which_size_gave_a_value(read: Read) -> None:
     assert lines[2].endswith("suite.yaml:4:28")
 
 
+@pytest.mark.parametrize(
+    ("suite", "overrides"),
+    [
+        ("dpo: {definition: x}", ["{dpo: {max_duration: 60, sizes: {device: {argv: {--n: 1}}}}}"]),
+        ("dpo: {definition: x, max_duration: &n 60, sizes: {device: {weight: *n, argv: {--n: 1}}}}", []),
+    ],
+)
+def test_explain_names_no_size_where_a_value_only_has_the_place_of_one_of_its_values(
+    read: Read, suite: str, overrides: list[str]
+) -> None:
+    read_again = read.suite(suite, *overrides)
+    assert not any("by the size" in line for line in explain(read_again, "dpo.max_duration"))
+    assert any("by the size device" in line for line in explain(read_again, "dpo.argv.--n"))
+
+
+def test_what_cannot_differ_between_sizes_is_told_in_one_order(read: Read) -> None:
+    said = read.error(
+        "dpo: {definition: x, sizes: {device: {task: a, driver: b, command: c}}}", declared=lambda _: frozenset()
+    )
+    places = [said.index(f"'{key}' cannot differ") for key in ("command", "driver", "task")]
+    assert places == sorted(places)
+
+
 def test_explain_says_what_stands_in_a_size_that_is_not_chosen(read: Read) -> None:
     lines = explain(read.suite(SUITE), "dpo.sizes.tiny.argv")
     assert [line.replace(f"{read.folder}/", "") for line in lines] == [
         "dpo.sizes.tiny.argv = {--batch: 2}",
         "  set at suite.yaml:11:18",
     ]
+    assert not any("by the size" in line for line in explain(read.suite(SUITE, "size=tiny"), "dpo.sizes.tiny.argv"))
     assert not any("sizes" in line for line in explain(read.suite(SUITE), "dpo"))
 
 

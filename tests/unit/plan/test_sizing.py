@@ -154,6 +154,7 @@ def test_files_of_milabench_1_3_are_read() -> None:
         ("a: [{batch_size: 1, memory: lots}]", "f:1:5: a.0: expected an amount of memory"),
         ("a: [{batch_size: 1, rate: fast}, 3]", "f:1:5: a.0: expected a rate that is a number"),
         ("a: [", "f:2:1: not YAML"),
+        (f"a: {{model: {{? {'1' * 5000} : 5 MiB}}}}", "f:1:5018: a.model.1"),  # more digits than Python reads
     ],
 )
 def test_a_file_that_makes_no_sense_is_told_with_the_place(text: str, said: str) -> None:
