@@ -14,6 +14,7 @@ from milabench.schedulers.scheduler import JobHandle, JobRequest, JobState, job_
 from milabench.slurm.answers import SQUEUE_FORMAT, read_squeue
 from milabench.slurm.scheduler import SlurmScheduler
 from milabench.slurm.script import batch_script
+from milabench.slurm.srun import state_of_job
 from tests.processes import is_gone, until
 from tests.slurm.fake_commands import FakeSlurm
 
@@ -97,6 +98,16 @@ def test_variables_that_change_answers_reach_no_command(fake: FakeSlurm) -> None
     names = {line.partition("=")[0] for line in (fake.folder / "environ").read_text().splitlines()}
     assert names & {*hostile, "SLURM_CONF"} == {"SLURM_CONF"}
     assert not any("--clusters" in word for call in fake.calls for word in call)
+
+
+def test_all_who_ask_slurm_keep_a_users_token_and_defaults(fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    (fake.folder / "bin" / "squeue").write_text("#!/bin/sh\nenv >> $FAKE_SLURM/environ\n")
+    own = {"SLURM_JWT": "token", "SBATCH_ACCOUNT": "physics"}
+    for name, value in {**fake.environ, **own, "SLURM_JOB_ID": "7"}.items():
+        monkeypatch.setenv(name, value)
+    state_of_job("100")
+    kept = dict(line.split("=", 1) for line in (fake.folder / "environ").read_text().splitlines())
+    assert own.items() <= kept.items() and "SLURM_JOB_ID" not in kept
 
 
 def test_a_job_on_another_cluster_is_asked_for_there(fake: FakeSlurm, scheduler: SlurmScheduler) -> None:

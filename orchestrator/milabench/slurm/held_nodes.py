@@ -22,8 +22,9 @@ from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import Orchestrator, orchestrator_of, this_orchestrator
 from milabench.facts.allocated_nodes import AllocatedNode, Allocation
 from milabench.schedulers.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState, Scheduler, job_name
+from milabench.slurm.jobs import SLURM
 from milabench.slurm.script import batch_script
-from milabench.slurm.srun import job_text, scheduler_here
+from milabench.slurm.srun import job_text
 from milabench.workflow.recorded_nodes import SHARE, DeadRequest
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class HeldAllocation:
         with interrupts().deferred():
             self.lease.stop()
             with contextlib.suppress(MilabenchError):
-                scheduler_here().cancel([JobHandle(id=self.nodes.job, name=job_name(self.marker, SHARE))])
+                SLURM.connect().cancel([JobHandle(id=self.nodes.job, name=job_name(self.marker, SHARE))])
             _remove(self.lease.folder)
             self.lease = None
 
@@ -163,7 +164,7 @@ def request_nodes(
     Raises UsageError with Slurm's reason for a request that it refuses, Unreachable when it does not answer, or when the job
     ends before it has begun.
     """
-    scheduler = scheduler_here(say)
+    scheduler = SLURM.connect(say=say)
     marker = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
     lease = Lease(allocation_folder(base, marker))
     folder, script = lease.folder, holder_script(slurm, base, marker)
@@ -233,7 +234,7 @@ def requests_of_dead_processes(base: Path) -> list[DeadRequest]:
         is_here = owner is not None and owner.is_local
         if owner.is_alive if owner is not None and is_here else is_beating(folder / "lease"):
             continue
-        scheduler = scheduler_here()
+        scheduler = SLURM.connect()
         jobs = scheduler.adopt(folder.name)
         states = scheduler.observe(jobs) if jobs else {}
         known = ((job, states.get(job.id, UNKNOWN_STATE)) for job in jobs)
@@ -252,7 +253,7 @@ def _dead_request(folder: Path, owner: Orchestrator | None, jobs: Sequence[tuple
 def end_request(request: DeadRequest) -> None:
     """Cancel the job of a request whose process is dead, and forget it. Raises Unreachable."""
     if request.jobs:
-        scheduler_here().cancel(request.jobs)
+        SLURM.connect().cancel(request.jobs)
     _remove(request.folder)
 
 

@@ -17,7 +17,8 @@ from milabench.slurm.held_nodes import (
     forget_allocation,
     request_nodes,
 )
-from milabench.slurm.srun import job_text, scheduler_here
+from milabench.slurm.jobs import SLURM
+from milabench.slurm.srun import job_text
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import Session, SuiteOptions
 from milabench.workflow.recorded_nodes import RecordedAllocation, recorded_allocation
@@ -51,7 +52,7 @@ def require_given(allocation: Allocation, session: Session) -> None:
     """Raise UsageError where Slurm reports that our variables belong to an ended job. No answer proves nothing."""
     job = allocation.job
     handle = JobHandle(id=job, name="")
-    state = scheduler_here(session.info, timeout_s=OURS_S).observe([handle]).get(job, UNKNOWN_STATE)
+    state = SLURM.connect(say=session.info, timeout_s=OURS_S).observe([handle]).get(job, UNKNOWN_STATE)
     if state.phase in ("absent", "ended"):
         what = "Slurm knows no such job" if state.phase == "absent" else job_text(job, state)
         raise UsageError(
@@ -62,13 +63,13 @@ def require_given(allocation: Allocation, session: Session) -> None:
 
 def jobs_that_hold(recorded: Sequence[RecordedAllocation]) -> list[RecordedAllocation]:
     """Return those whose jobs still hold their nodes, or may: Slurm is asked once."""
-    states = scheduler_here().observe([allocation.handle for allocation in recorded])
+    states = SLURM.connect().observe([allocation.handle for allocation in recorded])
     return [each for each in recorded if states.get(each.job, UNKNOWN_STATE).phase not in ("ended", "absent")]
 
 
 def give_back(allocation: RecordedAllocation) -> None:
     """Cancel the job that still holds the nodes of a run without an orchestrator. Raises Unreachable."""
-    scheduler_here().cancel([allocation.handle])
+    SLURM.connect().cancel([allocation.handle])
     forget_allocation(allocation.run.parent.parent, allocation.marker)
 
 
@@ -80,7 +81,7 @@ def claim_recorded(run: Run, session: Session, *, force: bool) -> None:
     recorded = recorded_allocation(run)
     if recorded is None or not recorded.marker or session.allocation is not None:
         return
-    state = scheduler_here().observe([recorded.handle]).get(recorded.job, UNKNOWN_STATE)
+    state = SLURM.connect().observe([recorded.handle]).get(recorded.job, UNKNOWN_STATE)
     if state.phase == "unknown":
         raise Unreachable(
             f"{run.path}: Slurm does not answer about job {recorded.job}, which may still hold its nodes. Try again"

@@ -7,14 +7,15 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from milabench.devices.registry import VENDORS
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.execute.command_channel import CommandChannel, end_of, start_command
 from milabench.execute.ssh import Address, last_words
-from milabench.schedulers.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState, Scheduler
+from milabench.schedulers.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState
+from milabench.slurm.jobs import SLURM
 
 END_S = 0.6  # for srun to end the step that it is asked to end
 SETTLED_S = 5.0  # within which Slurm knows why it ended a step
@@ -106,14 +107,7 @@ async def describe_job_loss(job: str, how: str) -> tuple[str, Why]:
 
 def state_of_job(job: str) -> JobState:
     """Return Slurm's present state of a job."""
-    return scheduler_here().observe([JobHandle(id=job, name="")]).get(job, UNKNOWN_STATE)
-
-
-def scheduler_here(say: Callable[[str], object] = lambda _: None, *, timeout_s: float | None = None) -> Scheduler:
-    """Return the Slurm of this machine. `say` gets a line when a command does not answer for some seconds."""
-    from milabench.slurm.scheduler import COMMAND_S, SlurmScheduler
-
-    return SlurmScheduler(srun_environment(os.environ), COMMAND_S if timeout_s is None else timeout_s, say)
+    return SLURM.connect().observe([JobHandle(id=job, name="")]).get(job, UNKNOWN_STATE)
 
 
 def job_text(job: str, state: JobState) -> str:

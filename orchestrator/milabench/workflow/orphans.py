@@ -63,7 +63,7 @@ def process_markers(dead: Sequence[tuple[Orchestrator, Sequence[Address]]], *, i
 def _jobs_over(*addresses: Address) -> set[str]:
     """Return the ended jobs among the nodes' jobs. Slurm has ended their processes, and lets nobody look."""
     jobs = [JobHandle(id=job, name="") for job in dict.fromkeys(address.job for address in addresses) if job]
-    states = handler("srun").scheduler_here().observe(jobs) if jobs and takes_part("srun") else {}
+    states = handler("srun").SLURM.connect().observe(jobs) if jobs and takes_part("srun") else {}
     return {job for job, state in states.items() if state.phase in ("ended", "absent")}
 
 
