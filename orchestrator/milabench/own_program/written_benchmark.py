@@ -183,11 +183,10 @@ def _verbatim(words: tuple[str, ...] | list[str]) -> list[str]:
 
 def _readme(written: WrittenProgram) -> str:
     observation = written.observation
-    step = "not known yet" if observation is None else observation.why
+    measured = "its time as a whole" if observation is None else f"{observation.why}, by voirfile.py"
     return (
         f"# {written.name}\n\n"
         "<!-- Write a sentence for readers of a report: the computation, the stressed part of the machine, the unit. -->\n\n"
         f"- program: {written.program.name}\n"
-        f"- each of these is a step: {step}\n"
-        "- measured by: voirfile.py\n"
+        f"- measured: {measured}\n"
     )

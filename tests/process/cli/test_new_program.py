@@ -219,6 +219,8 @@ def test_boosting_which_usually_ends_too_soon_is_timed_and_its_probe_is_shown(ne
     assert "the boosting rounds of XGBoost usually end before half a minute" in said.out
     assert 'probes.calls(ov, "xgboost.core.Booster.update", units="rounds/s")' in said.out
     assert suite_of(here)["timed"] is True
+    folder = here / "benchmarks" / "mine"
+    assert "voirfile" not in (folder / "README.md").read_text() and not (folder / "voirfile.py").exists()
 
 
 def test_a_script_that_opens_files_here_is_started_here(new: New, here: Path) -> None:
