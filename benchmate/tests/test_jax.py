@@ -37,7 +37,11 @@ STEP = """
     def train(state, loader):
         for batch in loader:
             state, loss = step(state, batch)
+            ended(logs=loss)
         return state
+
+    def ended(logs):
+        pass
 
     BATCH, STATE = jnp.ones((500, 500)) * 0.01, jnp.ones((500, 500))
 
@@ -65,6 +69,7 @@ STEP = """
     "probe",
     [
         'probes.iterable(ov, "__main__.batches", units="steps/s", batch_size=1)',
+        'probes.calls(ov, "__main__.ended", units="steps/s", result=lambda logs: logs)',
         'probes.calls(ov, "__main__.step", units="steps/s", when=lambda *_: "loader" in __import__("sys")._getframe(3).f_locals)',
     ],
 )

@@ -83,7 +83,8 @@ _LIBRARIES = (
     _Library(
         package="keras|tensorflow",
         call=r".*\.fit",
-        steps='probes.calls(ov, "keras.src.callbacks.callback_list.CallbackList.on_train_batch_end", units="steps/s")',
+        steps='probes.calls(ov, "keras.src.callbacks.callback_list.CallbackList.on_train_batch_end", units="steps/s", '
+        "result=lambda callbacks, batch, logs=None: logs)",
         why="the batches of Keras' fit",
         pauses=(("validation_(data|split)=", "keras.src.backend.{backend}.trainer.{trainer}.evaluate", "validation"),),
         missing=("loss: Keras gives it to callbacks",),

@@ -35,7 +35,8 @@ def steps(text: str) -> str:
         ("lightgbm_regression.py", 'probes.calls(ov, "lightgbm.basic.Booster.update", units="rounds/s")'),
         (
             "keras_convnet.py",
-            'probes.calls(ov, "keras.src.callbacks.callback_list.CallbackList.on_train_batch_end", units="steps/s")',
+            'probes.calls(ov, "keras.src.callbacks.callback_list.CallbackList.on_train_batch_end", units="steps/s", '
+            "result=lambda callbacks, batch, logs=None: logs)",
         ),
         (
             "spacy_textcat.py",

@@ -175,18 +175,22 @@ def calls(
     items: Items = 1,
     task: str = "train",
     when: Function | None = None,
+    result: Function | None = None,
     loss: Callable[[Any], object] | None = None,
     stop: bool | None = None,
     required: bool = True,
 ) -> None:
     """Observe steps that end with each call of a function. `loss(result)` is observed as the loss where it is given.
 
+    The result of a step is what the call returns, or `result(*args, **kwargs)`: a callback has it among its arguments. JAX is
+    waited for by it; without one, all live arrays are searched at each step.
     A call within a call of the same function is a part of its step. A call of which `items` returns None ends no step.
     """
     probe = Probe(f"calls of {target}", required=required)
 
     end_step = StepEnd(probe, units=units, items=items, task=task, stop=stop)
     is_step = None if when is None else probe.guarded(when, default=False)
+    result_of = None if result is None else probe.guarded(result, default=None)
     loss_of = None if loss is None else probe.guarded(loss, default=None)
 
     running: set[int] = set()
@@ -199,14 +203,15 @@ def calls(
                 return original(*args, **kwargs)
             running.add(thread)
             try:
-                result = original(*args, **kwargs)
+                returned = original(*args, **kwargs)
             finally:
                 running.discard(thread)
             if is_step is None or is_step(*args, **kwargs):
+                result = returned if result_of is None else result_of(*args, **kwargs)
                 if loss_of is not None:
                     observe_loss(loss_of(result), task)
                 end_step(args, kwargs, result)
-            return result
+            return returned
 
         return replacement
 
