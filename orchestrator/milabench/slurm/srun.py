@@ -107,7 +107,12 @@ async def describe_job_loss(job: str, how: str) -> tuple[str, Why]:
 
 def state_of_job(job: str) -> JobState:
     """Return Slurm's present state of a job."""
-    return SLURM.connect().observe([JobHandle(id=job, name="")]).get(job, UNKNOWN_STATE)
+    return states_of_jobs(job).get(job, UNKNOWN_STATE)
+
+
+def states_of_jobs(*jobs: str) -> Mapping[str, JobState]:
+    """Return Slurm's present states of jobs by their ids, without those that it does not know."""
+    return SLURM.connect().observe([JobHandle(id=job, name="") for job in jobs])
 
 
 def job_text(job: str, state: JobState) -> str:

@@ -12,7 +12,6 @@ from milabench.execute.agent_client import kill_marked, query_agent
 from milabench.execute.locks import Orchestrator, orchestrator_of
 from milabench.execute.remote_host import connect_all, node_marker
 from milabench.execute.ssh import Address
-from milabench.schedulers.scheduler import JobHandle
 from milabench.seams import handler, takes_part
 from milabench.workflow.options import Session
 
@@ -62,8 +61,8 @@ def process_markers(dead: Sequence[tuple[Orchestrator, Sequence[Address]]], *, i
 
 def _jobs_over(*addresses: Address) -> set[str]:
     """Return the ended jobs among the nodes' jobs. Slurm has ended their processes, and lets nobody look."""
-    jobs = [JobHandle(id=job, name="") for job in dict.fromkeys(address.job for address in addresses) if job]
-    states = handler("srun").SLURM.connect().observe(jobs) if jobs and takes_part("srun") else {}
+    jobs = [job for job in dict.fromkeys(address.job for address in addresses) if job]
+    states = handler("srun").states_of_jobs(*jobs) if jobs and takes_part("srun") else {}
     return {job for job, state in states.items() if state.phase in ("ended", "absent")}
 
 
