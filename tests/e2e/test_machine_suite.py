@@ -214,7 +214,8 @@ def test_a_file_that_changed_after_it_was_prepared_is_found(place: Place, tmp_pa
 
 
 def test_a_bit_that_is_stuck_in_every_product_fails_the_run_and_is_named(place: Place, tmp_path: Path) -> None:
-    shutil.copytree(PROGRAMS, tmp_path / "machine")
+    for folder in (PROGRAMS, PROGRAMS.parent / "_environments"):
+        shutil.copytree(folder, tmp_path / folder.name)
     program = tmp_path / "machine" / "burn.py"
     faulty = f"""import sys
 sys.path.insert(0, {str(ROOT)!r})
