@@ -50,6 +50,7 @@ COLLECT_S = 10.0  # an agent takes two seconds to look at the processes of a ste
 REMOVAL_S = 180.0  # an agent takes up to two minutes to remove a folder
 GIVEN_UP_S = 1.0  # for an agent that was not waited for to its hello
 WORDS_S = 2.0  # after the end of its output, for an agent's own
+SETTLE_S = 0.5  # after a step of a job, in which its agent may be ended by the same signal
 # After a signal: the grace of a step, and when a node that has not said how it ended is left to `gc processes`.
 INTERRUPT_GRACE_S = 2.8
 INTERRUPT_S = 3.4
@@ -185,6 +186,11 @@ class AgentLink:
                 self.lose(f"the end of {step} did not come within {within_s:g} s of {of_what}")
 
         asyncio.get_running_loop().call_later(within_s, look)
+
+    async def is_lost_within(self, within_s: float) -> bool:
+        """Wait so long, in seconds, for the end of the agent, and return whether it has ended."""
+        await asyncio.wait({self._reading}, timeout=within_s)
+        return self.lost is not None
 
     async def close(self, within_s: float = LEAVE_S) -> None:
         """End the lease and wait for the end of the agent's output: it kills everything and exits."""
@@ -377,7 +383,7 @@ class AgentNode:
             if self._is_abandoned or (link is None and self._has_given_up):
                 return self._conclude(request, emit, Outcome("cancelled", GIVEN_UP if link is None else str(lost)))
             return await self._lost(request, emit, link, str(lost))
-        return await self._of_scheduler(_outcome(ended))
+        return await self._of_scheduler(_outcome(ended), link)
 
     async def _end_cancelled(self, step: str, watched: _Watched) -> None:
         self.give_up()
@@ -389,11 +395,17 @@ class AgentNode:
             self.give_up(at_once=True)
             raise
 
-    async def _of_scheduler(self, outcome: Outcome) -> Outcome:
-        """Return the outcome of a step, in the scheduler's words where that ended it: it signals agent and step alike."""
-        if self._explain is None or outcome.name == "passed" or "SIGTERM" not in outcome.detail:
+    async def _of_scheduler(self, outcome: Outcome, link: AgentLink) -> Outcome:
+        """Return the outcome of a step, in the scheduler's words where that ended it.
+
+        It signals agent and step alike. A step may end well at the signal before its agent has noticed it.
+        """
+        if self._explain is None:
             return outcome
-        detail, why = await self._explain(outcome.detail)
+        is_due = await link.is_lost_within(SETTLE_S) if outcome.name == "passed" else "SIGTERM" in outcome.detail
+        if not is_due:
+            return outcome
+        detail, why = await self._explain(outcome.detail or "its agent has ended")
         return outcome if why == "lost-node" else Outcome("failed", detail, why)
 
     async def end(
