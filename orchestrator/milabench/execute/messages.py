@@ -69,7 +69,7 @@ class Hello(TypedDict, total=False):
 
 
 class Held(TypedDict, total=False):
-    """Who holds a device. `about` may be anything, because anybody may have written the file of a lock."""
+    """Who holds a device. Any value may be of any type, because anybody may have written the file of a lock."""
 
     name: Any
     run: Any

@@ -239,9 +239,9 @@ def test_explain_says_which_size_gave_a_value(read: Read) -> None:
 def test_explain_names_no_size_where_a_value_only_has_the_place_of_one_of_its_values(
     read: Read, suite: str, overrides: list[str]
 ) -> None:
-    read_again = read.suite(suite, *overrides)
-    assert not any("by the size" in line for line in explain(read_again, "dpo.max_duration"))
-    assert any("by the size device" in line for line in explain(read_again, "dpo.argv.--n"))
+    given = read.suite(suite, *overrides)
+    assert not any("by the size" in line for line in explain(given, "dpo.max_duration"))
+    assert any("by the size device" in line for line in explain(given, "dpo.argv.--n"))
 
 
 def test_what_cannot_differ_between_sizes_is_told_in_one_order(read: Read) -> None:
