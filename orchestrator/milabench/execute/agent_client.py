@@ -50,7 +50,8 @@ COLLECT_S = 10.0  # an agent takes two seconds to look at the processes of a ste
 REMOVAL_S = 180.0  # an agent takes up to two minutes to remove a folder
 GIVEN_UP_S = 1.0  # for an agent that was not waited for to its hello
 WORDS_S = 2.0  # after the end of its output, for an agent's own
-SETTLE_S = 0.5  # after a step of a job, in which its agent may be ended by the same signal
+# By which a job's signal may reach an agent, or us, later than a step: one after the other, on each node by its own daemon.
+SETTLE_S = 0.5
 # After a signal: the grace of a step, and when a node that has not said how it ended is left to `gc processes`.
 INTERRUPT_GRACE_S = 2.8
 INTERRUPT_S = 3.4

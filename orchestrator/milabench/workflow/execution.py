@@ -21,7 +21,7 @@ from milabench.events.run_writer import RunWriter
 from milabench.events.rundir import open_run
 from milabench.events.wire import decode, encode
 from milabench.execute.agent.outcome import MACHINE_KILLS, oom_kills
-from milabench.execute.agent_client import AgentNode, local_node
+from milabench.execute.agent_client import SETTLE_S, AgentNode, local_node
 from milabench.execute.api import (
     Ended,
     EvidenceCollected,
@@ -67,8 +67,6 @@ if TYPE_CHECKING:
 OnProgress = Callable[[Progress], object]
 _DISPLAYED = (b'"pause"', b'"progress"')  # what is looked for in records while benchmarks run
 TICK_S = 1.0
-# By which a job's signal may reach us later than a step: one after the other, on each node by its own daemon.
-SETTLE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
