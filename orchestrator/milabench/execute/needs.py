@@ -12,12 +12,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from milabench.execute.sizes import size_text
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 # A wheel's list of contents is at its end, and is asked for only where it matters.
 LARGE = 5_000_000
@@ -214,7 +218,7 @@ class _Ranges(io.RawIOBase):
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
         return self._at
 
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+    def readinto(self, buffer: WriteableBuffer) -> int:
         """Read from the end that is here, or fetch the missing part before it."""
         if not self._tail:
             raise ValueError("no part can be fetched")
@@ -225,7 +229,8 @@ class _Ranges(io.RawIOBase):
                 if answer.status != 206:
                     raise ValueError("no part can be fetched")
                 self._tail, self._start = answer.read() + self._tail, self._at
-        piece = self._tail[self._at - self._start :][: len(buffer)]
-        buffer[: len(piece)] = piece
+        wanted = memoryview(buffer)
+        piece = self._tail[self._at - self._start :][: len(wanted)]
+        wanted[: len(piece)] = piece
         self._at += len(piece)
         return len(piece)
