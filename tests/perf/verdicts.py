@@ -29,7 +29,7 @@ from milabench.analysis.bench_summary import undisturbed, with_rate
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import System
 from milabench.analysis.intervals import LEAST_LAUNCHES, t_quantile
-from milabench.analysis.replicates import MOST_LAUNCHES
+from milabench.analysis.replicates import MOST_LAUNCHES, MOST_SHORT_LAUNCHES
 from milabench.analysis.score import Score
 from milabench.analysis.series import CompactSeries
 from milabench.analysis.summary_model import BenchSummary, ReplicateResult, Summary
@@ -327,8 +327,8 @@ def cell_rows(trials: int, rng: random.Random) -> Iterator[str]:
     yield from totals
 
 
-def measured_on(one: Callable[[int], Throughput], name: str = "cell") -> BenchSummary:
-    """Return the benchmark of launches that are added as a run adds them: until it is precise, or ten."""
+def measured_on(one: Callable[[int], Throughput], name: str = "cell", most: int = MOST_LAUNCHES) -> BenchSummary:
+    """Return the benchmark of launches that are added as a run adds them: until it is precise, or so many."""
     launches = list[Throughput]()
     while True:
         launches.append(one(len(launches)))
@@ -336,7 +336,7 @@ def measured_on(one: Callable[[int], Throughput], name: str = "cell") -> BenchSu
             continue
         known = bench(launches, CONFIDENCE_OF_STOPPED, name, PRECISION)
         run = Summary(verdict="passed", benchmarks=(known,), score=Score())
-        if len(launches) == MOST_LAUNCHES or not imprecise_benches(run, PRECISION):
+        if len(launches) == most or not imprecise_benches(run, PRECISION):
             return known
 
 
@@ -345,11 +345,19 @@ def launch_number(rng: random.Random, cell: Cell, phase: float, index: int) -> T
     return launch(rng, cell, Trial(phase, index, MOST_LAUNCHES))
 
 
-def stopped(cell: Cell, trials: int, rng: random.Random) -> tuple[float, float, float]:
+def command_number(rng: random.Random, cell: Cell, _: int) -> Throughput:
+    """Return one run of a short command, which has no steps."""
+    return Throughput(value=100 * math.exp(level(rng, cell)), units="items/s", basis="metric")
+
+
+def stopped(cell: Cell, trials: int, rng: random.Random, *, most: int = MOST_LAUNCHES) -> tuple[float, float, float]:
     """Return (coverage, mean number of launches, share that is precise) where what is imprecise is measured on."""
     hits = count = precise = 0
     for _ in range(trials):
-        known = measured_on(partial(launch_number, rng, cell, rng.uniform(0.3, 0.45)))
+        one = partial(launch_number, rng, cell, rng.uniform(0.3, 0.45))
+        if most == MOST_SHORT_LAUNCHES:
+            one = partial(command_number, rng, cell)
+        known = measured_on(one, most=most)
         low, high = bounds(known)
         hits, count = hits + (low <= 1 <= high), count + known.counts["planned"]
         precise += known.uncertainty is not None and known.uncertainty.is_enough
@@ -372,6 +380,18 @@ def sequential_rows(trials: int, rng: random.Random) -> Iterator[str]:
     cells += [Cell(3, 60, "three", 0.003, 0, 0.5), Cell(3, 60, "normal", 0.01, 0.02, 0.5, "drift", 10)]
     for cell in cells:
         share, count, precise = stopped(cell, trials, rng)
+        rows.append(share)
+        yield f"{cell} {share:>8.1%} {count:>5.1f} {precise:>8.0%}" + ("  < 90 %" if share < 0.9 else "")
+    yield f"covered {fmean(rows):.1%} on average, {min(rows):.1%} at least"
+    yield f"short commands, {MOST_SHORT_LAUNCHES} at most"
+    rows = []
+    for sd, shape in [
+        *((sd, "normal") for sd in (0.01, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2)),
+        (0.05, "heavy"),
+        (0.1, "heavy"),
+    ]:
+        cell = Cell(3, 60, shape, sd, 0, 0.5)
+        share, count, precise = stopped(cell, trials, rng, most=MOST_SHORT_LAUNCHES)
         rows.append(share)
         yield f"{cell} {share:>8.1%} {count:>5.1f} {precise:>8.0%}" + ("  < 90 %" if share < 0.9 else "")
     yield f"covered {fmean(rows):.1%} on average, {min(rows):.1%} at least"

@@ -12,6 +12,9 @@ from milabench.analysis.intervals import normal_quantile, t_tail
 
 MOST_LAUNCHES = 10
 """Of a benchmark that is measured on until it is precise, where no budget says how long to go on."""
+MOST_SHORT_LAUNCHES = 30
+"""The same of one whose repeats are so short that more of them take no longer than SHORT_S together."""
+SHORT_S = 120.0
 PRECISIONS: Mapping[str, float | None] = {"quick": None, "default": 0.05, "rigorous": 0.02}
 """The uncertainty that a profile asks of each number, relative. A first look asks nothing."""
 MOST_REPLICATES = 10_000  # nobody runs so many; a spread that asks for more is a fault, not a spread
@@ -51,18 +54,20 @@ def _least(log_spread: float, precision: float, level: float, means: Literal[1, 
 class PrecisionTarget:
     """The uncertainty that each number should have, relative, and the seconds for all repeats.
 
-    Benchmarks are measured on until they are precise: up to `budget_s`, else up to ten repeats and `most_s`, the time that the
-    estimate gave beforehand. Without a precision the budget only trims the planned replicates.
+    Benchmarks are measured on until they are precise: up to `budget_s`, else up to ten repeats, thirty of short ones, and
+    `most_s`, the time that the estimate gave beforehand. Without a precision the budget only trims the planned replicates.
     """
 
     precision: float | None = None
     budget_s: float | None = None
     most_s: float | None = None
 
-    @property
-    def most_launches(self) -> int:
-        """How often a benchmark is launched at most."""
-        return MOST_LAUNCHES if self.budget_s is None else MOST_REPLICATES
+    def most_launches(self, seconds: float) -> int:
+        """Return how often a benchmark is launched at most whose repeats take so many seconds each."""
+        if self.budget_s is not None:
+            return MOST_REPLICATES
+        short = math.floor(min(MOST_SHORT_LAUNCHES, SHORT_S / seconds)) if seconds else MOST_SHORT_LAUNCHES
+        return max(MOST_LAUNCHES, short)
 
     @property
     def limit_s(self) -> float | None:
@@ -107,8 +112,9 @@ def next_block(
     planned = dict(launches)
     for name in sorted(imprecise, key=lambda name: (-imprecise[name], name)):
         more = max(1, launches[name] // MOST_LAUNCHES)  # decisions read all records: of many launches not after each
-        cost = more * seconds.get(name, 0.0)
-        if launches[name] < target.most_launches and cost <= left:
+        each = seconds.get(name, 0.0)
+        cost = more * each
+        if launches[name] < target.most_launches(each) and cost <= left:
             planned[name] += more
             left -= cost
     return planned

@@ -449,8 +449,8 @@ def plan_options(function: Verb) -> Verb:
             "--precision",
             callback=fraction_of,
             metavar="PERCENT",
-            help="Run further repeats of each benchmark until its uncertainty is within this: ten at most, or as --budget "
-            "allows. Default: from the suite, else 5% with the profile default, 2% with rigorous.",
+            help="Run further repeats of each benchmark until its uncertainty is within this: ten at most, thirty of short ones, "
+            "or as --budget allows. Default: from the suite, else 5% with the profile default, 2% with rigorous.",
         ),
         rare_option(
             "--budget",

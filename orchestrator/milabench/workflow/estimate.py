@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from milabench.analysis.duration_estimate import PlanEstimate, PlannedBenchmark, estimate_durations, spans
 from milabench.analysis.intervals import log_t_interval
-from milabench.analysis.replicates import MOST_LAUNCHES, Replicates, next_block, within
+from milabench.analysis.replicates import MOST_LAUNCHES, MOST_SHORT_LAUNCHES, Replicates, next_block, within
 from milabench.analysis.uncertainty import CONFIDENCE_OF_STOPPED
 from milabench.errors import UsageError
 from milabench.events.rundir import Run, open_run
@@ -122,7 +122,8 @@ class BudgetedPlan:
         ]
         estimate = self.estimate
         if target is not None and target.precision is not None:
-            most = f"at most {MOST_LAUNCHES} repeats" if target.budget_s is None else "as the budget allows"
+            by_count = f"at most {MOST_LAUNCHES} repeats, {MOST_SHORT_LAUNCHES} of short ones"
+            most = by_count if target.budget_s is None else "as the budget allows"
             most += f", {duration(target.limit_s)} together" if target.limit_s is not None else ""
             cut.insert(0, f"repeated until {aim_text(aim)}: {most}")
         if data := data_line(self.planned.request):
@@ -193,8 +194,9 @@ def apply_budget(planned: PlannedRequest) -> BudgetedPlan:
     if target is None or (target.budget_s is None and estimate.unknown):
         return BudgetedPlan(planned=planned, estimate=estimate)
     if target.budget_s is None:
-        first = min(bench.replicates for bench in estimate.benches)
-        target = replace(target, most_s=estimate.seconds * max(1, MOST_LAUNCHES / first))
+        planned_launches, seconds = _by_name(planned, estimate)
+        most = {name: max(n, target.most_launches(seconds[name])) for name, n in planned_launches.items()}
+        target = replace(target, most_s=math.fsum(seconds[name] * n for name, n in most.items()))
         return BudgetedPlan(
             planned=replace(planned, request=replace(planned.request, target=target)), estimate=estimate
         )

@@ -76,7 +76,7 @@ def test_a_benchmark_is_measured_on_until_it_is_precise_in_shuffled_blocks(
     assert said.code == 0, said.err
     run = only_run(environ)
     found, count = manifest(run), launches(run)
-    assert (count["calm"], count["dumb"], count["wild"]) == (3, 3, 10)
+    assert (count["calm"], count["dumb"], count["wild"]) == (3, 3, 30)
     assert 3 < count["shaky"] == count["also"] < 10
     assert {bench: each["planned"] for bench, each in found["replicates"].items()} == count
     order = [step.split(".")[0] for step, _, _ in ends(run)]
@@ -88,7 +88,7 @@ def test_a_benchmark_is_measured_on_until_it_is_precise_in_shuffled_blocks(
     told = {each["bench"]: each for each in json.loads(milabench("report", "--json").out)["benchmarks"]}
     assert {name: each["processes"] for name, each in told.items()} == {**count, "dumb": 0}
     assert told["shaky"]["uncertainty"]["expanded"] <= 0.03 < told["wild"]["uncertainty"]["expanded"]
-    assert "wild: 10 repeats for a precision of 3 %; reached ± " in milabench("report").out
+    assert "wild: 30 repeats for a precision of 3 %; reached ± " in milabench("report").out
 
 
 def test_the_profile_default_measures_on_and_a_number_of_launches_is_taken_exactly(
@@ -98,10 +98,10 @@ def test_the_profile_default_measures_on_and_a_number_of_launches_is_taken_exact
     said = milabench("plan", "run", *here, "--profile", "default").out
     assert said.startswith("run plan ")
     assert ": 3 steps of 1 benchmark" in said
-    assert "repeated until a precision of 5 %: at most 10 repeats" in said
+    assert "repeated until a precision of 5 %: at most 10 repeats, 30 of short ones" in said
     assert "precision" not in milabench("plan", "run", *here, "--profile", "default", "--repeat", "2").out
     assert milabench("run", *here, "--profile", "default").code == 0
-    assert 3 < launches(only_run(environ))["wild"] <= 10  # on a busy machine the time that was said is over before ten
+    assert 10 < launches(only_run(environ))["wild"] <= 30  # on a slow machine two minutes are over before thirty
     assert milabench("run", *here, "--profile", "default", "--repeat", "4").code == 0
     assert launches(runs(environ["MILABENCH_BASE"])[-1]) == {"wild": 4}
 
@@ -297,7 +297,7 @@ def test_pairs_are_measured_on_until_their_ratio_is_precise(
     )
     decided = manifest(only_run(environ))["replicates"]
     assert list(decided) == ["x"]
-    assert len(ends(only_run(environ))) == 2 * decided["x"]["planned"] == 2 * 10
+    assert len(ends(only_run(environ))) == 2 * decided["x"]["planned"] == 2 * 30
 
 
 def test_what_two_suites_must_have_in_common_is_said(milabench: Callable[..., Said], tmp_path: Path) -> None:

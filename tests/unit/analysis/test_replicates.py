@@ -10,7 +10,6 @@ import pytest
 from milabench.analysis.intervals import t_quantile
 from milabench.analysis.paired_comparison import Pair, paired_verdicts, with_ratio
 from milabench.analysis.replicates import (
-    MOST_LAUNCHES,
     MOST_REPLICATES,
     PrecisionTarget,
     next_block,
@@ -65,11 +64,16 @@ def falling(first: float) -> Callable[[int], float]:
     return lambda n: first * math.sqrt(3 / n)
 
 
-def test_what_is_precise_is_launched_no_more_and_what_scatters_until_it_is_or_ten_times() -> None:
+def test_what_is_precise_is_launched_no_more_and_what_scatters_until_it_is_or_for_two_minutes() -> None:
     benches = {"calm": falling(0.01), "shaky": falling(0.08), "wild": falling(0.5), "unknown": lambda _: math.inf}
     found = measured_on(benches, PrecisionTarget(precision=0.05))
-    assert found == {"calm": 3, "shaky": 8, "wild": MOST_LAUNCHES, "unknown": MOST_LAUNCHES}
+    assert found == {"calm": 3, "shaky": 8, "wild": 12, "unknown": 12}  # of 10 s each: two minutes
     assert benches["shaky"](8) <= 0.05 < benches["shaky"](7)
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.0, 30), (0.5, 30), (4.0, 30), (5.0, 24), (11.9, 10), (600.0, 10)])
+def test_short_repeats_go_on_for_two_minutes(seconds: float, most: int) -> None:
+    assert measured_on({"wild": falling(0.9)}, PrecisionTarget(precision=0.05), seconds) == {"wild": most}
 
 
 @pytest.mark.parametrize("limit", [0.0, 60.0, 95.0, 140.0, 1000.0])
@@ -79,7 +83,7 @@ def test_no_launch_is_planned_that_the_time_does_not_reach(limit: float) -> None
         found = measured_on(benches, target)
         assert 10 * sum(found.values()) <= max(limit, 60)
         assert found["wild"] >= found["shaky"]  # the least precise first
-        assert (found["wild"] > MOST_LAUNCHES) == (target.budget_s == 1000)  # a budget is the limit, not ten launches
+        assert (found["wild"] > 12) == (target.budget_s == 1000)  # a budget is the limit, not two minutes
 
 
 def test_a_budget_trims_whole_blocks_from_the_end() -> None:

@@ -227,7 +227,7 @@ def test_a_command_that_is_measured_by_its_lines_has_no_window_to_estimate(
     lines = apply_budget(plan_request(request)).lines
     assert lines == [
         "estimate: not known before a run below this base has passed with c",
-        "repeated until a precision of 5 %: at most 10 repeats",
+        "repeated until a precision of 5 %: at most 10 repeats, 30 of short ones",
     ]
 
 
