@@ -211,7 +211,7 @@ class Uncertainty:
     The confidence is of Student's t: 97.5 % where repeats were added until they were precise, for 95 % then.
     `low` and `high` are the ends of the interval in the number's units. All are None where fewer than three repeats tell
     nothing of how much repeats differ. `asked` is the requested maximum, None without a request. The components are in
-    order of their size.
+    order of their size. `lasting` is the part of the half-width that more repeats do not lower, None for nothing.
     """
 
     expanded: Number | None
@@ -220,11 +220,23 @@ class Uncertainty:
     high: Number | None = None
     asked: Number | None = None
     components: tuple[Component, ...] = ()
+    lasting: Annotated[Number | None, OPTIONAL] = None
 
     @property
     def is_enough(self) -> bool:
         """Whether the number is as precise as was asked for."""
         return self.asked is None or (self.expanded is not None and self.expanded <= self.asked)
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether more repeats cannot make the number as precise as was asked for."""
+        return self.asked is not None and (self.lasting or 0.0) >= self.asked
+
+    @property
+    def cause(self) -> Component:
+        """The component to do something about: the largest, but not what more repeats lower where they cannot help."""
+        known = (each for each in self.components if each.name not in ("launches", "order") or not self.is_lasting)
+        return next(known, self.components[0])
 
     def beyond_launches(self, value: float) -> Allowance:
         """Return by how much, as logarithms, its interval reaches further than the scatter of the repeats of the number."""
@@ -281,13 +293,21 @@ def uncertainty_of(
     t = t_quantile((1 + confidence) / 2, n - 1)
     scatter = t * min(stdev(rates), stdev(corrected)) / math.sqrt(n)
     stalled, slowed = mean([launch.stalled for launch in launches]), mean([launch.slowed for launch in launches])
-    pattern, trend, slowing = _common(launches)
+    pattern, (trend, trend_error) = _common(launches)
+    slowing = max(0.0, trend)
     shares = [share for launch in launches for profile in launch.profiles for share in profile.stalls]
     chance = 2 * _share_of_program(shares) * math.hypot(*shares) / n if shares else 0.0
     taken = {name: -math.log1p(-min(0.9, effects.get(name, 0.0))) for name in LOWERED_BY}
     gaps, observing, clocks = effects.get("gaps", 0.0), effects.get("observing", 0.0), effects.get("clocks", 0.0)
     order, unseen = _order(rates), _UNSEEN / max(_LEAST_FOR_UNSEEN, n)
-    shift = _REACH * max(slowed + stalled, pattern + stalled, trend + stalled, sum(taken.values()), gaps)
+    drift = math.hypot(trend, trend_error)
+    shift = _REACH * max(slowed + stalled, pattern + stalled, drift + stalled, sum(taken.values()), gaps)
+    # Less a standard error: what more repeats may show to be chance.
+    lost = [launch.slowed + launch.stalled for launch in launches]
+    sure_loss = max(min(lost), mean(lost) - stdev(lost) / math.sqrt(n))
+    sure_trend = max(0.0, abs(trend) - trend_error)
+    lasting = _REACH * max(sure_loss, pattern, sure_trend, sum(taken.values()) - taken["others"], gaps) + observing
+    lasting = clocks + (lasting + min(slowing, sure_trend)) / 2
     below = max(math.hypot(scatter, chance, clocks) + slowing + order, unseen)
     above = max(math.hypot(scatter, clocks) + shift + observing + order, unseen)
     sizes = {
@@ -296,7 +316,7 @@ def uncertainty_of(
         "stalls": (stalled, "single steps far longer than the others"),
         "slow stretches": (slowed, "parts of the windows slower than the fastest"),
         "pattern": (pattern, "parts that are slower in the windows of all repeats"),
-        "drift": (trend, "second half of the windows against the first"),
+        "drift": (drift, "second half of the windows against the first"),
         "rare steps": (chance, "long steps that come by chance"),
         **{name: (taken[name], how) for name, how in LOWERED_BY.items()},
         "gaps": (gaps, "time between steps that no declared pause explains"),
@@ -318,25 +338,26 @@ def uncertainty_of(
         low=low,
         high=high,
         components=tuple(sorted(components, key=lambda component: -(component.size or 0.0))),
+        lasting=math.expm1(lasting) if lasting >= _LEAST_SIZE else None,
     )
 
 
-def _common(launches: Sequence[MeasuredLaunch]) -> tuple[float, float, float]:
-    """Return the effects that all windows share, invisible in their scatter: a pattern, a trend, and its slow-down.
+def _common(launches: Sequence[MeasuredLaunch]) -> tuple[float, tuple[float, float]]:
+    """Return the effects that all windows share, invisible in their scatter: a pattern, and a trend with its standard error.
 
     The trend is in always: whether it is noise is not asked. A program that slows down in all windows may go on to, or may have
     been as fast as it began, so that it reaches both ways.
     """
     profiles = [profile for launch in launches for profile in launch.profiles]
     if not profiles or not all(launch.profiles for launch in launches):
-        return 0.0, 0.0, 0.0
+        return 0.0, (0.0, 0.0)
     count = min(len(profile.stretches) for profile in profiles)
     rows = [[each - mean(profile.stretches) for each in profile.stretches[:count]] for profile in profiles]
     columns = list(zip(*rows, strict=True))
     noise = mean([stdev(column) ** 2 for column in columns]) / len(rows)
     trends = [mean(row[-(count // 2) :]) - mean(row[: count // 2]) for row in rows]
-    trend = math.hypot(mean(trends), stdev(trends) / math.sqrt(len(rows)))
-    return _above_fastest([mean(column) for column in columns], noise), trend, max(0.0, mean(trends))
+    trend = (mean(trends), stdev(trends) / math.sqrt(len(rows)))
+    return _above_fastest([mean(column) for column in columns], noise), trend
 
 
 def _order(rates: Sequence[float]) -> float:

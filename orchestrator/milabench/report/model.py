@@ -336,7 +336,7 @@ def _about_doubts(summary: Summary, launches: int) -> str:
             f"{more}: why {'1 number is' if suspects == 1 else f'{suspects} numbers are'} suspect" if suspects else ""
         )
     known = {bench.bench: bench.imprecision for bench in imprecise if bench.imprecision is not None}
-    largest = {name: uncertainty.components[0] for name, uncertainty in known.items()}
+    largest = {name: uncertainty.cause for name, uncertainty in known.items()}
     name = max(largest, key=lambda bench: known[bench].expanded or 0.0)
     cause = largest[name]
     same = [bench for bench, component in largest.items() if component.name == cause.name]
@@ -358,7 +358,9 @@ def _about_doubts(summary: Summary, launches: int) -> str:
 def replicate_lines(summary: Summary) -> list[tuple[str, str]]:
     """Return how often each benchmark was run, why, and the precision that was reached."""
     reached = {
-        bench.bench: bench.uncertainty.half_width for bench in summary.benchmarks if bench.uncertainty is not None
+        bench.bench: known.half_width + (f". More do not help: {known.cause.title}" if known.is_lasting else "")
+        for bench in summary.benchmarks
+        if (known := bench.uncertainty) is not None
     }
     if summary.ab is not None:
         intervals = {pair.bench: pair.ci95 for pair in summary.ab.pairs}

@@ -282,7 +282,7 @@ def imprecise_benches(summary: Summary, precision: float) -> dict[str, float]:
     """Return the uncertainty of each number that more repeats may make as precise as asked, or of each ratio of an A/B run.
 
     It is infinite where unknown. More repeats do not help a benchmark where a repeat failed, where its number is
-    suspect, or where the part common to all repeats exceeds the request. A benchmark that others disturbed is measured again.
+    suspect, or where the part common to all repeats exceeds the request.
     """
     from milabench.analysis.ab_run import pair_ratios
 
@@ -300,8 +300,6 @@ def imprecise_benches(summary: Summary, precision: float) -> dict[str, float]:
         known = bench.uncertainty
         if known is None or known.is_enough or bench.direction == "none" or {*bench.doubts} - {"short"}:
             continue
-        sizes = {each.name: each.size or 0.0 for each in known.components}
-        # An order of launches may be chance, which more of them show.
-        if sum(bench.allowance) / 2 - sizes.get("order", 0.0) < precision or sizes.get("others", 0.0) > precision:
+        if (known.lasting or 0.0) < precision:
             found[name] = math.inf if known.expanded is None else known.expanded
     return found

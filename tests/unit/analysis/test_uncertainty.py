@@ -79,6 +79,21 @@ def test_lower_clocks_are_bounds_that_add_to_what_others_took() -> None:
     assert found.high is not None and found.high >= 100 / (0.9 * 0.96 * 0.98)
 
 
+def test_what_more_repeats_do_not_lower_is_what_all_show() -> None:
+    def found(*lost: float) -> Uncertainty:
+        frozen = [replace(CALM, stalls=(share,) if share else ()) for share in lost]
+        launches = [MeasuredLaunch(rate=math.log1p(-share), profiles=(frozen[at],)) for at, share in enumerate(lost)]
+        return replace(uncertainty_of(1.0, launches), asked=0.05)
+
+    once, always = found(0.3, 0.0, 0.0), found(0.2, 0.18, 0.22)
+    assert (once.is_enough, once.is_lasting, once.cause.name) == (False, False, "stalls")
+    assert (always.is_enough, always.is_lasting, always.cause.name) == (False, True, "stalls")
+    assert once.lasting is None and always.lasting == pytest.approx(1.05 * -math.log(0.8) / 2, rel=0.1)
+    scattered = uncertainty_of(100.0, [MeasuredLaunch(rate=each) for each in (1.0, 1.3, 1.6)], {"gaps": 0.2})
+    assert replace(scattered, asked=0.05).cause.name == "gaps"
+    assert replace(scattered, asked=0.2).cause.name == "launches"
+
+
 def test_launches_that_rise_one_after_another_are_not_exchangeable() -> None:
     rising = [MeasuredLaunch(rate=0.01 * index) for index in range(6)]
     shuffled = [rising[index] for index in (3, 0, 5, 1, 4, 2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,17 @@ def test_a_launch_that_is_unlike_the_others_is_named_and_more_are_asked_for(tmp_
         "`milabench run --config '/x/my suite.yaml' --base /x/b --profile default --repeat 6 --select digits`: "
         "twice as many repeats"
     )
+
+
+def test_where_more_repeats_do_not_help_the_report_says_so_and_proposes_something_else(tmp_path: Path) -> None:
+    levels = (1.0, 1.4, 1.2)  # each differs from the others, and each stood still for as long
+    steps = [launch(level, frozen_at=149) for level in levels]
+    summary = replace(summary_of(tmp_path, *steps), aim={"precision": 0.05}, replicates={"digits": {"planned": 3}})
+    assert summary.benchmarks[0].uncertainty is not None
+    assert summary.benchmarks[0].uncertainty.components[0].name == "launches"
+    (said,) = [line for line in text.render([summary]).splitlines() if "3 repeats for a precision" in line]
+    assert re.fullmatch(r" +digits: 3 repeats for a precision of 5 %; reached ± \d+ %\. More do not help: stalls", said)
+    assert ": again, once the cause of the pauses is found (digits: 8 s at step 150 " in model.next_line(summary)
 
 
 def test_a_check_names_the_launches_that_it_is_about(tmp_path: Path) -> None:
