@@ -44,7 +44,10 @@ def _of_command(*names: str, help: str, **settings: Any) -> Callable[[Verb], Ver
 @click.command("bench", cls=_CommandLine)
 @click.argument("commands", nargs=-1, metavar="COMMAND... | -- COMMAND ARGUMENT...")
 @click.option(
-    "--runs", "launches", type=click.IntRange(1), default=RUNS, show_default=True, help="Repeats of each command."
+    "--runs",
+    "launches",
+    type=click.IntRange(1),
+    help=f"Repeats of each command. Default: {RUNS} of several, a single command until it is precise.",
 )
 @click.option(
     "--warmup", type=click.IntRange(0), default=0, metavar="N", help="Runs of each command before that are not counted."

@@ -26,6 +26,7 @@ from milabench.workflow.options import Extent, Session, SuiteOptions
 from milabench.workflow.run_suite import PreparedRuns, RunSettings, execute_runs, prepare_runs
 
 RUNS: Final = 10
+"""Of each of several commands, where nothing else is asked for. A single one is measured until it is precise."""
 DIRECTIONS: Final = ("higher", "lower", "none")
 # What plan/ and the agent fill in at the start of a launch.
 _PLACEHOLDER = re.compile(
@@ -54,7 +55,7 @@ class CommandOptions:
     argv: tuple[str, ...] = ()
     shell: bool = False
     names: tuple[str, ...] = ()
-    launches: int = RUNS
+    launches: int | None = None
     warmup: int = 0
     prerun: str = ""
     metrics: tuple[str, ...] = ()
@@ -80,7 +81,8 @@ def measure_commands(
     # The next launch of a command that has failed would fail too.
     retry = RetryPolicy(wait=wait, max_failures=1)
     settings = RunSettings(retry=retry, as_default=False, no_gate=no_gate, is_reported=True)
-    extent = Extent(repeat=options.launches, profile="default", run_name="bench", baseline=names[0])
+    launches = options.launches or (RUNS if len(names) > 1 else None)
+    extent = Extent(repeat=launches, profile="default", run_name="bench", baseline=names[0])
     prepared = prepare_runs(written, extent, settings, session)
     if options.warmup:
         code = _warm_up(written, replace(extent, repeat=options.warmup), settings, session)

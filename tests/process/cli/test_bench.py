@@ -287,6 +287,18 @@ def test_short_launches_are_read_by_the_agent_and_valid_on_an_idle_machine(
     assert "min to max" in said.out
 
 
+def test_a_single_command_is_measured_until_it_is_precise(
+    bench: Callable[..., Said], milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
+) -> None:
+    """Every second run is faster by a fifth."""
+    line = "echo >> seen; echo speed $((100 + $(wc -l < seen) % 2 * 20))"
+    said = bench("--metric", r"speed (\d+)", "--cwd", str(tmp_path), "--shell", line)
+    assert said.code == 0, said.err
+    (result,) = summary_of(milabench, run_of(environ))["benchmarks"]
+    assert 10 < result["counts"]["passed"] <= 30
+    assert result["uncertainty"]["asked"] == 0.05
+
+
 def test_a_printed_number_of_a_short_launch_is_read_too(
     bench: Callable[..., Said], milabench: Callable[..., Said], environ: dict[str, str]
 ) -> None:
