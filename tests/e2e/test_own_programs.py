@@ -28,7 +28,7 @@ NEEDS = {
     "xgboost_trees.py": (("xgboost",), "rounds/s"),
     "lightgbm_regression.py": (("lightgbm", "scikit-learn"), "rounds/s"),
     "sklearn_forest.py": (("scikit-learn",), "s"),
-    "spacy_textcat.py": (("spacy",), "samples/s"),
+    "spacy_textcat.py": (("spacy",), "words/s"),
     "gensim_word2vec.py": (("gensim",), "s"),
 }
 INTERPRETER = "OWN_PROGRAMS_PYTHON"
@@ -106,7 +106,7 @@ with open("corpus.txt", "w") as corpus:
         print(*(f"word{int(random.expovariate(0.05))}" for _ in range(20)), file=corpus)
 """
 SHIPPED = {
-    "spacy": (DOCUMENTS, "spacy train config.cfg --paths.train data.spacy --paths.dev data.spacy", "samples/s"),
+    "spacy": (DOCUMENTS, "spacy train config.cfg --paths.train data.spacy --paths.dev data.spacy", "words/s"),
     "gensim": (SENTENCES, "gensim.scripts.word2vec_standalone -train corpus.txt -output vectors.txt", "s"),
 }
 

@@ -92,8 +92,8 @@ _LIBRARIES = (
     _Library(
         package="spacy",
         call=r".*\bnlp\.update|spacy\.cli\.setup_cli",
-        steps='probes.calls(ov, "spacy.language.Language.update", units="samples/s", '
-        "items=lambda nlp, examples, *rest, **more: len(examples))",
+        steps='probes.calls(ov, "spacy.language.Language.update", units="words/s", '
+        "items=lambda nlp, examples, *rest, **more: sum(map(len, examples)))",
         why="the updates of spaCy's pipeline",
         pauses=(("setup_cli", "spacy.language.Language.evaluate", "validation"),),
     ),

@@ -136,8 +136,8 @@ class _Trials:
         if first is None or wall_s * least <= LONGEST_S:
             first = self._timed(min(most, max(least, int(MEASURED_S / max(wall_s, SHORTEST_S)))))
         measured = f"measured: the time of the whole program{f', for {why}' if why else ''}"
-        again = f"`milabench bench --runs 10 -- {shlex.join(self._plain)}`"
-        more = self._more() if why else f"{again}: more repeats. With --metric: a number that it prints"
+        again = f"`milabench bench -- {shlex.join(self._plain)}`"
+        more = self._more() if why else f"{again}: until it is precise. With --metric: a number that it prints"
         return self._trial(first, measured, more)
 
     def _trial(self, bench: BenchSummary, measured: str, following: str) -> Trial:

@@ -108,7 +108,7 @@ def test_another_program_is_timed(tried: Try) -> None:
     said = tried("sh", "-c", "sleep 0.05")
     assert said.code == 0, said.err
     assert said.out.splitlines()[-2] == "measured: the time of the whole program"
-    assert said.out.splitlines()[-1].startswith("next: `milabench bench --runs 10 -- sh -c 'sleep 0.05'`")
+    assert said.out.splitlines()[-1].startswith("next: `milabench bench -- sh -c 'sleep 0.05'`")
 
 
 def test_a_device_that_is_held_is_said_before_anything_starts(tried: Try, here: Path, environ: dict[str, str]) -> None:

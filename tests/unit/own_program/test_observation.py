@@ -40,8 +40,8 @@ def steps(text: str) -> str:
         ),
         (
             "spacy_textcat.py",
-            'probes.calls(ov, "spacy.language.Language.update", units="samples/s", '
-            "items=lambda nlp, examples, *rest, **more: len(examples))",
+            'probes.calls(ov, "spacy.language.Language.update", units="words/s", '
+            "items=lambda nlp, examples, *rest, **more: sum(map(len, examples)))",
         ),
     ],
 )
