@@ -209,20 +209,20 @@ def with_rate(summary: BenchSummary, instances: int, confidence: float = CONFIDE
 
 
 def _uncertainty(processes: Sequence[ReplicateResult], confidence: float) -> Uncertainty:
-    """Return the uncertainty of the mean of these replicates. The effects are means over the replicates."""
+    """Return the uncertainty of the mean of these replicates."""
     members = grouped((process.repeat, process.throughput) for process in processes)
+    names = {name for process in processes for name in process.throughput.effects}
     launches = [
         MeasuredLaunch(
             rate=math.log(geometric_mean([each.value for each in own])),
             profiles=tuple(each.profile for each in own if each.profile is not None),
+            effects={name: mean([each.effects.get(name, 0.0) for each in own]) for name in names},
         )
         for _, own in sorted(members.items())
     ]
-    names = {name for process in processes for name in process.throughput.effects}
     known = uncertainty_of(
         geometric_mean([process.throughput.value for process in processes]),
         launches,
-        {name: mean([process.throughput.effects.get(name, 0.0) for process in processes]) for name in names},
         is_lower_better=processes[0].throughput.direction == "lower",
         confidence=confidence,
     )

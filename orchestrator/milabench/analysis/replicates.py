@@ -113,8 +113,9 @@ def next_block(
     for name in sorted(imprecise, key=lambda name: (-imprecise[name], name)):
         more = max(1, launches[name] // MOST_LAUNCHES)  # decisions read all records: of many launches not after each
         each = seconds.get(name, 0.0)
+        more = min(more, target.most_launches(each) - launches[name])
         cost = more * each
-        if launches[name] < target.most_launches(each) and cost <= left:
+        if more > 0 and cost <= left:
             planned[name] += more
             left -= cost
     return planned

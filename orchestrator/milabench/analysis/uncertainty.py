@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Annotated, NamedTuple
 
@@ -43,6 +43,8 @@ LOWERED_BY = {
     "power limit": "clocks lowered by a limit below the default, how long and how far: a bound",
 }
 """Effects that others or the board have on the rate, each a component, and how its size was got."""
+_OTHER_EFFECTS = ("gaps", "observing", "clocks")
+_LESS_WITH_MORE = ("launches", "order", "others", "unseen modes", "rare steps")  # components that more repeats lower
 _LEAST_SIZE = 0.0005  # below which a component is not worth a line
 
 
@@ -120,10 +122,15 @@ def _above_fastest(stretches: Sequence[float], noise: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredLaunch:
-    """A repeat: the logarithm of its rate, and the profiles of the windows of its instances, none where there are no steps."""
+    """A repeat: the logarithm of its rate, and the profiles of the windows of its instances, none where there are no steps.
+
+    `effects` are sizes measured outside the windows: the shares of the rate that `others`, `throttling` and `power limit`
+    took at most, `observing`, `gaps` and `clocks`.
+    """
 
     rate: float
     profiles: tuple[WindowProfile, ...] = ()
+    effects: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def stalled(self) -> float:
@@ -229,13 +236,13 @@ class Uncertainty:
 
     @property
     def is_lasting(self) -> bool:
-        """Whether more repeats cannot make the number as precise as was asked for."""
-        return self.asked is not None and (self.lasting or 0.0) >= self.asked
+        """Whether the number is not as precise as was asked for, and more repeats cannot make it so."""
+        return bool(self.components) and not self.is_enough and (self.lasting or 0.0) >= (self.asked or 0.0)
 
     @property
     def cause(self) -> Component:
         """The component to do something about: the largest, but not what more repeats lower where they cannot help."""
-        known = (each for each in self.components if each.name not in ("launches", "order") or not self.is_lasting)
+        known = (each for each in self.components if each.name not in _LESS_WITH_MORE or not self.is_lasting)
         return next(known, self.components[0])
 
     def beyond_launches(self, value: float) -> Allowance:
@@ -274,17 +281,12 @@ def _percent(fraction: float) -> str:
 def uncertainty_of(
     value: float,
     launches: Sequence[MeasuredLaunch],
-    effects: Mapping[str, float] | None = None,
     *,
     is_lower_better: bool = False,
     confidence: float = CONFIDENCE,
 ) -> Uncertainty:
-    """Return the uncertainty of the geometric mean of repeats, `value`.
-
-    `effects` are sizes measured outside the windows: the shares of the rate that `others`, `throttling` and `power limit`
-    took at most, `observing`, `gaps` and `clocks`. `confidence` is the confidence of Student's t.
-    """
-    n, effects = len(launches), effects or {}
+    """Return the uncertainty of the geometric mean of repeats, `value`. `confidence` is the confidence of Student's t."""
+    n = len(launches)
     if n < LEAST_LAUNCHES:
         how = f"unknown with {counted(n, 'repeat')}, at least {LEAST_LAUNCHES} are needed"
         return Uncertainty(expanded=None, components=(Component(name="launches", size=None, how=how),))
@@ -297,17 +299,12 @@ def uncertainty_of(
     slowing = max(0.0, trend)
     shares = [share for launch in launches for profile in launch.profiles for share in profile.stalls]
     chance = 2 * _share_of_program(shares) * math.hypot(*shares) / n if shares else 0.0
-    taken = {name: -math.log1p(-min(0.9, effects.get(name, 0.0))) for name in LOWERED_BY}
-    gaps, observing, clocks = effects.get("gaps", 0.0), effects.get("observing", 0.0), effects.get("clocks", 0.0)
+    effects = {name: [each.effects.get(name, 0.0) for each in launches] for name in (*LOWERED_BY, *_OTHER_EFFECTS)}
+    taken = {name: -math.log1p(-min(0.9, mean(effects[name]))) for name in LOWERED_BY}
+    gaps, observing, clocks = (mean(effects[name]) for name in _OTHER_EFFECTS)
     order, unseen = _order(rates), _UNSEEN / max(_LEAST_FOR_UNSEEN, n)
     drift = math.hypot(trend, trend_error)
     shift = _REACH * max(slowed + stalled, pattern + stalled, drift + stalled, sum(taken.values()), gaps)
-    # Less a standard error: what more repeats may show to be chance.
-    lost = [launch.slowed + launch.stalled for launch in launches]
-    sure_loss = max(min(lost), mean(lost) - stdev(lost) / math.sqrt(n))
-    sure_trend = max(0.0, abs(trend) - trend_error)
-    lasting = _REACH * max(sure_loss, pattern, sure_trend, sum(taken.values()) - taken["others"], gaps) + observing
-    lasting = clocks + (lasting + min(slowing, sure_trend)) / 2
     below = max(math.hypot(scatter, chance, clocks) + slowing + order, unseen)
     above = max(math.hypot(scatter, clocks) + shift + observing + order, unseen)
     sizes = {
@@ -329,17 +326,39 @@ def uncertainty_of(
         for name, (size, how) in sizes.items()
         if size >= _LEAST_SIZE or name == "launches"
     ]
+    ends, always = (below, above), _lasting(launches, pattern, (trend, trend_error), effects)
     if is_lower_better:
-        below, above = above, below
-    low, high = value * math.exp(-below), value * math.exp(above)
+        ends, always = ends[::-1], always[::-1]
+    low, high = value * math.exp(-ends[0]), value * math.exp(ends[1])
+    lasting = (math.exp(always[1]) - math.exp(-always[0])) / 2
     return Uncertainty(
         expanded=(high - low) / (2 * value),
         confidence=confidence,
         low=low,
         high=high,
         components=tuple(sorted(components, key=lambda component: -(component.size or 0.0))),
-        lasting=math.expm1(lasting) if lasting >= _LEAST_SIZE else None,
+        lasting=lasting if lasting >= _LEAST_SIZE else None,
     )
+
+
+def _sure(sizes: Sequence[float]) -> float:
+    """Return the mean of a component over repeats less its standard error: the rest may be chance, which more repeats show."""
+    return mean(sizes) - stdev(sizes) / math.sqrt(len(sizes))
+
+
+def _lasting(
+    launches: Sequence[MeasuredLaunch],
+    pattern: float,
+    trend: tuple[float, float],
+    effects: Mapping[str, Sequence[float]],
+) -> tuple[float, float]:
+    """Return how far the part of the interval reaches down and up that more repeats do not lower."""
+    sure_loss = _sure([launch.slowed + launch.stalled for launch in launches])
+    sure_trend = max(0.0, abs(trend[0]) - trend[1])
+    taken = sum(-math.log1p(-min(0.9, _sure(effects[name]))) for name in LOWERED_BY if name != "others")
+    shift = _REACH * max(sure_loss, pattern, sure_trend, taken, _sure(effects["gaps"]))
+    clocks, observing = mean(effects["clocks"]), mean(effects["observing"])
+    return clocks + max(0.0, min(trend[0], sure_trend)), clocks + shift + observing
 
 
 def _common(launches: Sequence[MeasuredLaunch]) -> tuple[float, tuple[float, float]]:

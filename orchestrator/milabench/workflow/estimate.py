@@ -59,7 +59,8 @@ def configs_of(request: Request) -> dict[str, BenchmarkConfig]:
     return {bench.config.name: bench.config for side in reversed(request.sides) for bench in side.benches}
 
 
-_WITHOUT_A_WINDOW = frozenset(("timed", "metrics", "serve"))
+_OF_COMMANDS = frozenset(("timed", "metrics"))
+_WITHOUT_A_WINDOW = _OF_COMMANDS | {"serve"}
 
 
 def stated_seconds(bench: BenchmarkConfig | None, profile: Profile) -> float | None:
@@ -141,7 +142,7 @@ class BudgetedPlan:
             least = f"at least {duration(launches * each)}, and the starts of programs"
             by_profile = f"; {least} (profile {profile.name}: {launches} x {each:g} s of warm-up and window)"
             # A command whose time or log is measured has neither, nor has a sweep: they take as long as they take.
-            is_timed = all(_WITHOUT_A_WINDOW & step.config.keys() for step in self.planned.plan.steps)
+            is_timed = _each_has(self.planned, _WITHOUT_A_WINDOW)
             return [
                 f"estimate: not known before a run below this base has passed with {unknown}{'' if is_timed else by_profile}",
                 *cut,
@@ -164,6 +165,11 @@ class BudgetedPlan:
             if stop > profile.window_steps and not is_known and not config.timed:
                 names.append(bench.bench)
         return names
+
+
+def _each_has(planned: PlannedRequest, keys: frozenset[str]) -> bool:
+    """Return whether every step has one of these keys of a suite."""
+    return all(keys & step.config.keys() for step in planned.plan.steps)
 
 
 def estimate_lines(estimate: PlanEstimate, *, is_full: bool = True) -> list[str]:
@@ -191,7 +197,8 @@ def apply_budget(planned: PlannedRequest) -> BudgetedPlan:
     """
     estimate = estimate_plan(planned)
     target = planned.request.target
-    if target is None or (target.budget_s is None and estimate.unknown):
+    # A command may be another program by now than in an earlier run, whose time is no limit then.
+    if target is None or (target.budget_s is None and (estimate.unknown or _each_has(planned, _OF_COMMANDS))):
         return BudgetedPlan(planned=planned, estimate=estimate)
     if target.budget_s is None:
         planned_launches, seconds = _by_name(planned, estimate)

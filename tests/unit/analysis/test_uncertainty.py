@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -57,17 +58,17 @@ def test_launches_that_agree_exactly_may_still_have_missed_a_mode() -> None:
 
 
 def test_what_others_took_reaches_upwards_and_of_seconds_downwards() -> None:
-    launches = [MeasuredLaunch(rate=math.log(100.0))] * 3
-    rate = uncertainty_of(100.0, launches, {"others": 0.2})
-    seconds = uncertainty_of(100.0, launches, {"others": 0.2}, is_lower_better=True)
+    launches = [MeasuredLaunch(rate=math.log(100.0), effects={"others": 0.2})] * 3
+    rate = uncertainty_of(100.0, launches)
+    seconds = uncertainty_of(100.0, launches, is_lower_better=True)
     assert rate.high is not None and rate.low is not None and rate.high > 125 and rate.low > 98
     assert seconds.high is not None and seconds.low is not None and seconds.low < 80 and seconds.high < 102
     assert rate.components[0].name == "others"
 
 
 def test_lower_clocks_are_bounds_that_add_to_what_others_took() -> None:
-    launches = [MeasuredLaunch(rate=math.log(100.0))] * 3
-    found = uncertainty_of(100.0, launches, {"others": 0.02, "throttling": 0.1, "power limit": 0.04})
+    lowered = {"others": 0.02, "throttling": 0.1, "power limit": 0.04}
+    found = uncertainty_of(100.0, [MeasuredLaunch(rate=math.log(100.0), effects=lowered)] * 3)
     assert sizes(found) | {"unseen modes": None} == {
         "throttling": pytest.approx(1 / 0.9 - 1),
         "power limit": pytest.approx(1 / 0.96 - 1),
@@ -79,19 +80,82 @@ def test_lower_clocks_are_bounds_that_add_to_what_others_took() -> None:
     assert found.high is not None and found.high >= 100 / (0.9 * 0.96 * 0.98)
 
 
-def test_what_more_repeats_do_not_lower_is_what_all_show() -> None:
-    def found(*lost: float) -> Uncertainty:
-        frozen = [replace(CALM, stalls=(share,) if share else ()) for share in lost]
-        launches = [MeasuredLaunch(rate=math.log1p(-share), profiles=(frozen[at],)) for at, share in enumerate(lost)]
-        return replace(uncertainty_of(1.0, launches), asked=0.05)
+RISING = WindowProfile(stretches=tuple(0.01 * index for index in range(20)))
+LASTING: Mapping[str, tuple[Sequence[MeasuredLaunch], float]] = {
+    "a stall in all": ([MeasuredLaunch(rate=0.0, profiles=(replace(CALM, stalls=(0.2,)),))] * 3, 1.05 * math.log(1.25)),
+    "a drift in all": ([MeasuredLaunch(rate=0.0, profiles=(RISING,))] * 3, 1.05 * 0.1),
+    **{
+        f"{name} in all": ([MeasuredLaunch(rate=0.0, effects={name: 0.2})] * 3, size)
+        for name, size in (
+            ("gaps", 1.05 * 0.2),
+            ("throttling", 1.05 * math.log(1.25)),
+            ("power limit", 1.05 * math.log(1.25)),
+            ("observing", 0.2),
+            ("others", 0.0),
+        )
+    },
+    "a stall in one": (
+        [MeasuredLaunch(rate=0.0, profiles=(replace(CALM, stalls=stalled),)) for stalled in ((0.2,), (), ())],
+        0.0,
+    ),
+    **{
+        f"{name} in one": ([MeasuredLaunch(rate=0.0, effects={name: at}) for at in (0.0, 0.3, 0.0)], 0.0)
+        for name in ("gaps", "throttling", "power limit")
+    },
+    "a drift in one": ([MeasuredLaunch(rate=0.0, profiles=(each,)) for each in (RISING, CALM, CALM)], 0.0),
+    "repeats in order": ([MeasuredLaunch(rate=0.1 * index) for index in range(6)], 0.0),
+}
 
-    once, always = found(0.3, 0.0, 0.0), found(0.2, 0.18, 0.22)
-    assert (once.is_enough, once.is_lasting, once.cause.name) == (False, False, "stalls")
-    assert (always.is_enough, always.is_lasting, always.cause.name) == (False, True, "stalls")
-    assert once.lasting is None and always.lasting == pytest.approx(1.05 * -math.log(0.8) / 2, rel=0.1)
-    scattered = uncertainty_of(100.0, [MeasuredLaunch(rate=each) for each in (1.0, 1.3, 1.6)], {"gaps": 0.2})
-    assert replace(scattered, asked=0.05).cause.name == "gaps"
-    assert replace(scattered, asked=0.2).cause.name == "launches"
+
+@pytest.mark.parametrize("name", LASTING)
+def test_what_more_repeats_do_not_lower_is_what_all_of_them_show(name: str) -> None:
+    launches, up = LASTING[name]
+    down = 0.1 if name == "a drift in all" else 0.0  # what slows down may have been as fast as it began
+    rate, seconds = (uncertainty_of(1.0, launches, is_lower_better=is_lower) for is_lower in (False, True))
+    assert (rate.lasting or 0.0) == pytest.approx((math.exp(up) - math.exp(-down)) / 2, rel=1e-9)
+    assert (seconds.lasting or 0.0) == pytest.approx((math.exp(down) - math.exp(-up)) / 2, rel=1e-9)
+
+
+def test_clocks_that_disagree_last_on_both_sides() -> None:
+    launches = [MeasuredLaunch(rate=0.0, effects={"clocks": 0.1, "gaps": 0.2})] * 3
+    assert uncertainty_of(1.0, launches).lasting == pytest.approx((math.exp(0.1 + 1.05 * 0.2) - math.exp(-0.1)) / 2)
+
+
+@pytest.mark.parametrize("is_lower_better", [False, True])
+def test_no_part_lasts_that_is_larger_than_the_whole(is_lower_better: bool) -> None:
+    rng = random.Random(11)
+    for _ in range(300):
+        names = [
+            name
+            for name in ("others", "throttling", "power limit", "gaps", "observing", "clocks")
+            if rng.random() < 0.4
+        ]
+        slope, stalled = rng.choice((0.0, rng.uniform(-0.02, 0.02))), rng.choice((0.0, 0.2))
+        launches = [
+            MeasuredLaunch(
+                rate=rng.gauss(0, rng.choice((0.0, 0.05))),
+                profiles=(
+                    WindowProfile(
+                        stretches=tuple(slope * index + rng.gauss(0, 0.01) for index in range(20)),
+                        stalls=(rng.uniform(0, stalled),) if stalled else (),
+                    ),
+                ),
+                effects={name: rng.uniform(0, 0.3) for name in names},
+            )
+            for _ in range(rng.randint(3, 8))
+        ]
+        found = uncertainty_of(1.0, launches, is_lower_better=is_lower_better)
+        assert found.expanded is not None
+        assert (found.lasting or 0.0) <= found.expanded * (1 + 1e-12)
+
+
+def test_the_cause_is_what_more_repeats_do_not_lower_where_they_cannot_help() -> None:
+    scattered = [MeasuredLaunch(rate=rate, effects={"gaps": 0.2, "others": 0.6}) for rate in (1.0, 1.3, 1.6)]
+    found = uncertainty_of(100.0, scattered)
+    assert [each.name for each in found.components[:3]] == ["others", "launches", "gaps"]
+    assert (replace(found, asked=0.05).is_lasting, replace(found, asked=0.05).cause.name) == (True, "gaps")
+    assert (replace(found, asked=0.2).is_lasting, replace(found, asked=0.2).cause.name) == (False, "others")
+    assert not replace(found, asked=9.0).is_lasting and not replace(found, asked=None).is_lasting
 
 
 def test_launches_that_rise_one_after_another_are_not_exchangeable() -> None:

@@ -90,7 +90,7 @@ def disturbed(pilot: Summary, others: float) -> Summary:
     """The same pilot, beside others that may have taken this share of its processors."""
     (bench,) = pilot.benchmarks
     launches = [MeasuredLaunch(rate=math.log(each.throughput.value)) for each in bench.processes]
-    known = uncertainty_of(bench.perf or 0.0, launches, {"others": others})
+    known = uncertainty_of(bench.perf or 0.0, [replace(each, effects={"others": others}) for each in launches])
     return replace(pilot, benchmarks=(replace(bench, uncertainty=known),))
 
 

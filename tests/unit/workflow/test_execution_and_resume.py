@@ -231,6 +231,21 @@ def test_a_command_that_is_measured_by_its_lines_has_no_window_to_estimate(
     ]
 
 
+@pytest.mark.parametrize(("keys", "most_s"), [({}, 20 * 6.0 + 10 * 89.0), ({"timed": True}, None)])
+def test_the_time_that_is_told_is_a_limit_but_for_commands_which_may_be_other_ones_by_now(
+    session: Session,
+    options: SuiteOptions,
+    suite_file: Callable[..., Path],
+    keys: dict[str, bool],
+    most_s: float | None,
+) -> None:
+    lines = {name: {"inherits": "_line", "resources": {"minutes": n}, **keys} for name, n in (("a", 0.1), ("b", 2))}
+    suite_file(**lines)
+    [request] = expand_requests(options, Extent(precision=0.05, run_name="run", seed=1), session, stamp="")
+    target = apply_budget(plan_request(request)).planned.request.target
+    assert target is not None and target.most_s == most_s
+
+
 def test_a_budget_needs_an_earlier_run_or_a_pilot(session: Session, options: SuiteOptions) -> None:
     from milabench.errors import UsageError
 
@@ -281,7 +296,7 @@ def test_only_what_more_launches_can_make_precise_is_measured_on(
 ) -> None:
     value = geometric_mean(rates_of)
     known = replace(
-        uncertainty_of(value, [MeasuredLaunch(rate=math.log(rate)) for rate in rates_of], effects), asked=0.05
+        uncertainty_of(value, [MeasuredLaunch(rate=math.log(rate), effects=effects) for rate in rates_of]), asked=0.05
     )
     bench = BenchSummary(bench="a", outcome="passed", counts={}, perf=value, uncertainty=known, doubts=("short",))
     found = {
