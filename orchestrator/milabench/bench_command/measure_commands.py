@@ -229,7 +229,8 @@ def names_of_commands(options: CommandOptions, commands: Sequence[Sequence[str]]
     for number, words in enumerate(commands):
         given = options.names[number] if number < len(options.names) else ""
         # What was passed on by a variable may stand among the words; names are those of files.
-        text = mask(given or " ".join((Path(words[0]).name, *words[1:])))
+        program, *arguments = (words[0].split(maxsplit=1) or words) if options.shell else words
+        text = mask(given or " ".join((Path(program).name, *arguments)))
         name = re.sub(r"[^\w .+-]", "_", text)[:_NAME_CHARACTERS].strip(" .") or "command"
         name = f"command.{name}" if name.startswith("_") or name in FILE_KEYS else name
         if given and name in names:

@@ -45,7 +45,7 @@ class Plain(Display):
         self._unsaid: set[str] = set()
         """Steps that have made observations since the last line about them."""
         self._activities_shown = self._began
-        self._is_prepare = False
+        self._phase = ""
         self._said = self._began
 
     def on_estimate(self, seconds: Mapping[str, float]) -> None:
@@ -53,9 +53,11 @@ class Plain(Display):
         self._tally.seconds = seconds
 
     def on_plan(self, plan: Plan) -> None:
-        """Print how much there is to do."""
+        """Print how much there is to do, unless it is more of the same."""
         self._tally.expect(plan)
-        self._is_prepare = plan.phase == "prepare"
+        if plan.phase == self._phase:
+            return
+        self._phase = plan.phase
         benches = len({step.bench for step in plan.steps})
         self._say(f"{plan.phase}: {counted(len(plan.steps), 'step')} of {counted(benches, 'benchmark')}")
         for skipped in plan.skipped:
@@ -100,7 +102,8 @@ class Plain(Display):
         self._last.pop(step, None)
         self._last_printed.pop(step, None)
         self._unsaid.discard(step)
-        self._say(f"{self._tally.done} {step}: {', '.join(filter(None, parts))}", outcome)
+        if began is not None or outcome != "cancelled":  # what never began is in the report
+            self._say(f"{self._tally.done} {step}: {', '.join(filter(None, parts))}", outcome)
 
     def on_message(self, text: str) -> None:
         """Print the message."""
@@ -126,7 +129,7 @@ class Plain(Display):
         first = next(in_hand, next(iter(self._started)))
         lasted, others, last = now - self._started[first], len(self._started) - 1, self._last.get(first, {})
         doing = f"preparing, {lasted:.0f} s"
-        if not self._is_prepare:
+        if self._phase != "prepare":
             what = "no new observation" if first in self._last_printed else "no observation yet"
             doing = f"started {lasted:.0f} s ago, {progress_text(last) if last.get('case') else what}"
         self._say(f"{self._tally.done} {first}{f' and {others} more' if others else ''}: {doing}{self._left()}")

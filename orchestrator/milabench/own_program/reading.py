@@ -15,6 +15,7 @@ _STEPS = re.compile(
 )
 _NO_STEPS = re.compile(r"(?:pbar|bar|params|progress|meter|metrics?|args|config|dict|log\w*|os\.environ)\w*\.update")
 _LOOP_NAMES = re.compile(r"epoch|step|iter|batch|round|episode|update")
+_LOOP_SOURCES = re.compile(r"epoch|step|batch|round|episode|loader")
 _OPTIMIZERS = r"(?:torch\.optim|optax|transformers\.optimization|keras\.optimizers|flax\.nnx\.Optimizer)\b.*"
 _WORK = re.compile(
     r"(?:num_?)?(?:train_?)?(?:max_?)?(?:epochs?|steps|iters?|iterations|rounds|timesteps)|\w+_(?:epochs|steps|iters)|n_iter\w*"
@@ -24,6 +25,7 @@ _PAUSES = {
     "validation": re.compile(r"(?:^|_)(?:eval|evaluate|evaluation|valid|validate|validation|test)(?:_|$)"),
     "checkpoint": re.compile(r"(?:^|_)(?:save|checkpoint|ckpt)(?:_|$)"),
 }
+_HELD_OUT = re.compile(r"(?:^|_)(?:val|dev|eval\w*|valid\w*|test\w*)(?:_|$)")
 _WRITTEN = (ast.List, ast.Tuple, ast.Set, ast.Dict)
 _SAVES = frozenset({"torch.save", "numpy.save", "pickle.dump"})
 
@@ -142,7 +144,7 @@ def _is_named_step(script: Script, call: ScriptCall) -> bool:
 def _named_loop(script: Script) -> Loop | None:
     """Return the loop over epochs, steps or batches, the inner loop of two. None where no loop has such a name."""
     loops = [node for node in ast.walk(script.tree) if isinstance(node, Loop) and _is_named(node)]
-    loops = [loop for loop in loops if not script.is_compiled(loop)]
+    loops = [loop for loop in loops if not script.is_compiled(loop) and not _is_validation(script, loop)]
     if not loops:
         return None
     outer = min(loops, key=lambda loop: (len(script.loops_around(loop)), loop.lineno))
@@ -151,7 +153,14 @@ def _named_loop(script: Script) -> Loop | None:
 
 def _is_named(loop: Loop) -> bool:
     text = ast.unparse(loop.test if isinstance(loop, ast.While) else loop.target)
-    return _LOOP_NAMES.search(text.lower()) is not None
+    source = "" if isinstance(loop, ast.While) else ast.unparse(loop.iter)
+    return any(names.search(words.lower()) for names, words in ((_LOOP_NAMES, text), (_LOOP_SOURCES, source)))
+
+
+def _is_validation(script: Script, loop: Loop) -> bool:
+    around = [node.name for node in script.above(loop) if isinstance(node, ast.FunctionDef)]
+    source = "" if isinstance(loop, ast.While) else ast.unparse(loop.iter)
+    return any(map(_HELD_OUT.search, (*around, *re.findall(r"\w+", source))))
 
 
 def _loader(script: Script, loop: Loop) -> Found | None:

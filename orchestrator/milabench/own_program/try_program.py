@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,9 +113,8 @@ class _Trials:
         self._session.info(f"{name}: with {self._python}. Observed: {seen}")
         voirfile = self._base / "voirfile.py"
         write_file(voirfile, voirfile_text(name, reading, observation))
-        began = time.monotonic()
         bench = self._run(_observed_entry(self._program.observed(self._python, str(voirfile))))
-        wall_s = time.monotonic() - began
+        wall_s = bench.wall_s or 0.0  # without the time that it waited for the device
         if bench.outcome != "passed":
             return self.timed(f"its steps could not be observed: {bench.failures[0].detail}")
         is_whole = bench.perf is not None and "short" not in bench.doubts
@@ -131,13 +129,17 @@ class _Trials:
         """
         first, (least, most) = None, LAUNCHES
         if wall_s is None:
+            unseen = "no training loop was found. " if self._program.is_python and not why else ""
+            self._session.info(f"{self._program.name}: {unseen}Measured: the time of the whole program, until it ends")
             first = self._timed(1)
             wall_s = first.perf or 0.0
         if first is None or wall_s * least <= LONGEST_S:
             first = self._timed(min(most, max(least, int(MEASURED_S / max(wall_s, SHORTEST_S)))))
         measured = f"measured: the time of the whole program{f', for {why}' if why else ''}"
         again = f"`milabench bench -- {shlex.join(self._plain)}`"
-        more = self._more() if why else f"{again}: until it is precise. With --metric: a number that it prints"
+        more = f"{again}: until it is precise. With --metric: a number that it prints"
+        if why or (first.validity == "valid" and self._program.is_python):
+            more = self._more() if why else self._keep()
         return self._trial(first, measured, more)
 
     def _trial(self, bench: BenchSummary, measured: str, following: str) -> Trial:
@@ -193,7 +195,7 @@ class _Trials:
     def _keep(self) -> str:
         words = self._program.typed
         given = shlex.quote(words[0] if len(words) == 1 else shlex.join(words))
-        return f"`milabench new NAME --from {given}`: makes a benchmark, whose number comes from three processes"
+        return f"`milabench new NAME --from {given}`: makes a benchmark, whose number comes from several processes"
 
     def _more(self) -> str:
         """Return how the program would run long enough."""
@@ -202,6 +204,8 @@ class _Trials:
             return self._keep()
         if work.what.startswith("-"):
             typed = shlex.join(self._program.typed)
+            if any(word.partition("=")[0] == work.what for word in self._program.arguments):
+                return f"`milabench try {typed}` with a larger {work.what} measures its steps"
             return f"`milabench try {typed} {work.what} N` with a larger N measures its steps"
         return f"a larger `{work.what}` (line {work.line}) measures its steps"
 

@@ -52,10 +52,12 @@ def _notes(reading: Reading, observation: ProgramObservation) -> Iterator[str]:
 def ways_text(script: str, reading: Reading, observation: ProgramObservation | None) -> str:
     """Return the ways to measure a program that is timed as a whole, with an example of each for this script."""
     main = reading.scripts[0]
-    function = next(iter(sorted(main.functions)), "train_step")
+    function = next(iter(sorted(main.functions - {"main"})), "")
     loop = next((node.lineno for node in ast.walk(main.tree) if isinstance(node, Loop)), None)
     steps = {
-        "calls of a function as steps": f'probes.calls(ov, "__main__.{function}", units="steps/s")',
+        f"calls of {function} as steps": f'probes.calls(ov, "__main__.{function}", units="steps/s")'
+        if function
+        else "",
         f"the loop at line {loop}": f'probes.loop(ov, {loop}, units="steps/s", batch_size=1)' if loop else "",
     }
     head = "no training loop was found"
@@ -65,7 +67,7 @@ def ways_text(script: str, reading: Reading, observation: ProgramObservation | N
     lines = [
         f"{head}. Possible measurements:",
         "  the time of the whole program, as in the suite now",
-        f"  a number that it prints: milabench bench --metric 'loss (\\S+)' -- python {script}",
-        *(f"  {what}, in a voirfile: {probe}" for what, probe in steps.items() if probe),
+        f"  a number that it prints, such as: milabench bench --metric 'loss (\\S+)' --direction lower -- python {script}",
+        *(f"  {what}, in a voirfile (suite.yaml says how): {probe}" for what, probe in steps.items() if probe),
     ]
     return "\n".join(lines)

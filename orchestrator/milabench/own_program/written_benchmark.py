@@ -156,6 +156,12 @@ def _suite(written: WrittenProgram, schema: str) -> str:
         # JSON is YAML, and quotes everything.
         *(f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in given.items()),
     ]
+    if not is_observed:
+        arguments = json.dumps(_verbatim(program.arguments), ensure_ascii=False)
+        lines.append(
+            "  # For steps: write voirfile.py, remove voirfile=None from benchfile.py, and replace command and timed by"
+        )
+        lines.append(f"  # argv: {arguments}")
     return "\n".join(lines) + "\n"
 
 
@@ -165,7 +171,8 @@ def _environment(written: WrittenProgram) -> dict[str, str]:
     is_path = bool(written.program.module) and is_ours and not written.is_installed
     is_hub = written.source is None and not _HUB.isdisjoint(written.reading.imports)
     return {
-        **({"PYTHONPATH": written.place} if is_path else {}),
+        # Python 3.11 and later look in the current folder first otherwise, where the original is.
+        **({"PYTHONPATH": written.place, **({"PYTHONSAFEPATH": "1"} if written.cwd else {})} if is_path else {}),
         **({"HF_HOME": written.models} if is_hub else {}),
     }
 

@@ -263,10 +263,11 @@ def measuring_on(request: Request) -> ExtendPlan | None:
         again = tuple(name for name, n in planned.items() if n > launches[name])
         if not again:
             return None
+        first = f"measured again for {aim_text(target.to_json())}: {some_of(again, NAMED)}"
         return PlanExtension(
             plan=plan_request(request.measured_on(target, planned)).plan,
             manifest={"replicates": {name: Replicates(planned=n).to_json() for name, n in planned.items()}},
-            messages=(f"measured again for {aim_text(target.to_json())}: {some_of(again, NAMED)}",),
+            messages=() if run.manifest.get("replicates") else (first,),
         )
 
     return extend

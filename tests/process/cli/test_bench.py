@@ -295,6 +295,7 @@ def test_a_single_command_is_measured_until_it_is_precise(
     said = bench("--metric", r"speed (\d+)", "--cwd", str(tmp_path), "--shell", line)
     assert said.code == 0, said.err
     (result,) = summary_of(milabench, run_of(environ))["benchmarks"]
+    assert result["bench"].startswith("echo")
     assert 10 < result["counts"]["passed"] <= 30
     assert result["uncertainty"]["asked"] == 0.05
 

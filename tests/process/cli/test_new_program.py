@@ -107,6 +107,26 @@ def test_a_module_of_a_package_here_is_copied_with_what_it_imports(
     assert argv_of(milabench, here)[-4:] == ["voirfile.py", "-m", "tool.train", "-v"]
 
 
+@pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="python -m looks in the current folder first, before Python 3.11"
+)
+def test_the_copy_of_a_module_is_measured_where_its_data_is_though_the_original_is_there_too(
+    new: New, here: Path, milabench: Callable[..., Said], environ: dict[str, str]
+) -> None:
+    package = here / "tool"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (here / "rows.txt").touch()
+    (package / "train.py").write_text("open('rows.txt')\nprint('copied')\n")
+    assert new("python -m tool.train").code == 0
+    (package / "train.py").write_text("print('edited')\n")
+    suite = str(here / "benchmarks" / "mine" / "suite.yaml")
+    said = milabench("run", "--config", suite, "--use-current-env", "--repeat", "1")
+    assert said.code == 0, said.err
+    (output,) = Path(environ["MILABENCH_BASE"], "runs").glob("*/mine*.stdout")
+    assert output.read_text() == "copied\n"
+
+
 def test_a_module_of_an_installed_package_is_measured_as_installed(
     new: New, here: Path, milabench: Callable[..., Said]
 ) -> None:
@@ -210,6 +230,7 @@ def test_a_script_without_a_loop_is_timed_and_the_ways_are_shown(
     assert 'probes.loop(ov, 2, units="steps/s", batch_size=1)' in said.out
     assert suite_of(here)["timed"] is True
     assert argv_of(milabench, here) == ["program/train.py"]
+    assert "train_step" not in said.out  # only what the script has
 
 
 def test_boosting_which_usually_ends_too_soon_is_timed_and_its_probe_is_shown(new: New, here: Path) -> None:

@@ -108,6 +108,7 @@ def test_another_program_is_timed(tried: Try) -> None:
     said = tried("sh", "-c", "sleep 0.05")
     assert said.code == 0, said.err
     assert said.out.splitlines()[-2] == "measured: the time of the whole program"
+    assert "sh: Measured: the time of the whole program, until it ends" in said.err
     assert said.out.splitlines()[-1].startswith("next: `milabench bench -- sh -c 'sleep 0.05'`")
 
 
@@ -146,5 +147,5 @@ def test_a_loop_is_measured_for_half_a_minute_and_then_ended(tried: Try, here: P
     assert seen == "observed: the iterations of the program's own loop (`for step in range(1000000)`, line 2)"
     assert (
         following
-        == "next: `milabench new NAME --from train.py`: makes a benchmark, whose number comes from three processes"
+        == "next: `milabench new NAME --from train.py`: makes a benchmark, whose number comes from several processes"
     )

@@ -116,6 +116,19 @@ def test_of_a_sweep_the_point_in_hand_is_shown_and_named_while_nothing_else_come
     assert "rate=2.5, 1 of 7" in terminal.getvalue()
 
 
+def test_a_plan_that_grows_and_what_never_began_are_not_printed_line_by_line() -> None:
+    stream = io.StringIO()
+    display = Plain(stream)
+    for steps in (2, 3, 4):
+        display.on_plan(plan(steps))
+    display.on_start("digits.D0")
+    for number, outcome in enumerate(("cancelled", "cancelled", "failed", "passed")):
+        display.on_end(f"digits.D{number}", outcome, "")
+    said = [line.partition("] ")[2] for line in stream.getvalue().splitlines()]
+    assert said[:3] == ["run: 2 steps of 1 benchmark", "llama: skipped: not fetched", "0/4 digits.D0: started"]
+    assert [line.partition(": ")[0].partition(" ")[2] for line in said[3:]] == ["digits.D0", "digits.D2", "digits.D3"]
+
+
 @pytest.mark.parametrize("kind", [Plain, Live])
 def test_closing_a_display_whose_terminal_is_gone_is_no_error(kind: type[Plain] | type[Live]) -> None:
     stream = Terminal()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from milabench.own_program.reading import FoundPause, Reading
 from milabench.own_program.script import Found
 from tests.commands import ROOT
@@ -50,6 +52,34 @@ def test_a_loop_that_makes_data_is_no_training_loop() -> None:
 def test_of_loops_over_epochs_and_batches_the_inner_one_trains() -> None:
     found = read("for epoch in range(3):", "    for batch in batches():", "        work(batch)")
     assert found.loop == Found(what="for batch in batches()", line=2)
+
+
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        (("for epoch in range(9):", "    for at in range(0, n, args.batch_size):", "        work(at)"), 2),
+        (
+            ("def once(loader):", "    for x, y in loader:", "        work(x)", "for e in range(9):", "    once(data)"),
+            2,
+        ),
+        (("for k in range(args.epochs):", "    work(k)"), 1),
+        (
+            (
+                "def evaluate(batches):",
+                "    for x in batches:",
+                "        work(x)",
+                "for step in range(9):",
+                "    work(step)",
+            ),
+            4,
+        ),
+        (("for x in val_loader:", "    work(x)"), None),
+        (("for row in rows:", "    work(row)"), None),
+    ],
+)
+def test_a_loop_is_known_by_what_it_goes_over_too(lines: tuple[str, ...], line: int | None) -> None:
+    found = read(*lines).loop
+    assert (None if found is None else found.line) == line
 
 
 def test_a_loop_in_a_module_beside_the_script_is_found_with_its_file() -> None:
