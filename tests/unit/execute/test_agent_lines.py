@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,6 +41,17 @@ def test_any_bytes_become_records_of_whole_lines(data: bytes) -> None:
     found = fed([data])
     assert all(text.endswith("\n") for text in found[:-1])
     assert "".join(found).count("\n") == data.count(b"\n")
+
+
+@given(st.lists(st.sampled_from([b"a", b"--", b" ", b"\n", b"\x85", b"\xff", "é".encode()[:1], "é".encode()[1:]])))
+def test_each_line_is_what_its_bytes_are_and_the_last_with_a_word_is_known(pieces: list[bytes]) -> None:
+    lines, said = (
+        LineDecoder("stdout"),
+        [part.decode("utf-8", "backslashreplace") for part in b"".join(pieces).split(b"\n")],
+    )
+    assert texts(lines.feed(b"".join(pieces), 0.0)) == [f"{text}\n" for text in said[:-1]]
+    assert lines.count == len(said) - 1
+    assert lines.last == next((text.strip() for text in reversed(said[:-1]) if re.search(r"\w", text)), "")
 
 
 @given(st.lists(st.sampled_from([b"a", b"bc", b"\r", b"\n", "é".encode()[:1], "é".encode()[1:]])))

@@ -363,20 +363,22 @@ class LineDecoder:
     def feed(self, data: bytes, now: float) -> bytes:
         """Return the records of the lines that `data` completes."""
         # Before anything is cut, so that no secret lies across a cut: it may come in several writes.
-        parts = self._masker.mask_bytes(self.pending + data).split(b"\n")
-        pending = parts.pop()
+        whole, end, pending = self._masker.mask_bytes(self.pending + data).rpartition(b"\n")
         out = []
-        for part in parts:
-            text = _last_update(part) if b"\r" in part else part
-            out.append(self._records(text + b"\n", now))
-            self._updating = False
+        if end and b"\r" not in whole and len(whole) < LINE_BYTES:
+            out.append(self._plain_records(whole, now))
+        elif end:
+            for part in whole.split(b"\n"):
+                text = _last_update(part) if b"\r" in part else part
+                out.append(self._records(text + b"\n", now))
+        self._updating = self._updating and not end
         if b"\r" in pending:
             self._updating = True
             pending = _last_update(pending) + (b"\r" if pending.endswith(b"\r") else b"")
         if len(pending) > LINE_BYTES:
             kept = len(pending) - self._masker.held_back(pending)
-            *whole, last = _pieces(pending[:kept])
-            out += [self._records(piece, now) for piece in whole]
+            *pieces, last = _pieces(pending[:kept])
+            out += [self._records(piece, now) for piece in pieces]
             pending = last + pending[kept:]
         self.pending = pending
         return b"".join(out)
@@ -393,6 +395,16 @@ class LineDecoder:
         kept = len(text) - self._masker.held_back(text)
         shown, rest = _complete_characters(text[:kept])
         return shown, rest + text[kept:]
+
+    def _plain_records(self, whole: bytes, now: float) -> bytes:
+        """Return the records of whole lines that need nothing: a program that prints many waits for us."""
+        texts = whole.decode("utf-8", "backslashreplace").split("\n")
+        begin, end = '{"event":"line","data":', ',"pipe":"%s","t":%.6f}\n' % (self._pipe, now)
+        self.count += len(texts)
+        last = next((text for text in reversed(texts) if WORD.search(text)), None)
+        if last is not None:
+            self.last = last.strip()[-TAIL_CHARACTERS:] if len(last) > TAIL_CHARACTERS else last.strip()
+        return (begin + (end + begin).join([quoted(text + "\n") for text in texts]) + end).encode()
 
     def _records(self, data: bytes, now: float) -> bytes:
         out = []
