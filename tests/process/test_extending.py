@@ -432,12 +432,8 @@ def announcing_node(*args, **options):
     return node
 ''',
     )
-    text = (copy.package / "workflow" / "execution.py").read_text()
-    text = text.replace(
-        "from milabench.execute.agent_client import AgentNode, local_node",
-        "from milabench.execute.agent_client import AgentNode\n"
-        "from milabench.execute.announcing import announcing_node as local_node",
-    )
-    copy.write("workflow/execution.py", text)
+    chooses = ", AgentNode, local_node\n"
+    other = ", AgentNode\nfrom milabench.execute.announcing import announcing_node as local_node\n"
+    copy.replace("workflow/execution.py", chooses, other)
     run(ECHO)
     assert (copy.root / "announced").read_text() == "echo.0\n"
