@@ -13,8 +13,9 @@ from milabench.analysis.intervals import normal_quantile, t_tail
 MOST_LAUNCHES = 10
 """Of a benchmark that is measured on until it is precise, where no budget says how long to go on."""
 MOST_SHORT_LAUNCHES = 30
-"""The same of one whose repeats are so short that more of them take no longer than SHORT_S together."""
+"""The same where its repeats together take no longer than SHORT_S."""
 SHORT_S = 120.0
+"""Seconds of short repeats together."""
 PRECISIONS: Mapping[str, float | None] = {"quick": None, "default": 0.05, "rigorous": 0.02}
 """The uncertainty that a profile asks of each number, relative. A first look asks nothing."""
 MOST_REPLICATES = 10_000  # nobody runs so many; a spread that asks for more is a fault, not a spread

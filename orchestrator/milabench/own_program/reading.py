@@ -153,14 +153,17 @@ def _named_loop(script: Script) -> Loop | None:
 
 def _is_named(loop: Loop) -> bool:
     text = ast.unparse(loop.test if isinstance(loop, ast.While) else loop.target)
-    source = "" if isinstance(loop, ast.While) else ast.unparse(loop.iter)
-    return any(names.search(words.lower()) for names, words in ((_LOOP_NAMES, text), (_LOOP_SOURCES, source)))
+    return any(names.search(words.lower()) for names, words in ((_LOOP_NAMES, text), (_LOOP_SOURCES, _source(loop))))
 
 
 def _is_validation(script: Script, loop: Loop) -> bool:
     around = [node.name for node in script.above(loop) if isinstance(node, ast.FunctionDef)]
-    source = "" if isinstance(loop, ast.While) else ast.unparse(loop.iter)
-    return any(map(_HELD_OUT.search, (*around, *re.findall(r"\w+", source))))
+    return any(map(_HELD_OUT.search, (*around, *re.findall(r"\w+", _source(loop)))))
+
+
+def _source(loop: Loop) -> str:
+    """Return the text of what a loop goes over. Empty for a `while`."""
+    return "" if isinstance(loop, ast.While) else ast.unparse(loop.iter)
 
 
 def _loader(script: Script, loop: Loop) -> Found | None:

@@ -170,9 +170,11 @@ def _environment(written: WrittenProgram) -> dict[str, str]:
     is_ours = written.source is None or written.observation is None  # else the benchfile says where its packages are
     is_path = bool(written.program.module) and is_ours and not written.is_installed
     is_hub = written.source is None and not _HUB.isdisjoint(written.reading.imports)
+    # `-m` looks in the current folder first, where the original is. Before Python 3.11 nothing keeps it out.
+    is_original_beside = is_path and bool(written.cwd)
     return {
-        # Python 3.11 and later look in the current folder first otherwise, where the original is.
-        **({"PYTHONPATH": written.place, **({"PYTHONSAFEPATH": "1"} if written.cwd else {})} if is_path else {}),
+        **({"PYTHONPATH": written.place} if is_path else {}),
+        **({"PYTHONSAFEPATH": "1"} if is_original_beside else {}),
         **({"HF_HOME": written.models} if is_hub else {}),
     }
 

@@ -107,9 +107,6 @@ def test_a_module_of_a_package_here_is_copied_with_what_it_imports(
     assert argv_of(milabench, here)[-4:] == ["voirfile.py", "-m", "tool.train", "-v"]
 
 
-@pytest.mark.skipif(
-    sys.version_info < (3, 11), reason="python -m looks in the current folder first, before Python 3.11"
-)
 def test_the_copy_of_a_module_is_measured_where_its_data_is_though_the_original_is_there_too(
     new: New, here: Path, milabench: Callable[..., Said], environ: dict[str, str]
 ) -> None:
