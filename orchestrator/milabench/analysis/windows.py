@@ -16,7 +16,7 @@ from operator import add, sub, truediv
 from typing import NamedTuple, TypeVar
 
 from milabench.analysis.intervals import most_bounds
-from milabench.analysis.order_statistics import OrderStatistics, order_statistics
+from milabench.analysis.order_statistics import Order, order_of
 from milabench.analysis.sample_statistics import in_blocks
 from milabench.analysis.series import CompactSeries, GeneralSeries, RunLengths, Series
 
@@ -129,9 +129,9 @@ class Part:
         n = array("d", self._entries(self.series.n))
         return None if n and min(n) <= 0 else array("d", map(truediv, self._lasted, n))
 
-    def order(self, durations: Sequence[float]) -> OrderStatistics:
-        """Return the order statistics of times of the entries. Of those that were recorded they are worked out once."""
-        return self.step_order if durations is self._lasted else order_statistics(durations, QUANTILES.values())
+    def order(self, durations: Sequence[float]) -> Order:
+        """Return `order_of` times of the entries. Of those that were recorded it is worked out once."""
+        return self.step_order if durations is self._lasted else order_of(durations)
 
     def rates(self) -> Iterator[Sequence[float]]:
         """Yield the rates of the entries, items a second, some at a time."""
@@ -288,9 +288,9 @@ class Part:
         return abs((self.items() - rest.items()) / count * len(rest) / rest.items() - 1) < _ALIKE
 
     @cached_property
-    def step_order(self) -> OrderStatistics:
-        """The order statistics of the durations of the entries, in the series' unit."""
-        return order_statistics(self._lasted, QUANTILES.values())
+    def step_order(self) -> Order:
+        """The quantiles of the durations of the entries, in the series' unit."""
+        return order_of(self._lasted, QUANTILES.values())
 
     @cached_property
     def _whole(self) -> float:
@@ -346,5 +346,5 @@ def latency(part: Part) -> dict[str, float]:
     if not count or part.steps() > count:
         return {}
     order = part.step_order
-    bounded = {name: order.quantiles[q] for name, q in QUANTILES.items() if count >= most_bounds(q)}
-    return {name: scale * value for name, value in {"min": order.least, **bounded, "max": order.most}.items()}
+    bounded = {name: q for name, q in QUANTILES.items() if count >= most_bounds(q)}
+    return {name: scale * order[q] for name, q in {"min": 0.0, **bounded, "max": 1.0}.items()}
