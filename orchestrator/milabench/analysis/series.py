@@ -11,47 +11,33 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import chain, compress
 from operator import not_
 from typing import ClassVar, overload
 
 from milabench.events.model import ObservationBatch
 from milabench.events.values import SMALLEST_NUMBER, finite_number, positive, whole
 
-_FREE_RUNS = 64
-_RECORDS_A_RUN = 16  # below so many a run, runs cost more than they save
-
 
 class RunLengths(Sequence[float]):
-    """Numbers that mostly repeat: runs of equal numbers, or single numbers where they do not."""
+    """Numbers that mostly repeat, as runs of equal numbers: 12 bytes each."""
 
     def __init__(self) -> None:
-        self._values: list[float] = []
-        self._ends = array("q")
-        self._single: array[float] | None = None
+        self._values = array("d")
+        self._ends = array("I")
 
     def extend(self, values: Sequence[float]) -> None:
         """Append numbers, which must be exact as floats."""
-        if self._single is not None:
-            self._single.extend(values)
-            return
         # One comparison in C for a whole batch: nearly every batch only continues the last run.
         if values and self._values and values.count(self._values[-1]) == len(values):
             self._ends[-1] += len(values)
             return
-        end = len(self)
-        for value in values:
-            end += 1
+        for end, value in enumerate(values, len(self) + 1):
             if self._values and value == self._values[-1]:
                 self._ends[-1] = end
             else:
                 self._values.append(value)
                 self._ends.append(end)
-        if len(self._values) > _FREE_RUNS + end // _RECORDS_A_RUN:
-            # Numbers that alternate would cost a float object and an end each, several times the eight bytes of this.
-            self._single = array("d", self)
-            self._values.clear()
-            self._ends = array("q")
 
     @property
     def constant(self) -> float | None:
@@ -59,23 +45,13 @@ class RunLengths(Sequence[float]):
         return self._values[0] if len(self._values) == 1 else None
 
     def runs(self) -> Iterator[tuple[range, float]]:
-        """Yield the index range of each run with its number. Single numbers are runs of length 1."""
-        if self._single is not None:
-            yield from ((range(index, index + 1), value) for index, value in enumerate(self._single))
-            return
-        start = 0
-        for end, value in zip(self._ends, self._values, strict=True):
-            yield range(start, end), value
-            start = end
+        """Return the index range of each run with its number."""
+        return zip(map(range, chain((0,), self._ends), self._ends), self._values, strict=True)
 
     def __len__(self) -> int:
-        if self._single is not None:
-            return len(self._single)
         return self._ends[-1] if self._ends else 0
 
     def __iter__(self) -> Iterator[float]:
-        if self._single is not None:
-            return iter(self._single)
         return (value for indices, value in self.runs() for _ in indices)
 
     @overload
@@ -85,8 +61,6 @@ class RunLengths(Sequence[float]):
     def __getitem__(self, index: int | slice) -> float | Sequence[float]:
         if isinstance(index, slice):
             return [self[position] for position in range(*index.indices(len(self)))]
-        if self._single is not None:
-            return self._single[index]
         index = index + len(self) if index < 0 else index
         if not 0 <= index < len(self):
             raise IndexError(index)
