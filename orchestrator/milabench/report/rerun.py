@@ -64,11 +64,16 @@ def rerun_line(summary: Summary, bench: str | None = None, **changes: str | int 
     Of an old run, which did not keep them, and of commands the original command.
     """
     if bench is None and is_of_commands(summary):
-        return shlex.join(["milabench", "bench", *_runs(summary.argv[2:], changes.get("repeat"))])
+        runs = changes.get("repeat")
+        given = [] if runs is None else ["--runs", str(runs)]
+        return shlex.join(["milabench", "bench", *given, *_without(summary.argv[2:], given[:1])])
     is_by_jobs = bool(summary.jobs) and not summary.options.get("distribute")
     recorded = {**summary.options, "submit": is_by_jobs, **changes}
-    given = _options(recorded) if summary.options else _given(summary.argv)
-    if not summary.options:
+    if summary.options:
+        given = _options(recorded)
+    else:
+        begin = summary.argv.index("run") + 1 if "run" in summary.argv else len(summary.argv)
+        given = _without(summary.argv[begin:], _SELECTING)
         given += [word for name, value in changes.items() if value is not None for word in (f"--{name}", str(value))]
     words = ["milabench", "run", *given]
     if bench is None:
@@ -81,22 +86,6 @@ def rerun_line(summary: Summary, bench: str | None = None, **changes: str | int 
     return shlex.join([*words, "--select", name])
 
 
-def _runs(argv: Sequence[str], runs: object) -> list[str]:
-    """Return the words of `bench` with another number of repeats."""
-    if runs is None:
-        return list(argv)
-    kept = iter(argv)
-    words: list[str] = []
-    for word in kept:
-        if word == "--":
-            return ["--runs", str(runs), *words, word, *kept]
-        if word == "--runs":
-            next(kept, "")
-        elif not word.startswith("--runs="):
-            words.append(word)
-    return ["--runs", str(runs), *words]
-
-
 def _options(options: Mapping[str, object]) -> list[str]:
     sides = options.get("ab")
     words = ["--ab", *map(str, sides)] if isinstance(sides, list) else []
@@ -106,14 +95,15 @@ def _options(options: Mapping[str, object]) -> list[str]:
     return [*words, *option_words(options, _RERUN_OPTIONS), *flags]
 
 
-def _given(argv: Sequence[str]) -> list[str]:
-    """Return the original arguments after `run`, without those that select benchmarks."""
-    words = list(argv[argv.index("run") + 1 :]) if "run" in argv else []
+def _without(words: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Return words of a command line without these options and their values. What follows `--` stays as it is."""
     kept: list[str] = []
     rest = iter(words)
     for word in rest:
-        if word in _SELECTING:
+        if word == "--":
+            return [*kept, word, *rest]
+        if word in options:
             next(rest, "")  # its value
-        elif not word.startswith(tuple(f"{option}=" for option in _SELECTING)):
+        elif not word.startswith(tuple(f"{option}=" for option in options)):
             kept.append(word)
     return kept
