@@ -27,8 +27,6 @@ def command(options: SuiteOptions, request: SizeRequest, as_json: bool, display:
 
     session = shared.terminal_session(display)
     search = find_batch_size(options, request, session)
-    if search.failure:
-        return search.failure
     largest = search.largest
     if as_json:
         click.echo(json.dumps(search.to_json(), indent=1))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
+from milabench.errors import MilabenchError, UsageError
+from milabench.execute.interrupts import InterruptRequested
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.sizing import Observation
 from milabench.workflow.context import CommandContext, read_context, read_single_context
@@ -23,14 +24,10 @@ _ONE_QUICK_LAUNCH = Extent(repeat=1, profile="quick")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeSearch:
-    """The sizes that were tried, with their observations. None where a size did not fit.
-
-    `failure` is the exit code of a search that could not go on, else 0.
-    """
+    """The sizes that were tried, with their observations. None where a size did not fit."""
 
     bench: str
     tried: Mapping[int, Observation | None]
-    failure: int = DONE
 
     @property
     def largest(self) -> int | None:
@@ -46,25 +43,17 @@ class SizeSearch:
         return {"schema": 1, "bench": self.bench, "largest": self.largest, "tried": tried}
 
 
-class _SearchFailed(Exception):
-    """The search cannot go on, and ends with this exit code."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
-
-
 def largest_fitting(
-    start: int, *, least: int = 1, most: int | None = None, apart: int = 1
-) -> Generator[int, bool, int | None]:
-    """Search for the largest batch size that fits: yield sizes to try, be sent whether each fitted, return the largest.
+    fits: Callable[[int], bool], start: int, *, least: int = 1, most: int | None = None, apart: int = 1
+) -> int | None:
+    """Return the largest batch size that fits, by trying sizes.
 
     Doubles from `start` while it fits, then bisects until the answer is known to `apart`. None when `least` does not fit.
     """
     low, high = None, None  # the largest that fits, the smallest that does not
     size = max(least, start if most is None else min(start, most))
     while True:
-        if (yield size):
+        if fits(size):
             low = size
         else:
             high = size
@@ -103,20 +92,18 @@ def find_batch_size(options: SuiteOptions, request: SizeRequest, session: Sessio
     require_ready(context, plan)
     name = context.benches[0].config.name
     multiple = context.plan_context.sizer.options.multiple or 1
-    search = largest_fitting(min(sizes), least=least, most=most, apart=multiple)
     tried: dict[int, Observation | None] = {}
+
+    def fits(size: int) -> bool:
+        # As an override it is part of the recorded configuration, which says what size was tried.
+        override = f"system.options.sizer.batch_size={size}"
+        sized = replace(context.options, overrides=(*options.overrides, override))
+        tried[size] = try_size(read_context(sized, session, _ONE_QUICK_LAUNCH, warn=False), size, wait=request.wait)
+        return tried[size] is not None
+
     try:
-        size = next(search)
-        while True:
-            # As an override it is part of the recorded configuration, which says what size was tried.
-            override = f"system.options.sizer.batch_size={size}"
-            sized = replace(context.options, overrides=(*options.overrides, override))
-            tried[size] = try_size(read_context(sized, session, _ONE_QUICK_LAUNCH, warn=False), size, wait=request.wait)
-            size = search.send(tried[size] is not None)
-    except StopIteration:
+        largest_fitting(fits, min(sizes), least=least, most=most, apart=multiple)
         return SizeSearch(bench=name, tried=tried)
-    except _SearchFailed as end:
-        return SizeSearch(bench=name, tried=tried, failure=end.code)
     finally:
         # Also of a search that was interrupted: each size took a launch.
         if request.save is not None and (observed := [observation for observation in tried.values() if observation]):
@@ -126,7 +113,7 @@ def find_batch_size(options: SuiteOptions, request: SizeRequest, session: Sessio
 def try_size(context: CommandContext, size: int, *, wait: bool) -> Observation | None:
     """Run the benchmark with this batch size: return the observation, None where it does not fit.
 
-    Raises _SearchFailed for any other failure.
+    Raises MilabenchError for any other failure, and InterruptRequested.
     """
     session = context.session
     plan = plan_single_suite(context)
@@ -134,7 +121,7 @@ def try_size(context: CommandContext, size: int, *, wait: bool) -> Observation |
     description = RunDescription(name="size", phase="size", suite=suite_values(context), locks=locks, packages=packages)
     executed = execute_plan(plan, context, description, retry=RetryPolicy(wait=wait))
     if executed.result.interrupted:
-        raise _SearchFailed(INTERRUPTED)
+        raise InterruptRequested
     outcomes = executed.result.outcomes
     if any(outcome.why == "out-of-memory" for outcome in outcomes.values()):
         session.info(f"size: {size} does not fit")
@@ -142,8 +129,7 @@ def try_size(context: CommandContext, size: int, *, wait: bool) -> Observation |
     for step, outcome in outcomes.items():
         if outcome.name != "passed":
             reason = f"{outcome.failure}. Records: {executed.path}"
-            session.error(f"{step}: failed with batch size {size}: {reason}")
-            raise _SearchFailed(STEPS_FAILED)
+            raise MilabenchError(f"{step}: failed with batch size {size}: {reason}")
     observations = [own for benches in observed_batch_sizes(executed.path, plan).values() for own in benches]
     observation = observations[0] if observations else Observation(batch_size=size)
     memory = "" if observation.memory_mib is None else f", {observation.memory_mib:.0f} MiB"

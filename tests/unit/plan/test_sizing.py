@@ -182,14 +182,13 @@ def test_devices_have_file_names(name: str, slug: str) -> None:
 
 def searched(limit: int, start: int, **bounds: int) -> tuple[int | None, list[int]]:
     """What the search answers where sizes up to `limit` fit, and the sizes that it tried."""
-    search, tried = largest_fitting(start, **bounds), []
-    size = next(search)
-    while True:
+    tried: list[int] = []
+
+    def fits(size: int) -> bool:
         tried.append(size)
-        try:
-            size = search.send(size <= limit)
-        except StopIteration as end:
-            return end.value, tried
+        return size <= limit
+
+    return largest_fitting(fits, start, **bounds), tried
 
 
 @pytest.mark.parametrize(
