@@ -5,12 +5,15 @@ The throughput is the ratio of totals over the window after warm-up: all items o
 
 from __future__ import annotations
 
+import contextlib
 import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 from typing import Annotated, Any, Protocol
+
+from msgspec import Struct
 
 from milabench.analysis.conservation import broken_laws
 from milabench.analysis.json_codec import OPTIONAL, JsonKey
@@ -26,6 +29,7 @@ from milabench.events import model
 from milabench.events.doubts import Doubt
 from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
 from milabench.events.readings import Readings, Span, device_joules
+from milabench.events.stored_json import Number, Whole, from_json_value
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
 from milabench.seams import handler, missing
 
@@ -104,22 +108,27 @@ class Losses:
     nonfinite: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankAnswers:
-    """The results of a rank's first steps, the first time and again after the window: losses, and gradient norms where requested.
+class RepeatedSteps(Struct, frozen=True):
+    """A result of a rank's first steps, the first time and again after the window: hexadecimal floats, with all of their bits.
 
-    Numbers are hexadecimal floats, with all of their bits. Empty where there was none. `device` is its model, `software` the
-    releases that decide about bits.
+    Empty where there was none.
     """
 
-    rank: int | None = None
-    device: str = ""
-    software: str = ""
     first: tuple[str, ...] = ()
     again: tuple[str, ...] = ()
-    gradients_first: tuple[str, ...] = ()
-    gradients_again: tuple[str, ...] = ()
-    tolerance: float = 0.0
+
+
+class RankAnswers(RepeatedSteps, frozen=True, kw_only=True):
+    """The losses of a rank's first steps, and its gradient norms where requested.
+
+    `device` is its model, `software` the releases that decide about bits. Within `tolerance` numbers count as equal.
+    """
+
+    rank: Whole | None = None
+    device: str = ""
+    software: str = ""
+    gradients: RepeatedSteps = RepeatedSteps()
+    tolerance: Number = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,25 +223,6 @@ def measure(step: str, events: Iterable[StepEvent]) -> Measurement:
     for event in events:
         fold.observe(event)
     return fold.result(step)
-
-
-def _rank_answers(answers: Mapping[str, object], rank: object, asked: Mapping[str, object]) -> RankAnswers:
-    """Return a rank's recorded answers, without values that are not texts."""
-    gradients = as_mapping(answers.get("gradients"))
-    series = [
-        tuple(value for value in values if isinstance(value, str)) if isinstance(values, list) else ()
-        for values in (answers.get("first"), answers.get("again"), gradients.get("first"), gradients.get("again"))
-    ]
-    return RankAnswers(
-        rank=rank if isinstance(rank, int) else None,
-        device=one_line(str(answers.get("device", ""))),
-        software=one_line(str(answers.get("software", ""))),
-        first=series[0],
-        again=series[1],
-        gradients_first=series[2],
-        gradients_again=series[3],
-        tolerance=finite_number(asked.get("tolerance")) or 0.0,
-    )
 
 
 def main_task(tasks: Iterable[str]) -> str:
@@ -457,7 +447,9 @@ class MeasurementFold:
             self._devices(data["gpudata"])
         if isinstance(data.get("answers"), Mapping):
             asked = as_mapping(self.recorded.config.get("answers"))
-            self.answers.append(_rank_answers(data["answers"], data.get("rank"), asked))
+            own = {**data["answers"], "rank": data.get("rank"), "tolerance": asked.get("tolerance", 0.0)}
+            with contextlib.suppress(ValueError):  # of another shape than ours
+                self.answers.append(from_json_value(RankAnswers, own))
         if isinstance(data.get("collectives"), Mapping):
             self.collectives.append({**data["collectives"], "rank": data.get("rank")})
         if isinstance(data.get("pause"), Mapping):

@@ -74,7 +74,7 @@ def _agreed(results: Sequence[StepResult], tolerance: float) -> Iterator[KeptAns
             software=software,
             rank=rank,
             losses=own.first,
-            gradients=own.gradients_first,
+            gradients=own.gradients.first,
             tolerance=tolerance,
         )
 
@@ -92,10 +92,9 @@ def _with_verdict(result: StepResult, wrong: str, unknown: Sequence[str]) -> Ste
 
 def _voices(result: StepResult, *, of_gradients: bool = False) -> Iterator[_Voice]:
     for answers in result.measured.answers:
-        first = answers.gradients_first if of_gradients else answers.first
-        again = answers.gradients_again if of_gradients else answers.again
-        if first:
-            yield _Voice(result.step.id, answers, first, again)
+        own = answers.gradients if of_gradients else answers
+        if own.first:
+            yield _Voice(result.step.id, answers, own.first, own.again)
 
 
 @dataclass(frozen=True, slots=True)
