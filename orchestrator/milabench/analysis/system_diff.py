@@ -27,44 +27,24 @@ _NEAREST_FIRST: tuple[Area, ...] = get_args(Area)
 _CHANGED = ("FASTER", "SLOWER", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE")
 _MOST_VALUE = 300  # characters of a value that are shown
 
-# Keys that name a location or a time rather than a property, or that are reported elsewhere.
-_NO_PROPERTY = frozenset(
-    (
-        "name",
-        "ip",
-        "hostname",
-        "index",
-        "uuid",
-        "pci",
-        "time",
-        "load",
-        "runnable",
-        "disk",
-        "absent",
-        "shm_mib",
-        "behind_s",
-    )
-)
-_NO_PROPERTY |= {"memory_available_mib", "temperature", "processes", "serial", "definition", "tags", "url", "inherits"}
-_NO_PROPERTY |= {"pid", "boot", "addresses"}
+# Keys that are no property: they name a place, or what was so at a moment, or what is reported elsewhere.
+_PLACES = {"name", "ip", "hostname", "addresses", "index", "uuid", "serial", "pci", "url"}
+_MOMENTS = {"time", "boot", "pid", "load", "runnable", "processes", "temperature", "memory_available_mib", "behind_s"}
+_ELSEWHERE = {"disk", "shm_mib", "absent", "definition", "inherits", "tags"}
+_NO_PROPERTY = frozenset(_PLACES | _MOMENTS | _ELSEWHERE)
 _NO_CAUSE = re.compile(r"(?:^|[-_.])(?:seed|port|addr|address|host|hostname|endpoint|ip)s?$", re.IGNORECASE)
 _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b")
 _OF_THE_RUN = ("version", "profile", "validations", "suite_file")
 # What the line of differences names first; then come all others.
-_FIRST_NAMED = tuple(
-    map(
-        re.compile,
-        (
-            r"argv\..*(batch|precision|dtype)",
-            r"(argv|server|client|command)\b",
-            r"weight$",
-            r"(torch|jax) version",
-            r"(.*\.)?driver",
-            r"lock file|program",
-            r"number of|name$|arch$",
-            r"profile$|version$",
-        ),
-    )
+_FIRST_NAMED = (
+    r"argv\..*(batch|precision|dtype)",
+    r"(argv|server|client|command)\b",
+    r"weight$",
+    r"(torch|jax) version",
+    r"(.*\.)?driver",
+    r"lock file|program",
+    r"number of|name$|arch$",
+    r"profile$|version$",
 )
 _REQUESTS = ("serve", "client")
 _WORK = ("argv", "command", "server", *_REQUESTS)
@@ -240,7 +220,9 @@ def difference_line(systems: Sequence[System], benches: Sequence[str]) -> str:
         differences = [d for d in differences if not d.name.startswith("measure.")]
 
     def rank(difference: Difference) -> int:
-        return next((at for at, named in enumerate(_FIRST_NAMED) if named.match(difference.name)), len(_FIRST_NAMED))
+        return next(
+            (at for at, named in enumerate(_FIRST_NAMED) if re.match(named, difference.name)), len(_FIRST_NAMED)
+        )
 
     phrases = [_phrase(difference, len(benches)) for difference in sorted(differences, key=rank)]
     if len(phrases) > _NAMED:
@@ -354,11 +336,10 @@ def _arguments(system: System, bench: str) -> dict[str, str]:
     suite = {key: value for key, value in _suite(system, bench).items() if key != "keep_step_dir" and value != ""}
     table = _neutral(system, bench, _flat(suite), "{", "auto(", "auto_batch(", "expr(")
     table = {name: _without_folder(text, bench) for name, text in table.items()}
-    step = system.steps.get(bench, [])[:1]
-    for name, value in as_mapping(step[0].get("env") if step else None).items():
-        if name == "OMP_NUM_THREADS":
-            table[f"env.{name}"] = str(value)
-    table |= _flat(as_mapping(as_mapping(step[0].get("config") if step else None).get("measure")), "measure.")
+    for step in system.steps.get(bench, [])[:1]:
+        if (threads := as_mapping(step.get("env")).get("OMP_NUM_THREADS")) is not None:
+            table["env.OMP_NUM_THREADS"] = str(threads)
+        table |= _flat(as_mapping(as_mapping(step.get("config")).get("measure")), "measure.")
     return table
 
 
