@@ -89,17 +89,12 @@ def ratio_table(
     first, *others = (system.name for system in comparison.systems)
     names = (first, "its value") if is_compact else (first, *others)
     value_text = plain_side_text if is_plain else side_text
-    columns = (
-        *(("bench", True), ("units", True), *((name, False) for name in names)),
-        *(
-            ("system", True),
-            ("repeats", False),
-            ("sessions", False),
-            ("ratio", False),
-            ("95 % interval", True),
-            ("p (Holm)", False),
-        ),
-        *(("verdict", True), ("scaling", False)),
+    of_ratio = ("system", "repeats", "sessions", "ratio", "95 % interval", "p (Holm)", "verdict", "scaling")
+    is_text = (
+        True,
+        True,
+        *(False for _ in names),
+        *(each in ("system", "95 % interval", "verdict") for each in of_ratio),
     )
     rows = []
     empty = ("",) * (2 + len(names))
@@ -120,7 +115,7 @@ def ratio_table(
                 ratio_text(contrast.efficiency if contrast else None),
             )
         )
-    headings, is_text = zip(*columns, strict=True)
+    headings = ("bench", "units", *names, *of_ratio)
     spare = ("p (Holm)", "scaling", "repeats", "sessions", *names[1:-1], "units", names[0], names[-1])
     whole = Table(title="benchmarks", headings=headings, is_text=is_text, rows=tuple(rows), spare=spare)
     return whole.without_empty(("system", "sessions", "scaling"))[0]

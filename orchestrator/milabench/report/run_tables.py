@@ -13,6 +13,7 @@ from milabench.analysis.serving_model import POINT_METRICS
 from milabench.analysis.steady_state import agree
 from milabench.analysis.summary_model import Expense, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
+from milabench.report.comparison_text import interval_text, ratio_text
 from milabench.report.document import Table, headed_table
 from milabench.report.labels import format_number, percent_cell, percents
 from milabench.report.model import in_milliseconds, ordered
@@ -27,13 +28,9 @@ def node_tables(summary: Summary) -> tuple[Table, ...]:
     rows = []
     for row in node_comparison(summary):
         for side, contrast in zip(row.sides, (None, *row.contrasts), strict=True):
-            ratio = interval = verdict = ""
-            if contrast is not None:
-                ratio = f"{contrast.ratio:.4f}"
-                interval = "" if contrast.ci95 is None else f"[{contrast.ci95[0]:.4f}, {contrast.ci95[1]:.4f}]"
-                verdict = contrast.verdict
-            cells = (side.system, str(len(side.values)), format_number(side.value), side.units)
-            rows.append((row.bench, *cells, ratio, interval, verdict))
+            cells = (row.bench, side.system, str(len(side.values)), format_number(side.value), side.units)
+            compared = contrast and (ratio_text(contrast.ratio), interval_text(contrast.ci95), contrast.verdict)
+            rows.append((*cells, *(compared or ("", "", ""))))
     columns = "bench | node | #n | #perf | units | #x first node | 95 % interval | verdict"
     return (headed_table("by node", columns, rows),) if rows else ()
 
@@ -51,12 +48,8 @@ def expense_tables(named: Sequence[tuple[str, Summary]]) -> tuple[Table, ...]:
         groups = grouped(((each.bench, each.quantity, each.source), each) for each in summary.expenses)
         for (bench, quantity, source), group in groups.items():
             first, of_year = group[0], group[-1]
-            cells = {
-                "run": "",
-                "node year": "",
-                "year": "",
-                **{each.per: f"{format_number(each.value)} {each.units}" for each in group},
-            }
+            cells = dict.fromkeys(("run", "node year", "year"), "")
+            cells |= {each.per: f"{format_number(each.value)} {each.units}" for each in group}
             # Of a launch without a window only what the whole of it took is known.
             is_whole = first.per == "run"
             item, of_item, million = ("", "", "") if is_whole else (first.per, *(cells[each.per] for each in group[:2]))
@@ -254,7 +247,7 @@ def pair_table(ab: AB, title: str = "") -> Table:
         if pair.ratio is None:
             rows.append((pair.bench, "0", "", "", "INCONCLUSIVE", pair.why))
             continue
-        interval = "below three pairs" if pair.ci95 is None else f"[{pair.ci95[0]:.4f}, {pair.ci95[1]:.4f}]"
+        interval = interval_text(pair.ci95) or "below three pairs"
         noise = "" if pair.noise is None else f"the same on both sides: the noise is {percents(pair.noise)}"
         suspect = f"suspect ({', '.join(pair.doubts)})" if pair.doubts else ""
         remark = "; ".join(filter(None, (pair.why or pair.note, noise, suspect)))
