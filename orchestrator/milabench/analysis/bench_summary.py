@@ -253,67 +253,52 @@ def _located(component: Component, processes: Sequence[ReplicateResult]) -> Comp
 
 def _judged(summary: BenchSummary, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
     """Return the summary with its score, and why its number is suspect."""
-    processes, perf, overlapped = summary.processes, summary.perf, summary.overlap
-    passed = [result for result in results if result.outcome == "passed"]
-    launches = _launches_of_doubts(passed, processes)
-    doubts = _doubts(summary, results)
+    perf, every = summary.perf, {process.repeat for process in summary.processes}
+    repeats = _doubts(summary, results, conditions)
+    doubts = tuple(sorted(repeats))
     if perf is None:
-        mixed = {Doubt.MIXED} if processes else set()
         # Numbers in different units have no mean; nothing below can be said of no number.
-        return structs.replace(summary, validity="invalid" if mixed else None, doubts=tuple(sorted(doubts | mixed)))
-    doubts |= {doubt for result in passed for doubt in result.check_doubts}
-    of_the_run = {
-        Doubt.OVERLAP: overlapped is not None and overlapped < LEAST_OVERLAP,
-        Doubt.MIXED: conditions.is_mixed,
-        Doubt.SHORT: conditions.is_short,
-    }
-    doubts |= {doubt for doubt, holds in of_the_run.items() if holds}
+        return structs.replace(summary, validity="invalid" if summary.processes else None, doubts=doubts)
     score = None
     if summary.outcome == "passed" and summary.direction != "none":
         # Inverted for a lower-is-better metric, so that more is better in every score.
         score = perf * summary.instances if summary.direction == "higher" else summary.instances / perf
     known = summary.uncertainty
     uncertainty = None if known is None else replace(known, asked=conditions.precision)
-    validity = _validity(doubts, uncertainty)
     return structs.replace(
         summary,
         score=score,
         uncertainty=uncertainty,
-        validity=validity,
-        doubts=tuple(sorted(doubts)),
-        doubt_repeats=launches,
+        validity=_validity(doubts, uncertainty),
+        doubts=doubts,
+        doubt_repeats={doubt: tuple(sorted(repeats[doubt])) for doubt in doubts if every - repeats[doubt]},
     )
 
 
-def _doubts(summary: BenchSummary, results: Sequence[StepResult]) -> set[str]:
-    """Return the warnings about the measurement of a benchmark, whether it has a number or not."""
-    processes = summary.processes
-    doubts = {doubt for result in results if result.outcome == "passed" for doubt in result.doubts}
-    doubts |= {doubt for process in processes for doubt in process.throughput.doubts}
-    if len({cases_of(summary.metrics, p.steps) for p in processes if p.throughput.basis == "metric"}) > 1:
-        doubts.add(Doubt.CASES_DIFFER)
-    if _are_on_different_nodes(results, processes):
-        doubts.add(Doubt.NODES_DIFFER)
-    if summary.serving is not None and summary.serving.has_few_requests:
-        doubts.add(Doubt.FEW_REQUESTS)
-    if any(result.why == "wrong" for result in results):
-        doubts.add(Doubt.WRONG)
-    return doubts
+def _doubts(summary: BenchSummary, results: Sequence[StepResult], conditions: RunConditions) -> Mapping[str, Set[int]]:
+    """Return the warnings about a benchmark, each with the repeats that it is about.
 
-
-def _launches_of_doubts(
-    results: Iterable[StepResult], processes: Sequence[ReplicateResult]
-) -> Mapping[str, tuple[int, ...]]:
-    """Return the repeats that a warning is about, where it is not about all of them."""
-    launches: dict[str, set[int]] = {}
+    Where it has no number, only those about its measurement.
+    """
+    processes, overlapped, has_number = summary.processes, summary.overlap, summary.perf is not None
+    cases = {cases_of(summary.metrics, each.steps) for each in processes if each.throughput.basis == "metric"}
+    of_all = {
+        Doubt.CASES_DIFFER: len(cases) > 1,
+        Doubt.NODES_DIFFER: _are_on_different_nodes(results, processes),
+        Doubt.FEW_REQUESTS: summary.serving is not None and summary.serving.has_few_requests,
+        Doubt.WRONG: any(result.why == "wrong" for result in results),
+        Doubt.OVERLAP: has_number and overlapped is not None and overlapped < LEAST_OVERLAP,
+        Doubt.MIXED: conditions.is_mixed if has_number else bool(processes),
+        Doubt.SHORT: has_number and conditions.is_short,
+    }
+    seen = [(doubt, process.repeat) for process in processes for doubt in process.throughput.doubts]
     for result in results:
-        for doubt in (*result.doubts, *result.check_doubts):
-            launches.setdefault(doubt, set()).add(result.step.repeat)
-    for process in processes:
-        for doubt in process.throughput.doubts:
-            launches.setdefault(doubt, set()).add(process.repeat)
+        if result.outcome == "passed":
+            doubts = (*result.doubts, *(result.check_doubts if has_number else ()))
+            seen += [(doubt, result.step.repeat) for doubt in doubts]
     every = {process.repeat for process in processes}
-    return {doubt: tuple(sorted(repeats)) for doubt, repeats in sorted(launches.items()) if every - repeats}
+    found: dict[str, Set[int]] = {doubt: every for doubt, holds in of_all.items() if holds}
+    return found | {doubt: set(repeats) for doubt, repeats in grouped(seen).items()}
 
 
 def _judged_by_answers(results: Sequence[StepResult]) -> tuple[Sequence[StepResult], tuple[KeptAnswers, ...]]:
@@ -332,7 +317,7 @@ def _with_stragglers(results: Sequence[StepResult], clocks: SharedClocks) -> Seq
     return judged
 
 
-def _validity(doubts: Set[str], uncertainty: Uncertainty | None) -> Validity:
+def _validity(doubts: Sequence[str], uncertainty: Uncertainty | None) -> Validity:
     """Return `imprecise` only where nothing worse is known: of a suspect number nobody knows the uncertainty."""
     if doubts:
         return "suspect" if INVALID.isdisjoint(doubts) else "invalid"
