@@ -153,11 +153,11 @@ class Measurement:
     unusable: int = 0
     losses: Losses = field(default_factory=Losses)
     metrics: tuple[Metric, ...] = ()
-    answers: tuple[RankAnswers, ...] = ()
+    answers: list[RankAnswers] = field(default_factory=list)
     end: End | None = None
     is_stopped: bool = False
-    errors: tuple[Error, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
+    errors: list[Error] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
     messages: tuple[str, ...] = ()
     logs: tuple[LogSeries, ...] = ()
     reports: int = 0
@@ -167,10 +167,10 @@ class Measurement:
     inconsistencies: tuple[str, ...] = ()
     energy_by_device: Mapping[str, float] = field(default_factory=dict)
     counted_spans: tuple[Span, ...] = ()
-    collectives: tuple[Mapping[str, Any], ...] = ()
+    collectives: list[Mapping[str, Any]] = field(default_factory=list)
     reporting: frozenset[int] = frozenset()
     config: Mapping[str, Any] = field(default_factory=dict)
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
     start: Mapping[str, Any] = field(default_factory=dict)
 
     def metric(self, name: str) -> float | None:
@@ -369,23 +369,16 @@ def energy_metric(joules: Iterable[float], *, is_counted: bool) -> Metric:
 
 
 class MeasurementFold:
-    """The observations of a step so far. `recorded` is its measurement as far as records say it themselves."""
+    """The observations of a step so far. `recorded` is its measurement as far as records say it themselves: its lists grow."""
 
     def __init__(self) -> None:
         self.recorded = Measurement(step="")
-        # What a damaged or hostile record repeats a million times is collected here, and copied once.
-        self.errors: list[Error] = []
-        self.verdicts: list[Verdict] = []
-        self.answers: list[RankAnswers] = []
-        self.collectives: list[Mapping[str, Any]] = []
-        self.meta: dict[str, Any] = {}
         self.builders: dict[tuple[str, int], SeriesBuilder] = {}
         self.windows: dict[str, Window] = {}
         self.processes: dict[tuple[str, int], dict[int, int]] = {}
         self.metrics: dict[tuple[Any, ...], Metric] = {}
         self.reports = 0
         self.device_memory: dict[str, float] = {}
-        self.readings = Readings()
         self.losses = Losses()
         self.pauses: list[Pause] = []
         self.messages: dict[str, None] = {}  # a set that keeps its order
@@ -399,7 +392,7 @@ class MeasurementFold:
             case ObservationBatch():
                 self._builder((event.task, event.rank)).add_all(event)
             case Data(data=data):
-                self.readings.observe(event)
+                self.recorded.readings.observe(event)
                 self._data(data)
             case End():
                 self.recorded = replace(self.recorded, end=event)
@@ -407,7 +400,7 @@ class MeasurementFold:
             case model.Stop() | model.Other(event="stop"):
                 self.recorded = replace(self.recorded, is_stopped=True)
             case Verdict():
-                self.verdicts.append(event)
+                self.recorded.verdicts.append(event)
             case model.Message(text=text):
                 self.messages[text] = None
             case Line(text=text, pipe=pipe):
@@ -420,14 +413,14 @@ class MeasurementFold:
                 if log_metrics and self.log is None:
                     self.log = log_fold(log_metrics)
             case model.Meta(data=data):
-                self.readings.observe(event)
-                self.meta.update(data)
+                self.recorded.readings.observe(event)
+                self.recorded.meta.update(data)
             case model.Start(data=data):
                 self.recorded = replace(self.recorded, start=data)
             case _:
                 error = reported_error(event)
                 if error is not None:
-                    self.errors.append(error)
+                    self.recorded.errors.append(error)
 
     def _data(self, data: Mapping[str, Any]) -> None:
         if "rate" in data:
@@ -449,9 +442,9 @@ class MeasurementFold:
             asked = as_mapping(self.recorded.config.get("answers"))
             own = {**data["answers"], "rank": data.get("rank"), "tolerance": asked.get("tolerance", 0.0)}
             with contextlib.suppress(ValueError):  # of another shape than ours
-                self.answers.append(from_json_value(RankAnswers, own))
+                self.recorded.answers.append(from_json_value(RankAnswers, own))
         if isinstance(data.get("collectives"), Mapping):
-            self.collectives.append({**data["collectives"], "rank": data.get("rank")})
+            self.recorded.collectives.append({**data["collectives"], "rank": data.get("rank")})
         if isinstance(data.get("pause"), Mapping):
             self._pause(data["pause"], whole(data.get("rank"), -1))
         if isinstance(data.get("window"), Mapping):
@@ -574,7 +567,7 @@ class MeasurementFold:
         """Return the joules of each device in the counted seconds, and their sum. Nothing where the program measured its own."""
         if any(metric.name == "energy" for metric in self.metrics.values()):
             return {}, None
-        joules = device_joules(self.readings, counted or [self.readings.window])
+        joules = device_joules(self.recorded.readings, counted or [self.recorded.readings.window])
         return joules, energy_metric(joules.values(), is_counted=bool(counted)) if joules else None
 
     def series(self) -> tuple[Series, ...]:
@@ -651,14 +644,8 @@ class MeasurementFold:
             metrics=tuple(metrics),
             messages=tuple(self.messages),
             logs=logs,
-            errors=tuple(self.errors),
-            verdicts=tuple(self.verdicts),
-            answers=tuple(self.answers),
-            collectives=tuple(self.collectives),
-            meta=dict(self.meta),
             reporting=frozenset(rank for _, rank in self.builders),
             serving=None if swept is None else swept.curve,
-            readings=self.readings,
             reports=self.reports,
             train_rates=array("d", _train_rates(series)),
             inconsistencies=inconsistencies,

@@ -38,7 +38,7 @@ def member(name: str, *records: dict[str, Any], node: str = "local") -> StepResu
     return StepResult(
         step=PlannedStep(id=name, bench="bert", node=node, one_job=True),
         outcome="passed",
-        measured=Measurement(step=name, collectives=records),
+        measured=Measurement(step=name, collectives=[*records]),
     )
 
 
@@ -139,7 +139,7 @@ def test_repeats_are_jobs_of_their_own() -> None:
             outcome="passed",
             measured=Measurement(
                 step="",
-                collectives=tuple(rank(n, lambda number, _: 0.02 * (number == repeat)) for n in range(2)),  # noqa: B023
+                collectives=[rank(n, lambda number, _: 0.02 * (number == repeat)) for n in range(2)],  # noqa: B023
             ),
         )
         for repeat in range(2)
