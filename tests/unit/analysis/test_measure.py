@@ -178,7 +178,7 @@ def test_losses_are_followed_from_first_to_last_and_non_numbers_are_counted() ->
 
 def test_an_instrument_that_failed_is_an_error() -> None:
     event = Other(step="s", event="overseer_error", data={"type": "KeyError", "message": "x"})
-    assert measure("s", [event]).errors == (Error(step="s", type="KeyError", message="x"),)
+    assert measure("s", [event]).errors == [Error(step="s", type="KeyError", message="x")]
 
 
 def test_a_message_said_twice_is_kept_once() -> None:
