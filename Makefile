@@ -141,7 +141,7 @@ PERF = $(VENV)/perf
 $(PERF)/.installed: $(VENV)/.dev constraints/cpu.txt
 	@echo "== making $(PERF), with torch"
 	@$(PYTHON) -m venv $(PERF)
-	@$(PERF)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -e ./benchmate torch -c constraints/cpu.txt
+	@$(PERF)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -e ./benchmate numpy torch -c constraints/cpu.txt
 	@touch $@
 
 # PROGRAMS="startup observer" measures a part, and leaves the page alone.

@@ -45,10 +45,15 @@ def _least(log_spread: float, precision: float, level: float, means: Literal[1, 
         # Where the tail at the wanted width is no more than that of the level, t at the level is no wider.
         return t_tail(wanted * math.sqrt(n / means), means * (n - 1)) <= tail
 
-    # By the normal distribution, which is narrower than t, fewer would do.
-    fewest = means * min(normal_quantile(1 - tail) / wanted, math.sqrt(MOST_REPLICATES)) ** 2
+    # By the normal distribution, which is narrower than t, fewer would do: by about (z^2 + 1) / (2 means).
+    z = normal_quantile(1 - tail)
+    fewest = means * min(z / wanted, math.sqrt(MOST_REPLICATES)) ** 2
     candidates = range(max(2, min(MOST_REPLICATES, math.ceil(fewest))), MOST_REPLICATES + 1)
-    return candidates[bisect_left(candidates[:-1], True, key=is_enough)]
+    near = min(math.ceil((z * z + 1) / (2 * means)) + 2, len(candidates) - 1)
+    place = bisect_left(candidates, True, hi=near, key=is_enough)
+    if place == near:
+        place = bisect_left(candidates, True, lo=near, hi=len(candidates) - 1, key=is_enough)
+    return candidates[place]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
