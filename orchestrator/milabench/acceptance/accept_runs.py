@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from milabench.acceptance.criteria import Criteria, parse_criteria
-from milabench.acceptance.evaluate import decided_across, evaluate_criteria, other_work
+from milabench.acceptance.evaluate import OtherWork, decided_across, evaluate_criteria, other_work
 from milabench.analysis.acceptance_model import Acceptance
 from milabench.analysis.comparison_model import System
 from milabench.analysis.rescoring import with_answers_of
+from milabench.analysis.summary_model import Summary
 from milabench.errors import UsageError
+from milabench.events.rundir import Run
 from milabench.workflow.files import base_folder, read_file
 from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.options import AcceptRequest
@@ -25,15 +29,25 @@ def accept_run(request: AcceptRequest) -> Acceptance:
     """
     criteria = read_criteria(request.file, request.reference)
     found = resolve_runs(request.base, [request.run] if request.run else [])[0]
+    return decided_beside(request, found, functools.partial(evaluate_criteria, criteria))
+
+
+def decided_beside(
+    request: AcceptRequest, found: Run, evaluate: Callable[[Summary, Summary | None, OtherWork | None], Acceptance]
+) -> Acceptance:
+    """Return the verdict on a run, alone or next to the reference of a request.
+
+    `evaluate` takes the summary of the run, of the reference, and the differences of their work, on which nothing is decided.
+    """
     run = System(name=found.name, summary=summary_of(found), manifest=found.manifest)
     if request.reference is None:
-        return evaluate_criteria(criteria, run.summary)
+        return evaluate(run.summary, None, None)
     beside = find_reference(base_folder(request.base), request.reference)
     run = replace(run, summary=with_answers_of(run, beside))
     unlike = other_work(run, beside)
     if request.across:
-        return decided_across(evaluate_criteria(criteria, run.summary, beside.summary), unlike)
-    return evaluate_criteria(criteria, run.summary, beside.summary, unlike)
+        return decided_across(evaluate(run.summary, beside.summary, None), unlike)
+    return evaluate(run.summary, beside.summary, unlike)
 
 
 def read_criteria(path: Path, reference: str | None, option: str = "--reference") -> Criteria:

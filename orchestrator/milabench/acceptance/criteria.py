@@ -17,7 +17,9 @@ from milabench.config.kinds import (
     INVALID,
     Key,
     Kind,
+    ListOf,
     MapOf,
+    Matching,
     Record,
     ShareText,
     ValueParser,
@@ -105,19 +107,6 @@ class _Confidence(Kind):
         return float(node.value) if is_level else parser.expected(self.expected, node, path)
 
 
-class _Names(Kind):
-    """A list of names. No lone one, no empty one, and no `append`, for nothing is merged."""
-
-    expected = "a list"
-    schema: Mapping[str, Any] = {"type": "array", "items": {"type": "string"}}
-
-    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
-        if type(node.value) is not list:
-            return parser.expected(self.expected, node, path)
-        wrong = next((item for item in node.value if not isinstance(item.value, str) or not item.value), None)
-        return tuple(item.value for item in node.value) if wrong is None else parser.expected("text", wrong, path)
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -130,6 +119,11 @@ class ServingCriterion:
     metric: str
     minimum: Bound | None = None
     maximum: Bound | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in reports: the point and the metric."""
+        return f"{self.point} {self.metric}".strip()
 
 
 class _Curve(Kind):
@@ -196,7 +190,7 @@ _POINT = re.compile(r"(concurrency|rate)=[0-9.eE+-]+|scenario=[a-z_]+")
 _OF_CURVE = {"slo_concurrency": "", "slo_rate": "", "area": "(tokens/s)^2"}
 _Bounded = Annotated[Bound | None, _BoundText()]
 _OptionalShare = Annotated[float | None, ShareText()]
-_NameList = Annotated[tuple[str, ...], _Names()]
+_NameList = Annotated[tuple[str, ...], ListOf(item=Matching(pattern=".+", expected="text"))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,10 +223,24 @@ class BenchCriteria:
     )
 
     @property
-    def bounds(self) -> tuple[Bound, ...]:
-        """The bounds that are asked for."""
-        of_curve = (bound for one in self.serving for bound in (one.minimum, one.maximum))
-        return tuple(bound for bound in (self.minimum, self.maximum, self.energy, *of_curve) if bound is not None)
+    def of_quantities(self) -> tuple[tuple[str, Quantity, Bound], ...]:
+        """The bounds of its quantities that are asked for: the criterion, the quantity, the bound."""
+        bounded: tuple[tuple[str, Quantity, Bound | None], ...] = (
+            ("minimum", self.of, self.minimum),
+            ("maximum", self.of, self.maximum),
+            ("energy", "energy", self.energy),
+        )
+        return tuple((name, quantity, bound) for name, quantity, bound in bounded if bound is not None)
+
+    @property
+    def of_curve(self) -> tuple[tuple[ServingCriterion, bool, Bound], ...]:
+        """The bounds of its curve that are asked for: the number, whether the bound is a minimum, the bound."""
+        return tuple(
+            (one, is_minimum, bound)
+            for one in self.serving
+            for is_minimum, bound in ((True, one.minimum), (False, one.maximum))
+            if bound is not None
+        )
 
 
 class _BenchKeys(Record):
@@ -266,9 +274,14 @@ class Criteria:
     failure_rate: float | None = None
 
     @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """All bounds that are asked for."""
+        return tuple(bound for bench in self.benchmarks for *_, bound in (*bench.of_quantities, *bench.of_curve))
+
+    @property
     def is_relative(self) -> bool:
         """Whether a reference run is needed."""
-        return any(bound.is_relative for bench in self.benchmarks for bound in bench.bounds)
+        return any(bound.is_relative for bound in self.bounds)
 
 
 def criteria_schema() -> dict[str, object]:

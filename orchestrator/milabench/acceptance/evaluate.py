@@ -62,10 +62,17 @@ def decided_across(acceptance: Acceptance, unlike: OtherWork) -> Acceptance:
 
 
 def evaluate_criteria(
-    criteria: Criteria, run: Summary, reference: Summary | None = None, unlike: OtherWork | None = None
+    criteria: Criteria,
+    run: Summary,
+    reference: Summary | None = None,
+    unlike: OtherWork | None = None,
+    decide_for: Callable[[BenchCriteria], Decide] = lambda _: decide_bound,
 ) -> Acceptance:
-    """Check a run against criteria. `reference` is the run of `x reference`, `unlike` the differences of its work."""
-    claims = sum(len(bench.bounds) for bench in criteria.benchmarks)
+    """Check a run against criteria. `reference` is the run of `x reference`, `unlike` the differences of its work.
+
+    `decide_for` returns what decides on the bounds of a benchmark.
+    """
+    claims = len(criteria.bounds)
     measured = {bench.bench: bench for bench in run.benchmarks}
     expected = {bench.bench: bench for bench in reference.benchmarks} if reference is not None else {}
     checks = [*unended(run, "run"), *unended(reference, "reference")]
@@ -73,8 +80,9 @@ def evaluate_criteria(
         total = sum((Counter(bench.counts) for bench in run.benchmarks), Counter[str]())
         checks.append(_failure_check(total, criteria.failure_rate))
     for bench in criteria.benchmarks:
+        own, beside = measured.get(bench.name), expected.get(bench.name)
         work = (unlike or {}).get(bench.name, SAME_WORK)
-        evaluation = BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims, work=work)
+        evaluation = BenchEvaluation(bench, own, beside, claims, decide_for(bench), work)
         checks += [replace(check, where=check.where or bench.where) for check in evaluation.checks()]
     return Acceptance(
         title=criteria.title,
@@ -144,6 +152,12 @@ def units_of(bench: BenchSummary, quantity: Quantity) -> str:
     return units.get(quantity, bench.units)
 
 
+def requirement_text(bound: Bound, quantity: Quantity = "rate", *, is_minimum: bool) -> str:
+    """Return what a bound requires, with its quantity where that is not in the name of the criterion."""
+    of = "" if quantity in ("rate", "energy") else f" of {quantity}"
+    return f"{'at least' if is_minimum else 'at most'} {bound}{of}"
+
+
 @dataclass(frozen=True, slots=True)
 class BenchEvaluation:
     """A benchmark's criteria, and its numbers in the run and the reference.
@@ -170,29 +184,16 @@ class BenchEvaluation:
         if self.criteria.failure_rate is not None:
             failures = _failure_check(self.run.counts, self.criteria.failure_rate)
             yield replace(failures, bench=self.criteria.name)
-        bounded: tuple[tuple[str, Quantity, Bound | None], ...] = (
-            ("minimum", self.criteria.of, self.criteria.minimum),
-            ("maximum", self.criteria.of, self.criteria.maximum),
-            ("energy", "energy", self.criteria.energy),
-        )
-        for name, quantity, bound in bounded:
-            if bound is not None:
-                yield self._bound(self.run, name, quantity, bound)
-        for one in self.criteria.serving:
-            for is_minimum, bound in ((True, one.minimum), (False, one.maximum)):
-                if bound is not None:
-                    yield self._of_curve(self.run, one, bound, is_minimum=is_minimum)
+        for name, quantity, bound in self.criteria.of_quantities:
+            yield self._bound(self.run, name, quantity, bound)
+        for one, is_minimum, bound in self.criteria.of_curve:
+            yield self._of_curve(self.run, one, bound, is_minimum=is_minimum)
         if self.criteria.device_spread is not None:
             yield self._device_spread(self.run, self.criteria.device_spread)
 
     def _check(self, criterion: str, verdict: Verdict, requirement: str, measured: str, **rest: Any) -> CriterionResult:
         about = {"bench": self.criteria.name, "criterion": criterion, "verdict": verdict, **rest}
         return CriterionResult(requirement=requirement, measured=measured, **about)
-
-    def _asked(self, name: str, bound: Bound, *, is_minimum: bool, of: str = "") -> CriterionResult:
-        """Return the check of a bound that nothing has decided yet. `of` is its quantity where that is not the name."""
-        requirement = f"{'at least' if is_minimum else 'at most'} {bound}{of}"
-        return self._check(name, "INCONCLUSIVE", requirement, "", where=bound.where)
 
     def _target(self, bench: BenchSummary, bound: Bound, confidence: float | None, *, is_minimum: bool) -> BoundTarget:
         """Return the target of the numbers of a benchmark."""
@@ -246,9 +247,9 @@ class BenchEvaluation:
         return self._trusted(bench, check)
 
     def _bound(self, bench: BenchSummary, name: str, quantity: Quantity, bound: Bound) -> CriterionResult:
-        of = "" if quantity in ("rate", "energy") else f" of {quantity}"
         values = replicate_values(bench, quantity)
-        asked = self._asked(name, bound, is_minimum=name == "minimum", of=of)
+        requirement = requirement_text(bound, quantity, is_minimum=name == "minimum")
+        asked = self._check(name, "INCONCLUSIVE", requirement, "", where=bound.where)
         if not values:
             return replace(asked, measured="no number", missing=f"a measurement of its {quantity}")
         units, base = units_of(bench, quantity), list[float]()
@@ -282,7 +283,8 @@ class BenchEvaluation:
         self, bench: BenchSummary, one: ServingCriterion, bound: Bound, *, is_minimum: bool
     ) -> CriterionResult:
         """Check a number of a curve. A number without a unit is a share or a count, decided by its measured value."""
-        asked = self._asked(f"{one.point} {one.metric}".strip(), bound, is_minimum=is_minimum)
+        requirement = requirement_text(bound, is_minimum=is_minimum)
+        asked = self._check(one.name, "INCONCLUSIVE", requirement, "", where=bound.where)
         found = _curve_number(bench.serving, one)
         if found.missing:
             return replace(asked, measured=found.measured, missing=found.missing)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
-from milabench.acceptance.evaluate import replicate_values, units_of
+from milabench.acceptance.evaluate import replicate_values, requirement_text, units_of
 from milabench.analysis.intervals import LEAST_LAUNCHES, normal_quantile
 from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
@@ -158,24 +158,16 @@ def _total(
 def _of_bench(
     criteria: BenchCriteria, pilot: BenchSummary | None, reference: BenchSummary | None, power: float
 ) -> Iterator[PlannedCriterion]:
-    bounded: tuple[tuple[str, Quantity, Bound | None], ...] = (
-        ("minimum", criteria.of, criteria.minimum),
-        ("maximum", criteria.of, criteria.maximum),
-        ("energy", "energy", criteria.energy),
-    )
-    for name, quantity, bound in bounded:
-        if bound is not None:
-            yield _unless_suspect(_of_bound(criteria, name, quantity, bound, pilot, reference, power), criteria, pilot)
-    for one in criteria.serving:
-        for bound in (one.minimum, one.maximum):
-            if bound is not None:
-                yield PlannedCriterion(
-                    bench=criteria.name,
-                    criterion=f"{one.point} {one.metric}".strip(),
-                    requirement=str(bound),
-                    missing="a plan: points of curves are not planned, but the pilot's report has their spread over repeats",
-                    where=bound.where,
-                )
+    for name, quantity, bound in criteria.of_quantities:
+        yield _unless_suspect(_of_bound(criteria, name, quantity, bound, pilot, reference, power), criteria, pilot)
+    for one, _, bound in criteria.of_curve:
+        yield PlannedCriterion(
+            bench=criteria.name,
+            criterion=one.name,
+            requirement=str(bound),
+            missing="a plan: points of curves are not planned, but the pilot's report has their spread over repeats",
+            where=bound.where,
+        )
 
 
 def _unless_suspect(planned: PlannedCriterion, criteria: BenchCriteria, pilot: BenchSummary | None) -> PlannedCriterion:
@@ -200,11 +192,10 @@ def _of_bound(
     power: float,
 ) -> PlannedCriterion:
     is_minimum = name == "minimum"
-    of = "" if quantity in ("rate", "energy") else f" of {quantity}"
     planned = PlannedCriterion(
         bench=criteria.name,
         criterion=name,
-        requirement=f"{'at least' if is_minimum else 'at most'} {bound}{of}",
+        requirement=requirement_text(bound, quantity, is_minimum=is_minimum),
         where=bound.where,
     )
     found = _expected_value(quantity, bound, pilot, reference)

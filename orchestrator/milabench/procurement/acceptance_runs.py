@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from milabench.acceptance.accept_runs import read_criteria
+from milabench.acceptance.accept_runs import decided_beside, read_criteria
 from milabench.analysis.acceptance_model import Acceptance
 from milabench.analysis.comparison_model import System
 from milabench.analysis.duration_estimate import spans
@@ -72,8 +72,6 @@ def accept_growing_run(request: AcceptRequest, plan: SequentialPlan) -> Acceptan
     The repeats planned for each benchmark are its cap, unless the plan has a cap. Raises ConfigError for bad criteria,
     UsageError, NothingSelected and RecordError.
     """
-    from milabench.acceptance.evaluate import decided_across, other_work
-
     criteria, folder = read_criteria(request.file, request.reference), base_folder(request.base)
     run = find_run(folder, request.run) if request.run else latest_run(folder)
     run = with_ends(run)
@@ -94,14 +92,10 @@ def accept_growing_run(request: AcceptRequest, plan: SequentialPlan) -> Acceptan
         )
         for bench in ("", *launches)
     }
-    now, plan = summary_of(run), replace(plan, launches=launches)
-    if request.reference is None:
-        return accept_so_far(criteria, now, None, plan, trials)
-    beside = find_reference(folder, request.reference)
-    unlike = other_work(System(name=run.name, summary=now, manifest=run.manifest), beside)
-    if request.across:
-        return decided_across(accept_so_far(criteria, now, beside.summary, plan, trials), unlike)
-    return accept_so_far(criteria, now, beside.summary, plan, trials, unlike)
+    planned = replace(plan, launches=launches)
+    return decided_beside(
+        request, run, lambda now, then, unlike: accept_so_far(criteria, now, then, planned, trials, unlike)
+    )
 
 
 def launch_seconds(run: Run) -> dict[str, float]:

@@ -8,14 +8,16 @@ system, `beta` of accepting a bad one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
+from msgspec import structs
+
 from milabench.acceptance.bounds import BoundDecision, BoundTarget, decide_bound
 from milabench.acceptance.criteria import BenchCriteria, Criteria
-from milabench.acceptance.evaluate import SAME_WORK, BenchEvaluation, OtherWork, unended
+from milabench.acceptance.evaluate import OtherWork, evaluate_criteria
 from milabench.analysis.acceptance_model import Acceptance, CriterionResult, Verdict
 from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
@@ -77,55 +79,38 @@ def accept_so_far(
     A reference's number counts as agreed, without its own spread. Numbers that are decided by the measured value (a spread
     between devices, a bound without a confidence) are those so far.
     """
-    claims = max(1, sum(len(bench.bounds) for bench in criteria.benchmarks))
-    measured = {bench.bench: bench for bench in run.benchmarks}
-    expected = {bench.bench: bench for bench in reference.benchmarks} if reference is not None else {}
-    checks: list[CriterionResult] = [*unended(reference, "reference")]
-    notes = [_error_rates(plan, claims)]
-    if criteria.failure_rate is not None:
-        check, note = _failures(criteria.failure_rate, trials.get("", Trials()), plan)
-        checks, notes = [*checks, check], [*notes, *note]
-    for bench in criteria.benchmarks:
+    claims = max(1, len(criteria.bounds))
+
+    def looks(bench: BenchCriteria) -> Looks:
         cap = plan.cap or min(plan.launches.get(bench.name, 0), LARGEST_CAP)
-        decide = Looks(cap, Risks(alpha=plan.alpha / claims, beta=plan.beta))
-        work = (unlike or {}).get(bench.name, SAME_WORK)
-        evaluation = BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims, decide, work)
-        checks += (
-            replace(check, where=check.where or bench.where)
-            for check in _so_far(evaluation, bench, measured.get(bench.name), is_ended=run.is_ended)
-        )
-        if bench.failure_rate is not None:
-            check, note = _failures(bench.failure_rate, trials.get(bench.name, Trials()), plan)
-            checks.append(replace(check, bench=bench.name, where=bench.where))
+        return Looks(cap, Risks(alpha=plan.alpha / claims, beta=plan.beta))
+
+    # That a growing run has not ended is no reason against it.
+    found = evaluate_criteria(criteria, structs.replace(run, is_ended=True), reference, unlike, looks)
+    asked = {bench.name: bench for bench in criteria.benchmarks}
+    measured = {bench.bench: bench for bench in run.benchmarks}
+    checks, notes = list[CriterionResult](), [_error_rates(plan, claims)]
+    for check in found.checks:
+        bench = asked.get(check.bench)
+        limit = criteria.failure_rate if bench is None else bench.failure_rate
+        if check.criterion == "failure_rate" and limit is not None:
+            failures, note = _failures(limit, trials.get(check.bench, Trials()), plan)
+            checks.append(replace(failures, bench=check.bench, where=check.where))
             notes += [line for line in note if line not in notes]
-    return Acceptance(
-        title=criteria.title,
-        run=run.run,
-        reference=None if reference is None else reference.run,
-        file=criteria.file,
-        checks=tuple(checks),
-        accepted_on=run.created,
-        notes=tuple(notes),
-    )
-
-
-def _so_far(
-    evaluation: BenchEvaluation, criteria: BenchCriteria, bench: BenchSummary | None, *, is_ended: bool
-) -> Iterator[CriterionResult]:
-    """Yield the checks of a benchmark. Steps that a growing run has still to begin are no reason against it."""
-    for check in evaluation.checks():
-        if check.criterion == "failure_rate":
-            continue
-        if check.criterion == "runs" and not is_ended and bench is not None:
-            passed, failed = bench.counts["passed"], bench.counts["failed"]
-            if failed and criteria.failure_rate is None:
-                yield replace(check, verdict="FAIL", missing="")
-            elif not passed and criteria.is_required:
-                yield replace(check, verdict="INCONCLUSIVE", missing="its first repeat, which has not ended")
-            else:
-                yield replace(check, verdict="PASS", missing="")
+        elif check.criterion == "runs" and not run.is_ended and bench is not None and check.bench in measured:
+            checks.append(_runs_so_far(check, bench, measured[check.bench]))
         else:
-            yield check
+            checks.append(check)
+    return replace(found, checks=tuple(checks), notes=tuple(notes))
+
+
+def _runs_so_far(check: CriterionResult, criteria: BenchCriteria, bench: BenchSummary) -> CriterionResult:
+    """Return the check that a benchmark runs. Steps that a growing run has still to begin are no reason against it."""
+    if bench.counts["failed"] and criteria.failure_rate is None:
+        return replace(check, verdict="FAIL", missing="")
+    if not bench.counts["passed"] and criteria.is_required:
+        return replace(check, verdict="INCONCLUSIVE", missing="its first repeat, which has not ended")
+    return replace(check, verdict="PASS", missing="")
 
 
 @dataclass(frozen=True, slots=True)

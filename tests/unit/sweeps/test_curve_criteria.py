@@ -81,7 +81,7 @@ benchmarks:
             maximum=Bound(value=1e6, units="(tokens/s)^2", where="a.yaml:8:49"),
         ),
     )
-    assert criteria.is_relative and len(criteria.benchmarks[0].bounds) == 6
+    assert criteria.is_relative and len(criteria.bounds) == 6
     schema().validate(yaml.safe_load(text))
 
 
