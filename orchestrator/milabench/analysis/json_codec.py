@@ -78,9 +78,18 @@ def to_json_value(value: object) -> Any:
     return encoded
 
 
-def picked(value: object, *names: str) -> dict[str, Any]:
-    """Return these attributes of a value as JSON has them."""
-    return {name: to_json_value(getattr(value, name)) for name in names}
+def picked(value: object, /, *names: str, **paths: str) -> dict[str, Any]:
+    """Return these attributes of a value as JSON has them. `paths` name attributes of attributes: `best="score.value"`.
+
+    Null where there is None on the way.
+    """
+    return {key: to_json_value(_found(value, path)) for key, path in (dict(zip(names, names, strict=True)) | paths).items()}
+
+
+def _found(value: object, path: str) -> object:
+    for name in path.split("."):
+        value = None if value is None else getattr(value, name)
+    return value
 
 
 @cache

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from milabench.analysis.json_codec import picked
 from milabench.cli.options import base_option, file_option, json_option, runs_argument
 from milabench.shown import counted
 
@@ -29,8 +30,7 @@ def command(
         value = {
             "schema": 1,
             "bundle": str(output),
-            "chain": manifest.chain,
-            "runs": list(manifest.runs),
+            **picked(manifest, "chain", "runs"),
             "files": len(manifest.files),
             "notes": list(manifest.notes),
             "signed": key is not None,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from milabench import seams
+from milabench.analysis.json_codec import picked
 from milabench.archives import archive, bundle
 from milabench.archives.signing import UNKNOWN_KEY, signer_of
 from milabench.errors import RecordError
@@ -55,15 +56,11 @@ class Verification:
             "schema": 1,
             "bundle": path,
             "unaltered": not self.wrong,
-            "wrong": list(self.wrong),
-            "runs": list(self.manifest.runs),
+            **picked(self, "wrong", runs="manifest.runs"),
             "files": len(self.manifest.files),
-            "numbers": self.numbers,
-            "chain": self.manifest.chain,
-            "signed": self.is_signed,
+            **picked(self, "numbers", chain="manifest.chain", signed="is_signed"),
             "signer": self.signer or None,
-            "trusted": self.is_trusted,
-            "notes": list(self.manifest.notes),
+            **picked(self, trusted="is_trusted", notes="manifest.notes"),
         }
 
 

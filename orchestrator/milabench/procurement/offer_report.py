@@ -123,8 +123,6 @@ def change_table(check: OfferCheck) -> Table:
 def check_to_json(check: OfferCheck) -> dict[str, object]:
     """Return a checked offer for programs, without its schema."""
     return {
-        "offer": check.offer.name,
-        "verdict": check.verdict,
-        "nodes": check.offer.nodes,
+        **picked(check, offer="offer.name", verdict="verdict", nodes="offer.nodes"),
         **picked(check, "compared_with", "findings", "evidence", "changes", "power"),
     }

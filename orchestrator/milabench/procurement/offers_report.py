@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from milabench.analysis.json_codec import picked, to_json_value
+from milabench.analysis.json_codec import picked
 from milabench.analysis.summary_model import validity_words
 from milabench.procurement.award import award_sentence
 from milabench.procurement.costs import YEAR_HOURS, capital_recovery_factor
@@ -233,16 +233,9 @@ def offers_to_json(table: OfferTable) -> dict[str, object]:
         **tender_to_json(table.scores),
         "offers": [
             {
-                "name": side.offer.name,
-                "file": side.file,
-                "verdict": side.verdict,
-                "signed": side.signer,
-                "altered": list(side.altered),
-                "price": to_json_value(side.costs.price),
-                "power_kW": to_json_value(side.costs.power_kw),
-                "energy_a_year": to_json_value(side.costs.yearly and side.costs.yearly.energy),
-                "a_year": to_json_value(side.costs.yearly and side.costs.yearly.total),
-                "all_years": to_json_value(side.costs.lifetime),
+                **picked(side, name="offer.name", file="file", verdict="verdict", signed="signer", altered="altered"),
+                **picked(side.costs, "price", power_kW="power_kw"),
+                **picked(side.costs, energy_a_year="yearly.energy", a_year="yearly.total", all_years="lifetime"),
                 **picked(side.costs, "nodes_in_use", "nodes_paid"),
                 "within_budget": _within(side, "budget"),
                 "within_power": _within(side, "power"),

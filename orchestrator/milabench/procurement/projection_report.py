@@ -215,27 +215,19 @@ def _scaling_json(scaling: BenchScaling) -> dict[str, object]:
         "back_test": {"why_not": scaling.why_no_back_test}
         if test is None
         else {
-            "held_out": test.point.count,
-            "measured_value": test.point.value,
-            "law": test.projected.law,
-            "projected_value": test.projected.centre,
-            "prediction_interval": test.projected.prediction,
+            **picked(test, held_out="point.count", measured_value="point.value"),
+            **picked(test.projected, "law", projected_value="centre", prediction_interval="prediction"),
             "is_within": test.is_within,
         },
     }
 
 
 def _measured_json(scaling: BenchScaling, measured: MeasuredCount) -> dict[str, object]:
-    side = measured.side
     return {
-        "count": measured.count,
-        **picked(side, "nodes", "devices"),
-        "value": measured.value,
-        "ci95": measured.interval,
-        **picked(measured, "values", "runs"),
+        **picked(measured, "count", nodes="side.nodes", devices="side.devices"),
+        **picked(measured, value="value", ci95="interval", values="values", runs="runs"),
         "efficiency": scaling.efficiency(measured),
-        "validity": side.validity,
-        "reasons": side.doubts,
+        **picked(measured, validity="side.validity", reasons="side.doubts"),
     }
 
 
@@ -245,8 +237,7 @@ def _law_json(scaling: BenchScaling, candidate: Candidate) -> dict[str, object]:
         "law": candidate.law,
         "formula": LAWS[candidate.law].formula,
         "standing": standing(scaling, candidate).partition(":")[0],
-        "why_not": candidate.why_not,
-        "left_out_error": candidate.left_out_error,
+        **picked(candidate, "why_not", "left_out_error"),
         "parameters": {}
         if fit is None
         else {name: {"value": fit.parameters[name], "ci95": fit.parameter_interval(name)} for name in fit.parameters},

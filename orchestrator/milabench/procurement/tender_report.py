@@ -405,36 +405,28 @@ def tender_to_json(scores: TenderScores) -> dict[str, object]:
 
 def _bid_json(scores: TenderScores, entry: ScoredBid) -> dict[str, object]:
     return {
-        "name": entry.bid.name,
-        "nodes": entry.machine.nodes,
-        "reference_nodes": entry.machine.reference_nodes,
-        "score": to_json_value(None if entry.score is None else entry.score.value),
+        **picked(entry, name="bid.name", nodes="machine.nodes", reference_nodes="machine.reference_nodes"),
+        **picked(entry, score="score.value"),
         "admissible": {"yes": True, "no": False, "inconclusive": None}[entry.admissible],
-        **picked(entry, "breaches", "doubts", "limits", "why_not"),
-        "changes": to_json_value(None if entry.bid.suite is None else entry.bid.suite.changes),
-        **picked(entry, "least", "meets", "ratio", "verdict", "potency"),
-        "potency_value": to_json_value(entry.value),
-        "tiers": {tier: list(names) for tier, names in entry.tiers.items()},
+        **picked(entry, "breaches", "doubts", "limits", "why_not", changes="bid.suite.changes"),
+        **picked(entry, "least", "meets", "ratio", "verdict", "potency", potency_value="value", tiers="tiers"),
         "benchmarks": [_benchmark_json(scores, row) for row in entry.benchmarks],
         "expenses": [asdict(e) for name, of in _spent(scores) if name == entry.bid.name for e in of.expenses],
     }
 
 
 def _benchmark_json(scores: TenderScores, row: ScoredBenchmark) -> dict[str, object]:
-    term = row.term
     return {
         **picked(row, "bench", "tier", "standing"),
         "figure": _figure_json(row.figure),
         "reference": _figure_json(row.reference),
-        "capability": row.wanted.capability,
-        **picked(row, "nodes", "reference_nodes"),
-        "utilization": None if term is None else term.utilization,
-        "speedup": to_json_value(None if term is None else term.speedup),
+        **picked(row, capability="wanted.capability", nodes="nodes", reference_nodes="reference_nodes"),
+        **picked(row.term, "utilization", "speedup"),
         "weight": row.wanted.weight,
-        "share": None if term is None or not METRICS[scores.metric].is_by_share else term.weight,
-        "term": to_json_value(None if term is None else term.term),
-        "breach": "" if term is None else term.breach,
-        "doubt": "" if term is None else term.doubt,
+        "share": row.term.weight if row.term is not None and METRICS[scores.metric].is_by_share else None,
+        **picked(row, term="term.term"),
+        "breach": "" if row.term is None else row.term.breach,
+        "doubt": "" if row.term is None else row.term.doubt,
         "why_not": row.why_not,
     }
 
