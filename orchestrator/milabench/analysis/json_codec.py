@@ -83,7 +83,9 @@ def picked(value: object, /, *names: str, **paths: str) -> dict[str, Any]:
 
     Null where there is None on the way.
     """
-    return {key: to_json_value(_found(value, path)) for key, path in (dict(zip(names, names, strict=True)) | paths).items()}
+    return {
+        key: to_json_value(_found(value, path)) for key, path in (dict(zip(names, names, strict=True)) | paths).items()
+    }
 
 
 def _found(value: object, path: str) -> object:

@@ -360,6 +360,10 @@ class Origins(Mapping[str, Origin]):
             key = key.rpartition(".")[0]
         return ""
 
+    def problem(self, key: str, what: str, hint: str = "") -> Problem:
+        """Return a problem with a value, at its place."""
+        return Problem(self.where(key), key, what, hint)
+
 
 def _replaced_value(node: Located) -> object:
     return DELETED.value if node.value is DELETED else plain(settled(node))

@@ -184,52 +184,47 @@ def _provisioned(power: OfferPower) -> UncertainValue | None:
 
 def _own_problems(offer: Offer) -> Iterator[Problem]:
     """Yield the problems of an offer that do not depend on the tender."""
-    where = offer.origin.where
+    problem = offer.origin.problem
     yield from currency_problems(_prices(offer), offer.origin, "", "", "")
     yield from _power_problems(offer)
     for index, phase in enumerate(offer.phases):
         if phase.nodes > offer.nodes:
-            path = f"phases.{index}.nodes"
-            yield Problem(where(path), path, f"{phase.nodes} nodes, more than the {offer.nodes} that are offered")
+            what = f"{phase.nodes} nodes, more than the {offer.nodes} that are offered"
+            yield problem(f"phases.{index}.nodes", what)
     if offer.phases and (most := max(phase.nodes for phase in offer.phases)) < offer.nodes:
         what = f"come to {most} nodes, and {offer.nodes} are offered"
-        yield Problem(where("phases"), "phases", what, "say in which month all of them are installed")
+        yield problem("phases", what, "say in which month all of them are installed")
     for name, bench in offer.benchmarks.items():
         path = f"benchmarks.{name}"
         if not bench.runs and bench.value is None:
-            yield Problem(where(path), path, "has neither a run nor a value", "name the run that measured it")
+            yield problem(path, "has neither a run nor a value", "name the run that measured it")
         elif bench.runs and bench.value is not None:
-            place = f"{path}.value"
-            yield Problem(where(place), place, "has a run and a value", "leave out the run or the value")
+            yield problem(f"{path}.value", "has a run and a value", "leave out the run or the value")
         if not bench.is_measured and len(bench.runs) < 2:
-            place = f"{path}.run" if bench.runs else path
             what = f"is projected, from {len(bench.runs)} measured count{'s' if not bench.runs else ''}"
-            yield Problem(where(place), place, what, "name runs on at least two counts of nodes")
+            place = f"{path}.run" if bench.runs else path
+            yield problem(place, what, "name runs on at least two counts of nodes")
         if not bench.is_measured and bench.nodes is None:
-            yield Problem(where(path), path, "is projected, and does not say to how many nodes", "give it 'nodes'")
+            yield problem(path, "is projected, and does not say to how many nodes", "give it 'nodes'")
         if bench.nodes is not None and bench.nodes > offer.nodes:
-            place = f"{path}.nodes"
-            yield Problem(where(place), place, f"{bench.nodes}, more than the {offer.nodes} nodes that are offered")
+            yield problem(f"{path}.nodes", f"{bench.nodes}, more than the {offer.nodes} nodes that are offered")
 
 
 def _power_problems(offer: Offer) -> Iterator[Problem]:
-    where, power = offer.origin.where, offer.power
+    problem, power = offer.origin.problem, offer.power
     ways = [name for name in ("node", "parts", "supplies") if getattr(power, name)]
     for other in ways[1:]:
-        what = f"is given, and {ways[0]!r} too"
-        yield Problem(where(f"power.{other}"), f"power.{other}", what, "keep only one way")
-    if bool(power.parts) != (power.cooling is not None):
-        what = "goes with 'parts'" if power.cooling is not None else "needs 'cooling: liquid' or 'cooling: air'"
-        path = "power.cooling" if power.cooling is not None else "power.parts"
-        yield Problem(where(path), path, what)
+        yield problem(f"power.{other}", f"is given, and {ways[0]!r} too", "keep only one way")
+    if power.cooling is not None and not power.parts:
+        yield problem("power.cooling", "goes with 'parts'")
+    if power.parts and power.cooling is None:
+        yield problem("power.parts", "needs 'cooling: liquid' or 'cooling: air'")
     for index, supply in enumerate(power.supplies):
         if supply.needed is not None and supply.needed > supply.count:
-            path = f"power.supplies.{index}.needed"
-            yield Problem(where(path), path, f"{supply.needed}, and there are {supply.count}")
+            yield problem(f"power.supplies.{index}.needed", f"{supply.needed}, and there are {supply.count}")
     if (power.parts or power.supplies) and power.level != "provisioned":
-        hint = "give the 'node' that was measured instead"
         what = f"{'parts' if power.parts else 'supplies'} are provisioned, not {power.level}"
-        yield Problem(where("power.level"), "power.level", what, hint)
+        yield problem("power.level", what, "give the 'node' that was measured instead")
 
 
 def _prices(offer: Offer) -> Mapping[str, UncertainValue | None]:
@@ -242,34 +237,30 @@ def offer_problems(offer: Offer, tender: Tender) -> tuple[Problem, ...]:
 
 
 def _unfit_keys(offer: Offer, tender: Tender) -> Iterator[Problem]:
-    where = offer.origin.where
+    problem = offer.origin.problem
+    asked_for = f"asked for: {', '.join(tender.benchmarks)}"
     if offer.tender and tender.title and offer.tender != tender.title:
-        what = f"answers the tender {offer.tender!r}, and {tender.file} is {tender.title!r}"
-        yield Problem(where("tender"), "tender", what)
+        yield problem("tender", f"answers the tender {offer.tender!r}, and {tender.file} is {tender.title!r}")
     if offer.benchmarks and not offer.benchmarks.keys() & tender.benchmarks.keys():
         what = f"is an offer for another suite: {tender.file} has none of its benchmarks"
-        yield Problem(where("benchmarks"), "benchmarks", what, f"asked for: {', '.join(tender.benchmarks)}")
+        yield problem("benchmarks", what, asked_for)
         return
     for name, bench in offer.benchmarks.items():
         path = f"benchmarks.{name}"
         wanted = tender.benchmarks.get(name)
         if wanted is None:
-            hint = did_you_mean(name, tender.benchmarks) or f"asked for: {', '.join(tender.benchmarks)}"
-            yield Problem(where(path), path, f"is not in {tender.file}", hint)
+            yield problem(path, f"is not in {tender.file}", did_you_mean(name, tender.benchmarks) or asked_for)
         elif bench.tier not in wanted.tiers:
-            place = f"{path}.tier"
-            allowed = (
-                f"{tender.origin.where(f'benchmarks.{name}.tiers') or tender.file} allows {', '.join(wanted.tiers)}"
-            )
-            yield Problem(where(place) or where(path), place, f"is {bench.tier}", allowed)
+            allowed = f"{tender.origin.where(f'{path}.tiers')} allows {', '.join(wanted.tiers)}"
+            yield problem(f"{path}.tier", f"is {bench.tier}", allowed)
     for name, wanted in tender.benchmarks.items():
         if wanted.is_required and name not in offer.benchmarks:
             what = f"the benchmark {name!r} is missing, {tender.origin.where(f'benchmarks.{name}')} requires it"
-            yield Problem(where("benchmarks") or offer.file, "benchmarks", what)
+            yield Problem(offer.origin.where("benchmarks") or offer.file, "benchmarks", what)
     months, years = math.fsum(phase.months for phase in offer.phases), tender.terms.years
     if years is not None and months > 12 * years.value:
         what = f"last {months:g} months, and {tender.origin.where('terms.years')} asks for {12 * years.value:g}"
-        yield Problem(where("phases"), "phases", what, "end the last phase with the years of the tender")
+        yield problem("phases", what, "end the last phase with the years of the tender")
     currency = tender_currency(tender)
     if currency:
         yield from currency_problems(_prices(offer), offer.origin, currency, "the tender", tender.file)

@@ -25,19 +25,19 @@ def nodes_on(reference: System | None, bench: str) -> int | None:
 
 def reference_problems(tender: Tender, reference: System | None) -> Iterator[Problem]:
     """Yield the nodes of the reference, of the whole and of each benchmark, that its run or each other contradict."""
-    where, owned = tender.origin.where, tender.reference.nodes
+    problem, owned = tender.origin.problem, tender.reference.nodes
     if reference is not None and owned is not None and owned < (ran := run_nodes(reference)):
-        yield Problem(where("reference.nodes"), "reference.nodes", f"{owned:g}, and its run had {ran}")
+        yield problem("reference.nodes", f"{owned:g}, and its run had {ran}")
     for name, wanted in tender.benchmarks.items():
         path, used = f"benchmarks.{name}.reference.nodes", wanted.reference.nodes
         if used is None:
             continue
         measured = nodes_on(reference, name)
         if owned is not None and used > owned:
-            yield Problem(where(path), path, f"{used:g}, more than the {owned:g} of the reference system")
+            yield problem(path, f"{used:g}, more than the {owned:g} of the reference system")
         elif wanted.reference.value is None and measured is not None and used != measured:
             hint = "give the nodes of the run, or the figure at these as 'value'"
-            yield Problem(where(path), path, f"{used:g}, and the reference's run measured {measured}", hint)
+            yield problem(path, f"{used:g}, and the reference's run measured {measured}", hint)
 
 
 def unknown_reference_nodes(tender: Tender, metric: str, reference: System | None) -> Iterator[Problem]:
@@ -50,4 +50,4 @@ def unknown_reference_nodes(tender: Tender, metric: str, reference: System | Non
         return
     what = f"the nodes of the reference system are missing, {metric} needs them together with all nodes of an offer"
     ran = f"its run had {counted(run_nodes(reference), 'node')}. Write 'nodes: 1024'"
-    yield Problem(tender.origin.where("reference"), "reference", what, ran)
+    yield tender.origin.problem("reference", what, ran)

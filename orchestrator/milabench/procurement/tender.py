@@ -223,8 +223,8 @@ def _with_units(bench: TenderBenchmark, origin: Origins, problems: Problems) -> 
     if value is None or not units:
         return bench
     if value.units not in ("", units):
-        path = f"benchmarks.{bench.name}.reference.units"
-        problems.note(origin.where(path), path, f"units differ: {units!r}, and {value.units!r} in the value")
+        what = f"units differ: {units!r}, and {value.units!r} in the value"
+        problems.add(origin.problem(f"benchmarks.{bench.name}.reference.units", what))
     return replace(bench, reference=replace(bench.reference, value=replace(value, units=units)))
 
 
@@ -232,7 +232,7 @@ def _check(tender: Tender, problems: Problems) -> None:
     """Note problems that no key shows by itself."""
     where = tender.origin.where
     if not tender.benchmarks:
-        problems.note(where("benchmarks"), "benchmarks", "names no benchmark", "name at least one")
+        problems.add(tender.origin.problem("benchmarks", "names no benchmark", "name at least one"))
     elif not any(bench.weight for bench in tender.benchmarks.values()):
         first = next(iter(tender.benchmarks))
         problems.note(
@@ -249,13 +249,13 @@ def _check(tender: Tender, problems: Problems) -> None:
 
 def metric_problems(tender: Tender, metric_name: str) -> Iterator[Problem]:
     """Yield the values that a tender lacks for a metric of METRICS, its own or another."""
-    where, metric = tender.origin.where, METRICS[metric_name]
+    problem, metric = tender.origin.problem, METRICS[metric_name]
     if tender.mean is not None and tender.mean not in metric.means:
-        hint = f"allowed: {', '.join(metric.means)}"
-        yield Problem(where("mean"), "mean", f"{metric_name} has no {tender.mean} mean", hint)
+        yield problem("mean", f"{metric_name} has no {tender.mean} mean", f"allowed: {', '.join(metric.means)}")
     if "machine.reference_nodes" in metric.needs and tender.reference.run is None and tender.reference.nodes is None:
         what = f"the nodes of the reference system are missing, {metric_name} needs them"
-        yield Problem(where("reference") or tender.file, "reference", what, "write 'reference: {nodes: 1024}'")
+        place = tender.origin.where("reference") or tender.file
+        yield Problem(place, "reference", what, "write 'reference: {nodes: 1024}'")
     is_weighted = len({bench.weight for bench in tender.benchmarks.values()}) > 1
     if "work" in metric.needs:
         yield from _work_problems(tender, metric_name)
@@ -263,28 +263,27 @@ def metric_problems(tender: Tender, metric_name: str) -> Iterator[Problem]:
         path = f"benchmarks.{name}"
         if "reference" in metric.needs and tender.reference.run is None and bench.reference.value is None:
             hint = "give its reference a value, or the tender a reference run"
-            yield Problem(where(path), path, f"{metric_name} needs a reference, and it has none", hint)
+            yield problem(path, f"{metric_name} needs a reference, and it has none", hint)
         elif "reference_nodes" in metric.needs and tender.reference.run is None and bench.reference.nodes is None:
             what = f"the nodes that it used on the reference are missing, {metric_name} needs them"
-            yield Problem(where(path), path, what, "write 'reference: {nodes: 64}'")
+            yield problem(path, what, "write 'reference: {nodes: 64}'")
         if is_weighted and not metric.is_weighted and tender.origin.data(f"{path}.weight") is not None:
-            yield Problem(where(f"{path}.weight"), f"{path}.weight", f"{metric_name} has no weights", "leave them out")
+            yield problem(f"{path}.weight", f"{metric_name} has no weights", "leave them out")
 
 
 def _work_problems(tender: Tender, metric_name: str) -> Iterator[Problem]:
     """Yield each benchmark without its work, or with work in other units than the first benchmark's."""
-    where, first = tender.origin.where, ""
+    problem, known = tender.origin.problem, dict[str, str]()
     for name, bench in tender.benchmarks.items():
         path = f"benchmarks.{name}"
         if bench.work is None:
-            yield Problem(where(path), path, f"its work is missing, {metric_name} needs it", "write 'work: 1065 TFLOP'")
+            yield problem(path, f"its work is missing, {metric_name} needs it", "write 'work: 1065 TFLOP'")
             continue
-        first = first or name
-        units = tender.benchmarks[first].work
-        if units is not None and bench.work.units != units.units:
-            path = f"{path}.work"
-            what = f"units differ: {units.units!r} of {first}, {bench.work.units!r} here"
-            yield Problem(where(path), path, what, "give all work in the same units")
+        known[name] = bench.work.units
+        first, units = next(iter(known.items()))
+        if bench.work.units != units:
+            what = f"units differ: {units!r} of {first}, {bench.work.units!r} here"
+            yield problem(f"{path}.work", what, "give all work in the same units")
 
 
 def currency_problems(
@@ -302,7 +301,7 @@ def currency_problems(
             currency, named, named_at = own, path, origin.where(path)
         elif own != currency:
             what = f"is in {own}, and {named} at {named_at} is in {currency}"
-            yield Problem(origin.where(path), path, what, "convert to the same currency")
+            yield origin.problem(path, what, "convert to the same currency")
 
 
 def tender_currency(tender: Tender) -> str:

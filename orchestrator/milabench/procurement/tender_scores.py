@@ -275,11 +275,11 @@ def reference_figures(
             direction = direction_of(wanted, published.units)
             figures[name] = SourcedFigure(value=published, direction=direction, formula="published", where=(where,))
         elif reference is not None:
-            place = tender.origin.where("reference.run")
             side = side_of(name, reference)
             if not side.counts:
+                what = f"{reference.name}: {name!r} {side.why_not}"
                 hint = f"give benchmarks.{name}.reference a value, or name another run"
-                problems.note(place, "reference.run", f"{reference.name}: {name!r} {side.why_not}", hint)
+                problems.add(tender.origin.problem("reference.run", what, hint))
                 continue
             with problems.taking():
                 figures[name] = measured_figure(wanted, reference, side, tender.origin, "reference")
@@ -353,9 +353,9 @@ class Scoring:
         if wanted.capability != 1 and _did_the_work_of(self.reference, system, row):
             return replace(row, why_not=f"did the reference's own work, so that c = {wanted.capability:g} is not shown")
         if side.outcome == "absent" and bid.offer is not None:
-            path = f"benchmarks.{name}.run"
             what = f"{system.summary.run} is a run of another suite: it has no benchmark {name!r}"
-            self.problems.note(bid.offer.origin.where(path), path, what, "name the run that measured it")
+            hint = "name the run that measured it"
+            self.problems.add(bid.offer.origin.problem(f"benchmarks.{name}.run", what, hint))
         if not side.counts:
             return replace(row, why_not=side.why_not)
         size = next((bench.size for _, bench in system.benches if bench.bench == name), "")
@@ -363,10 +363,9 @@ class Scoring:
             return replace(row, why_not=f"was run at the size {size}, the tender asks for {wanted.size}")
         nodes = max(1, side.nodes)
         if row.nodes is not None and row.nodes != nodes and bid.offer is not None:
-            path = f"benchmarks.{name}.nodes"
             what = f"{row.nodes:g}, and its run measured {nodes}"
             hint = "give the nodes of the run, or say that it is projected (measured: false)"
-            self.problems.note(bid.offer.origin.where(path), path, what, hint)
+            self.problems.add(bid.offer.origin.problem(f"benchmarks.{name}.nodes", what, hint))
         with self.problems.taking():
             figure = measured_figure(wanted, system, side, self.tender.origin, bid.name)
             return replace(row, figure=figure, nodes=row.nodes or nodes)

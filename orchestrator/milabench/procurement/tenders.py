@@ -138,7 +138,7 @@ def _note_absent(paths: Sequence[Path], origin: Origins, key: str, problems: Pro
 
 
 def _absent(name: str, origin: Origins, key: str) -> Problem:
-    return Problem(origin.where(key), key, f"{name} is not there", "paths are relative to the file")
+    return origin.problem(key, f"{name} is not there", "paths are relative to the file")
 
 
 def explain_numbers(
