@@ -10,14 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
+from milabench.analysis.intervals import Interval
+from milabench.analysis.json_codec import NOT_WRITTEN, JsonKey
 from milabench.errors import ConfigError, Problem, UsageError
 from milabench.procurement.costs import YEAR_HOURS, carbon_intensity, lifetime_cost
 from milabench.procurement.scores import METRICS, MachineSize
 from milabench.procurement.tender import Tender, Terms
 from milabench.procurement.tender_scores import ScoredBid, TenderScores
-from milabench.procurement.uncertainty import Mean, UncertainValue, constant, product, propagate, same_units, sum_of
+from milabench.procurement.uncertainty import (
+    Mean,
+    UncertainValue,
+    constant,
+    product,
+    propagate,
+    same_units,
+    sum_of,
+    weighted_mean,
+)
 
 Question = Literal["match", "spend", "power"]
 _Result = Callable[[Mapping[str, float]], float]
@@ -57,29 +68,23 @@ class BudgetSystem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputRange:
-    """An input of an answer, the range in which it was varied, and its source: as stated, as in the score, or as assumed."""
+class VariedInput:
+    """An input of an answer, the range in which it was varied, and its source: as stated, as in the score, or as assumed.
+
+    `swing` are the results at both ends of the range, all other inputs at their value.
+    """
 
     name: str
     value: float
-    low: float
-    high: float
     units: str = ""
+    range: Interval
     basis: Literal["stated", "scored", "assumed"] = "stated"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swing:
-    """The results at the low and at the high end of an input, all others at their value."""
-
-    input: InputRange
-    low: float
-    high: float
+    swing: Interval = (0.0, 0.0)
 
     @property
     def width(self) -> float:
-        """How far the two are apart."""
-        return abs(self.high - self.low)
+        """How far the results are apart."""
+        return abs(self.swing[1] - self.swing[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,18 +100,41 @@ class BudgetAnswer:
     system: str
     asked: str
     nodes: int
-    quotient: UncertainValue
     bounds: tuple[int, int] | None
+    power_level: str = ""
+    why_not: Annotated[str, JsonKey(followed_by=("sentence",))] = ""
+    quotient: UncertainValue
     score: UncertainValue | None = None
     ratio: UncertainValue | None = None
     cost: UncertainValue | None = None
     power_kw: UncertainValue | None = None
     energy_kwh: UncertainValue | None = None
-    carbon_kg: UncertainValue | None = None
-    power_level: str = ""
-    result: str = ""
-    swings: tuple[Swing, ...] = ()
-    why_not: str = ""
+    carbon_kg: Annotated[UncertainValue | None, JsonKey(followed_by=("sensitivity",))] = None
+    result: Annotated[str, NOT_WRITTEN] = ""
+    swings: Annotated[tuple[VariedInput, ...], NOT_WRITTEN] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The answer in a sentence that may be quoted."""
+        bounds = "" if self.bounds is None else f" ({self.bounds[0]} to {self.bounds[1]} at 95 %)"
+        bounds = bounds if self.bounds != (self.nodes, self.nodes) else ""
+        what = {
+            "match": f"{self.nodes} nodes of {self.system} match {self.asked}",
+            "spend": f"{self.asked} pays for {self.nodes} nodes of {self.system}",
+            "power": f"{self.nodes} nodes of {self.system} fit in {self.asked}",
+        }[self.question]
+        if self.score is None:
+            return f"{what}{bounds}: no score, {self.why_not}"
+        return f"{what}{bounds}, with a score of {self.score.value:.4g}"
+
+    @property
+    def sensitivity(self) -> Mapping[str, object]:
+        """How it changes with its inputs, for programs."""
+        return {"result": self.result, "inputs": self.swings}
+
+
+def _rules(broken: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"system": system, "rule": rule} for system, rule in broken]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +142,14 @@ class BudgetAnswers:
     """All answers, by the metric of the scores. `notes` say which questions had no answer for a system, and why.
 
     `broken` are the rules of the metric that a system breaks, with its name: however many nodes it has, it is not admissible.
+    Its fields are the JSON of `budget --json`.
     """
 
-    tender: Tender
+    tender: Annotated[Tender, NOT_WRITTEN]
     metric: str
     answers: tuple[BudgetAnswer, ...]
-    notes: tuple[str, ...] = ()
-    broken: tuple[tuple[str, str], ...] = ()
+    notes: Annotated[tuple[str, ...], JsonKey("not_answered")] = ()
+    broken: Annotated[tuple[tuple[str, str], ...], JsonKey("breaches", write=_rules)] = ()
 
 
 def budget_system(scores: TenderScores, entry: ScoredBid) -> BudgetSystem:
@@ -308,24 +337,18 @@ def _up(number: float) -> int:
 
 def _per_node(system: BudgetSystem, names: Mapping[str, float]) -> float:
     """Return a node's contribution to the score, with the figures and weights in `names` times these factors."""
-    values = [term.value * names.get(_figure_name(bench, system), 1.0) for bench, (term, _) in system.terms.items()]
+    factors = [names.get(_figure_name(bench, system), 1.0) for bench in system.terms]
+    values = [constant(term.value * factor) for (term, _), factor in zip(system.terms.values(), factors, strict=True)]
     weights = [weight * names.get(f"weight of {bench}", 1.0) for bench, (_, weight) in system.terms.items()]
-    total = math.fsum(weights)
-    pairs = list(zip(values, weights, strict=True))
-    if system.mean == "geometric":
-        mean = math.exp(math.fsum(weight * math.log(value) for value, weight in pairs) / total)
-    elif system.mean == "arithmetic":
-        mean = math.fsum(weight * value for value, weight in pairs) / total
-    else:
-        mean = total / math.fsum(weight / value for value, weight in pairs)
-    return mean * METRICS[system.metric].scale(system.machine, total) / system.nodes
+    mean = weighted_mean(system.mean, values, weights).value
+    return mean * METRICS[system.metric].scale(system.machine, math.fsum(weights)) / system.nodes
 
 
 def _figure_name(bench: str, system: BudgetSystem) -> str:
     return f"{bench} on {system.name}"
 
 
-def _stated_inputs(stated: Mapping[str, UncertainValue | None], vary: float) -> list[InputRange]:
+def _stated_inputs(stated: Mapping[str, UncertainValue | None], vary: float) -> list[VariedInput]:
     """Return the ranges of amounts: as stated, else by the share that was assumed."""
     ranges = []
     for name, amount in stated.items():
@@ -338,35 +361,29 @@ def _stated_inputs(stated: Mapping[str, UncertainValue | None], vary: float) -> 
         elif name == "share of the year in use":
             high = min(1.0, high)
         basis: Literal["stated", "assumed"] = "assumed" if interval is None else "stated"
-        ranges.append(InputRange(name=name, value=amount.value, low=low, high=high, units=amount.units, basis=basis))
+        ranges.append(VariedInput(name=name, value=amount.value, units=amount.units, range=(low, high), basis=basis))
     return ranges
 
 
-def _score_inputs(systems: Sequence[BudgetSystem], vary: float) -> list[InputRange]:
+def _score_inputs(systems: Sequence[BudgetSystem], vary: float) -> list[VariedInput]:
     """Return the ranges of figures, by the intervals of their repeats, and of weights, as factors of their values."""
+    factor = VariedInput(name="", value=1.0, units="x", range=(1 / _WEIGHT_FACTOR, _WEIGHT_FACTOR), basis="assumed")
     ranges = []
     for system in systems:
         for bench, (term, _) in system.terms.items():
             interval = term.interval() if term.deviations else None
             if interval is not None:
-                low, high = interval[0] / term.value, interval[1] / term.value
-                ranges.append(
-                    InputRange(
-                        name=_figure_name(bench, system), value=1.0, low=low, high=high, units="x", basis="scored"
-                    )
-                )
+                within = interval[0] / term.value, interval[1] / term.value
+                ranges.append(replace(factor, name=_figure_name(bench, system), range=within, basis="scored"))
     is_weighted = METRICS[systems[0].metric].is_weighted and len(systems[0].terms) > 1
-    for bench, (_, weight) in systems[0].terms.items() if is_weighted else ():
-        if weight:
-            low, high = 1 / _WEIGHT_FACTOR, _WEIGHT_FACTOR
-            ranges.append(
-                InputRange(name=f"weight of {bench}", value=1.0, low=low, high=high, units="x", basis="assumed")
-            )
-    return [each for each in ranges if vary or each.basis != "assumed"]
+    if vary and is_weighted:
+        weights = [bench for bench, (_, weight) in systems[0].terms.items() if weight]
+        ranges += [replace(factor, name=f"weight of {bench}") for bench in weights]
+    return ranges
 
 
 def _with_sensitivity(
-    answer: BudgetAnswer, result: str, function: _Result, inputs: Sequence[InputRange]
+    answer: BudgetAnswer, result: str, function: _Result, inputs: Sequence[VariedInput]
 ) -> BudgetAnswer:
     """Return the answer with its sensitivity, which is empty where no node is left."""
     if not answer.nodes:
@@ -374,18 +391,15 @@ def _with_sensitivity(
     return replace(answer, result=result, swings=one_at_a_time(function, inputs))
 
 
-def one_at_a_time(result: _Result, inputs: Sequence[InputRange]) -> tuple[Swing, ...]:
-    """Return the swing of each input that can be off, the widest first. Raises UsageError where the result is not finite."""
+def one_at_a_time(result: _Result, inputs: Sequence[VariedInput]) -> tuple[VariedInput, ...]:
+    """Return each input that can be off with its swing, the widest first. Raises UsageError where the result is not finite."""
     centre = {given.name: given.value for given in inputs}
-    swings = [
-        Swing(
-            input=given,
-            low=_finite(result, {**centre, given.name: given.low}),
-            high=_finite(result, {**centre, given.name: given.high}),
-        )
-        for given in inputs
-        if given.low < given.high
-    ]
+
+    def at(given: VariedInput, end: float) -> float:
+        return _finite(result, {**centre, given.name: end})
+
+    varied = [given for given in inputs if given.range[0] < given.range[1]]
+    swings = [replace(given, swing=(at(given, given.range[0]), at(given, given.range[1]))) for given in varied]
     return tuple(sorted(swings, key=lambda swing: -swing.width))
 
 

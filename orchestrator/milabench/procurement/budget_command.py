@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from milabench.analysis.json_codec import to_json_value
 from milabench.cli.compare import metric_option
 from milabench.cli.formats import Destination, screen_options
 from milabench.cli.options import base_option, collected_as, fraction_in, same_command, terminal_session
@@ -54,7 +55,7 @@ def command(request: BudgetRequest, destination: Destination) -> int:
     Systems are offers (offer.yaml), runs, JSON reports or bundles.
     """
     from milabench.procurement.budget_questions import answer_budget
-    from milabench.procurement.budget_report import budget_document, budget_screen, budget_to_json
+    from milabench.procurement.budget_report import budget_document, budget_screen
     from milabench.procurement.document_formats import write_document
 
     answered = answer_budget(request, terminal_session())
@@ -64,5 +65,5 @@ def command(request: BudgetRequest, destination: Destination) -> int:
         destination.write(budget_page(answered))
         return DONE
     document = budget_screen(answered, same_command()) if destination.is_brief else budget_document(answered)
-    destination.write(write_document(destination.shown, document, budget_to_json(answered), destination.width))
+    destination.write(write_document(destination.shown, document, to_json_value(answered), destination.width))
     return DONE

@@ -27,13 +27,9 @@ def _figure(answer: BudgetAnswer) -> Child:
     drawing = tornado(
         f"Swings: {title}",
         [
-            SwingBar(
-                label=swing.input.name,
-                low=swing.low,
-                high=swing.high,
-                text=f"{format_number(swing.low)} to {format_number(swing.high)}",
-            )
-            for swing in drawn
+            SwingBar(label=each.name, low=low, high=high, text=f"{format_number(low)} to {format_number(high)}")
+            for each in drawn
+            for low, high in [each.swing]
         ],
         centre=centre,
         units=answer.result,

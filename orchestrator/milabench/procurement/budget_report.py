@@ -1,11 +1,10 @@
-"""The answers to budget questions: a document, and the same for programs."""
+"""The answers to budget questions as documents."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from milabench.analysis.json_codec import picked
-from milabench.procurement.budget import BudgetAnswer, BudgetAnswers, Swing
+from milabench.procurement.budget import BudgetAnswer, BudgetAnswers, VariedInput
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.report.comparison_text import interval_text
 from milabench.report.document import Document, Notes, Statement, Table, Title, columns_table, section
@@ -20,26 +19,12 @@ BUDGET_LEGEND = (
 )
 
 
-def budget_sentence(answer: BudgetAnswer) -> str:
-    """Return an answer in a sentence that may be quoted."""
-    bounds = "" if answer.bounds is None else f" ({answer.bounds[0]} to {answer.bounds[1]} at 95 %)"
-    bounds = bounds if answer.bounds != (answer.nodes, answer.nodes) else ""
-    what = {
-        "match": f"{answer.nodes} nodes of {answer.system} match {answer.asked}",
-        "spend": f"{answer.asked} pays for {answer.nodes} nodes of {answer.system}",
-        "power": f"{answer.nodes} nodes of {answer.system} fit in {answer.asked}",
-    }[answer.question]
-    if answer.score is None:
-        return f"{what}{bounds}: no score, {answer.why_not}"
-    return f"{what}{bounds}, with a score of {answer.score.value:.4g}"
-
-
 def budget_document(answered: BudgetAnswers) -> Document:
     """Return the answers, then how each of them changes with its inputs."""
     answers = answered.answers
     return (
         Title(text=f"budget by {answered.metric}: {answered.tender.title or answered.tender.file}"),
-        Statement(text="; ".join(map(budget_sentence, answers)) + "."),
+        Statement(text="; ".join(answer.sentence for answer in answers) + "."),
         *_open_ends(answered),
         _answer_table(answers),
         *(_input_table(answer) for answer in answers if answer.swings),
@@ -52,7 +37,7 @@ def budget_screen(answered: BudgetAnswers, again: str) -> Document:
     answers = answered.answers
     largest = [(sensitivity_title(each), _swing_text(each.swings[0])) for each in answers if each.swings]
     return (
-        Notes(lines=tuple(map(budget_sentence, answers))),
+        Notes(lines=tuple(answer.sentence for answer in answers)),
         _answer_table(answers).without(("carbon kg/year", "energy kWh/year", "power by", "remark")),
         *section("depends most on", largest),
         *_open_ends(answered),
@@ -67,12 +52,13 @@ def _open_ends(answered: BudgetAnswers) -> Document:
     )
 
 
-def _swing_text(swing: Swing) -> str:
-    given = f"{swing.input.value:.5g} {swing.input.units}".rstrip()
-    return (
-        f"{swing.input.name}, {given}: {format_number(swing.low)} at {swing.input.low:.5g},"
-        f" {format_number(swing.high)} at {swing.input.high:.5g}"
-    )
+def _swing_text(given: VariedInput) -> str:
+    ends = [f"{format_number(result)} at {end:.5g}" for result, end in zip(given.swing, given.range, strict=True)]
+    return f"{given.name}, {_value_cell(given)}: {', '.join(ends)}"
+
+
+def _value_cell(given: VariedInput) -> str:
+    return f"{given.value:.5g} {given.units}".rstrip()
 
 
 def _answer_table(answers: Sequence[BudgetAnswer]) -> Table:
@@ -117,41 +103,11 @@ def _input_table(answer: BudgetAnswer) -> Table:
     return columns_table(
         f"changes of {sensitivity_title(answer)}",
         answer.swings,
-        ("input", lambda swing: swing.input.name),
-        ("value", lambda swing: f"{swing.input.value:.5g} {swing.input.units}".rstrip()),
-        ("varied", lambda swing: f"{swing.input.low:.5g} to {swing.input.high:.5g}"),
-        ("basis", lambda swing: swing.input.basis),
-        ("#low", lambda swing: format_number(swing.low)),
-        ("#high", lambda swing: format_number(swing.high)),
+        ("input", lambda given: given.name),
+        ("value", _value_cell),
+        ("varied", lambda given: "{:.5g} to {:.5g}".format(*given.range)),
+        ("basis", lambda given: given.basis),
+        ("#low", lambda given: format_number(given.swing[0])),
+        ("#high", lambda given: format_number(given.swing[1])),
         spare=("basis",),
     )
-
-
-def budget_to_json(answered: BudgetAnswers) -> dict[str, object]:
-    """Return the answers for programs, without their schema."""
-    return {
-        "metric": answered.metric,
-        "answers": [_answer_json(answer) for answer in answered.answers],
-        "not_answered": list(answered.notes),
-        "breaches": [{"system": system, "rule": line} for system, line in answered.broken],
-    }
-
-
-def _answer_json(answer: BudgetAnswer) -> dict[str, object]:
-    return {
-        **picked(answer, "question", "system", "asked", "nodes", "bounds", "power_level", "why_not"),
-        "sentence": budget_sentence(answer),
-        **picked(answer, "quotient", "score", "ratio", "cost", "power_kw", "energy_kwh", "carbon_kg"),
-        "sensitivity": {
-            "result": answer.result,
-            "inputs": [
-                {
-                    **picked(swing.input, "name", "value", "units"),
-                    "range": [swing.input.low, swing.input.high],
-                    "basis": swing.input.basis,
-                    "swing": [swing.low, swing.high],
-                }
-                for swing in answer.swings
-            ],
-        },
-    }

@@ -133,22 +133,21 @@ def test_an_answer_says_what_it_hangs_on_one_at_a_time() -> None:
     offered = system("A", node_price=about(300000, 0.2, "EUR"), node_kw=constant(10.0, "kW"))
     terms = replace(K_COST_4, upkeep=0.0, electricity=about(0.12, 0.05, "EUR/kWh"))
     answer = nodes_for_money(constant(1e7, "EUR"), offered, terms, vary=0.0)
-    assert {each.input.name: each.input.basis for each in answer.swings} == {
+    assert {each.name: each.basis for each in answer.swings} == {
         "price of a node": "stated",
         "price of energy": "stated",
     }
     # One at a time: the score at a price of 360000 and of 250000, all else as it is.
     energy = 5 * 10 * 1.3 * 0.8 * 8760 * 0.12
-    price = next(swing for swing in answer.swings if swing.input.name == "price of a node")
-    assert price.low == pytest.approx(1e7 / (300000 / 1.2 + energy) * 0.04)
-    assert price.high == pytest.approx(1e7 / (300000 * 1.2 + energy) * 0.04)
+    price = next(swing for swing in answer.swings if swing.name == "price of a node").swing
+    assert price[0] == pytest.approx(1e7 / (300000 / 1.2 + energy) * 0.04)
+    assert price[1] == pytest.approx(1e7 / (300000 * 1.2 + energy) * 0.04)
 
 
 def test_weights_and_unstated_amounts_are_varied_as_it_is_said_and_not_at_all_if_asked() -> None:
     offered = system("A", node_price=constant(3e5, "EUR"), node_kw=constant(10.0, "kW"))
     answer = nodes_for_money(constant(1e7, "EUR"), offered, K_COST_4, vary=0.2)
-    inputs = [swing.input for swing in answer.swings]
-    ranges = {each.name: (each.low / each.value, each.high / each.value, each.basis) for each in inputs}
+    ranges = {each.name: (*(end / each.value for end in each.range), each.basis) for each in answer.swings}
     assert ranges["price of energy"] == (pytest.approx(1 / 1.2), pytest.approx(1.2), "assumed")
     assert ranges["PUE"][:2] == (pytest.approx(1.3 / 1.2 / 1.3), pytest.approx(1.2))
     assert ranges["share of the year in use"][1] == pytest.approx(0.96 / 0.8)
@@ -161,5 +160,5 @@ def test_a_share_of_use_stays_below_one() -> None:
     terms = replace(K_COST_4, utilization=constant(0.95), pue=constant(1.05))
     offered = system("A", node_price=constant(3e5, "EUR"), node_kw=constant(10.0, "kW"))
     swings = nodes_for_money(constant(1e7, "EUR"), offered, terms).swings
-    ranges = {swing.input.name: swing.input for swing in swings}
-    assert (ranges["share of the year in use"].high, ranges["PUE"].low) == (1.0, 1.0)
+    ranges = {swing.name: swing.range for swing in swings}
+    assert (ranges["share of the year in use"][1], ranges["PUE"][0]) == (1.0, 1.0)
