@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from milabench.cli.options import (
     base_option,
     collected_as,
     file_option,
+    fraction_in,
     is_on_command_line,
     rare_option,
     removed_option,
@@ -58,10 +58,7 @@ def parsed_share(ctx: click.Context, param: click.Parameter, value: str | None) 
     """Return `90 %` or 0.9 as a number. Raises BadParameter for a number not above 0 and at most 1."""
     if value is None:
         return None
-    try:
-        number = float(value.strip().removesuffix("%")) / (100 if value.strip().endswith("%") else 1)
-    except ValueError:
-        number = math.nan
+    number = fraction_in(value)
     if not 0 < number <= 1:
         raise click.BadParameter(f"'{value}' is no share. Give 0.9 or '90 %'", ctx, param)
     return number

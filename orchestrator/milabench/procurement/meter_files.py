@@ -78,7 +78,7 @@ def read_meter(content: bytes, name: str, wanted: Sequence[str] = ()) -> MeterFi
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise ConfigError(Problem(f"{name}:{line}:1", "", "is no text in UTF-8", "export it as CSV or JSON")) from None
+        raise _refused(f"{name}:{line}:1", "is no text in UTF-8", "export it as CSV or JSON") from None
     is_json = text.lstrip()[:1] in ("{", "[")
     read = _read_redfish(text, name) if is_json else _read_csv(text, name)
     outlets = _chosen(read.outlets, name, wanted, is_sum_known=not is_json)
@@ -90,13 +90,17 @@ def _chosen(outlets: Sequence[Outlet], name: str, wanted: Sequence[str], *, is_s
     shown = some_of(known, 8)
     for each in wanted:
         if each not in known:
-            raise ConfigError(Problem(name, "", f"has no outlet {each!r}", f"it has {shown}"))
+            raise _refused(name, f"has no outlet {each!r}", f"it has {shown}")
     chosen = [outlet for outlet in outlets if outlet.name in wanted] if wanted else list(outlets)
     totals = [outlet.name for outlet in chosen if outlet.name.lower() in _TOTALS]
     if len(chosen) > 1 and (totals or not (is_sum_known or wanted)):
         what = f"has a total and its parts: {shown}" if totals else f"has several sensors: {shown}"
-        raise ConfigError(Problem(name, "", what, "choose those that do not overlap with --outlet"))
+        raise _refused(name, what, "choose those that do not overlap with --outlet")
     return tuple(chosen)
+
+
+def _refused(where: str, what: str, hint: str = "") -> ConfigError:
+    return ConfigError(Problem(where, "", what, hint))
 
 
 # ----------------------------------------------------------------------------------------------------------------- CSV
@@ -140,9 +144,7 @@ def _read_csv(text: str, name: str) -> MeterFile:
     if problems:
         raise ConfigError(problems)
     if not outlets:
-        raise ConfigError(
-            Problem(f"{name}:1:1", "", "has no readings", "a meter's CSV has a heading and a row for each time")
-        )
+        raise _refused(f"{name}:1:1", "has no readings", "a meter's CSV has a heading and a row for each time")
     notes = () if has_zone else ("its times name no zone: they are taken as UTC",)
     return MeterFile(kind="csv", outlets=tuple(outlets.values()), notes=notes)
 
@@ -155,7 +157,7 @@ def _rows(text: str, name: str, delimiter: str) -> Iterator[tuple[str, list[str]
             if any(cell.strip() for cell in cells) and not cells[0].lstrip().startswith("#"):
                 yield f"{name}:{rows.line_num}", cells
     except csv.Error as error:
-        raise ConfigError(Problem(f"{name}:{rows.line_num}:1", "", f"is no CSV: {error}")) from None
+        raise _refused(f"{name}:{rows.line_num}:1", f"is no CSV: {error}") from None
 
 
 def _delimiter(text: str) -> str:
@@ -175,20 +177,16 @@ def _layout(cells: Sequence[str], where: str) -> _Layout:
     heading = ", ".join(cell.strip() for cell in cells)
     if not times or (len(times) > 1 and not dates):
         what = "has no column of times" if not times else "has two columns of times"
-        raise ConfigError(
-            Problem(f"{where}:1", "", f"{what}: {heading}", "name a column 'time', in ISO 8601 or seconds since 1970")
-        )
+        raise _refused(f"{where}:1", f"{what}: {heading}", "name a column 'time', in ISO 8601 or seconds since 1970")
     outlets = [at for at, text in enumerate(plain) if text in _OUTLETS]
     values = _value_columns(cells, {*times, *outlets})
     if not values:
-        raise ConfigError(
-            Problem(f"{where}:1", "", f"has no column in W, kW, Wh or kWh: {heading}", "write the unit: 'power (W)'")
-        )
+        raise _refused(f"{where}:1", f"has no column in W, kW, Wh or kWh: {heading}", "write the unit: 'power (W)'")
     kinds = [(column.name, column.quantity) for column in values]
     for column in reversed(values):
         if kinds.count((column.name, column.quantity)) > 1:
             what = f"has two columns of {column.quantity} for {column.name or 'the meter'}: {heading}"
-            raise ConfigError(Problem(f"{where}:{_place(cells, column.at)}", "", what, "remove a column, or name both"))
+            raise _refused(f"{where}:{_place(cells, column.at)}", what, "remove a column, or name both")
     return _Layout(tuple(times), outlets[0] if outlets else None, values, len(cells))
 
 
@@ -217,7 +215,7 @@ class _Row(NamedTuple):
     is_decimal_comma: bool
 
     def problem(self, at: int, what: str, hint: str = "") -> ConfigError:
-        return ConfigError(Problem(f"{self.where}:{_place(self.cells, at)}", "", what, hint))
+        return _refused(f"{self.where}:{_place(self.cells, at)}", what, hint)
 
     def time(self, layout: _Layout) -> tuple[float, bool]:
         if len(self.cells) != layout.width:
@@ -298,24 +296,21 @@ def _read_redfish(text: str, name: str) -> MeterFile:
         value = written_number(reading.value)
         if moment is None or value is None or value < 0:
             what = f"{reading.source}: expected a reading with its time, got {reading.value!r} at {reading.time!r}"
-            raise ConfigError(
-                Problem(name, "", what, "dump reports of the telemetry service, whose values have a Timestamp")
-            )
+            raise _refused(name, what, "dump reports of the telemetry service, whose values have a Timestamp")
         quantity, scale = reading.quantity
         getattr(outlets.setdefault(reading.source, Outlet(reading.source)), quantity).append((moment[0], value * scale))
     if not outlets:
         what = "has no reading of power or energy with a time"
         hint = "dump MetricReports of the telemetry service, or sensors with their ReadingTime"
-        raise ConfigError(Problem(f"{name}:1:1", "", what, hint))
+        raise _refused(f"{name}:1:1", what, hint)
     for outlet in outlets.values():
         # Reports overlap: what several of them hold is one reading.
         outlet.power, outlet.energy = (sorted(dict(readings).items()) for readings in (outlet.power, outlet.energy))
         fall = next((b for a, b in zip(outlet.energy, outlet.energy[1:], strict=False) if b[1] < a[1]), None)
         if fall is not None:
             at = datetime.fromtimestamp(fall[0], UTC).isoformat()
-            raise ConfigError(
-                Problem(name, outlet.name, f"the counter of energy falls at {at}", "dump the time after it")
-            )
+            what = f"the counter of energy falls at {at}"
+            raise ConfigError(Problem(name, outlet.name, what, "dump the time after it"))
     return MeterFile(kind="redfish", outlets=tuple(outlets.values()))
 
 
@@ -333,12 +328,8 @@ def _documents(text: str, name: str) -> list[object]:
             except (ValueError, RecursionError) as why:
                 # Of a file that is one value, where that one ends; else where this line does.
                 at, of = (number, why) if values else (getattr(error, "lineno", 1), error)
-                place = f"{name}:{at}:{getattr(of, 'colno', 1)}"
-                raise ConfigError(
-                    Problem(
-                        place, "", f"is no JSON: {getattr(of, 'msg', 'a number is too long, or it is nested too deep')}"
-                    )
-                ) from None
+                what = getattr(of, "msg", "a number is too long, or it is nested too deep")
+                raise _refused(f"{name}:{at}:{getattr(of, 'colno', 1)}", f"is no JSON: {what}") from None
         return values
 
 

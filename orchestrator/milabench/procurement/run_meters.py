@@ -139,19 +139,14 @@ def _share_of_devices(meters: Sequence[MeterRecord], devices: EnergyCurve, span:
 def _kept(run: Run, record: MeterRecord) -> ImportedMeter:
     path = run.path / METERS / f"{encode_name(Path(record.source).stem)}.json"
     present = dict(_read(run))
-    twin = next((place for place, meter in present.items() if meter.digest == record.digest and place != path), None)
-    if twin is not None:
-        raise UsageError(f"{record.source}: was imported as {twin}, and would count twice. Remove that file first")
+    for place, meter in present.items():
+        if place != path and (meter.digest == record.digest or _has_the_readings_of(meter, record)):
+            raise UsageError(
+                f"{record.source}: has the readings of {place}, and would count twice. Remove that file first"
+            )
     if path in present and present[path].digest != record.digest:
         raise UsageError(
             f"{path}: is of another file called {record.source}. Rename this file, or remove that record first"
-        )
-    copied = next(
-        (place for place, meter in present.items() if place != path and _has_the_readings_of(meter, record)), None
-    )
-    if copied is not None:
-        raise UsageError(
-            f"{record.source}: has the readings of {copied}, and would count twice. Remove that file first"
         )
     is_new = path not in present or present[path].to_json() != record.to_json()
     if is_new:

@@ -52,17 +52,16 @@ class Risks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialDecision:
-    """Where a sequence stands: `ending` after `used` of the trials (or of the time), or None with the remaining need.
+    """Where a sequence stands: `ending` after `used` of the trials, or None with the remaining need.
 
-    `until_accepted` is how much more would accept if all were good: trials that pass, or time without a failure.
-    `until_rejected` is how much more would reject if all were bad. At a mean, good is the promised value and bad the just bad
-    value. Both are None where the cap comes first, and after the end. `is_at_cap`: it was reached without a decision.
+    `until_accepted` is how many more would accept if all passed, `until_rejected` how many would reject if all failed.
+    Both are None where the cap comes first, and after the end. `is_at_cap`: it was reached without a decision.
     """
 
     ending: Ending | None
-    used: float
-    until_accepted: float | None = None
-    until_rejected: float | None = None
+    used: int
+    until_accepted: int | None = None
+    until_rejected: int | None = None
     is_at_cap: bool = False
 
 
@@ -97,23 +96,9 @@ class FailureTest:
         """A pass's subtraction from it: g2 = ln((1 - p0) / (1 - p1))."""
         return math.log1p(-self.good) - math.log1p(-self.bad)
 
-    @property
-    def slope(self) -> float:
-        """Failures a trial between the two lines: s."""
-        return self.per_pass / (self.per_failure + self.per_pass)
-
-    @property
-    def accept_below(self) -> float:
-        """Distance of the accepting line d = s n - h below the middle line: h_acc."""
-        return -self.risks.lower / (self.per_failure + self.per_pass)
-
     def log_ratio(self, trials: int, failures: int) -> float:
         """Return the sum after this number of trials."""
         return failures * self.per_failure - (trials - failures) * self.per_pass
-
-    def accepts_at(self, failures: int) -> int:
-        """Return the number of trials at which this number of failures accepts."""
-        return max(failures, math.ceil((failures + self.accept_below) / self.slope - 1e-9))
 
     def decide(self, failed: Sequence[bool]) -> SequentialDecision:
         """Return where the trials in their order have come to. Those after the end do not count."""
@@ -127,7 +112,7 @@ class FailureTest:
                 return SequentialDecision(ending=None, used=trials, is_at_cap=True)
         trials, ratio = len(failed), self.log_ratio(len(failed), failures)
         cap = math.inf if self.risks.cap is None else self.risks.cap
-        passes = self.accepts_at(failures) - trials
+        passes = math.ceil((ratio - self.risks.lower) / self.per_pass - 1e-9)
         fails = math.ceil((self.risks.upper - ratio) / self.per_failure - 1e-9)
         return SequentialDecision(
             ending=None,

@@ -215,7 +215,7 @@ def _failures(limit: float, trials: Trials, plan: SequentialPlan) -> tuple[Crite
         missing = f"steps: {' or '.join(named) or f'the {most - used} that are left cannot decide it'}"
         return replace(found, missing=missing), [note]
     verdict: Verdict = "PASS" if decision.ending == "accept" else "FAIL"
-    how = f"{'accepted' if verdict == 'PASS' else 'rejected'} after {decision.used:g}"
+    how = f"{'accepted' if verdict == 'PASS' else 'rejected'} after {decision.used}"
     return replace(found, verdict=verdict, measured=f"{found.measured}, {how}"), [note]
 
 

@@ -13,13 +13,19 @@ def failed(trials: int, *failures: int) -> list[bool]:
     return [trial in failures for trial in range(1, trials + 1)]
 
 
+def lines(plan: FailureTest) -> tuple[float, float]:
+    """Return Wald's slope s, failures a trial, and h_acc, by which the accepting line lies below s n."""
+    both = plan.per_failure + plan.per_pass
+    return plan.per_pass / both, -plan.risks.lower / both
+
+
 # K-SPRT-1: computed.
 def test_the_lines_of_one_and_five_per_cent() -> None:
     plan = FailureTest(good=0.01, bad=0.05, risks=Risks(alpha=0.05, beta=0.10))
     assert (plan.risks.upper, plan.risks.lower) == pytest.approx((2.8903717578961645, -2.251291798606495), rel=1e-12)
-    lines = (plan.slope, plan.accept_below)
-    assert lines == pytest.approx((0.024985422233589946, 1.3638564777733677), rel=1e-12)
-    assert [plan.accepts_at(failures) for failures in range(4)] == [55, 95, 135, 175]
+    assert lines(plan) == pytest.approx((0.024985422233589946, 1.3638564777733677), rel=1e-12)
+    late = [plan.decide(failed(300, *(40, 80, 120)[:failures])) for failures in range(4)]
+    assert [(each.ending, each.used) for each in late] == [("accept", used) for used in (55, 95, 135, 175)]
 
 
 # K-SPRT-2: computed, and simulated with 20000 trials: 0.9704 and 0.0989.
@@ -34,9 +40,9 @@ def test_the_exact_rates_of_one_and_five_per_cent() -> None:
 # K-SPRT-3: computed.
 def test_the_lines_of_five_and_twenty_per_cent() -> None:
     plan = FailureTest(good=0.05, bad=0.20)
-    lines = (plan.slope, plan.accept_below)
-    assert lines == pytest.approx((0.11029159613060063, 1.4448542019346995), rel=1e-12)
-    assert [plan.accepts_at(failures) for failures in range(4)] == [14, 23, 32, 41]
+    assert lines(plan) == pytest.approx((0.11029159613060063, 1.4448542019346995), rel=1e-12)
+    late = [plan.decide(failed(100, *(13, 22, 31)[:failures])) for failures in range(4)]
+    assert [(each.ending, each.used) for each in late] == [("accept", used) for used in (14, 23, 32, 41)]
 
 
 def test_trials_accept_and_reject_at_the_lines() -> None:
@@ -88,7 +94,7 @@ def test_the_exact_rates_up_to_a_cap_are_those_of_all_sequences() -> None:
 
 def test_no_cap_and_no_drift_still_comes_to_an_end() -> None:
     plan = FailureTest(good=0.01, bad=0.05)
-    exact = plan.exact(plan.slope)
+    exact = plan.exact(lines(plan)[0])
     assert exact.accept + exact.reject == pytest.approx(1, abs=1e-12)
     upper, lower = plan.risks.upper, plan.risks.lower
     assert exact.accept == pytest.approx(
