@@ -8,7 +8,7 @@ from milabench.analysis.comparison_model import Comparison, ComparisonRow, Curve
 from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.summary_model import Summary, some_names
 from milabench.analysis.two_samples import Verdict
-from milabench.shown import grouped
+from milabench.shown import counted, grouped
 
 
 def excluded_benches(
@@ -161,22 +161,13 @@ def why_no_interval(index: Index) -> str:
 
 def _claim(index: Index, first: str, comparison: Comparison) -> tuple[str, str]:
     column = comparison.column(index)
-    counted, wanted = index.complete
+    number, wanted = index.complete
     if index.value is None:
-        if any(ratio.system == index.system for curves in comparison.curves for ratio in curves.ratios):
-            return (
-                f"{index.system} and {first} have curves in common and no single number, so that there is no index",
-                "",
-            )
-        return (
-            f"{index.system} and {first} have no benchmark in common that counts, so their speed cannot be compared",
-            "",
-        )
-    over = (
-        f"over {counted} of {wanted} benchmarks"
-        if counted < wanted
-        else f"over {counted} benchmark{'s' * (counted != 1)}"
-    )
+        has_curves = any(ratio.system == index.system for curves in comparison.curves for ratio in curves.ratios)
+        common = "curves in common and no single number, so that there is no index"
+        nothing = "no benchmark in common that counts, so their speed cannot be compared"
+        return f"{index.system} and {first} have {common if has_curves else nothing}", ""
+    over = f"over {number} of {wanted} benchmarks" if number < wanted else f"over {counted(number, 'benchmark')}"
     over += f" by the weights of {index.weights_of}" if index.weights_of else ""
     is_suspect = any((c := row.contrasts[column]) and c.is_suspect for row in comparison.rows)
     mark = "some numbers are suspect" if is_suspect else ""

@@ -189,25 +189,18 @@ def judge_family(estimates: Sequence[Estimate | None], margins: Sequence[float])
     # and of the other tail, for equivalence, where the 90 % interval lies wholly within it.
     p_difference = [min(1.0, 2 * beyond) for beyond, _ in tails]
     p_equal = holm([within for _, within in tails])
-    corrected = zip(holm(p_difference), p_equal, strict=True)
-    judged: list[Judgement | None] = []
-    for e, margin in zip(estimates, margins, strict=True):
-        if e is None:
-            judged.append(None)
-            continue
-        p_holm, p_equal_holm = next(corrected)
-        verdict = verdict_of(e.d, e.error, e.freedom, p_difference=p_holm, p_equivalence=p_equal_holm)
-        judged.append(
-            Judgement(
-                verdict=verdict,
-                p_holm=p_holm,
-                p_equal_holm=p_equal_holm,
-                estimate=e,
-                margin=margin,
-                family=len(claims),
-            )
+    judged = iter(
+        Judgement(
+            verdict=_verdict(e, p_holm, p_equal_holm),
+            p_holm=p_holm,
+            p_equal_holm=p_equal_holm,
+            estimate=e,
+            margin=margin,
+            family=len(claims),
         )
-    return judged
+        for (e, margin), p_holm, p_equal_holm in zip(claims, holm(p_difference), p_equal, strict=True)
+    )
+    return [None if e is None else next(judged) for e in estimates]
 
 
 def _tails_beside(e: Estimate, margin: float) -> tuple[float, float]:
@@ -217,16 +210,16 @@ def _tails_beside(e: Estimate, margin: float) -> tuple[float, float]:
     return beyond, within if not (towards or away) else tails_of(abs(e.d) + away - margin, e.error, e.freedom)[1]
 
 
-def verdict_of(d: float, error: float, freedom: float, *, p_difference: float, p_equivalence: float) -> Verdict:
-    """Return the verdict on a log ratio `d` with its standard error. The p-values are already corrected for their family.
+def _verdict(e: Estimate, p_difference: float, p_equivalence: float) -> Verdict:
+    """Return the verdict on a log ratio. The p-values are already corrected for their family.
 
     FASTER and SLOWER: beyond the margin. EQUIVALENT: within it by two one-sided tests (Schuirmann 1987), and
     DIFFERENT-BUT-SMALL when the ordinary 95 % interval leaves out 0 as well.
     """
     if p_difference <= SIGNIFICANCE:
-        return "FASTER" if d > 0 else "SLOWER"
+        return "FASTER" if e.d > 0 else "SLOWER"
     if p_equivalence <= SIGNIFICANCE:
-        is_zero_possible = 2 * tail(abs(d), error, freedom) > SIGNIFICANCE
+        is_zero_possible = 2 * tail(abs(e.d), e.error, e.freedom) > SIGNIFICANCE
         return "EQUIVALENT" if is_zero_possible else "DIFFERENT-BUT-SMALL"
     return "INCONCLUSIVE"
 

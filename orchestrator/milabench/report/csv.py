@@ -12,8 +12,8 @@ from milabench.analysis.comparison_model import Comparison, ComparisonRow, Contr
 from milabench.analysis.intervals import Interval
 from milabench.analysis.json_codec import picked
 from milabench.analysis.node_comparison import node_comparison
-from milabench.analysis.serving_model import POINT_METRICS, ServingCurve
-from milabench.analysis.summary_model import BenchSummary, Summary
+from milabench.analysis.serving_model import POINT_METRICS
+from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
 from milabench.report import comparison_text
@@ -31,14 +31,10 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
     Where there are curves, three more columns name the point and the metric of their numbers, which come last, and say whether
     the point meets the SLO.
     """
-    benches = [(summary, bench) for summary in summaries for bench in ordered(summary.benchmarks)]
-    rows = csv_rows(summaries)
-    curves = [(summary, bench, bench.serving) for summary, bench in benches if bench.serving is not None]
-    rows += [row for curve in curves for row in _of_points(*curve)]
+    of_points = [row for summary in summaries for row in _of_points(summary)]
     of_nodes = [row for summary in summaries for row in _of_nodes(summary)]
-    return csv_table(
-        (*CSV_FIELDS, *(OF_A_POINT if curves else ()), *(OF_A_NODE if of_nodes else ())), [*rows, *of_nodes]
-    )
+    fields = (*CSV_FIELDS, *(OF_A_POINT if of_points else ()), *(OF_A_NODE if of_nodes else ()))
+    return csv_table(fields, [*csv_rows(summaries), *of_points, *of_nodes])
 
 
 def _of_nodes(summary: Summary) -> Iterator[dict[str, Any]]:
@@ -75,27 +71,27 @@ def csv_table(fields: Sequence[str], rows: Iterable[Mapping[str, object]]) -> st
     return text.getvalue()
 
 
-def _of_points(summary: Summary, bench: BenchSummary, curve: ServingCurve) -> Iterator[dict[str, Any]]:
-    """Yield a row for each number of each point, or a row for a point without numbers."""
-    for point in curve.points:
-        about = {
-            "run": summary.run,
-            "profile": summary.profile,
-            "bench": bench.bench,
-            "capsule": summary.capsule,
-            "outcome": point.state,
-            "failures": point.why,
-            "reasons": "; ".join(point.notes),
-            "point": point.name,
-            "meets_slo": point.meets_slo,
-        }
-        for name in (name for name in POINT_METRICS if name in point.values):
-            number = point.values[name]
-            value = {"perf": number.value, **_bounds(number.ci95), "processes": len(number.launches)}
-            units = curve.currency if name == "cost_per_mtok" else POINT_METRICS[name].units
-            yield {**about, **value, "metric": name, "units": units, "direction": POINT_METRICS[name].direction}
-        if not point.values:
-            yield about
+def _of_points(summary: Summary) -> Iterator[dict[str, Any]]:
+    """Yield a row for each number of each point of a curve, or a row for a point without numbers."""
+    curves = [(bench.bench, bench.serving) for bench in ordered(summary.benchmarks) if bench.serving is not None]
+    for bench, curve in curves:
+        for point in curve.points:
+            about = {
+                **picked(summary, "run", "profile", "capsule"),
+                "bench": bench,
+                "outcome": point.state,
+                "failures": point.why,
+                "reasons": "; ".join(point.notes),
+                "point": point.name,
+                "meets_slo": point.meets_slo,
+            }
+            for name in (name for name in POINT_METRICS if name in point.values):
+                number = point.values[name]
+                value = {"perf": number.value, **_bounds(number.ci95), "processes": len(number.launches)}
+                units = curve.currency if name == "cost_per_mtok" else POINT_METRICS[name].units
+                yield {**about, **value, "metric": name, "units": units, "direction": POINT_METRICS[name].direction}
+            if not point.values:
+                yield about
 
 
 _OF_CONTRAST = (*("ratio", "p_holm", "verdict", "needed", "efficiency", "is_suspect", "note", "detectable"),)
