@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from milabench.analysis.case_sets import cases_of, differing
@@ -21,20 +21,22 @@ def ab_of(manifest: Mapping[str, object], benches: Iterable[BenchSummary]) -> AB
         return None
     bench_of = {bench.bench: bench for bench in benches}
     sides, suites = as_mapping(declared.get("pairs")), declared.get("suites")
-    nodes = _nodes_of_launches(manifest)
+    steps = mappings_in(as_mapping(manifest.get("plan")).get("steps"))
+    nodes = grouped(((step.get("bench"), step.get("repeat", 0)), step.get("node")) for step in steps)
     return AB(
         suites=tuple(map(str, suites)) if isinstance(suites, list) else (),
         differs=str(declared.get("differs") or ""),
-        pairs=paired_verdicts(
-            [
-                _on_its_nodes(_pair(name, as_mapping(sides_of_pair), bench_of), bench_of, nodes)
-                for name, sides_of_pair in sorted(sides.items())
-            ]
-        ),
+        pairs=paired_verdicts([_pair(name, as_mapping(own), bench_of, nodes) for name, own in sorted(sides.items())]),
     )
 
 
-def _pair(name: str, sides: Mapping[str, object], bench_of: Mapping[str, BenchSummary]) -> Pair:
+def _pair(
+    name: str,
+    sides: Mapping[str, object],
+    bench_of: Mapping[str, BenchSummary],
+    nodes: Mapping[tuple[object, int], Sequence[object]],
+) -> Pair:
+    """Return a pair, suspect where the sides of a repeat had different nodes. `nodes` are by benchmark and repeat."""
     pair = Pair(bench=name, a=str(sides.get("A")), b=str(sides.get("B")), is_same=bool(sides.get("same_steps")))
     a, b = bench_of.get(pair.a), bench_of.get(pair.b)
     if a is None or b is None or a.perf is None or b.perf is None:
@@ -44,31 +46,14 @@ def _pair(name: str, sides: Mapping[str, object], bench_of: Mapping[str, BenchSu
         return replace(pair, why=f"A is in {a.units}, B in {b.units}")
     if apart := differing(cases_of(a.metrics), cases_of(b.metrics)):
         return replace(pair, why=apart)
-    pair = replace(pair, units=a.units, doubts=tuple(sorted({*a.doubts, *b.doubts})))
-    pair = with_ratio(pair, launches(a), launches(b), lower_is_better=a.direction == "lower")
+    before, after = launches(a), launches(b)
+    doubts = {*a.doubts, *b.doubts}
+    if any({*nodes.get((pair.a, at), ())} != {*nodes.get((pair.b, at), ())} for at in before.keys() & after.keys()):
+        doubts.add(Doubt.NODES_DIFFER)
+    pair = replace(pair, units=a.units, doubts=tuple(sorted(doubts)))
+    pair = with_ratio(pair, before, after, lower_is_better=a.direction == "lower")
     is_judged = pair.ratio is None or a.direction != "none"
     return pair if is_judged else replace(pair, why="neither higher nor lower is better")
-
-
-def _nodes_of_launches(manifest: Mapping[str, object]) -> Mapping[tuple[str, int], frozenset[str]]:
-    """Return the nodes of each repeat, by benchmark and replicate, as the manifest has them."""
-    nodes: dict[tuple[str, int], frozenset[str]] = {}
-    for step in mappings_in(as_mapping(manifest.get("plan")).get("steps")):
-        bench, repeat, node = step.get("bench"), step.get("repeat", 0), step.get("node")
-        if isinstance(bench, str) and isinstance(repeat, int) and isinstance(node, str):
-            nodes[bench, repeat] = nodes.get((bench, repeat), frozenset()) | {node}
-    return nodes
-
-
-def _on_its_nodes(
-    pair: Pair, bench_of: Mapping[str, BenchSummary], nodes: Mapping[tuple[str, int], frozenset[str]]
-) -> Pair:
-    """Return the pair, suspect where the sides of a repeat had different nodes."""
-    a, b = bench_of.get(pair.a), bench_of.get(pair.b)
-    both = launches(a).keys() & launches(b).keys() if a is not None and b is not None else ()
-    if all(nodes.get((pair.a, repeat)) == nodes.get((pair.b, repeat)) for repeat in both):
-        return pair
-    return replace(pair, doubts=tuple(sorted({*pair.doubts, Doubt.NODES_DIFFER})))
 
 
 def launches(bench: BenchSummary) -> dict[int, float]:

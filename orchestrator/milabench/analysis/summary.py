@@ -46,7 +46,9 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
         name = str(entry.get("bench", ""))
         benches.append(skipped_bench(name, str(entry.get("why", "")), as_mapping(suite.get(name))))
     benches = [
-        structs.replace(bench, about=about.get(bench.bench, ""), size=_size(as_mapping(suite.get(bench.bench))))
+        structs.replace(
+            bench, about=about.get(bench.bench, ""), size=str(as_mapping(suite.get(bench.bench)).get("size") or "")
+        )
         for bench in benches
     ]
     ab = ab_of(run.manifest, benches)
@@ -176,12 +178,6 @@ def scored(benches: Iterable[BenchSummary]) -> Score:
     ]
     # A mean of tokens, images and Tflops a second changes with their units: nothing follows from it by itself.
     return structs.replace(score(entries), value=None, ci95=None)
-
-
-def _size(declared: Mapping[str, object]) -> str:
-    """Return the size that a benchmark of the resolved suite has. Empty where it has none."""
-    size = declared.get("size")
-    return size if isinstance(size, str) else ""
 
 
 def described_system(manifest: Mapping[str, object], measured: Iterable[Measurement]) -> Mapping[str, object]:

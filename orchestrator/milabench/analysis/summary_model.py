@@ -374,12 +374,12 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 def without_details(summary: Summary) -> Summary:
     """Return a summary without the verdicts of checks that passed, and without metrics that no comparison looks at."""
-    return replace(summary, benchmarks=tuple(map(_without_details, summary.benchmarks)))
-
-
-def _without_details(bench: BenchSummary) -> BenchSummary:
-    return replace(
-        bench,
-        validations=tuple(each for each in bench.validations if each["verdict"] != "pass"),
-        metrics=tuple(each for each in bench.metrics if each["metric"] not in _NOT_COMPARED),
+    benches = (
+        replace(
+            bench,
+            validations=tuple(each for each in bench.validations if each["verdict"] != "pass"),
+            metrics=tuple(each for each in bench.metrics if each["metric"] not in _NOT_COMPARED),
+        )
+        for bench in summary.benchmarks
     )
+    return replace(summary, benchmarks=tuple(benches))

@@ -8,7 +8,7 @@ themselves, the program is not deterministic, and nothing is said of any of them
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from milabench.analysis.measure import RankAnswers
@@ -61,22 +61,21 @@ def judged_by_answers(results: Sequence[StepResult]) -> tuple[tuple[StepResult, 
     return judged, () if unknown else tuple(_agreed(judged, tolerance))
 
 
-def _agreed(results: Sequence[StepResult], tolerance: float) -> Iterator[KeptAnswers]:
+def _agreed(results: Sequence[StepResult], tolerance: float) -> Iterable[KeptAnswers]:
     """Return the answers of each device model and rank, of the first step that passed."""
-    found: dict[tuple[str, str, int | None], RankAnswers] = {}
-    for result in results:
-        if result.outcome == "passed":
-            for own in result.measured.answers:
-                found.setdefault((own.device, own.software, own.rank), own)
-    for (device, software, rank), own in found.items():
-        yield KeptAnswers(
-            device=device,
-            software=software,
-            rank=rank,
+    kept: dict[tuple[str, str, int | None], KeptAnswers] = {}
+    passed = (own for result in results if result.outcome == "passed" for own in result.measured.answers)
+    for own in passed:
+        answers = KeptAnswers(
+            device=own.device,
+            software=own.software,
+            rank=own.rank,
             losses=own.first,
             gradients=own.gradients.first,
             tolerance=tolerance,
         )
+        kept.setdefault((own.device, own.software, own.rank), answers)
+    return kept.values()
 
 
 def _with_verdict(result: StepResult, wrong: str, unknown: Sequence[str]) -> StepResult:
@@ -85,9 +84,9 @@ def _with_verdict(result: StepResult, wrong: str, unknown: Sequence[str]) -> Ste
     word: VerdictName = "fail" if wrong else "warn" if unknown else "pass"
     verdict = Verdict(step=result.step.id, check=CHECK, verdict=word, numbers={}, message=wrong or "; ".join(unknown))
     result = replace(result, verdicts=(*result.verdicts, verdict))
-    return (
-        replace(result, outcome="failed", why="wrong", detail=wrong) if wrong and result.outcome == "passed" else result
-    )
+    if wrong and result.outcome == "passed":
+        return replace(result, outcome="failed", why="wrong", detail=wrong)
+    return result
 
 
 def _voices(result: StepResult, *, of_gradients: bool = False) -> Iterator[_Voice]:
