@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from milabench.analysis.acceptance_model import Verdict
 from milabench.analysis.intervals import LEAST_LAUNCHES, t_quantile
-from milabench.analysis.replicates import MOST_REPLICATES, processes_for, processes_for_ratio
+from milabench.analysis.replicates import MOST_REPLICATES, processes_for
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
 from milabench.analysis.serving_model import PointValue
 from milabench.analysis.two_samples import ROUNDING, Estimate, welch
@@ -150,12 +150,10 @@ def _more(values: Sequence[float], base: Sequence[float], away: float, wanted: B
         return "a calmer run: the possible cost of disturbances exceeds the bound"
     if precision <= 0:
         return "nothing that repeats could give: it is exactly the bound"
-    if base:
-        spread = max(log_stdev(values) or 0.0, log_stdev(base) or 0.0)
-        needed, sides = processes_for_ratio(spread, precision, level=level), " on both sides"
-    else:
-        needed, sides = processes_for(log_stdev(values) or 0.0, precision, level=level), ""
-    needed = min(MOST_REPLICATES, max(needed, LEAST_LAUNCHES, launches_for(abs(away) - allowed)))
+    spread = max(log_stdev(values) or 0.0, log_stdev(base) or 0.0)
+    fewest = processes_for(spread, precision, means=2 if base else 1, level=level)
+    sides = " on both sides" if base else ""
+    needed = min(MOST_REPLICATES, max(fewest, LEAST_LAUNCHES, launches_for(abs(away) - allowed)))
     most = "more than" if needed >= MOST_REPLICATES else "about"
     return f"repeats: {most} {needed}{sides} would decide if they are like these"
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from milabench.analysis.comparison_model import ComparisonRow, Contrast, Evidence, Per, SystemResult, logs
 from milabench.analysis.intervals import LEAST_LAUNCHES, Interval
-from milabench.analysis.replicates import MOST_REPLICATES, processes_for_ratio
+from milabench.analysis.replicates import MOST_REPLICATES, processes_for
 from milabench.analysis.two_samples import SIGNIFICANCE, Estimate, Judgement, difference, judge_family, welch
 
 
@@ -117,7 +117,7 @@ def _what_would_decide(contrast: Contrast, judgement: Judgement) -> dict[str, An
     gap = abs(math.log(contrast.ratio)) - math.log1p(judgement.margin)
     # Two-sided at 5 % for a difference; two one-sided tests at 5 % for equivalence are an interval of 90 %.
     level = 1 - (0.05 if gap > 0 else 0.10) / judgement.family
-    needed = processes_for_ratio(spread, math.expm1(abs(gap)), level=level) if gap and spread else MOST_REPLICATES
+    needed = processes_for(spread, math.expm1(abs(gap)), means=2, level=level) if gap and spread else MOST_REPLICATES
     needed = max(needed, min(counts) + 1)
     unit: Literal["launches", "sessions"] = "sessions" if len(sides[0].sessions) > 1 else "launches"
     if needed >= MOST_REPLICATES:

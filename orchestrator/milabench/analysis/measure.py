@@ -96,7 +96,7 @@ class SweepRecords(Protocol):
     def has_lost(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Losses:
     """The losses of a step: `count` reported, of which `nonfinite` were no number. `lowest` and `highest` are of the others."""
 
@@ -106,6 +106,16 @@ class Losses:
     highest: float = -math.inf
     count: int = 0
     nonfinite: int = 0
+
+    def add(self, loss: float | None) -> None:
+        """Take a loss, None for one that is no number."""
+        self.count += 1
+        if loss is None:
+            self.nonfinite += 1
+            return
+        self.first = loss if self.first is None else self.first
+        self.last = loss
+        self.lowest, self.highest = min(self.lowest, loss), max(self.highest, loss)
 
 
 class RepeatedSteps(Struct, frozen=True):
@@ -379,7 +389,6 @@ class MeasurementFold:
         self.metrics: dict[tuple[Any, ...], Metric] = {}
         self.reports = 0
         self.device_memory: dict[str, float] = {}
-        self.losses = Losses()
         self.pauses: list[Pause] = []
         self.messages: dict[str, None] = {}  # a set that keeps its order
         self.log: LogFold | LogChild | None = None
@@ -427,7 +436,7 @@ class MeasurementFold:
             key = (str(data.get("task", "")), whole(data.get("rank"), 0))
             self._builder(key).add(data)
         if "loss" in data:
-            self._loss(finite_number(data["loss"]))
+            self.recorded.losses.add(finite_number(data["loss"]))
         if "metric" in data:
             self._metric(data)
         if not _OF_A_SWEEP.isdisjoint(data):
@@ -469,17 +478,6 @@ class MeasurementFold:
         if worked_s:
             waited_s = math.fsum(builder.waited_s for builder in builders)
             yield Metric(name="data_wait", value=waited_s / worked_s, direction="lower")
-
-    def _loss(self, loss: float | None) -> None:
-        seen = self.losses
-        self.losses = Losses(
-            first=loss if seen.first is None else seen.first,
-            last=seen.last if loss is None else loss,
-            lowest=seen.lowest if loss is None else min(seen.lowest, loss),
-            highest=seen.highest if loss is None else max(seen.highest, loss),
-            count=seen.count + 1,
-            nonfinite=seen.nonfinite + (loss is None),
-        )
 
     def _metric(self, data: Mapping[str, object]) -> None:
         self.reports += 1
@@ -640,7 +638,6 @@ class MeasurementFold:
             series=series,
             window=window,
             unusable=unusable,
-            losses=self.losses,
             metrics=tuple(metrics),
             messages=tuple(self.messages),
             logs=logs,

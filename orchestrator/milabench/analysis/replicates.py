@@ -21,21 +21,12 @@ PRECISIONS: Mapping[str, float | None] = {"quick": None, "default": 0.05, "rigor
 MOST_REPLICATES = 10_000  # nobody runs so many; a spread that asks for more is a fault, not a spread
 
 
-def processes_for(log_spread: float, precision: float, *, level: float = 0.95) -> int:
+def processes_for(log_spread: float, precision: float, *, means: Literal[1, 2] = 1, level: float = 0.95) -> int:
     """Return the smallest n >= 2 with t_{(1+level)/2, n-1} s / sqrt n <= ln(1 + e): the mean is known to within `precision`.
 
-    `log_spread` s is the standard deviation of the logarithms of the rates of processes, `precision` e relative, above 0.
+    `log_spread` s is the standard deviation of the logarithms of the rates of processes, `precision` e relative, above 0. With
+    two `means` it is n on each side, of a ratio of two means that both have this spread.
     """
-    return _least(log_spread, precision, level, means=1)
-
-
-def processes_for_ratio(log_spread: float, precision: float, *, level: float = 0.95) -> int:
-    """Return the smallest n on each side at which a ratio of two means is known to within `precision`, both with this spread."""
-    return _least(log_spread, precision, level, means=2)
-
-
-def _least(log_spread: float, precision: float, level: float, means: Literal[1, 2]) -> int:
-    """Return the smallest n >= 2 at which `means` means of n values are known to within `precision` together."""
     tail = (1 - level) / 2
     wanted = math.log1p(precision) / log_spread if log_spread else math.inf
     if wanted <= 0:

@@ -289,15 +289,13 @@ def _overlooked_by_1_3(run: Run, outcome: OutcomeName, measured: Measurement) ->
         whose = "is of a node that records no rates"
     elif measured.is_stopped:
         whose = "was stopped, for it had all its observations"
-    doubts = {
-        error: bool(error),
-        "no exit code" if code is None else f"exit code {code}": not error
-        and code not in (_CODES_OF_A_STOP if measured.is_stopped else (0,)),
-        "no rate of the task train": measured.is_stopped and not measured.train_rates,
-    }
-    for doubt, holds in doubts.items():
-        if holds:
-            yield f"{doubt}: of a step that {whose}, which milabench 1.3 counts as a success"
+    doubts = [error] if error else []
+    if not error and code not in (_CODES_OF_A_STOP if measured.is_stopped else (0,)):
+        doubts.append("no exit code" if code is None else f"exit code {code}")
+    if measured.is_stopped and not measured.train_rates:
+        doubts.append("no rate of the task train")
+    for doubt in doubts:
+        yield f"{doubt}: of a step that {whose}, which milabench 1.3 counts as a success"
 
 
 def _is_nolog(measured: Measurement) -> bool:

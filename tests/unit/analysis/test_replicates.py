@@ -14,7 +14,6 @@ from milabench.analysis.replicates import (
     PrecisionTarget,
     next_block,
     processes_for,
-    processes_for_ratio,
     within,
 )
 from milabench.analysis.two_samples import Estimate, judge_family
@@ -27,7 +26,7 @@ from milabench.analysis.two_samples import Estimate, judge_family
 def test_the_runs_per_side_for_a_ratio_are_those_of_the_table(
     spread: float, for_one: int, for_two: int, for_five: int
 ) -> None:
-    found = [processes_for_ratio(spread, precision) for precision in (0.01, 0.02, 0.05)]
+    found = [processes_for(spread, precision, means=2) for precision in (0.01, 0.02, 0.05)]
     assert found == [for_one, for_two, for_five]
 
 
