@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmate.patching import Patch, apply_when_imported
+from benchmate.patching import Patch, apply_when_imported, call_when_imported
 
 # As torch does: a module of the package is imported before the function that the package defines can be called.
 PACKAGE = """
@@ -20,11 +20,10 @@ seeds = []
 """
 
 
-@pytest.mark.parametrize("after_import", [True, False])
-def test_a_patch_that_calls_the_original_waits_for_the_whole_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after_import: bool
+def test_a_patch_is_applied_at_once_and_a_function_called_after_the_whole_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = f"package_{after_import}"
+    name = "package_with_data"
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").write_text(PACKAGE.format(name=name))
     (tmp_path / name / "data.py").write_text("def load(): ...\n")
@@ -32,10 +31,13 @@ def test_a_patch_that_calls_the_original_waits_for_the_whole_package(
     apply_when_imported(Patch(f"{name}.data.load", lambda load: load))
     complete = []
 
-    def seeded(seed: object) -> object:
+    def look(seed: object = None) -> object:
         complete.append(hasattr(sys.modules[name], "seeds"))
         return seed
 
-    apply_when_imported(Patch(f"{name}.seed", seeded, after_import=after_import))
+    apply_when_imported(Patch(f"{name}.seed", look))
+    call_when_imported(name, look)
     importlib.import_module(name)
-    assert complete == [after_import]
+    assert complete == [False, True]
+    call_when_imported(name, look)
+    assert complete == [False, True, True]

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from benchmate.frameworks import initialized_devices
 from benchmate.kernel_files import cpu_model
-from benchmate.patching import Patch, apply_when_imported
+from benchmate.patching import call_when_imported
 from benchmate.records import as_number
 
 T = TypeVar("T")
@@ -114,16 +114,8 @@ class Answers:
         """Of the first time and of the second."""
         self._norms: tuple[list[object], list[object]] = ([], [])
         random.seed(wanted.seed)
-        apply_when_imported(Patch("torch.manual_seed", self._seeding_torch, after_import=True))
-        apply_when_imported(Patch("numpy.random.seed", self._seeding_numpy, after_import=True))
-
-    def _seeding_torch(self, manual_seed: Callable[[int], object]) -> object:
-        manual_seed(self.wanted.seed)
-        return manual_seed
-
-    def _seeding_numpy(self, seed: Callable[[int], object]) -> object:
-        seed(self.wanted.seed)
-        return seed
+        call_when_imported("torch", lambda: sys.modules["torch"].manual_seed(wanted.seed))
+        call_when_imported("numpy.random", lambda: sys.modules["numpy.random"].seed(wanted.seed))
 
     # The first time
 
@@ -215,37 +207,23 @@ class Answers:
         self.is_due, self.is_again = False, True
         for function in self.when_again:
             function()
-        steps = self._made_again()
         try:
-            while (batch := self._next(steps)) is not _OVER:
-                yield batch
-        except GeneratorExit:
+            for state in self._optimizers.values():
+                state.restore()
+            self._watch_optimizers()
+            for batch, states in self._batches:
+                for restore, kept in states:
+                    restore(kept)
+                yield _unparked(batch)
+            self._record()
+        except GeneratorExit:  # it has made fewer steps: they must not count as other answers
             self._give_up("the program left its loop while its first steps were made again")
             raise
+        except Exception as error:  # the program has been measured, and must not fail for this
+            self._give_up(f"the program cannot be set back: {type(error).__name__}: {error}")
         finally:
             self._unhook()
             self.is_again = False
-
-    def _made_again(self) -> Iterator[Any]:
-        self._set_back()
-        for batch, states in self._batches:
-            for restore, kept in states:
-                restore(kept)
-            yield _unparked(batch)
-        # A program that leaves its loop before has made fewer steps: they must not count as other answers.
-        self._record()
-
-    def _next(self, steps: Iterator[Any]) -> Any:
-        try:
-            return next(steps, _OVER)
-        except Exception as error:  # the program has been measured, and must not fail for this
-            self._give_up(f"the program cannot be set back: {type(error).__name__}: {error}")
-            return _OVER
-
-    def _set_back(self) -> None:
-        for state in self._optimizers.values():
-            state.restore()
-        self._watch_optimizers()
 
     def _watch_optimizers(self) -> None:
         # It runs for every optimizer, subclasses of the script's included.

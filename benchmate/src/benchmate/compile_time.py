@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import sys
 
-from benchmate.patching import ImportWatcher
+from benchmate.patching import apply_when_imported, registration
 
 # JAX reports tracing, lowering and the backend's compilation under this prefix; what comes from a cache has other names.
 _JAX = "/jax/core/compile/"
 
 _jax_s = 0.0
-_is_subscribed = False
 
 
 def listen_for_compilations() -> None:
     """Add up the compile times that JAX reports from now on, also when it is imported later. To be called once in a process."""
-    _subscribe()
-    if not _is_subscribed:
-        ImportWatcher(_subscribe).watch(("jax", "monitoring", ""))
+    apply_when_imported(registration("jax.monitoring.register_event_duration_secs_listener", _on_duration))
 
 
 def compile_seconds() -> dict[str, float]:
     """Return the seconds spent compiling in this process, by framework, over all threads and functions. Omit zeros."""
     seconds = {"torch": _torch_s(), "jax": _jax_s}
     return {framework: value for framework, value in seconds.items() if value > 0}
-
-
-def _subscribe() -> None:
-    global _is_subscribed  # noqa: PLW0603  (JAX takes listeners for the whole process)
-    monitoring = sys.modules.get("jax.monitoring")
-    register = getattr(monitoring, "register_event_duration_secs_listener", None)
-    # Called after each watched module, but JAX reports to a listener as often as it was registered.
-    if register is not None and not _is_subscribed:
-        _is_subscribed = True
-        register(_on_duration)
 
 
 def _on_duration(event: str, duration_s: float, **_: object) -> None:

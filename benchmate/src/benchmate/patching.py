@@ -21,14 +21,12 @@ MISSING = object()
 class Patch:
     """An attribute to replace: `pkg.mod.Class.method`, or `__main__.name` in the script; by `wrap(original)`.
 
-    With `after_import`, only when the package has been imported to its end: its modules are imported before that, and a `wrap`
-    that calls the original would find it incomplete.
+    The package may not have been imported to its end: a `wrap` that calls the original may find it incomplete.
     """
 
-    def __init__(self, target: str, wrap: Wrap, *, after_import: bool = False) -> None:
+    def __init__(self, target: str, wrap: Wrap) -> None:
         self.path = target.split(".")
         self.wrap = wrap
-        self.after_import = after_import
         self.is_applied = False
 
     def apply(self) -> bool:
@@ -36,7 +34,7 @@ class Patch:
         if self.is_applied:
             return True
         owner, rest, _ = self._resolve()
-        if owner is None or len(rest) > 1 or (self.after_import and self.path[0] in _watcher.running):
+        if owner is None or len(rest) > 1:
             return False
         (name,) = rest
         original = _own_attribute(owner, name)
@@ -97,15 +95,13 @@ class Patch:
 class ImportWatcher:
     """Calls back when a watched module has been imported. Is first on sys.meta_path and finds no module itself."""
 
-    def __init__(self, callback: Callable[[], None]) -> None:
+    def __init__(self, callback: Callable[[], object]) -> None:
         self._callback = callback
         self._names: set[str] = set()
-        self.running: set[str] = set()
-        """The watched modules that are being imported."""
 
-    def watch(self, path: Sequence[str]) -> None:
-        """Watch every module that the dotted path may lead through."""
-        self._names.update(".".join(path[:length]) for length in range(1, len(path)))
+    def watch(self, *names: str) -> None:
+        """Watch modules, too."""
+        self._names.update(names)
         if self not in sys.meta_path:
             # First, because the finder that finds the module ends the search.
             sys.meta_path.insert(0, self)
@@ -135,11 +131,7 @@ class ImportWatcher:
 
         def exec_module(module: ModuleType) -> None:
             vars(loader).pop("exec_module", None)  # that of another watcher, which runs this one, is already gone
-            self.running.add(module.__name__)
-            try:
-                execute(module)
-            finally:
-                self.running.discard(module.__name__)
+            execute(module)
             self._callback()
 
         try:
@@ -155,11 +147,25 @@ def optimizer_step_hook(hook: Callable[..., None], moment: str = "post") -> Patc
     Those of the script's own classes are included, and a scheduler that wraps `step` changes nothing. `moment`: pre or post.
     """
 
-    def wrap(register: Callable[[Callable[..., None]], object]) -> object:
+    return registration(f"torch.optim.optimizer.register_optimizer_step_{moment}_hook", hook)
+
+
+def registration(target: str, hook: Callable[..., object]) -> Patch:
+    """Return the patch that calls `target(hook)` once, as soon as the function `target` exists, and changes nothing."""
+
+    def wrap(register: Callable[[Callable[..., object]], object]) -> object:
         register(hook)
         return register
 
-    return Patch(f"torch.optim.optimizer.register_optimizer_step_{moment}_hook", wrap)
+    return Patch(target, wrap)
+
+
+def call_when_imported(name: str, function: Callable[[], object]) -> None:
+    """Call the function now, or as soon as the module has been imported to its end."""
+    if name in sys.modules:
+        function()
+    else:
+        ImportWatcher(function).watch(name)
 
 
 _waiting: list[Patch] = []
@@ -169,7 +175,7 @@ def apply_when_imported(patch: Patch) -> None:
     """Apply the patch now, or as soon as its module has been imported."""
     if not patch.apply():
         _waiting.append(patch)
-        _watcher.watch(patch.path)
+        _watcher.watch(*(".".join(patch.path[:length]) for length in range(1, len(patch.path))))
 
 
 def apply_waiting() -> None:

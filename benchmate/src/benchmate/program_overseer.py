@@ -47,7 +47,7 @@ class ProgramOverseer:
         self._imported: set[str] = set()
         """Packages of voir that are imported completely."""
         for name in _OF_VOIR:
-            ImportWatcher(partial(self._on_import, name)).watch((name, ""))
+            ImportWatcher(partial(self._on_import, name)).watch(name)
         if not sys.modules.keys().isdisjoint(_OF_VOIR):
             self._attach_voir()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmate.patching import ImportWatcher
+from benchmate.patching import call_when_imported
 
 MODULE = "torchcompat.core"
 
@@ -34,16 +34,12 @@ _FUNCTIONS = {
 
 
 def _supply() -> None:
-    module = sys.modules.get(MODULE)
-    for name, function in _FUNCTIONS.items() if module is not None else ():
+    module = sys.modules[MODULE]
+    for name, function in _FUNCTIONS.items():
         if not hasattr(module, name):
             setattr(module, name, function)
 
 
-_watcher = ImportWatcher(_supply)
-
-
 def supply_when_imported() -> None:
     """Supply missing names, now or as soon as torchcompat has been imported."""
-    _supply()
-    _watcher.watch([*MODULE.split("."), "*"])
+    call_when_imported(MODULE, _supply)

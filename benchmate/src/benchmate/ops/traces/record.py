@@ -55,7 +55,7 @@ def start_recording(recording: TraceRecording) -> None:
 
     recorder = Recorder(recording)
     watcher = ImportWatcher(recorder.hook_torch)
-    watcher.watch(("torch", "optim", "optimizer", "Optimizer"))
+    watcher.watch("torch", "torch.optim", "torch.optim.optimizer")
     recorder.hook_torch()
     atexit.register(recorder.at_exit)
 
