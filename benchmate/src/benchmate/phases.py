@@ -97,17 +97,13 @@ class Instruments:
     def __init__(self, host: InstrumentHost, phases: Phases, on_error: Callable[[BaseException], None]) -> None:
         self.required: set[Instrument] = set()
         self._host, self._phases, self._on_error = host, phases, on_error
-        self._before_start: list[Instrument] | None = []
-        """Instruments to be called at the start. None once they have been called."""
         self._waiting: dict[Phase, list[_Waiting]] = {phase: [] for phase in phases}
         self._numbers = count()
 
     def require(self, instrument: Instrument) -> object:
         """Call an instrument, once. Return its `__state__` if it has any, else itself, or None when it fails."""
         state: object = getattr(instrument, "__state__", instrument)
-        if self._before_start is not None:
-            self._before_start.append(instrument)
-        elif instrument not in self.required:
+        if instrument not in self.required:
             self.required.add(instrument)
             try:
                 generator = instrument(self._host)
@@ -120,12 +116,6 @@ class Instruments:
             if isinstance(generator, GeneratorType):
                 self._continue(next(self._numbers), generator, self._phases.start)
         return state
-
-    def start(self) -> None:
-        """Call the instruments required so far. From here on an instrument is called when it is required."""
-        instruments, self._before_start = self._before_start or [], None
-        for instrument in instruments:
-            self.require(instrument)
 
     def end(self, phase: Phase, error: BaseException | None) -> None:
         """End a phase, in which the program raised `error`: waiting instruments continue, then the error is raised."""

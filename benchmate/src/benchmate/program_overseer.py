@@ -15,6 +15,7 @@ from benchmate.patching import ImportWatcher, apply_waiting
 from benchmate.phases import Instrument, Instruments, Phase, Phases, ProgramAborted, StopProgram
 from benchmate.program_loader import Command, Program
 from benchmate.session import Session
+from benchmate.voirfile import load_instruments
 
 if TYPE_CHECKING:
     from benchmate.voir_overseer import VoirOverseer
@@ -79,11 +80,15 @@ class ProgramOverseer:
 
     # For the runner
 
-    def run_command(self, argv: Sequence[str], paths: Sequence[str]) -> None:
-        """Run the target of the command line. Return also after an early stop, pass on the program's exceptions."""
+    def run_command(self, argv: Sequence[str], paths: Sequence[str], voirfile: str | None = None) -> None:
+        """Run the target of the command line under the instruments of a voirfile.
+
+        Return also after an early stop, pass on the program's exceptions.
+        """
         try:
             self.status = "running"
-            self._instruments.start()
+            if voirfile is not None:
+                self._require_all(voirfile)
             self._run(argv, paths)
         except StopProgram as stop:
             self._session.program_ended()
@@ -97,6 +102,14 @@ class ProgramOverseer:
                 phase.exception.__traceback__ = None
         if self.program is not None:
             self.program.traceback = None
+
+    def _require_all(self, voirfile: str) -> None:
+        try:
+            instruments = load_instruments(voirfile)
+        except Exception as error:
+            self._on_instrument_error(error, voirfile)
+        else:
+            self.require(*instruments)
 
     def _run(self, argv: Sequence[str], paths: Sequence[str]) -> None:
         with self._phase(self.phases.init):
@@ -153,12 +166,12 @@ class ProgramOverseer:
         if self._session.failures:
             raise InstrumentFailed
 
-    def _on_instrument_error(self, error: BaseException) -> None:
+    def _on_instrument_error(self, error: BaseException, where: str = "instrument") -> None:
         if self._session.is_forked_child:
             return
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         self._session.error(error, trace)
-        name = "" if isinstance(error, BenchmateError) else f"instrument: {type(error).__name__}: "
+        name = "" if isinstance(error, BenchmateError) else f"{where}: {type(error).__name__}: "
         self._session.fail("probe", f"{name}{error}")
         if not isinstance(error, BenchmateError):
             print(trace, end="", file=sys.stderr)

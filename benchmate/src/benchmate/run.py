@@ -61,16 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         audit = Audit(session)
     dump_stacks_on_signal(session.sink.ring_folder)
     overseer = ProgramOverseer(session, config.voir_options)
-    voirfile = options.get("--voirfile")
-    if voirfile is not None:
-        from benchmate.voirfile import load_instruments
-
-        try:
-            overseer.require(*load_instruments(voirfile))
-        except Exception as error:
-            return _broken_voirfile(session, voirfile, error)
     try:
-        overseer.run_command(rest, paths)
+        overseer.run_command(rest, paths, options.get("--voirfile"))
         code: str | int | None = 0
     except BenchmateError as error:
         session.fail("environment", str(error))
@@ -166,15 +158,6 @@ def _report_exception(session: Session, overseer: ProgramOverseer, error: BaseEx
     show_exception(error, begin)
     # As a shell counts a program that SIGINT has ended.
     return 130 if isinstance(error, KeyboardInterrupt) else 1
-
-
-def _broken_voirfile(session: Session, path: str, error: Exception) -> int:
-    if not isinstance(error, BenchmateError):
-        traceback.print_exc()
-    session.error(error, traceback.format_exc())
-    _fail_probe(session, f"{path}: {type(error).__name__}: {error}")
-    session.finish()
-    return 1
 
 
 def _usage_error(error: BenchmateError) -> int:
