@@ -14,9 +14,9 @@ def main(argv: list[str]) -> int:
         print(USAGE, file=sys.stderr)
         return 2
     if len(argv) > 1 and Path(argv[1]).is_file():
-        from benchmate import demo_voirfile, run
+        from benchmate import demo, run
 
-        return run.main(["--voirfile", demo_voirfile.__file__, *argv[1:]])
+        return run.main(["--voirfile", demo.__file__, *argv[1:]])
     try:
         (steps,) = [int(word) for word in argv[1:]] or [200]
     except ValueError:
