@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmate.devices import amdsmi
-from benchmate.devices.api import CommandVendor, DeviceLostError
+from benchmate.devices.api import DeviceLostError
 from benchmate.devices.detect import open_vendor
 from benchmate.devices.vendors.vendor import DeviceProcess, Sample, Survey
 
@@ -130,32 +130,35 @@ def test_what_a_device_does_not_support_is_absent(smi: Smi) -> None:
 
 
 def test_counts_that_grow_between_two_looks_are_throttling(smi: Smi) -> None:
-    now = [0.0]
-    rows, _ = amdsmi.module_reader(clock=lambda: now[0])
-    assert rows()[0].sample.throttle == ()
+    first = amdsmi.AmdVendor().devices[0]
+    assert first.sample().throttle == ()
     smi.metrics["prochot_residency_acc"] += 1
-    assert rows()[0].sample.throttle == ("hw_slowdown",)
-    assert rows()[0].sample.throttle == ()
+    assert first.sample().throttle == ("hw_slowdown",)
+    assert first.sample().throttle == ()
 
 
-def test_slow_readings_are_asked_once_a_second(smi: Smi) -> None:
-    now = [0.0]
-    rows, _ = amdsmi.module_reader(clock=lambda: now[0])
-    for now[0] in (0.0, 0.1, 0.5, 1.0):
-        rows()
-    assert smi.asked.count("amdsmi_get_gpu_process_list") == 2 * 2
-    assert smi.asked.count("amdsmi_get_gpu_vram_usage") == 4 * 2
+def test_slow_readings_are_asked_by_surveys_alone(smi: Smi) -> None:
+    (first, _) = amdsmi.AmdVendor().devices
+    smi.asked.clear()
+    for _ in range(4):
+        first.sample()
+    first.survey()
+    assert smi.asked.count("amdsmi_get_gpu_vram_usage") == 4
+    for slow in ("process_list", "total_ecc_count"):
+        assert smi.asked.count(f"amdsmi_get_gpu_{slow}") == 1
 
 
-def test_a_device_that_answers_nothing_any_more_is_lost(smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    rows, close = amdsmi.module_reader(clock=lambda: now[0])
-    vendor = CommandVendor("rocm", rows, clock=lambda: now[0], period_s=0.1, close=close)
+def test_a_device_that_answers_nothing_any_more_is_lost(smi: Smi) -> None:
+    vendor = amdsmi.AmdVendor()
     smi.lost = {1}
-    now[0] = 1.0
     assert vendor.devices[0].sample().load == 0.64
     with pytest.raises(DeviceLostError):
         vendor.devices[1].sample()
+    vendor, trouble = open_vendor("rocm", {})
+    assert ([device.index for device in vendor.devices], trouble) == (
+        [0],
+        "device 1 cannot be read: amdsmi has no answer from it",
+    )
 
 
 @pytest.mark.parametrize("error", [ImportError("no module"), KeyError("ROCM_HOME"), OSError("libamd_smi.so")])

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmate.devices.api import MIB, CommandVendor, NotAvailableError
-from benchmate.devices.vendors.amd import mapping, parse_amd_smi
+from benchmate.devices.api import MIB, Device, DeviceLostError, NotAvailableError, SensorBackend, absent_readings
+from benchmate.devices.vendors.amd import mapping
 from benchmate.devices.vendors.command import number, ratio
-from benchmate.devices.vendors.vendor import DeviceProcess, ReadAll, Reading
-
-SURVEY_EVERY_S = 1.0
+from benchmate.devices.vendors.vendor import DeviceProcess, Sample, Survey
 
 # What a count of gpu_metrics stands for that grows while the clocks are held down.
 RESIDENCIES = {
@@ -32,92 +29,86 @@ def amdsmi_module() -> Any:
     return amdsmi
 
 
-def open_amdsmi() -> CommandVendor:
-    """Return AMD's devices. Raise NotAvailableError."""
-    read_all, close = module_reader()
-    return CommandVendor("rocm", read_all, period_s=0.1, close=close)
+class AmdVendor(SensorBackend):
+    """All GPUs that the module knows. Raise NotAvailableError without the module, the driver or a device."""
+
+    arch = "rocm"
+    period_s = 0.1
+
+    def __init__(self) -> None:
+        try:
+            self._smi = smi = amdsmi_module()
+        except Exception as error:  # without its shared library the module raises KeyError, OSError or one of its own
+            raise NotAvailableError(f"amdsmi: cannot be imported: {type(error).__name__}: {error}") from error
+        try:
+            smi.amdsmi_init()
+            handles = smi.amdsmi_get_processor_handles()
+        except smi.AmdSmiException as error:
+            raise NotAvailableError(f"amdsmi: {error}") from error
+        self.lost: dict[int, str] = {}
+        devices = []
+        for index, handle in enumerate(handles):
+            try:
+                devices.append(AmdDevice(smi, index, handle))
+            except DeviceLostError as error:
+                self.lost[index] = str(error)
+        self.devices = tuple(devices)
+        if not devices:
+            raise NotAvailableError("amdsmi: no device answers")
+
+    def close(self) -> None:
+        """Release the library."""
+        self._smi.amdsmi_shut_down()
 
 
-def module_reader(clock: Callable[[], float] = time.monotonic) -> tuple[ReadAll, Callable[[], None]]:
-    """Return the reader of all devices, and the function that releases the library.
-
-    Raise NotAvailableError without the module or the driver.
-    """
-    try:
-        smi = amdsmi_module()
-    except Exception as error:  # without its shared library the module raises KeyError, OSError or one of its own
-        raise NotAvailableError(f"amdsmi: cannot be imported: {type(error).__name__}: {error}") from error
-    try:
-        smi.amdsmi_init()
-        devices = [_Device(smi, index, handle) for index, handle in enumerate(smi.amdsmi_get_processor_handles())]
-    except smi.AmdSmiException as error:
-        raise NotAvailableError(f"amdsmi: {error}") from error
-    return lambda: [
-        reading for device in devices if (reading := device.reading(clock())) is not None
-    ], smi.amdsmi_shut_down
-
-
-class _Device:
-    """A GPU behind its handle: the module's answers in the words of `amd-smi metric`, so that the same parser reads both."""
+class AmdDevice(Device):
+    """A GPU behind its handle."""
 
     def __init__(self, smi: Any, index: int, handle: Any) -> None:
-        self._smi, self._index, self._handle = smi, index, handle
-        self._static = {
-            "uuid": self._ask(smi.amdsmi_get_gpu_device_uuid),
-            "name": mapping(self._ask(smi.amdsmi_get_gpu_asic_info)).get("market_name"),
-        }
-        self._surveyed_s: float | None = None
-        self._slow: dict[str, Any] = {}
-        self._processes: tuple[DeviceProcess, ...] | None = None
+        self._smi, self._handle, self.index = smi, handle, index
+        self.uuid = str(self._ask(smi.amdsmi_get_gpu_device_uuid) or f"amd-{index}")
+        self.name = str(self._asked_for(smi.amdsmi_get_gpu_asic_info).get("market_name") or "AMD")
         self._residencies: dict[str, float] = {}
+        self.absent = absent_readings(self.sample())
 
-    def reading(self, now_s: float) -> Reading | None:
-        """Return its present reading, temperature, errors and processes at most a second old. None when it does not answer."""
+    def sample(self) -> Sample:
         smi = self._smi
-        vram = self._ask(smi.amdsmi_get_gpu_vram_usage)
-        usage = self._ask(smi.amdsmi_get_gpu_activity)
-        power = self._ask(smi.amdsmi_get_power_info)
-        if vram is None and usage is None and power is None:
-            return None
-        if self._surveyed_s is None or now_s - self._surveyed_s >= SURVEY_EVERY_S * 0.9:
-            self._surveyed_s = now_s
-            self._survey()
-        metrics = {
-            "gpu": self._index,
-            "mem_usage": {"used_vram": mapping(vram).get("vram_used"), "total_vram": mapping(vram).get("vram_total")},
-            "usage": mapping(usage),
-            "power": {"socket_power": _socket_power(mapping(power))},
-            "clock": {"gfx_0": self._clock(smi.AmdSmiClkType.GFX), "mem_0": self._clock(smi.AmdSmiClkType.MEM)},
-            "energy": {"total_energy_consumption": _joules(mapping(self._ask(smi.amdsmi_get_energy_count)))},
-            **self._slow,
-        }
-        reading = parse_amd_smi(metrics, self._static)
-        return reading._replace(
-            sample=reading.sample._replace(throttle=self._throttle()),
-            survey=reading.survey._replace(processes=self._processes),
+        vram = self._asked_for(smi.amdsmi_get_gpu_vram_usage)
+        usage = self._asked_for(smi.amdsmi_get_gpu_activity)
+        power = self._asked_for(smi.amdsmi_get_power_info)
+        if not (vram or usage or power):
+            raise DeviceLostError("amdsmi has no answer from it")
+        return Sample(
+            number(vram.get("vram_used")),
+            number(vram.get("vram_total")),
+            load=ratio(usage.get("gfx_activity"), 100),
+            power_w=_socket_power(power),
+            sm_clock_mhz=self._clock_mhz(smi.AmdSmiClkType.GFX),
+            mem_clock_mhz=self._clock_mhz(smi.AmdSmiClkType.MEM),
+            throttle=self._throttle(),
+            energy_j=_joules(self._asked_for(smi.amdsmi_get_energy_count)),
         )
 
-    def _survey(self) -> None:
+    def survey(self) -> Survey:
         smi = self._smi
-        ecc = mapping(self._ask(smi.amdsmi_get_gpu_total_ecc_count))
         kinds, current = smi.AmdSmiTemperatureType, smi.AmdSmiTemperatureMetric.CURRENT
-        self._slow = {
-            "temperature": {"hotspot": self._ask(smi.amdsmi_get_temp_metric, kinds.HOTSPOT, current)},
-            "ecc": {
-                "total_correctable_count": ecc.get("correctable_count"),
-                "total_uncorrectable_count": ecc.get("uncorrectable_count"),
-            },
-        }
+        ecc = self._asked_for(smi.amdsmi_get_gpu_total_ecc_count)
+        counts = {name: number(ecc.get(f"{name[:-2]}able_count")) for name in ("corrected", "uncorrected")}
         running = self._ask(smi.amdsmi_get_gpu_process_list)
-        self._processes = None if running is None else tuple(map(_process, filter(mapping, running)))
+        return Survey(
+            number(self._ask(smi.amdsmi_get_temp_metric, kinds.HOTSPOT, current)),
+            {name: int(count) for name, count in counts.items() if count is not None} or None,
+            processes=None if running is None else tuple(map(_process, filter(mapping, running))),
+        )
 
-    def _clock(self, kind: Any) -> Mapping[str, Any]:
-        answer = mapping(self._ask(self._smi.amdsmi_get_clock_info, kind))
-        return {"clk": answer.get("clk", answer.get("cur_clk"))}
+    def _clock_mhz(self, kind: Any) -> int | None:
+        answer = self._asked_for(self._smi.amdsmi_get_clock_info, kind)
+        clock = number(answer.get("clk", answer.get("cur_clk")))
+        return None if clock is None else round(clock)
 
     def _throttle(self) -> tuple[str, ...] | None:
         """Return the reasons since the last look. None where the device does not tell them."""
-        answer = mapping(self._ask(self._smi.amdsmi_get_gpu_metrics_info))
+        answer = self._asked_for(self._smi.amdsmi_get_gpu_metrics_info)
         bits = number(answer.get("indep_throttle_status"))
         before, self._residencies = (
             self._residencies,
@@ -134,6 +125,10 @@ class _Device:
             return function(self._handle, *more)
         except self._smi.AmdSmiException:  # not supported by this device, or not permitted
             return None
+
+    def _asked_for(self, function: Callable[..., Any], *more: Any) -> Mapping[str, Any]:
+        """Return the answer with several values. Empty where there is none."""
+        return mapping(self._ask(function, *more))
 
 
 def _socket_power(answer: Mapping[str, Any]) -> float | None:

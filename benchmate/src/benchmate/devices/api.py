@@ -1,6 +1,6 @@
 """The interface of a device for the instruments: its readings, their units, and the errors.
 
-Most are read all at once: by a vendor's command line, at most once a second, or by a library, more often.
+A vendor's library reads each device, ten times a second. Its command line reads all at once, at most once a second.
 """
 
 from __future__ import annotations
@@ -88,21 +88,18 @@ def describe_failure(error: Exception) -> str:
     return str(error)
 
 
-class CommandVendor(SensorBackend):
-    """Devices that `read_all` reports. `clock` in seconds. `close` releases its source. Raise NotAvailableError."""
+def absent_readings(sample: Sample) -> dict[str, str]:
+    """Return the readings that a device's first sample lacks, with the reason."""
+    fields = {"power": "power_w", "energy": "energy_j", "throttle": "throttle"}
+    absent = [name for name, field in fields.items() if getattr(sample, field) is None]
+    return dict.fromkeys(absent, "the vendor's tool does not tell it")
 
-    def __init__(
-        self,
-        arch: str,
-        read_all: ReadAll,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        period_s: float = 1.0,
-        close: Callable[[], None] = lambda: None,
-    ) -> None:
+
+class CommandVendor(SensorBackend):
+    """Devices that `read_all`, a command line, reports. `clock` in seconds. Raise NotAvailableError."""
+
+    def __init__(self, arch: str, read_all: ReadAll, clock: Callable[[], float] = time.monotonic) -> None:
         self.arch = arch
-        self.period_s = period_s
-        self._close = close
         self._read_all = read_all
         self._clock = clock
         self._read_at_s = clock()
@@ -127,10 +124,6 @@ class CommandVendor(SensorBackend):
             raise DeviceLostError(self._trouble)
         return self._latest[index]
 
-    def close(self) -> None:
-        """Release the source of readings."""
-        self._close()
-
 
 class CommandDevice(Device):
     """A device of several that are read together."""
@@ -138,9 +131,7 @@ class CommandDevice(Device):
     def __init__(self, vendor: CommandVendor, reading: Reading) -> None:
         self._vendor = vendor
         self.index, self.uuid, self.name = reading.device, reading.uuid, reading.name
-        named = {"power": "power_w", "energy": "energy_j", "throttle": "throttle"}
-        absent = [name for name, field in named.items() if getattr(reading.sample, field) is None]
-        self.absent = dict.fromkeys(absent, "the vendor's tool does not tell it")
+        self.absent = absent_readings(reading.sample)
 
     def sample(self) -> Sample:
         return self._vendor.reading(self.index).sample

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmate.devices.amdsmi import open_amdsmi
+from benchmate.devices.amdsmi import AmdVendor
 from benchmate.devices.api import FAILURES, CommandVendor, Device, NotAvailableError, SensorBackend, describe_failure
 from benchmate.devices.nvidia import NvidiaVendor
 from benchmate.devices.simulated import VARIABLE, SimulatedVendor
@@ -12,7 +12,7 @@ from benchmate.devices.vendors.registry import VENDORS, Choice, DeviceIds, find_
 from benchmate.devices.vendors.vendor import ReadAll
 
 # What reads more, and more often, than a command line can.
-_LIBRARIES: Mapping[str, Sequence[Callable[[], SensorBackend]]] = {"cuda": (NvidiaVendor,), "rocm": (open_amdsmi,)}
+_LIBRARIES: Mapping[str, Sequence[Callable[[], SensorBackend]]] = {"cuda": (NvidiaVendor,), "rocm": (AmdVendor,)}
 
 
 def open_vendor(arch: str, env: Mapping[str, str], simulated: str = "") -> tuple[SensorBackend, str]:
