@@ -21,8 +21,6 @@ from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Ring, take_entries, take
 from benchmate.sink import AgentSink, Sink, open_sink
 
 if TYPE_CHECKING:
-    from signal import Signals
-
     from benchmate.answers import Answers
     from benchmate.loop_observer import Observer
     from benchmate.loss_recorder import LossRecorder
@@ -68,7 +66,6 @@ class Session:
         self.sink: Sink = sink if sink is not None else open_sink(environ, hello)
         self.stop_exception: type[BaseException] | None = None
         """The exception that ends the program when the window is complete. None in a script of its own, where none is raised."""
-        self._stop_signal: Signals | None = None
         self.relay = find_relay(environ) if isinstance(self.sink, AgentSink) else None
         """The pipe of the relay that started the program, which ends it with the window of the program's own rates."""
         self.stopped_because: str | None = None
@@ -343,14 +340,15 @@ class Session:
         return True
 
     def end_program_with(self, stop_exception: type[BaseException]) -> None:
-        """Raise this exception in the main thread when the window is complete. To be called in the main thread."""
+        """Raise this exception in the main thread when the window is complete, also from another thread's loop.
+
+        The latter only where this is called in the main thread, in which alone Python sets and runs handlers of signals.
+        """
         import signal
 
         self.stop_exception = stop_exception
-        # Python runs handlers in the main thread alone. Elsewhere, and without real-time signals, there is only the second best.
-        if hasattr(signal, "SIGRTMAX") and threading.current_thread() is threading.main_thread():
-            self._stop_signal = signal.SIGRTMAX
-            signal.signal(self._stop_signal, self._raise_stop)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGRTMAX, self._raise_stop)
 
     def _raise_stop(self, *_: object) -> None:
         if self.stop_exception is not None and not self._has_program_ended:
@@ -361,18 +359,12 @@ class Session:
 
         At the next byte code of the main thread: one that waits in C, in join() say, sees it when that returns.
         """
-        if self._stop_signal is not None:
-            import _thread
+        import _thread
+        import signal
 
-            _thread.interrupt_main(self._stop_signal)
-        else:
-            # Until a thread that the main one starts has begun, Python takes it for the main one: it dies of the exception, and
-            # the main thread waits for its begin for ever.
-            import ctypes
-
-            ident, exception = threading.main_thread().ident, ctypes.py_object(self.stop_exception)
-            if ident is not None:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), exception)
+        # Not PyThreadState_SetAsyncExc: until a thread that the main one starts has begun, Python takes it for the main one. It
+        # dies of the exception, and the main thread waits for its begin for ever.
+        _thread.interrupt_main(signal.SIGRTMAX)
 
     def wait_for_threads(self) -> None:
         """Wait, as Python does before it ends, until the other threads of the program have ended, or any ends the program.
@@ -399,10 +391,6 @@ class Session:
         while not self._has_program_ended:
             with contextlib.suppress(self.stop_exception), self._lock:
                 self._has_program_ended = True
-        if self._stop_signal is None:
-            with contextlib.suppress(self.stop_exception):
-                for _ in range(2):  # a byte code at which it is raised
-                    pass
 
     def finish(self) -> None:
         """Send the rest: the end of each window, losses, peaks of memory, the cost of the instruments. Once."""
