@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from pathlib import Path
@@ -11,7 +10,7 @@ _HALF_A_PAGE = 2048
 """Of most files a read gives a page at most, of whole lines. One that gives less was the last."""
 
 
-def read_kernel_file(path: str) -> bytes:
+def read_kernel_file(path: str | Path) -> bytes:
     """Return the content of a file of /proc or /sys. Empty when it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -30,10 +29,8 @@ def read_kernel_file(path: str) -> bytes:
 
 
 def read_text(path: str | Path) -> str | None:
-    """Return the text of a small file, such as files of /proc. None when it cannot be read."""
-    with contextlib.suppress(OSError, ValueError):
-        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
-    return None
+    """Return the text of a file of /proc or /sys. None when it cannot be read, or is empty."""
+    return read_kernel_file(path).decode("utf-8", "replace").strip() or None
 
 
 def kernel_bytes(path: str, name: bytes) -> int | None:

@@ -18,7 +18,7 @@ from weakref import WeakSet
 from benchmate.batch_size import BatchSize, size_function
 from benchmate.clock import wait_for_devices
 from benchmate.errors import BatchSizeError, BenchmateError
-from benchmate.observation_writer import ObservationWriter
+from benchmate.observation_writer import RESERVE, ObservationWriter
 from benchmate.rank_consensus import RankConsensus
 from benchmate.records import window_record
 from benchmate.ring import (
@@ -196,14 +196,11 @@ class Observer:
             self._writer.settle()
             wait_for_devices()
             self._session.wait_for_go()
-            self._advance, self.until = self._after_go, perf_counter_ns() + AFTER_GO_NS
+            self.until = perf_counter_ns() + AFTER_GO_NS
             # One step at least after the barrier, however long a step is.
             self.need = self.count + 1
         else:
             self._begin_window(self.count)
-
-    def _after_go(self, end_ns: int) -> None:
-        self._begin_window(self.count)
 
     def _begin_window(self, warm: int) -> None:
         """Measure from here. The first `warm` steps were warm-up."""
@@ -237,12 +234,13 @@ class Observer:
             self.until = end_ns + LOOK_AGAIN_NS
             return
         self._end_window(end_ns, "complete")
-        self.need = self.until = NEVER  # a task that does not stop is observed to its own end
         if self.stopping:
             # From here on every step ends the program, should the script swallow what ends it.
             self.need = self.until = 0
             self._advance = self._stop
             self._stop(end_ns)
+        else:
+            self.need = self.until = NEVER  # a task that does not stop is observed to its own end
 
     def _stop(self, end_ns: int) -> None:
         answers = self._answers
@@ -405,7 +403,7 @@ class Observer:
             writer.mark_epoch_end()
         else:
             self._session.message(f"{self.task}: a loader yielded nothing", once=True)
-        writer.flush_at_loop_end()
+        writer.flush(RESERVE)
         self._session.drain(self.ring)
 
     def _copies(self, me: object, n: int | float, t0_ns: int = 0) -> Copies:

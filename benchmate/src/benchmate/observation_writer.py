@@ -164,10 +164,6 @@ class ObservationWriter:
             steps = self._steps_per_entry * 2 if trend > 0 else self._steps_per_entry // 2
             self._steps_per_entry, self._trend = max(self._least_steps, steps), 0
 
-    def flush_at_loop_end(self) -> None:
-        """Write the gathered steps. A ring that another process reads keeps its reserve."""
-        self.flush(RESERVE if self.ring.path is not None else 0)
-
     def _make_room(self, reserve: int) -> bool:
         """Check how far the reader is, and put more steps into an entry where it lags. Return False when there is no room."""
         head, capacity = self.ring.head, self.ring.capacity

@@ -170,15 +170,14 @@ class Ring:
         # Publish after the slot is written.
         words[HEAD] = head + 1
 
-    def write_loss(self, batch_id: int, t_ns: int, loss: float) -> bool:
-        """Append a loss, its float64 bits in the third word. Return False, and count it as lost, when the ring is full."""
+    def write_loss(self, batch_id: int, t_ns: int, loss: float) -> None:
+        """Append a loss, its float64 bits in the third word. Count it as lost when the ring is full."""
         if self.free <= 0:
             self.words[LOST] += 1
-            return False
+            return
         head = self.words[HEAD]
         _LOSS.pack_into(self.memory, self.slot(head) * 8, batch_id, t_ns, loss)
         self.words[HEAD] = head + 1
-        return True
 
     def fill_device_time(self, entry: int, device_ns: int) -> None:
         """Complete the entry written as number `entry`, unless it has been overwritten since."""

@@ -89,10 +89,10 @@ def _share(value: float | Sequence[float]) -> float:
 
 
 def _make_split(folder: Path, split: str, count: int, size: Sequence[int]) -> None:
-    present = _present(folder)
-    missing = [
-        (number, path) for number, path in _images(folder, split, count) if (path.parent.name, path.name) not in present
-    ]
+    for leftover in folder.glob(f"*/.*{_PARTIAL}"):  # of a killed maker
+        leftover.unlink(missing_ok=True)
+    present = set(folder.glob("*/*.JPEG"))
+    missing = [(number, path) for number, path in _images(folder, split, count) if path not in present]
     if not missing:
         print(f"{folder}: {count} images are already there")
         return
@@ -114,19 +114,6 @@ def _images(folder: Path, split: str, count: int) -> Iterator[tuple[int, Path]]:
         label = str(number % CLASSES)
         name = f"{label}_{number}" if split == "train" else f"ILSVRC2012_{split}_{number:08d}"
         yield number, folder / label / f"{name}.JPEG"
-
-
-def _present(folder: Path) -> set[tuple[str, str]]:
-    """Return class and name of the images that are there. Remove leftovers of a killed maker."""
-    present = set()
-    for label in folder.iterdir() if folder.is_dir() else ():
-        if label.is_dir():
-            for image in label.iterdir():
-                if image.name.endswith(_PARTIAL):
-                    image.unlink(missing_ok=True)
-                else:
-                    present.add((label.name, image.name))
-    return present
 
 
 def _make_image(number: int, path: Path, size: Sequence[int]) -> None:

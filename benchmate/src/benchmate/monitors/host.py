@@ -28,8 +28,7 @@ COLUMNS = {
 class CpuSampler:
     """`load` of all processors, 0 to 1, since the last sample. `energy_J` of the packages (RAPL) where it may be read."""
 
-    def __init__(self, proc: str = "/proc", powercap: str = "/sys/class/powercap") -> None:
-        self._proc = proc
+    def __init__(self, powercap: str = "/sys/class/powercap") -> None:
         self._busy, self._total = self._times()
         # intel-rapl:0 is a package, intel-rapl:0:1 a part of it.
         packages = [path for path in sorted(Path(powercap).glob("intel-rapl:*")) if path.name.count(":") == 1]
@@ -52,7 +51,7 @@ class CpuSampler:
         return data
 
     def _times(self) -> tuple[int, int]:
-        fields = read_kernel_file(f"{self._proc}/stat").partition(b"\n")[0].split()[1:9]
+        fields = read_kernel_file("/proc/stat").partition(b"\n")[0].split()[1:9]
         ticks = [int(field) for field in fields]
         idle = sum(ticks[3:5])  # idle, and waiting for I/O
         return sum(ticks) - idle, sum(ticks)
