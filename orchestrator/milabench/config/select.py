@@ -4,15 +4,17 @@ joined by commas, and, or, not.
 
 from __future__ import annotations
 
+import ast
+import itertools
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
 
 from milabench.config.definition import definition_name
-from milabench.config.problems import Problems
+from milabench.config.problems import Problems, did_you_mean
 from milabench.config.schema import BenchmarkConfig, Suite
 from milabench.errors import ConfigError, NothingSelected, Problem, UsageError, with_remedy
 from milabench.shown import some_of
@@ -21,7 +23,7 @@ MAX_LENGTH: Final = 10_000
 MAX_DEPTH: Final = 50
 _MAX_LACKING: Final = 5
 _TOKEN: Final = re.compile(r"""('[^']*'|"[^"]*"|[(),]|[^\s(),]+)""")
-_WORDS: Final = frozenset(["and", "or", "not"])
+_OPERATORS: Final = {"and": "and", "or": "or", "not": "not", "(": "(", ")": ")", ",": "or"}
 
 Test = Callable[[BenchmarkConfig], bool]
 Words = Callable[[BenchmarkConfig], tuple[str, ...]]
@@ -35,6 +37,8 @@ def select(suite: Suite, select: str | None = None, exclude: str | None = None) 
     that lack the size asked for.
     """
     everything = tuple(suite.benchmarks.values())
+    if not everything:
+        raise NothingSelected("nothing to select: the suite has no benchmark")
     selected = tuple(bench for bench in everything if bench.enabled)
     disabled: list[str] = []
     words_of = _with_folders(everything)
@@ -50,7 +54,7 @@ def select(suite: Suite, select: str | None = None, exclude: str | None = None) 
         is_excluded, _ = _parse(exclude, "--exclude", words_of)
         selected = tuple(bench for bench in selected if not is_excluded(bench))
     if not selected:
-        raise NothingSelected(_nothing(everything, select, exclude, disabled))
+        raise NothingSelected(_nothing(select, exclude, disabled))
     if problems := lacking_problems(suite, selected):
         raise ConfigError(problems)
     return selected
@@ -93,11 +97,7 @@ def _with_folders(everything: Iterable[BenchmarkConfig]) -> Words:
     return words_of
 
 
-def _nothing(
-    everything: tuple[BenchmarkConfig, ...], select: str | None, exclude: str | None, disabled: list[str]
-) -> str:
-    if not everything:
-        return "nothing to select: the suite has no benchmark"
+def _nothing(select: str | None, exclude: str | None, disabled: list[str]) -> str:
     if disabled:
         names = ", ".join(disabled[:5])
         return f"everything that --select {select!r} matches is disabled ({names}). Give a name to run it all the same"
@@ -112,19 +112,11 @@ def _check_words(asked: Iterable[str], known: set[str]) -> None:
     for word in dict.fromkeys(asked):
         if any(_matches(word, candidate) for candidate in known):
             continue
-        import difflib  # for the rare mistake, not at every start
-
-        near = difflib.get_close_matches(word, sorted(known), 3)
-        hint = "did you mean " + " or ".join(repr(name) for name in near) + "?" if near else _some(known)
+        hint = did_you_mean(word, sorted(known)) or f"known: {some_of(sorted(known), 8)}"
         what = f"{word!r} matches no benchmark" if _is_glob(word) else f"unknown benchmark, group or tag {word!r}"
         lines.append(with_remedy(what, hint))
     if lines:
         raise NothingSelected("\nerror: ".join(lines))
-
-
-def _some(known: set[str]) -> str:
-    names = sorted(known)
-    return f"known: {some_of(names, 8)}" if names else "the suite has no benchmark"
 
 
 def _is_glob(word: str) -> bool:
@@ -139,71 +131,38 @@ def _parse(text: str, option: str, words_of: Words) -> tuple[Test, list[str]]:
     """Return the test that a selection is, and the words that have to match something."""
     if len(text) > MAX_LENGTH:
         raise UsageError(f"{option}: longer than {MAX_LENGTH} characters")
-    parser = _Parser(list(_tokens(text)), option, text, words_of)
-    test = parser.any_of(0, True)
-    if parser.position < len(parser.tokens):
-        raise parser.error(f"{parser.tokens[parser.position]!r} is not expected here")
-    return test, parser.positive
+    tokens = _tokens(text)
+    words = [token.strip("'\"") for token in tokens if token not in _OPERATORS]  # a name with a space stands in quotes
+    numbers = map(str, itertools.count())
+    # Python parses it, whose operators bind as these do, with a number in the place of each word.
+    source = " ".join(_OPERATORS.get(token) or next(numbers) for token in tokens)
+    positive: list[str] = []
+
+    def test_of(node: ast.expr, is_positive: bool, depth: int) -> Test:
+        match node:
+            case ast.BoolOp(op=op, values=values) if depth < MAX_DEPTH:
+                tests = [test_of(value, is_positive, depth + 1) for value in values]
+                joined = any if isinstance(op, ast.Or) else all
+                return lambda bench: joined(test(bench) for test in tests)
+            case ast.UnaryOp(operand=operand) if depth < MAX_DEPTH:
+                inverse = test_of(operand, not is_positive, depth + 1)
+                return lambda bench: not inverse(bench)
+            case ast.Constant(value=int(number)):
+                word = words[number]
+                # Below a `not` a word may match nothing: `not retired` is true where nobody is.
+                positive.extend([word] if is_positive else [])
+                return lambda bench: any(_matches(word, candidate) for candidate in words_of(bench))
+            case _:
+                raise SyntaxError
+
+    try:
+        return test_of(ast.parse(source, mode="eval").body, True, 0), positive
+    except (SyntaxError, RecursionError, MemoryError):
+        hint = "join words with commas, and, or, not and parentheses"
+        raise UsageError(with_remedy(f"{option} {text!r} cannot be read", hint)) from None
 
 
-def _tokens(text: str) -> Iterator[str]:
-    # An empty entry of a comma list, as in "a,,b" or "a,", means nothing.
-    after_comma = True
-    for match in _TOKEN.finditer(text):
-        is_comma = match[1] == ","
-        if not (is_comma and after_comma):
-            yield match[1].strip("'\"")  # a name with a space stands in quotes
-        after_comma = is_comma
-
-
-class _Parser:
-    """Recursive descent: commas bind weakest, then or, and, not."""
-
-    def __init__(self, tokens: list[str], option: str, text: str, words_of: Words) -> None:
-        self.words_of = words_of
-        self.tokens = tokens[:-1] if tokens and tokens[-1] == "," else tokens
-        self.option = option
-        self.text = text
-        self.position = 0
-        self.positive: list[str] = []
-
-    def error(self, what: str) -> UsageError:
-        return UsageError(f"{self.option} {self.text!r}: {what}. Join words with commas, and, or, not and parentheses")
-
-    def _next(self, *wanted: str) -> bool:
-        if self.position < len(self.tokens) and self.tokens[self.position] in wanted:
-            self.position += 1
-            return True
-        return False
-
-    def any_of(self, depth: int, positive: bool) -> Test:
-        tests = [self._all_of(depth, positive)]
-        while self._next(",", "or"):
-            tests.append(self._all_of(depth, positive))
-        return lambda bench: any(test(bench) for test in tests)
-
-    def _all_of(self, depth: int, positive: bool) -> Test:
-        tests = [self._one(depth, positive)]
-        while self._next("and"):
-            tests.append(self._one(depth, positive))
-        return lambda bench: all(test(bench) for test in tests)
-
-    def _one(self, depth: int, positive: bool) -> Test:
-        if depth > MAX_DEPTH:
-            raise self.error("nested too deep")
-        if self._next("not"):
-            test = self._one(depth + 1, not positive)
-            return lambda bench: not test(bench)
-        if self._next("("):
-            inner = self.any_of(depth + 1, positive)
-            if not self._next(")"):
-                raise self.error("a ')' is missing")
-            return inner
-        if self.position >= len(self.tokens) or self.tokens[self.position] in (*_WORDS, ")", ","):
-            raise self.error("a name is missing")
-        word = self.tokens[self.position]
-        self.position += 1
-        # Below a `not` a word may match nothing: `not retired` is true where nobody is.
-        if positive:
-            self.positive.append(word)
-        return lambda bench: any(_matches(word, candidate) for candidate in self.words_of(bench))
+def _tokens(text: str) -> list[str]:
+    """Return the words and operators of a selection. An empty entry of a comma list, as in "a,,b" or "a,", means nothing."""
+    tokens = _TOKEN.findall(text.strip(", \t\n"))
+    return [each for each, before in zip(tokens, ["", *tokens], strict=False) if not each == before == ","]
