@@ -154,7 +154,7 @@ def test_auto_batch_asks_the_sizer() -> None:
         ("auto_batch()", "auto_batch takes a single value"),
         ("expr(", "the parenthesis of expr( is not closed"),
         ("expr(nowhere)", "there is no name 'nowhere'"),
-        ("expr(arch.x)", "attributes are not part of the language"),
+        ("expr(arch.x)", "Attribute is not part of the language"),
         ("auto(1, " * 40 + "1" + ")" * 40, "functions are nested too deep"),
     ],
 )

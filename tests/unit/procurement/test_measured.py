@@ -73,7 +73,7 @@ def test_an_uncertainty_that_is_not_known_leaves_no_interval_where_it_counts() -
         ("rate * 1e308", "a figure of merit is a number above zero, got inf"),
         ("rate > 1", "a figure of merit is a number above zero, got True"),
         ("'fast'", "a figure of merit is a number above zero, got 'fast'"),
-        ("rate.real", "attributes are not part of the language"),
+        ("rate.real", "Attribute is not part of the language"),
         ("rate / 0", "division by zero"),
         ("loss", r"'loss' is both a metric and an argument. Write metrics\[\"loss\"\] or arguments\[\"loss\"\]"),
         ("", "not an expression"),
