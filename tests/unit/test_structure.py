@@ -14,7 +14,6 @@ TREES = [CONTROL_PLANE, INSTRUMENTS]
 NAMES = [tree.name for tree in TREES]
 # Why each of these is one function all the same.
 EXCUSED = {
-    "milabench.config.scalars.resolve_scalar": "a table of YAML's scalar forms in the order in which they are tried",
     "benchmate.loop_observer.iterate": "the loop between two steps of a benchmark, where a call costs time",
 }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Final
 
 from milabench.config.source_map import WrittenFloat
@@ -16,27 +17,45 @@ _WORDS: Final = {
     **dict.fromkeys(["true", "True", "TRUE"], True),
     **dict.fromkeys(["false", "False", "FALSE"], False),
     **dict.fromkeys(["", "~", "null", "Null", "NULL"], None),
-    **_ONLY_YAML11,
-}
-_DECIMAL: Final = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)\Z")
-_HEXADECIMAL: Final = re.compile(r"[-+]?0x[0-9a-fA-F_]+\Z")
-_BINARY: Final = re.compile(r"[-+]?0b[01_]+\Z")
-_OCTAL: Final = re.compile(r"[-+]?0[0-9_]+\Z|0o[0-7]+\Z")
-_SEXAGESIMAL: Final = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?\Z")
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9:.Zz+\- \t]*)?\Z")
-# OmegaConf's rule: an exponent makes a float even without a point.
-_FLOAT: Final = re.compile(
-    r"""[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?\Z
-      | [-+]?[0-9][0-9_]*[eE][-+]?[0-9]+\Z
-      | \.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?\Z""",
-    re.VERBOSE,
-)
-_SIGNED_FRACTION: Final = re.compile(r"[-+]\.[0-9]+(?:[eE][-+]?[0-9]+)?\Z")
-_SPECIAL: Final = {
     **dict.fromkeys([".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"], float("inf")),
     **dict.fromkeys(["-.inf", "-.Inf", "-.INF"], float("-inf")),
     **dict.fromkeys([".nan", ".NaN", ".NAN"], float("nan")),
+    **_ONLY_YAML11,
 }
+# OmegaConf's rule: an exponent makes a float even without a point.
+_FLOAT: Final = (
+    r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+"
+    r"|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?"
+)
+_SEXAGESIMAL: Final = r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?"
+_DATE: Final = r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9:.Zz+\- \t]*)?"
+_NUMBER_IN_11: Final = "a number in YAML 1.1, text in YAML 1.2"
+
+
+def _whole(text: str, base: int = 10) -> int:
+    return int(text.replace("_", ""), base)
+
+
+def _float(text: str) -> float:
+    return float(text.replace("_", "")) if "." in text else WrittenFloat(text)
+
+
+_SHAPES: Final[tuple[tuple[re.Pattern[str], Callable[[str], object], str], ...]] = tuple(
+    (re.compile(rf"(?:{shape})\Z"), read, disagreement)
+    for shape, read, disagreement in (
+        (r"[-+]?(?:0|[1-9][0-9_]*)", _whole, ""),
+        (_FLOAT, _float, ""),
+        (r"0x_*[0-9a-fA-F][0-9a-fA-F_]*", partial(_whole, base=16), ""),
+        (r"[-+]0x_*[0-9a-fA-F][0-9a-fA-F_]*", partial(_whole, base=16), _NUMBER_IN_11),
+        (r"[-+]?0b_*[01][01_]*", partial(_whole, base=2), _NUMBER_IN_11),
+        (r"[-+]?0[0-9_]+|0o[0-7]+", str, "octal in only one of YAML 1.1 and 1.2"),
+        (_SEXAGESIMAL, str, "a number to base 60 in YAML 1.1, text in YAML 1.2"),
+        (_DATE, str, "a date in YAML 1.1, text in YAML 1.2"),
+        (r"[-+]\.[0-9]+(?:[eE][-+]?[0-9]+)?", str, "text in YAML 1.1, a number in YAML 1.2"),
+    )
+)
+"""The shapes of plain scalars that are no words: how each is read, and the two readings where YAML 1.1 and 1.2 disagree."""
 _MAX_DIGITS: Final = 4000
 _NUMERIC_START: Final = frozenset("+-.0123456789")
 
@@ -52,29 +71,9 @@ def resolve_scalar(text: str) -> tuple[object, str]:
     if text in _WORDS:
         value = _WORDS[text]
         return value, f"{str(value).lower()} in YAML 1.1, text in YAML 1.2" if text in _ONLY_YAML11 else ""
-    if text[0] not in _NUMERIC_START:
+    if text[0] not in _NUMERIC_START or len(text) > _MAX_DIGITS:
         return text, ""
-    if len(text) > _MAX_DIGITS:
-        return text, ""
-    if _DECIMAL.match(text):
-        return int(text.replace("_", "")), "a number in YAML 1.1, text in YAML 1.2" if "_" in text else ""
-    if _FLOAT.match(text):
-        value = WrittenFloat(text) if "." not in text else float(text.replace("_", ""))
-        return value, "a number in YAML 1.1, text in YAML 1.2" if "_" in text else ""
-    if text in _SPECIAL:
-        return _SPECIAL[text], ""
-    if _HEXADECIMAL.match(text) and text.strip("+-").replace("_", "") != "0x":
-        signed = text[0] in "+-"
-        odd = signed or "_" in text
-        return int(text.replace("_", ""), 16), "a number in YAML 1.1, text in YAML 1.2" if odd else ""
-    if _BINARY.match(text) and text.strip("+-").replace("_", "") != "0b":
-        return int(text.replace("_", ""), 2), "a number in YAML 1.1, text in YAML 1.2"
-    if _OCTAL.match(text):
-        return text, "octal in only one of YAML 1.1 and 1.2"
-    if _SEXAGESIMAL.match(text):
-        return text, "a number to base 60 in YAML 1.1, text in YAML 1.2"
-    if _DATE.match(text):
-        return text, "a date in YAML 1.1, text in YAML 1.2"
-    if _SIGNED_FRACTION.match(text):
-        return text, "text in YAML 1.1, a number in YAML 1.2"
+    for shape, read, disagreement in _SHAPES:
+        if shape.match(text):
+            return read(text), disagreement or (_NUMBER_IN_11 if "_" in text else "")
     return text, ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import yaml
 
@@ -32,6 +32,7 @@ LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # PyYAML reports such a character by its offset, libyaml in other words, and neither with line and column.
 _UNREADABLE: Final = re.compile("[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TAG: Final = "tag:yaml.org,2002:"
+_TEXT_TAGS: Final = (None, "!", f"{_TAG}str")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,6 @@ class _Frame:
     key_mark: Mark | None = None
     key_marks: dict[str, Mark] = field(default_factory=dict)
     merged: list[Located] = field(default_factory=list)
-    skipped: bool = False
     size: int = 1
 
 
@@ -171,7 +171,7 @@ class _Builder:
         if len(self.problems) > MAX_PROBLEMS:
             raise _LimitError
 
-    def _stop(self, mark: Mark, what: str, hint: str = "") -> None:
+    def _stop(self, mark: Mark, what: str, hint: str = "") -> NoReturn:
         self._problem(mark, what, hint)
         raise _LimitError
 
@@ -187,8 +187,7 @@ class _Builder:
             self.open_anchors.add(event.anchor)
         parent = self.frames[-1] if self.frames else None
         if parent is not None and parent.children is not None and parent.key is None:
-            self._problem(mark, "a key must be text", "quote it")
-            frame.skipped = True
+            self._stop(mark, "a key must be text", "quote it")
         expected = f"{_TAG}map" if children is not None else f"{_TAG}seq"
         if event.tag is not None and event.tag not in ("!", expected):
             self._unknown_tag(mark, event.tag)
@@ -209,40 +208,21 @@ class _Builder:
         self._done(scalar(self._value(text, mark, event), mark), event.anchor, 1)
 
     def _value(self, text: str, mark: Mark, event: Any) -> Any:
-        tag = event.tag
-        if tag is None or (tag == "!" and event.implicit[1]):
-            if not event.implicit[0]:
-                return text
-            value, disagreement = resolve_scalar(text)
-            if disagreement:
-                read = "text" if isinstance(value, str) else str(value).lower() if value is not None else "null"
-                self.warnings.append(
-                    Problem(
-                        str(mark),
-                        self.path(),
-                        f"{text} is {disagreement}, and here it is read as {read}",
-                        "quote it, or write true, false or a plain decimal number",
-                    )
-                )
-            return value
-        return self._tagged(text, tag, mark)
-
-    def _tagged(self, text: str, tag: str, mark: Mark) -> object:
-        if tag == "!delete":
+        if event.tag == "!delete":
             if text:
                 self._problem(mark, f"!delete takes no value, got {text!r}")
             return DELETED
-        if tag in ("!", f"{_TAG}str"):
+        if event.tag not in _TEXT_TAGS:
+            self._unknown_tag(mark, event.tag)
+        if event.tag is not None or not event.implicit[0]:
             return text
-        value = resolve_scalar(text)[0]
-        wanted = {"int": int, "float": (int, float), "bool": bool, "null": type(None)}.get(tag.removeprefix(_TAG))
-        if wanted is None or not tag.startswith(_TAG):
-            self._unknown_tag(mark, tag)
-            return None
-        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):  # type: ignore[arg-type]
-            self._problem(mark, f"expected !!{tag.removeprefix(_TAG)}, got {text!r}")
-            return None
-        return float(value) if tag == f"{_TAG}float" and isinstance(value, int) else value
+        value, disagreement = resolve_scalar(text)
+        if disagreement:
+            read = "text" if isinstance(value, str) else str(value).lower() if value is not None else "null"
+            what = f"{text} is {disagreement}, and here it is read as {read}"
+            hint = "quote it, or write true, false or a plain decimal number"
+            self.warnings.append(Problem(str(mark), self.path(), what, hint))
+        return value
 
     def _unknown_tag(self, mark: Mark, tag: str) -> None:
         shown = "!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag
@@ -252,7 +232,7 @@ class _Builder:
         # A key is what is written, never a boolean or a number: `on: 1` and `8: x` are the keys "on" and "8".
         if text == "" and event.implicit[0]:
             self._problem(mark, "a key is missing before ':'")
-        if event.tag not in (None, "!", f"{_TAG}str"):
+        if event.tag not in _TEXT_TAGS:
             self._unknown_tag(mark, event.tag)
         if event.anchor:
             self.anchors[event.anchor] = (scalar(text, mark), 1)
@@ -277,15 +257,12 @@ class _Builder:
         anchored = self.anchors.get(name)
         if anchored is None:
             self._stop(mark, f"no anchor &{name} before this alias")
-            return
         node, size = anchored
         self._expand(mark, size)
         frame = self.frames[-1] if self.frames else None
         if frame is not None and frame.children is not None and frame.key is None:
             if not isinstance(node.value, str):
-                self._problem(mark, "a key must be text", "quote it")
-                frame.key = ""
-                return
+                self._stop(mark, "a key must be text", "quote it")
             self._begin_value(frame, node.value, mark)
             return
         self._done(node, None, size)
@@ -313,20 +290,12 @@ class _Builder:
                 before = () if hidden is None else (hidden, *hidden.replaced)
                 merged[key] = Located(child.value, child.mark, (*child.replaced, *before), child.flags, key=child.key)
             children = merged
-        node = mapping_at(children, frame.mark)
-        if frame.skipped:
-            self._close_anchor(frame.anchor, node, frame.size)
-            self.frames[-1].key = ""
-            return
-        self._done(node, frame.anchor, frame.size)
+        self._done(mapping_at(children, frame.mark), frame.anchor, frame.size)
 
-    def _close_anchor(self, anchor: str | None, node: Located, size: int) -> None:
+    def _done(self, node: Located, anchor: str | None, size: int) -> None:
         if anchor:
             self.open_anchors.discard(anchor)
             self.anchors[anchor] = (node, size)
-
-    def _done(self, node: Located, anchor: str | None, size: int) -> None:
-        self._close_anchor(anchor, node, size)
         self.written += 1
         if self.written > MAX_VALUES:
             self._stop(node.mark, f"more than {MAX_VALUES} values in a file", "generate them with a matrix")
@@ -338,10 +307,7 @@ class _Builder:
         if frame.children is None:
             frame.items.append(node)
             return
-        if frame.key is None:
-            # A list in the place of a key: already reported when it began.
-            frame.key = ""
-            return
+        assert frame.key is not None
         if frame.key == "<<" and "<<" not in frame.key_marks:
             self._merge_key(frame, node)
         else:
