@@ -12,7 +12,7 @@ from typing import Any, Final
 from milabench.bench.registry import BENCHFILE
 from milabench.compat13.data_form import DataForm, as_placed_here
 from milabench.config.schema import BenchmarkConfig, PlanConfig, Suite
-from milabench.config.show import Written, mapping_yaml, plain_benchmark
+from milabench.config.show import Written, mapping_yaml, plain_benchmark, plain_file
 from milabench.events.removal import copy_tree, path_within, remove
 from milabench.plan.requirements import parse_requirements
 from milabench.scaffold.new_benchmark import benchfile_text
@@ -112,7 +112,7 @@ def _suite_text(suite: Suite, folders: Mapping[Path, ImportedFolder], into: Path
             for form in folder.forms.values()
         ]
     )
-    parts = _parts_of_the_whole(suite)
+    parts: list[Mapping[str, Any]] = [{key: value} for key, value in plain_file(suite).items()]
     if data:
         # milabench 1.3 runs on the main machine alone, unless a benchmark says how many it takes.
         parts.append({SHARED: {"num_machines": 1, **({"env": for_all} if for_all else {})}})
@@ -124,19 +124,6 @@ def _suite_text(suite: Suite, folders: Mapping[Path, ImportedFolder], into: Path
         elif bench is folder.benches[0]:
             parts += _parts_of_a_folder(folder, for_all)
     return _SUITE_HEAD + "".join(f"\n{mapping_yaml(part)}" for part in parts)
-
-
-def _parts_of_the_whole(suite: Suite) -> list[Mapping[str, Any]]:
-    """Return the parts of a suite except its benchmarks."""
-    parts: list[Mapping[str, Any]] = []
-    if suite.profile != "default":
-        parts.append({"profile": suite.profile})
-    if given := {key: value for key, value in suite.system.raw.items() if key != "arch" or suite.system.arch}:
-        parts.append({"system": given})
-    if suite.multirun:
-        runs = [{"name": each.name, "matrix": dict(each.matrix)} for each in suite.multirun]
-        parts.append({"multirun": {"runs": runs}})
-    return parts
 
 
 def _parts_of_a_folder(folder: ImportedFolder, for_all: Mapping[str, str]) -> list[Mapping[str, Any]]:

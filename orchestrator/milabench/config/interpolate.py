@@ -36,6 +36,8 @@ _OPENING: Final = re.compile(r"(?<!\\)(\\*)\$\{")
 # Private-use characters, refused in texts with an interpolation: OmegaConf passes them on as they are.
 _MARKS: Final = re.compile("\ue000([0-9]+)\ue001")
 _NUMBERED: Final = re.compile(r"\$\{r([0-9]+)\}")
+# A resolver that takes the value of a reference.
+_OVER_VALUES: Final = re.compile(r"\$\{[^}]*\$\{r[0-9]+\}")
 _ENV: Final = "milabench.env"
 
 
@@ -77,21 +79,16 @@ class Interpolator:
         self.sizes: dict[int, tuple[Located, int]] = {}
         self.kept: dict[tuple[str, int], _Kept] = {}
         """The last resolved values of keys, by the key and the id of the value."""
-        self.system, self.system_problems = self._system(system)
-
-    def _system(self, system: Located) -> tuple[Located, list[Problem]]:
-        if not system.flags & DYNAMIC:
-            return system, []
+        self.system = system
         resolution = _Resolution(self, "", {"system": system}, {})
-        return resolution.whole()["system"], resolution.problems
+        self.system = resolution.whole()["system"]
+        self.system_problems = resolution.problems
 
     def benchmark(self, name: str, node: Located, implied: Mapping[str, Located]) -> tuple[Located, list[Problem]]:
         """Return the benchmark without interpolations, and the problems met.
 
         The root of absolute references is the benchmark itself, with its own keys, `system` and the `implied` values.
         """
-        if not node.flags & DYNAMIC:
-            return node, []
         resolution = _Resolution(self, name, node.value, implied)
         whole = Located(resolution.whole(), node.mark, node.replaced, node.flags & ~DYNAMIC)
         if not resolution.problems and resolution.has_containers and self.size(whole) > MAX_NODES:
@@ -123,7 +120,7 @@ class Interpolator:
             if call[1] not in RESOLVERS and not _is_escaped(numbered, call.start()):
                 raise UnplacedProblem(f"unknown resolver {call[1]!r}", f"known: {', '.join(RESOLVERS)}")
         meaning = _Compiled(references=tuple(references), text=numbered)
-        if not references or self._has_resolver_over_values(numbered):
+        if not references or _OVER_VALUES.search(numbered):
             return meaning
         # OmegaConf takes a tenth of a second to import, and leaves what is around a reference to a key as it is.
         pieces = _NUMBERED.split(numbered)
@@ -145,23 +142,6 @@ class Interpolator:
             return f"${{r{len(references) - 1}}}"
 
         return _REFERENCE.sub(number, text)
-
-    @staticmethod
-    def _has_resolver_over_values(numbered: str) -> bool:
-        """Return whether some `${r0}` stands inside another interpolation."""
-        depth = 0
-        position = 0
-        while position < len(numbered):
-            if numbered.startswith("${", position):
-                if depth and re.match(r"\$\{r\d+\}", numbered[position:]):
-                    return True
-                depth += 1
-                position += 2
-                continue
-            if numbered[position] == "}" and depth:
-                depth -= 1
-            position += 1
-        return False
 
     def ask(self, text: str, values: list[Any]) -> Any:
         """Return OmegaConf's value of a numbered text with these values. Each is asked once. Raises UnplacedProblem."""
@@ -361,7 +341,8 @@ class _Resolution:
             elif type(value) is list and step.isdigit() and int(step[:9]) < len(value):
                 child = value[int(step[:9])]
             if child is None:
-                raise UnplacedProblem(f"there is no key {written!r}", _nearest(step, value))
+                near = did_you_mean(step, value) if type(value) is dict else ""
+                raise UnplacedProblem(f"there is no key {written!r}", near)
             here = child
             walked = (*walked, step)
         if any(walked == active[: len(walked)] and type(here.value) is not str for active in self.active):
@@ -373,7 +354,3 @@ def _is_escaped(text: str, position: int) -> bool:
     """Return whether an odd number of backslashes stands before this position."""
     before = text[:position]
     return (len(before) - len(before.rstrip("\\"))) % 2 == 1
-
-
-def _nearest(step: str, value: object) -> str:
-    return did_you_mean(step, value) if type(value) is dict else ""

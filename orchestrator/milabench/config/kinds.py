@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING
@@ -683,18 +684,8 @@ def path_at(node: Located) -> Path:
 @lru_cache(maxsize=1_024)  # thousands of benchmarks have one definition
 def _path_from(folder: str, text: str) -> Path:
     path = Path(text)
-    return path if path.is_absolute() else _normalized(Path(folder) / path)
-
-
-def _normalized(path: Path) -> Path:
-    """Return the path without `..`, as text: no link is followed, nothing is looked up."""
-    parts: list[str] = []
-    for part in path.parts:
-        if part == ".." and parts and parts[-1] not in ("/", ".."):
-            parts.pop()
-        elif part != ".":
-            parts.append(part)
-    return Path(*parts) if parts else Path()
+    # No link is followed, nothing is looked up.
+    return path if path.is_absolute() else Path(posixpath.normpath(Path(folder) / path))
 
 
 def is_slip(name: str, known: Iterable[str], given: Mapping[str, object]) -> bool:
@@ -708,9 +699,7 @@ def _is_one_edit_away(name: str, known: str) -> bool:
     """Return whether two words differ by a single letter: added, missing, other or swapped with its neighbour."""
     if abs(len(name) - len(known)) > 1 or name == known:
         return False
-    start = 0
-    while start < min(len(name), len(known)) and name[start] == known[start]:
-        start += 1
+    start = len(posixpath.commonprefix([name, known]))
     rest, wanted = name[start:], known[start:]
     is_swapped = len(rest) >= 2 and rest[1] + rest[0] + rest[2:] == wanted
     return is_swapped or rest[1:] == wanted[1:] or rest[1:] == wanted or rest == wanted[1:]

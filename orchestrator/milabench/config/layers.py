@@ -20,7 +20,6 @@ from milabench.config.source_map import (
     Mark,
     SourceLocation,
     display_value,
-    leaves,
     located,
     mapping_at,
     plain,
@@ -142,7 +141,7 @@ def fold(
             del entries[key]
     named = _file_keys_overridden(file_keys, overrides, problems)
     given = {key: node for key, written in file_keys.items() if (node := settled(written)).value is not None}
-    size = size_of(given.get("size"), problems)
+    size = size_of(given.get("size"))
     inheritance = _Inheritance(entries, named, problems, max_benchmarks, size)
     benchmarks, templates = inheritance.resolved()
     return Folded(
@@ -194,9 +193,8 @@ class _Inheritance:
         self.rooms: dict[int, int] = {}
         """The number of values in each container of parents, by its id."""
         self.united_tags: dict[tuple[int, int], tuple[Located, Located, Located]] = {}
-        self.pre: dict[str, Located] = {}
-        """The merged overrides of each name. They reach the children of that name."""
-        self.every = entries.pop(EVERY, None)
+        self.pre: dict[str, Located] = {EVERY: entries.pop(EVERY)} if EVERY in entries else {}
+        """The merged overrides of each name, with what the files say of `*`. They reach the children of that name."""
         # Twice: before the expansion a name may be that of a matrix, after it that of one of its jobs.
         self._override_known(entries)
         self.entries = self._expanded(entries)
@@ -227,11 +225,7 @@ class _Inheritance:
             what = f"expected a mapping for {name}, got {display_value(override.value)}"
             self.problems.note(override.mark, name, what, f"name a key: {name}.key=value")
             return
-        tree = override.tree(length)
-        if name == EVERY:
-            self.every = self.problems.merge(self.every, tree)
-            return
-        self.pre[name] = self.problems.merge(self.pre.get(name), tree)
+        self.pre[name] = self.problems.merge(self.pre.get(name), override.tree(length))
 
     def _expanded(self, entries: dict[str, Located]) -> dict[str, Located]:
         expanded: dict[str, Located] = {}
@@ -266,23 +260,20 @@ class _Inheritance:
 
     def _take_room(self, name: str, node: Located) -> None:
         """Count the values of a description, including inherited values. Stop where the suite has too many."""
-        room = self._room_of(node)
-        if room > self.room:
-            for _, value in leaves(node):
-                self.room -= _own_room(value)
-                if self.room < 0:
-                    what = f"with it, the benchmarks have more than {self.limit} values, inherited ones included"
-                    hint = "split the suite, or allow more with --max-benchmarks N"
-                    self.problems.note(value.mark, name, what, hint)
-                    self.problems.raise_any()
-        self.room -= room
+        self.room -= self._room_of(node)
+        if self.room < 0:
+            what = f"with it, the benchmarks have more than {self.limit} values, inherited ones included"
+            hint = "split the suite, or allow more with --max-benchmarks N"
+            self.problems.note(node.mark, name, what, hint)
+            self.problems.raise_any()
 
     def _room_of(self, node: Located, *, is_kept: bool = False) -> int:
         """Return the number of values in a tree. `is_kept`: of a parent, which stays and whose parts many children share."""
         known = self.rooms.get(id(node))
         if known is not None:
             return known
-        room, value = _own_room(node), node.value
+        value = node.value
+        room = 1 + len(node.replaced) // _REPLACED_IN_A_VALUE
         if type(value) is dict or type(value) is list:
             for child in value.values() if type(value) is dict else value:
                 below = child.value
@@ -328,8 +319,8 @@ class _Inheritance:
                 return None
             merged = self._inherited(parent, own)
         # After inheritance: `*` wins over what a benchmark says, its size over `*`, and over that only an override that names it.
-        if self.every is not None:
-            merged = self.problems.merge(merged, self.every)
+        if EVERY in self.pre:
+            merged = self.problems.merge(merged, self.pre[EVERY])
         sized = self._sized(name, merged, override)
         # What an override says of sizes is in them by now.
         merged = sized if override is None else self.problems.merge(sized, split_sizes(override)[0])
@@ -417,11 +408,6 @@ class _Inheritance:
         if known is not None:
             merged.value["tags"] = known[2]
         return merged
-
-
-def _own_room(node: Located) -> int:
-    """Return the room of a value without those in it."""
-    return 1 + len(node.replaced) // _REPLACED_IN_A_VALUE
 
 
 def _united(old: Located, new: Located) -> Located | None:

@@ -80,11 +80,10 @@ def runs(multirun: Sequence[Multirun], extra: Mapping[str, object]) -> Iterator[
     """
     for run_set in multirun:
         for options in combinations(run_set.matrix):
-            names = {**extra, **_nested(options)}
+            names = {**extra, **options}
             try:
                 name = "".join(
-                    part if isinstance(part, str) else text_of(part, value_of(part, names))
-                    for part in parts(run_set.name)
+                    part if isinstance(part, str) else _option_text(part, names) for part in parts(run_set.name)
                 )
             except (FieldError, ValueError) as error:
                 raise ConfigError(Problem("", "multirun.runs", f"the name {run_set.name!r}: {error}")) from None
@@ -101,19 +100,10 @@ def require_few(multirun: Sequence[Multirun]) -> None:
         raise ConfigError(Problem("", "multirun.runs", f"{count} runs are more than the limit of {MAX_RUNS}"))
 
 
-def _nested(options: Mapping[str, object]) -> dict[str, object]:
-    tree: dict[str, object] = {}
-    for name, value in options.items():
-        *parents, last = name.split(".")
-        here = tree
-        for parent in parents:
-            below = here.setdefault(parent, {})
-            if not isinstance(below, dict):
-                break
-            here = below
-        else:
-            here[last] = value
-    return tree
+def _option_text(field: Field, names: Mapping[str, object]) -> str:
+    """Return the value of a field as text, of `{sizer.mult}` that of the option of this name. Raises FieldError."""
+    dotted = ".".join((field.name, *field.steps))
+    return text_of(field, names[dotted] if dotted in names else value_of(field, names))
 
 
 def _axes(name: str, matrix: Located, max_benchmarks: int) -> dict[str, list[Located]]:

@@ -58,27 +58,28 @@ def benchmark_completions(bench: BenchmarkConfig) -> dict[str, Any]:
     return {name: _plain_field(name, getattr(bench, name)) for name in names}
 
 
+def plain_file(suite: Suite) -> dict[str, Any]:
+    """Return the keys of a suite that are no benchmarks as plain data, without default values."""
+    asked = {"profile": suite.profile, "precision": suite.precision, "size": suite.size}
+    file: dict[str, Any] = {key: value for key, value in asked.items() if value not in ("default", None, "")}
+    # The kind of accelerator that was detected is in the mapping too.
+    system = {key: value for key, value in suite.system.raw.items() if key != "arch" or suite.system.arch is not None}
+    if system:
+        file["system"] = system
+    if suite.multirun:
+        file["multirun"] = {"runs": [{"name": each.name, "matrix": dict(each.matrix)} for each in suite.multirun]}
+    return file
+
+
 def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
     """Return the suite, or its named benchmarks, as YAML in which everything is resolved but placeholders.
 
     Reading it back gives the same values, but for secrets, which are shown nowhere. Raises ConfigError for benchmarks that
     lack the size asked for.
     """
-    file: dict[str, Any] = {}
-    if names is None:
-        if problems := lacking_problems(suite):
-            raise ConfigError(problems)
-        asked = {"profile": suite.profile, "precision": suite.precision, "size": suite.size}
-        file = {key: value for key, value in asked.items() if value not in ("default", None, "")}
-        # The kind of accelerator that was detected is in the mapping too.
-        system = {
-            key: value for key, value in suite.system.raw.items() if key != "arch" or suite.system.arch is not None
-        }
-        if system:
-            file["system"] = system
-        if suite.multirun:
-            runs = [{"name": run_set.name, "matrix": dict(run_set.matrix)} for run_set in suite.multirun]
-            file["multirun"] = {"runs": runs}
+    if names is None and (problems := lacking_problems(suite)):
+        raise ConfigError(problems)
+    file = plain_file(suite) if names is None else {}
     chosen = suite.benchmarks if names is None else names
     parts = [file, *({name: plain_benchmark(_benchmark(suite, name))} for name in chosen)]
     return "\n".join(mapping_yaml(mask_settings(part)) for part in parts if part) or "{}\n"

@@ -34,15 +34,9 @@ class ChosenSize(NamedTuple):
         return "" if self.lacks is not None else str(self.asked.value)
 
 
-def size_of(node: Located | None, problems: Problems) -> Located:
-    """Return the size that the file key `size` asks for, the default where it does not. Problems are noted."""
-    if node is None or node.value is None:
-        return built_in(DEFAULT_SIZE)
-    if node.value not in SIZES:
-        hint = did_you_mean(str(node.value), SIZES)
-        problems.note(node.mark, "size", f"expected one of {', '.join(SIZES)}, got {display_value(node)}", hint)
-        return built_in(DEFAULT_SIZE)
-    return node
+def size_of(node: Located | None) -> Located:
+    """Return the size that the file key `size` asks for. The default where it asks for none, or for one that is not known."""
+    return node if node is not None and node.value in SIZES else built_in(DEFAULT_SIZE)
 
 
 def layers_of(size: str) -> tuple[str, ...]:

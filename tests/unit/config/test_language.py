@@ -533,10 +533,10 @@ def test_gated_weights_are_named_by_a_commit_and_by_the_page_of_their_terms(file
         files.bench("a: {definition: x, gated: {repository: o/n, revision: main}}")
 
 
-def test_the_value_for_which_there_is_no_more_room_is_named(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_benchmark_for_which_there_is_no_more_room_is_named(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("milabench.config.layers.MAX_VALUES", 30)
     text = "_t:\n  definition: x\n  env: {A: 1, B: 2, C: 3}\n" + "".join(f"b{n}: {{inherits: _t}}\n" for n in range(4))
     assert (
-        "suite.yaml:3:8: b2: with it, the benchmarks have more than 30 values, inherited ones included"
+        "suite.yaml:6:5: b2: with it, the benchmarks have more than 30 values, inherited ones included"
         in files.error(text)
     )
