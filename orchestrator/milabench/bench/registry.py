@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -30,18 +30,8 @@ def foreign_format(benchfile: Path) -> ModuleType | None:
         text = read_regular(benchfile).decode()
     except (OSError, UnicodeDecodeError):
         return None
-    if not any(name in text for name in seams.BENCHFILES):
-        return None
-    try:
-        statements = ast.parse(text).body
-    except (SyntaxError, ValueError):
-        return None
-    for statement in statements:
-        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-        for target in targets:
-            if isinstance(target, ast.Name) and target.id in seams.BENCHFILES:
-                return module_of(target.id)
-    return None
+    assigned = [name for name in seams.BENCHFILES if re.search(rf"^{name}\s*[:=]", text, re.MULTILINE)]
+    return module_of(assigned[0]) if assigned else None
 
 
 def ask_together(folders: Iterable[Path]) -> bool:

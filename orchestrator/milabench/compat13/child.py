@@ -105,7 +105,7 @@ class Call:
     """Calls foreign code: its exceptions become a ForeignError that names the method and the line."""
 
     def __init__(self, code: Path, report: Report) -> None:
-        self._code = code
+        self._folders = (f"{code}{os.sep}", os.path.realpath(code) + os.sep)
         self._report = report
 
     @contextlib.contextmanager
@@ -126,17 +126,12 @@ class Call:
 
     def _where(self, error: BaseException) -> str:
         frames = [
-            frame
-            for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename.startswith((f"{self._code}{os.sep}", os.path.realpath(self._code) + os.sep))
+            frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(self._folders)
         ]
         return f"{self._name(frames[-1].filename)}:{frames[-1].lineno}" if frames else BENCHFILE
 
     def _name(self, file: str) -> str:
-        for folder in (self._code, Path(os.path.realpath(self._code))):
-            if file.startswith(f"{folder}{os.sep}"):
-                return file[len(str(folder)) + 1 :]
-        return file
+        return next((file[len(folder) :] for folder in self._folders if file.startswith(folder)), file)
 
 
 def load_pack(code: Path, report: Report) -> Any:

@@ -131,25 +131,18 @@ def _clones(folder: Path) -> Iterable[str]:
 
 
 def data_form(placed: Sequence[tuple[ResolvedBenchmark, PlanContext]]) -> DataForm:
-    """Return the processes of a benchmark on several systems as a single value. Raises NotRecognised."""
+    """Return the processes of a benchmark on several systems as a single value. Raises NotRecognised.
+
+    What depends on the devices in another way than our launchers do is found when the plans of both forms are compared.
+    """
     forms = [_on_system(bench, context) for bench, context in placed if _processes(bench)]
     if not forms:
         raise NotRecognised("it starts nothing")
-    first = forms[0]
-    for form in forms[1:]:
-        if form.program != first.program:
-            raise NotRecognised("it starts another program where the devices are others")
-        if form.argv != first.argv:
-            raise NotRecognised("its arguments depend on the devices")
-    env: dict[str, str] = {}
-    for form in forms:
-        for name, value in form.env.items():
-            if env.setdefault(name, value) != value:
-                raise NotRecognised(f"the variable {name} depends on the devices")
     launched = [form for form in forms if form.launcher]
     if any((form.launcher, form.options) != (launched[0].launcher, launched[0].options) for form in launched):
         raise NotRecognised("the options of its launcher depend on the devices")
-    return replace(launched[0] if launched else first, env=env)
+    first = launched[0] if launched else forms[0]
+    return replace(first, env={name: value for form in forms for name, value in form.env.items()})
 
 
 def _processes(bench: ResolvedBenchmark) -> Mapping[str, tuple[StartedProcess, ...]]:
@@ -180,21 +173,15 @@ def _started(process: StartedProcess, preparing: StartedProcess | None, here: No
     cwd = {here.source: "definition", here.data_folder: "data"}.get(process.cwd)
     if cwd is None:
         raise NotRecognised(f"it is started in {_placeholders(process.cwd, here)}")
-    env = {**_needed(process, here)}
-    prepare = None
-    if preparing is not None:
-        prepare = _prepare_script(preparing, arguments, here)
-        for name, value in _needed(preparing, here).items():
-            if env.setdefault(name, value) != value:
-                raise NotRecognised(f"the variable {name} is another one when it is prepared")
+    prepared = {} if preparing is None else _needed(preparing, here)
     return DataForm(
         script=script,
         module=module,
         has_runner=has_runner,
-        prepare=prepare,
+        prepare=None if preparing is None else _prepare_script(preparing, here),
         cwd=cwd,
         argv=_suite_arguments(arguments, here),
-        env=env,
+        env={**prepared, **_needed(process, here)},
         launcher=launcher,
         options=options,
     )
@@ -233,16 +220,11 @@ def _program(words: tuple[str, ...], here: NodeBenchmark) -> tuple[str | None, s
     )
 
 
-def _prepare_script(preparing: StartedProcess, arguments: tuple[str, ...], here: NodeBenchmark) -> str:
+def _prepare_script(preparing: StartedProcess, here: NodeBenchmark) -> str:
     is_python = bool(preparing.words) and PurePath(preparing.words[0]).name in _PYTHONS
-    words = preparing.words[is_python:]
-    script, _, own = _program(words, here)
+    script, _, _ = _program(preparing.words[is_python:], here)
     if script is None:
         raise NotRecognised("a module prepares it")
-    if own != arguments:
-        raise NotRecognised(f"{script} gets other arguments than the program")
-    if preparing.cwd != here.source:
-        raise NotRecognised(f"{script} is started in {_placeholders(preparing.cwd, here)}")
     return script
 
 

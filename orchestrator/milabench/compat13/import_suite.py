@@ -332,12 +332,12 @@ def _differences(foreign: _Planned, ours: _Planned, form: DataForm) -> Iterator[
 
 
 def _program_words(step: Step, form: DataForm) -> tuple[str, ...]:
-    """Return the program and its arguments, without runner, relay and launcher."""
+    """Return the program and its arguments, without runner, relay and launcher. All words of a step with another program."""
     words = step.argv
     if step.phase == "prepare":
         return words
-    begin = form.script if form.script is None else f"{_FOLDER}/{form.script}"
-    start = words.index(begin) if begin in words else words.index(form.module or "")
+    program = f"{_FOLDER}/{form.script}" if form.script is not None else form.module or ""
+    start = words.index(program) if program in words else 0
     is_under_runner = _RUNNER in words[:start]
     return ("runner" if is_under_runner else "", *words[start:])
 

@@ -49,15 +49,21 @@ def read_together(folders: Iterable[Path]) -> None:
     _ANSWERED.update(zip(keys, answers, strict=True))
 
 
+def _answer_of(folder: Path) -> Mapping[str, Any]:
+    """Return the answer of the benchfile in a folder. Raises ConfigError where it failed."""
+    read_together([folder])
+    answer = _ANSWERED[_key(folder)]
+    _require_answer(answer, folder)
+    return answer
+
+
 def _key(folder: Path) -> tuple[Path, int]:
     return folder, (folder / BENCHFILE).stat().st_mtime_ns
 
 
 def declared_in(folder: Path) -> ForeignBenchmark:
     """Return the declarations of the benchfile in a folder. Raises ConfigError for a benchfile that cannot be run."""
-    read_together([folder])
-    answer = _ANSWERED[_key(folder)]
-    _require_answer(answer, folder)
+    answer = _answer_of(folder)
     prepare = answer.get("prepare_script")
     return ForeignBenchmark(
         format=FORMAT,
@@ -88,9 +94,7 @@ def why_kept(folder: Path) -> str:
 
     Raises ConfigError.
     """
-    read_together([folder])
-    _require_answer(_ANSWERED[_key(folder)], folder)
-    return why_a_class(folder, _ANSWERED[_key(folder)])
+    return why_a_class(folder, _answer_of(folder))
 
 
 def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[ResolvedBenchmark, ...]:
