@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_NAMES = 100_000
 """Maximum number of nodes in a list: more than any cluster has, few enough for memory."""
 
+# What stands between commas and spaces that are in no brackets.
+_ENTRY = re.compile(r"(?:\[[^\]]*\]|[^\s,])+")
 _PART = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
@@ -35,33 +37,15 @@ class Allocation:
 def expand_nodelist(text: str) -> tuple[str, ...]:
     """Return the names in a node list such as `n[1-3,5],gpu[01-02]-ib`. Raises ValueError."""
     names: list[str] = []
-    for pattern in _split(text):
+    for pattern in _ENTRY.findall(text):
         parts = _PART.split(pattern)  # text, range, text, range, ..., text
         if any("[" in part or "]" in part for part in parts[::2]):
             raise ValueError(f"'{pattern}' has a bracket too many or too few")
         choices = [[part] if index % 2 == 0 else _numbers(part) for index, part in enumerate(parts)]
-        count = 1
-        for choice in choices:
-            count *= len(choice)
-        if len(names) + count > MAX_NAMES:
+        if len(names) + math.prod(map(len, choices)) > MAX_NAMES:
             raise ValueError(f"'{pattern}' expands to more than {MAX_NAMES} nodes")
         names += map("".join, itertools.product(*choices))
     return tuple(names)
-
-
-def _split(text: str) -> Iterator[str]:
-    """Yield the entries between the commas and spaces that are in no brackets."""
-    entry, depth = "", 0
-    for letter in text:
-        depth += (letter == "[") - (letter == "]")
-        if depth == 0 and (letter == "," or letter.isspace()):
-            if entry:
-                yield entry
-            entry = ""
-        else:
-            entry += letter
-    if entry:
-        yield entry
 
 
 def _numbers(text: str) -> list[str]:

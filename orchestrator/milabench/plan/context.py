@@ -183,15 +183,8 @@ class NodeBenchmark:
         """Where the program is started. In a folder of its own in each repeat, unless suite or benchfile say otherwise."""
         if self.config.cwd is not None:
             return str(self.config.cwd)
-        match self.declared.cwd:
-            case "source":
-                return self.source
-            case "definition":
-                return self.folder
-            case "data":
-                return self.data_folder
-            case _:
-                return STEP_DIR
+        folders = {"source": self.source, "definition": self.folder, "data": self.data_folder}
+        return folders.get(self.declared.cwd, STEP_DIR)
 
     @property
     def prepare_cwd(self) -> str:

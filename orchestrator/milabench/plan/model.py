@@ -116,11 +116,8 @@ def _values_of(names: Sequence[str]) -> Callable[[Step], dict[str, Any]]:
 
 
 _FIELDS: Final = tuple(key.name for key in fields(Step))
-_HASHED: Final = tuple(name for name in _FIELDS if name not in _NOT_HASHED)
 _shown = _values_of(_FIELDS)
-_hashed = _values_of(sorted(_HASHED))
-# Plans from before there was a prerun keep their hash.
-_hashed_without_prerun = _values_of(sorted({*_HASHED} - {"prerun"}))
+_hashed = _values_of(sorted({*_FIELDS} - {*_NOT_HASHED}))
 
 
 class _ShownSteps:
@@ -131,7 +128,9 @@ class _ShownSteps:
         self._plain = PlainSettings()
 
     def hash(self, step: Step) -> str:
-        hashed = (_hashed if step.prerun else _hashed_without_prerun)(step)
+        hashed = _hashed(step)
+        if not step.prerun:
+            del hashed["prerun"]  # plans from before there was one keep their hash
         data = self._json(hashed)
         return hashlib.sha256(canonical_json(mask_settings(hashed)) if data is None else data).hexdigest()
 

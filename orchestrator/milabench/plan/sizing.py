@@ -94,38 +94,30 @@ class Sizer:
 
     def size(self, bench: str, own: int, memory_mib: float | None) -> int:
         """Return the batch size of a benchmark whose own is `own`, on devices with so much memory. At least 1."""
-        options = self.options
-        if options.batch_size is not None:
-            return options.batch_size
-        observed = self._observed_size(bench, memory_mib)
-        return _scaled(own if observed is None else observed, options)
+        if self.options.batch_size is not None:
+            return self.options.batch_size
+        observed = self._observed(bench, memory_mib) if self.options.needs_observations else own
+        return _scaled(observed if isinstance(observed, int) else own, self.options)
 
     def why_unsized(self, bench: str, memory_mib: float | None) -> str | None:
         """Return why observations cannot decide on the size of this benchmark. None where they do or need not."""
-        if not self.options.needs_observations or self._observed_size(bench, memory_mib) is not None:
-            return None
+        observed = self._observed(bench, memory_mib) if self.options.needs_observations else None
+        return f"{bench}: keeps its own batch size: {observed}" if isinstance(observed, str) else None
+
+    def _observed(self, bench: str, memory_mib: float | None) -> int | str:
+        """Return the size on which observations decide, or why they cannot."""
         observations = self.observations.get(bench, ())
         if not observations:
-            reason = f"{self.source or 'there'} has no observation of this benchmark"
-        elif self.options.optimized:
-            reason = f"{self.source}: none of its observations has a rate"
-        elif not _capacity(self.options, memory_mib):
-            reason = "the memory of the device is not known. Give sizer.capacity"
-        else:
-            reason = f"{self.source}: its observations show no memory that grows with the batch size"
-        return f"{bench}: keeps its own batch size: {reason}"
-
-    def _observed_size(self, bench: str, memory_mib: float | None) -> int | None:
-        observations = self.observations.get(bench, ())
+            return f"{self.source or 'there'} has no observation of this benchmark"
         if self.options.optimized:
             rated = [observation for observation in observations if observation.rate is not None]
-            return max(rated, key=lambda observation: observation.rate or 0.0).batch_size if rated else None
-        capacity = _capacity(self.options, memory_mib)
-        return largest_within(capacity, observations) if self.options.auto and capacity else None
-
-
-def _capacity(options: SizerOptions, memory_mib: float | None) -> float | None:
-    return options.capacity_mib if options.capacity_mib is not None else memory_mib
+            best = max(rated, key=lambda observation: observation.rate or 0.0, default=None)
+            return best.batch_size if best else f"{self.source}: none of its observations has a rate"
+        capacity = memory_mib if self.options.capacity_mib is None else self.options.capacity_mib
+        if not capacity:
+            return "the memory of the device is not known. Give sizer.capacity"
+        size = largest_within(capacity, observations)
+        return size or f"{self.source}: its observations show no memory that grows with the batch size"
 
 
 def largest_within(memory_mib: float, observations: Sequence[Observation]) -> int | None:
