@@ -19,7 +19,6 @@ from typing import Any
 from milabench.analysis.json_codec import picked
 from milabench.analysis.rescoring import machine_text
 from milabench.analysis.summary_model import Summary
-from milabench.analysis.traces import Tracing
 from milabench.devices.regular_file import read_regular
 from milabench.errors import NothingSelected, RecordError, UsageError
 from milabench.events.atomic_write import remove_drafts, replace_file
@@ -37,7 +36,7 @@ from milabench.version import __version__
 from milabench.workflow.files import base_folder, writing
 from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.options import ReportRequest, Session
-from milabench.workflow.report_inputs import NO_REFERENCE, find_reference
+from milabench.workflow.report_inputs import NO_REFERENCE, find_reference, run_source
 from milabench.workflow.report_runs import beside_references
 from milabench.workflow.run_lookup import RunHandle, all_runs, run_handle
 from milabench.workflow.summaries import ANALYSIS_VERSION, stat_digest, summary_of
@@ -72,7 +71,8 @@ def write_site(request: ReportRequest, folder: Path, session: Session) -> None:
                 summary = _summary(handle.run, request, session)
                 digest = _digest(handle, summary, request)
                 is_new = not digest or digest != old.get(file) or not (folder / file).is_file()
-                page = site.run_page_of(summary, _traces(handle.run, request)) if is_new else ""
+                drawn = run_source(handle.run, request.validations, draws=True) if is_new else None
+                page = "" if drawn is None else site.run_page_of(summary, drawn.traces or ())
             except RecordError as error:
                 runs.append(SiteRun(name=handle.run.name, problem=str(error)))
                 continue
@@ -176,12 +176,6 @@ def _digest(handle: RunHandle, summary: Summary, request: ReportRequest) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------- the values
-
-
-def _traces(run: Run, request: ReportRequest) -> Sequence[Any]:
-    tracing = Tracing()
-    summary_of(run, request.validations, tracing.course(run))
-    return tracing.of(run)
 
 
 def _site_run(handle: RunHandle, summary: Summary, file: str) -> SiteRun:

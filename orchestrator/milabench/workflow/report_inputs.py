@@ -23,7 +23,7 @@ from milabench.workflow.measured_runs import require_measured, with_ends
 from milabench.workflow.summaries import summary_of
 
 if TYPE_CHECKING:
-    from milabench.analysis.traces import Tracing
+    from milabench.analysis.traces import Trace
     from milabench.workflow.options import Session
 
 NO_REFERENCE = "none"  # instead of the name of a reference
@@ -101,7 +101,7 @@ def _way_out(name: str, known: Iterable[str]) -> str:
 class ReportSource:
     """A run, or its JSON report or bundle (`run` is None), with its summary.
 
-    `metered` are the meters' measurements of a bundled run.
+    `metered` are the meters' measurements of a bundled run. `traces` are the time series of its steps, where they are drawn.
     """
 
     name: str
@@ -109,6 +109,7 @@ class ReportSource:
     manifest: Mapping[str, Any]
     run: Run | None = None
     metered: Mapping[str, Any] = field(default_factory=dict)
+    traces: Sequence[Trace] | None = None
 
     @property
     def system(self) -> System:
@@ -179,15 +180,15 @@ def find_report_source(
     base: Path,
     name: str,
     validations: str | None = None,
-    tracing: Tracing | None = None,
     watched: Callable[[Run], Run] = lambda run: run,
     *,
+    draws: bool = False,
     read_manifest: ReadManifest = read_alone,
 ) -> ReportSource:
     """Return a run by path or name, its JSON report or bundle, or a shipped reference (`reference:NAME`).
 
-    `tracing` draws the run where its records are read, `watched` makes it tell how far they are. `read_manifest` as in
-    `open_run`. Raises NothingSelected or RecordError.
+    `draws` as in `run_source`. `watched` makes a run tell how far its records are read. `read_manifest` as in `open_run`. Raises
+    NothingSelected or RecordError.
     """
     if name.startswith(SHIPPED):
         return read_reference(name.removeprefix(SHIPPED))
@@ -197,9 +198,18 @@ def find_report_source(
         return _json_report(path)
     run = watched(with_ends(find_run(base, name, read_manifest)))
     require_measured(run)
-    course = None if tracing is None else tracing.course(run)
-    summary = summary_of(run, validations, course)
-    return ReportSource(name=run.name, summary=summary, manifest=run.manifest, run=run)
+    return run_source(run, validations, draws=draws)
+
+
+def run_source(run: Run, validations: str | None = None, *, draws: bool = False) -> ReportSource:
+    """Return a run with its summary. `draws`: with time series, for which all its records are read. Raises RecordError."""
+    if not draws:
+        return ReportSource(name=run.name, summary=summary_of(run, validations), manifest=run.manifest, run=run)
+    from milabench.analysis.traces import Tracing
+
+    tracing = Tracing()
+    summary = summary_of(run, validations, tracing.course(run))
+    return ReportSource(name=run.name, summary=summary, manifest=run.manifest, run=run, traces=tracing.of(run))
 
 
 def shipped_references() -> list[str]:

@@ -36,15 +36,15 @@ from milabench.workflow.report_inputs import (
     read_costs,
     read_profile,
     read_reference,
+    run_source,
     session_names,
     shipped_references,
 )
-from milabench.workflow.summaries import summary_of
 
 if TYPE_CHECKING:
     from milabench.analysis.job_mix import Costs
     from milabench.analysis.system_diff import Differences
-    from milabench.analysis.traces import Trace, Tracing
+    from milabench.analysis.traces import RunTraces, Trace
     from milabench.events.shared_manifests import SharedManifests
 
 _MANY = 16  # runs of a comparison whose summaries stay in memory as they are
@@ -68,17 +68,14 @@ def report_workbook(request: ReportRequest, session: Session) -> bytes:
     return written
 
 
-def report_summaries(
-    request: ReportRequest, form: Format, session: Session
-) -> tuple[list[Summary], list[Sequence[Trace] | None] | None]:
+def report_summaries(request: ReportRequest, form: Format, session: Session) -> tuple[list[Summary], RunTraces]:
     """Return the content of a report, and the time series where its format draws them."""
     if request.reference is not None and request.score == "compat":
         raise UsageError("--score compat is not relative to a reference. Leave out --reference or --score")
     profile = read_profile(request.weights)
     folder = base_folder(request.base)
-    tracing = tracing_for(form)
     runs: list[Run] = []
-    traces: list[Sequence[Trace] | None] | None = None
+    traces: RunTraces = None
     with ExitStack() as opened:  # the runs of bundles are unpacked until its end
         if request.from_db:
             require_no_records(request, form)
@@ -87,9 +84,9 @@ def report_summaries(
             runs = [_report_run(folder, name, opened) for name in request.runs] or [latest_run(folder)]
             watched = opened.enter_context(shown_reading(session))
             runs = [watched(with_ends(run, session.warn)) for run in runs]
-            courses = [None if tracing is None else tracing.course(run) for run in runs]
-            summaries = [summary_of(run, request.validations, own) for run, own in zip(runs, courses, strict=True)]
-            traces = None if tracing is None else [tracing.of(run) for run in runs]
+            sources = [run_source(run, request.validations, draws=form.draws) for run in runs]
+            summaries = [source.summary for source in sources]
+            traces = [source.traces for source in sources] if form.draws else None
         summaries = _with_work(form, runs, summaries)
         summaries = _with_expenses(request, runs, summaries, session)
     profile.require_known(summaries, session)
@@ -131,19 +128,6 @@ def _with_expenses(
         return list(summaries)
     energy: list[Summary] = seams.handler("report --tender")(request.tender, runs, summaries, session)
     return energy
-
-
-def tracing_for(form: Format, compared: int = 0) -> Tracing | None:
-    """Return the collector of the runs' time series while their records are read. None where the format draws none.
-
-    `compared` is the number of systems of a comparison, of which only a few are drawn.
-    """
-    if not form.draws or compared > form.most_drawn:
-        return None
-
-    from milabench.analysis.traces import Tracing
-
-    return Tracing()
 
 
 def require_no_records(request: ReportRequest, form: Format) -> None:
@@ -212,14 +196,14 @@ class RunComparison:
     comparison: Comparison
     sources: tuple[tuple[ReportSource, ...], ...]
     differences: Differences = None
-    tracing: Tracing | None = None
+    is_drawn: bool = False
 
     def render(self, format_name: str, width: int | None = None) -> str:
         """Return the comparison in a format. In text, its tables fit a terminal of `width` characters.
 
         With time series only where it was made for a format that draws them.
         """
-        traces = None if self.tracing is None else [self._traces(sources) for sources in self.sources]
+        traces = [_traces(sources) for sources in self.sources] if self.is_drawn else None
         return FORMATS[format_name].fitted(width).render_comparison(self.comparison, self.differences, traces)
 
     def pieces(self, format_name: str, width: int | None = None) -> Iterator[str]:
@@ -232,13 +216,12 @@ class RunComparison:
         while piece := "".join(f"{line}\n" for line in islice(lines, _LINES)):
             yield piece
 
-    def _traces(self, sources: Sequence[ReportSource]) -> Sequence[Trace] | None:
-        """Return the time series of a system's runs, steps named by the run where there are several."""
-        assert self.tracing is not None
-        runs = [source.run for source in sources if source.run is not None]
-        if len(sources) == 1:
-            return self.tracing.of(runs[0]) if runs else None
-        return [replace(t, step=f"{run.name} {t.step}") for run in runs for t in self.tracing.of(run)] or None
+
+def _traces(sources: Sequence[ReportSource]) -> Sequence[Trace] | None:
+    """Return the time series of a system's runs, steps named by the run where there are several."""
+    if len(sources) == 1:
+        return sources[0].traces
+    return [replace(t, step=f"{source.name} {t.step}") for source in sources for t in source.traces or ()] or None
 
 
 def compare_runs(request: CompareRequest, session: Session, format_name: str = "text") -> RunComparison:
@@ -258,13 +241,14 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
         WeightProfile(name="the caller", weights=weights) if isinstance(weights, Mapping) else read_profile(weights)
     )
     compared = sum(map(len, sides))
-    tracing = tracing_for(FORMATS[format_name], compared=compared)
+    form = FORMATS[format_name]
+    is_drawn = form.draws and compared <= form.most_drawn
     with shown_reading(session) as watched:
         find = functools.partial(
             find_report_source,
             validations=request.validations,
-            tracing=tracing,
             watched=watched,
+            draws=is_drawn,
             read_manifest=(shared := SharedManifests()).read,
         )
         sources = tuple(
@@ -290,7 +274,7 @@ def compare_runs(request: CompareRequest, session: Session, format_name: str = "
         across=request.across,
     )
     differences = system_differences(systems, comparison.rows) if request.why else None
-    return RunComparison(comparison=comparison, sources=sources, differences=differences, tracing=tracing)
+    return RunComparison(comparison=comparison, sources=sources, differences=differences, is_drawn=is_drawn)
 
 
 def _with_shared(source: ReportSource, manifests: SharedManifests, *, is_one_of_many: bool) -> ReportSource:
