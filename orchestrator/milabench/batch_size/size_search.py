@@ -10,10 +10,10 @@ from milabench.errors import MilabenchError, UsageError
 from milabench.execute.interrupts import InterruptRequested
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.sizing import Observation
-from milabench.workflow.context import CommandContext, read_context, read_single_context
+from milabench.workflow.context import read_context, read_single_context
 from milabench.workflow.environments import environment_records
 from milabench.workflow.new_run import execute_plan
-from milabench.workflow.options import Extent, Session, SizeRequest, SuiteOptions
+from milabench.workflow.options import CommandContext, Extent, Session, SizeRequest, SuiteOptions
 from milabench.workflow.planning import plan_single_suite, suite_values
 from milabench.workflow.preflight import require_ready
 from milabench.workflow.run_records import RunDescription

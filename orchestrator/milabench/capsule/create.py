@@ -30,10 +30,10 @@ from milabench.redaction import mask, mask_settings, secret_names
 from milabench.shown import counted
 from milabench.version import __version__
 from milabench.workflow import environments
-from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.context import read_context
 from milabench.workflow.files import IS_CHECKOUT, ROOT
 from milabench.workflow.install import progress_report
-from milabench.workflow.options import Session, SuiteOptions
+from milabench.workflow.options import CommandContext, Session, SuiteOptions
 from milabench.workflow.preflight import command_line, pending_preparations, preparation_steps, require_current_locks
 
 INSTALLER = Path(contents.__file__).with_name("install.sh")

@@ -29,10 +29,10 @@ from milabench.plan.system import is_local
 from milabench.shown import counted
 from milabench.version import __version__
 from milabench.workflow import environments
-from milabench.workflow.context import CommandContext, read_context, read_suite_only
+from milabench.workflow.context import read_context, read_suite_only
 from milabench.workflow.files import base_folder
 from milabench.workflow.install import install_locally, kinds_of_devices
-from milabench.workflow.options import InstallSettings, Session, SuiteOptions
+from milabench.workflow.options import CommandContext, InstallSettings, Session, SuiteOptions
 from milabench.workflow.preflight import preparation_steps
 from milabench.workflow.suites_used import record_use
 

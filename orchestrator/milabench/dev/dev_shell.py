@@ -16,9 +16,9 @@ from milabench.execute.interrupts import interrupts
 from milabench.execute.locks import hold_in_use
 from milabench.plan.model import Step
 from milabench.plan.step_dir import with_step_dir
-from milabench.workflow.context import CommandContext, on_this_machine, read_context, read_single_context
+from milabench.workflow.context import on_this_machine, read_context, read_single_context
 from milabench.workflow.device_use import held_devices
-from milabench.workflow.options import Extent, Session, SuiteOptions
+from milabench.workflow.options import CommandContext, Extent, Session, SuiteOptions
 from milabench.workflow.planning import plan_single_suite
 from milabench.workflow.preflight import require_installed
 

@@ -23,11 +23,11 @@ from milabench.plan.run import plan_run
 from milabench.plan.system import is_local
 from milabench.seams import handler, takes_part
 from milabench.shown import counted, wrapped
-from milabench.workflow.context import CommandContext, read_context, read_suite_only
+from milabench.workflow.context import read_context, read_suite_only
 from milabench.workflow.environments import environment_folders
 from milabench.workflow.files import base_folder
 from milabench.workflow.node_query import HostReport, node_addresses, node_of, query_nodes
-from milabench.workflow.options import Session, SuiteOptions
+from milabench.workflow.options import CommandContext, Session, SuiteOptions
 from milabench.workflow.preflight import TORCH_CUDA, driver_cuda, missing_environments, missing_preparations
 
 LOW_DISK_GIB = 5

@@ -13,11 +13,11 @@ from milabench.pinning.pinned_locks import pin_locks
 from milabench.plan.requirements import RequirementFile
 from milabench.plan.venvs import UNPINNED
 from milabench.workflow import environments
-from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.context import read_context
 from milabench.workflow.files import require_file
 from milabench.workflow.foreign_environments import ADDED, foreign_requirements, lock_name
 from milabench.workflow.install import progress_report
-from milabench.workflow.options import Session, SuiteOptions
+from milabench.workflow.options import CommandContext, Session, SuiteOptions
 
 
 def pin_benchmarks(

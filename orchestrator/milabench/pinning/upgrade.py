@@ -25,10 +25,10 @@ from milabench.pinning.benchmark_locks import pin_benchmarks
 from milabench.plan.requirements import parse_requirements
 from milabench.quickstart.all_stages import measure_suite
 from milabench.workflow import environments
-from milabench.workflow.context import CommandContext, read_context, read_suite_only
+from milabench.workflow.context import read_context, read_suite_only
 from milabench.workflow.device_use import require_free_devices
 from milabench.workflow.files import base_folder, display_path, suite_file
-from milabench.workflow.options import Extent
+from milabench.workflow.options import CommandContext, Extent
 from milabench.workflow.run_suite import RunSettings
 
 if TYPE_CHECKING:

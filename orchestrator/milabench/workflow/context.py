@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from milabench.errors import ConfigError, UsageError
 from milabench.redaction import mask_argument
 from milabench.shown import grouped
 from milabench.workflow.files import ROOT, base_folder, suite_file
-from milabench.workflow.options import Extent, SuiteOptions
+from milabench.workflow.options import CommandContext, Extent, SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig, Suite, SystemConfig
@@ -27,41 +27,6 @@ if TYPE_CHECKING:
     from milabench.workflow.options import Session
 
 ALL_DEFAULTS = Extent()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandContext:
-    """The suite as read, the selected benchmarks with their folders, everything else that a plan depends on, and this machine.
-
-    `session` reports messages and reaches the other machines. `allocation` are the nodes that Slurm gave, or will give to a
-    job, where it is Slurm that places the steps. `missing_locks` has, by benchmark, the lock that a benchfile which is not ours
-    does not bring for this machine.
-    """
-
-    session: Session
-    options: SuiteOptions
-    suite: Suite
-    suite_file: Path
-    benches: tuple[ResolvedBenchmark, ...]
-    plan_context: PlanContext
-    machine: Node
-    allocation: Allocation | None = None
-    missing_locks: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def dirs(self) -> Dirs:
-        """The folders under the base, on this machine."""
-        return self.plan_context.dirs
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """The nodes of the system, including this machine if it is listed."""
-        return self.plan_context.facts.nodes
-
-    @property
-    def system(self) -> SystemConfig:
-        """The system as configured."""
-        return self.plan_context.system
 
 
 # Environment variables that stand for options of the system file: MILABENCH_SIZER_MULT is system.options.sizer.mult.
@@ -134,6 +99,7 @@ def read_context(
     from milabench.plan.placeholders import sizing_notes
     from milabench.plan.system import allocated_facts, system_facts
     from milabench.workflow.environments import environment_folders, unavailable_benches
+    from milabench.workflow.foreign_environments import with_own_environments
     from milabench.workflow.scaling_files import read_sizer
 
     machine = probe.answer()
@@ -177,7 +143,7 @@ def read_context(
         sizer=read_sizer(suite.system, facts),
         instruments=instruments(),
     )
-    suite, selected, missing_locks = _with_own_environments(suite, selected)
+    suite, selected, missing_locks = with_own_environments(suite, selected)
     benches = tuple(resolve_benchmark(bench, plan_context.dirs) for bench in selected)
     if warn:
         for note in sizing_notes(benches, plan_context):
@@ -207,19 +173,6 @@ def _allocation(system: SystemConfig, options: SuiteOptions, session: Session) -
     from milabench.workflow.allocation import allocation_for  # imports asyncio, for the one who uses Slurm
 
     return allocation_for(system, options, session)
-
-
-def _with_own_environments(
-    suite: Suite, selected: tuple[BenchmarkConfig, ...]
-) -> tuple[Suite, tuple[BenchmarkConfig, ...], Mapping[str, str]]:
-    """Ask the benchfiles that are not ours, and return the result of `with_own_environments`."""
-    from milabench.bench.registry import ask_together
-
-    if not ask_together(bench.definition for bench in suite.benchmarks.values() if isinstance(bench.definition, Path)):
-        return suite, selected, {}
-    from milabench.workflow.foreign_environments import with_own_environments  # imports packaging
-
-    return with_own_environments(suite, selected)
 
 
 def with_processes(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[ResolvedBenchmark, ...]:

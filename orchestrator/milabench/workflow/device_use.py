@@ -11,7 +11,7 @@ from milabench.devices.locks import DeviceLocks, close_files
 from milabench.errors import Unreachable
 from milabench.execute.local_agent import device_lock, lock_folder
 from milabench.plan.model import Plan
-from milabench.workflow.context import CommandContext
+from milabench.workflow.options import CommandContext
 
 _LOOK_AGAIN_S: Final = 0.5
 

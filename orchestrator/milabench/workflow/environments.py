@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from milabench.bench.api import Source
 from milabench.bench.load import load_benchfile, missing_files, requirements_folder
@@ -31,36 +31,14 @@ from milabench.workflow.foreign_environments import foreign_request, foreign_req
 from milabench.workflow.requirement_files import included_files, read_requirements, required_packages
 
 if TYPE_CHECKING:
-    from milabench.config.schema import Suite, SystemConfig
-    from milabench.plan.context import Dirs, PlanContext, ResolvedBenchmark
-    from milabench.workflow.options import Session, SuiteOptions
+    from milabench.plan.context import ResolvedBenchmark
+    from milabench.workflow.options import CommandContext
 
 BENCHMATE = ROOT / "benchmate"
 CONSTRAINTS = ROOT / "constraints"
 
 
-class SuiteContext(Protocol):
-    """The inputs of environments. The context of a command has this form, which this module must not import."""
-
-    @property
-    def session(self) -> Session: ...
-    @property
-    def suite(self) -> Suite: ...
-    @property
-    def benches(self) -> tuple[ResolvedBenchmark, ...]: ...
-    @property
-    def plan_context(self) -> PlanContext: ...
-    @property
-    def dirs(self) -> Dirs: ...
-    @property
-    def system(self) -> SystemConfig: ...
-    @property
-    def missing_locks(self) -> Mapping[str, str]: ...
-    @property
-    def options(self) -> SuiteOptions: ...
-
-
-def decide_install(context: SuiteContext) -> InstallPlan:
+def decide_install(context: CommandContext) -> InstallPlan:
     """Return the environments and sources of the selected benchmarks. Raises ConfigError for missing or contradictory inputs."""
     require_files(context)
     venvs = plan_venvs(
@@ -74,7 +52,7 @@ def decide_install(context: SuiteContext) -> InstallPlan:
     return InstallPlan(venvs=venvs, sources=sources(context), images=images(context), skipped=skipped)
 
 
-def environment_folders(context: SuiteContext) -> dict[str, str]:
+def environment_folders(context: CommandContext) -> dict[str, str]:
     """Return the folder of each environment of the selected benchmarks below `dirs.venv`, by its install group.
 
     Empty where they cannot be decided, a lock being missing: a plan can still be shown, and a run reports the problem.
@@ -88,7 +66,7 @@ def environment_folders(context: SuiteContext) -> dict[str, str]:
     return {venv.group: str(store_folder(context.dirs, venv).relative_to(context.dirs.venv)) for venv in venvs}
 
 
-def left_out_benches(context: SuiteContext) -> list[SkippedBench]:
+def left_out_benches(context: CommandContext) -> list[SkippedBench]:
     """Return the selected benchmarks whose definition has yet to be fetched, or whose packages the active interpreter lacks."""
     unavailable = context.plan_context.unavailable
     return [
@@ -98,7 +76,7 @@ def left_out_benches(context: SuiteContext) -> list[SkippedBench]:
     ]
 
 
-def lacking_packages(context: SuiteContext) -> dict[str, dict[str, str]]:
+def lacking_packages(context: CommandContext) -> dict[str, dict[str, str]]:
     """Return the packages that the active interpreter lacks for selected benchmarks, each with the installed version.
 
     Each benchmark's requirements.in counts, as a person wrote it. Its lock, with exact versions, counts only without that
@@ -124,7 +102,7 @@ def lacking_packages(context: SuiteContext) -> dict[str, dict[str, str]]:
     return lacking
 
 
-def unavailable_benches(context: SuiteContext) -> dict[str, str]:
+def unavailable_benches(context: CommandContext) -> dict[str, str]:
     """Return why selected benchmarks cannot run in the active interpreter. Empty where each has an environment of its own."""
     if context.plan_context.current_env is None:
         return {}
@@ -142,7 +120,7 @@ def benchmate_command() -> str:
     return shlex.join(["pip", "install", str(BENCHMATE)])
 
 
-def require_files(context: SuiteContext) -> None:
+def require_files(context: CommandContext) -> None:
     """Raise ConfigError for the files that benchfiles name and that do not exist."""
     problems = [
         Problem(str(path), bench.config.name, "no such file", "its benchfile names it")
@@ -154,7 +132,7 @@ def require_files(context: SuiteContext) -> None:
         raise ConfigError(problems)
 
 
-def sources(context: SuiteContext) -> tuple[Source, ...]:
+def sources(context: CommandContext) -> tuple[Source, ...]:
     """Return the sources of the selected benchmarks' programs, each once. A program in a benchmark's own folder has none."""
     left_out = context.plan_context.unavailable
     used = (bench for bench in context.benches if bench.config.name not in left_out)
@@ -162,7 +140,7 @@ def sources(context: SuiteContext) -> tuple[Source, ...]:
     return tuple(dict.fromkeys(source for source in declared if source is not None))
 
 
-def images(context: SuiteContext, cache: str | None = None) -> tuple[Image, ...]:
+def images(context: CommandContext, cache: str | None = None) -> tuple[Image, ...]:
     """Return the images of the selected benchmarks' containers, each once. `cache` is the node's, by default this machine's.
 
     Raises ConfigError for a container without an image.
@@ -172,7 +150,7 @@ def images(context: SuiteContext, cache: str | None = None) -> tuple[Image, ...]
     return tuple(dict.fromkeys(image_of(box.engine, box.image, folder) for box in containers if box is not None))
 
 
-def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
+def venv_requests(context: CommandContext) -> tuple[VenvRequest, ...]:
     """Return the requirements that benchmarks sharing an environment with a selected benchmark have on it."""
     from milabench.execute.venv_build import benchmate_requirements
 
@@ -233,7 +211,7 @@ def venv_requests(context: SuiteContext) -> tuple[VenvRequest, ...]:
     return tuple(requests)
 
 
-def _given_lock(context: SuiteContext) -> RequirementFile | None:
+def _given_lock(context: CommandContext) -> RequirementFile | None:
     """Return the lock that the command names. Raises UsageError where several environments are selected."""
     if context.options.lock is None:
         return None
@@ -273,7 +251,7 @@ def _how_to_add(variant: str) -> str:
     return "write it with `milabench pin`" if is_written else f"copy its lock to {name}, and change versions there"
 
 
-def warn_of_unknown_requirements(context: SuiteContext) -> None:
+def warn_of_unknown_requirements(context: CommandContext) -> None:
     """Warn, where the active interpreter serves all benchmarks, of those that do not declare their requirements."""
     for bench in context.benches:
         variant = bench.config.install_variant
@@ -300,13 +278,13 @@ def requirement_file(folder: Path, variant: str) -> RequirementFile | None:
     return read_requirements(path) if path.is_file() else None
 
 
-def constraints_for(context: SuiteContext, variant: str) -> RequirementFile | None:
+def constraints_for(context: CommandContext, variant: str) -> RequirementFile | None:
     """Return `constraints/<variant>.txt`. For an unpinned variant the constraints of the system's arch."""
     path = CONSTRAINTS / f"{context.plan_context.facts.arch if variant == UNPINNED else variant}.txt"
     return read_requirements(path) if path.is_file() else None
 
 
-def environment_records(context: SuiteContext) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
+def environment_records(context: CommandContext) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
     """Return `{group: sha256 of its locks}` and `{venv path: {package: version}}`, for the records of a run."""
     if context.plan_context.current_env is not None:
         # milabench did not make this environment: it has no lock, only packages.

@@ -43,12 +43,12 @@ from milabench.plan.model import STEP_DIRS, Plan, Step
 from milabench.plan.prepare import data_lock
 from milabench.redaction import mask_settings
 from milabench.version import __version__
-from milabench.workflow.context import CommandContext
 from milabench.workflow.device_use import device_locks
 from milabench.workflow.environments import sources
 from milabench.workflow.files import writing
 from milabench.workflow.live_checks import LiveChecks, import_readers_in_background
 from milabench.workflow.local_agents import local_names
+from milabench.workflow.options import CommandContext
 from milabench.workflow.run_records import (
     ExtendPlan,
     RunDescription,

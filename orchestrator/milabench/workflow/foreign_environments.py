@@ -7,12 +7,12 @@ definitions share an environment as far as their locks agree. A definition witho
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from milabench.bench.registry import BENCHFILE, foreign_format
+from milabench.bench.registry import BENCHFILE, ask_together, foreign_format
 from milabench.plan.pin import MADE_BY
 from milabench.plan.requirements import (
     Lock,
@@ -24,6 +24,7 @@ from milabench.plan.requirements import (
     with_absolute_paths,
 )
 from milabench.plan.venvs import UNPINNED, VenvRequest, agreeing_groups
+from milabench.shown import grouped
 from milabench.workflow.files import display_path
 from milabench.workflow.requirement_files import read_requirements, required_packages
 
@@ -67,23 +68,22 @@ def with_own_environments(
     none for its variant, gets an environment of its own, the latter from requirements.in. The last value has the missing
     locks by benchmark, as a person names them.
     """
-    names: dict[Path, tuple[str, ...] | None] = {}
-    members: dict[str, dict[tuple[Path, str], list[BenchmarkConfig]]] = {}
-    for config in suite.benchmarks.values():
-        if not isinstance(config.definition, Path):
-            continue
-        if config.definition not in names:
-            names[config.definition] = foreign_requirements(config.definition)
-        if names[config.definition] is not None:
-            of_group = members.setdefault(config.install_group, {})
-            of_group.setdefault((config.definition, config.install_variant), []).append(config)
-    if not members:
+    definitions = [bench.definition for bench in suite.benchmarks.values() if isinstance(bench.definition, Path)]
+    if not ask_together(definitions):
         return suite, tuple(selected), {}
-    ours = {bench.install_group for bench in suite.benchmarks.values() if names.get(bench.definition) is None}  # type: ignore[arg-type]
+    named = ((definition, foreign_requirements(definition)) for definition in dict.fromkeys(definitions))
+    names = {definition: files for definition, files in named if files is not None}
+    members = grouped(
+        (config.install_group, ((config.definition, config.install_variant), config))
+        for config in suite.benchmarks.values()
+        if isinstance(config.definition, Path) and config.definition in names
+    )
+    ours = {bench.install_group for bench in suite.benchmarks.values() if bench.definition not in names}
     changes: dict[str, dict[str, Any]] = {}
     missing: dict[str, str] = {}
-    for group, of_group in members.items():
-        locks = {key: _lock(key[0], names[key[0]] or (), key[1]) for key in of_group}
+    for group, pairs in members.items():
+        of_group = grouped(pairs)
+        locks = {key: _lock(key[0], names[key[0]], key[1]) for key in of_group}
         for number, together in enumerate(agreeing_groups(locks)):
             name = group if number == 0 and group not in ours else f"{group}-{together[0][0].name}"
             for definition, variant in together:
@@ -93,9 +93,14 @@ def with_own_environments(
                     changes[config.name] = {"install_group": name, "install_variant": own}
                     if is_missing:
                         missing[config.name] = f"{definition.name}/{lock_name('requirements.in', variant)}"
-    benchmarks = {name: replace(bench, **changes.get(name, {})) for name, bench in suite.benchmarks.items()}
-    regrouped = (replace(bench, **changes.get(bench.name, {})) for bench in selected)
-    return replace(suite, benchmarks=benchmarks), tuple(regrouped), missing
+    benchmarks = dict(zip(suite.benchmarks, _changed(suite.benchmarks.values(), changes), strict=True))
+    return replace(suite, benchmarks=benchmarks), _changed(selected, changes), missing
+
+
+def _changed(
+    configs: Iterable[BenchmarkConfig], changes: Mapping[str, Mapping[str, Any]]
+) -> tuple[BenchmarkConfig, ...]:
+    return tuple(replace(config, **changes.get(config.name, {})) for config in configs)
 
 
 def _lock(definition: Path, names: Sequence[str], variant: str) -> Lock | None:

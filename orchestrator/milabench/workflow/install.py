@@ -37,8 +37,8 @@ from milabench.plan.resources import ResourceSum, sum_of_environments
 from milabench.plan.venvs import UNPINNED, InstallPlan, VenvSpec
 from milabench.shown import counted
 from milabench.workflow import environments
-from milabench.workflow.context import CommandContext, on_this_machine, read_context
-from milabench.workflow.options import InstallSettings, Session, SuiteOptions
+from milabench.workflow.context import on_this_machine, read_context
+from milabench.workflow.options import CommandContext, InstallSettings, Session, SuiteOptions
 from milabench.workflow.preflight import command_line, require_current_locks
 from milabench.workflow.remote_nodes import is_needed_here, on_nodes, remote_nodes, require_healthy
 from milabench.workflow.suites_used import record_use

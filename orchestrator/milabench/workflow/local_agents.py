@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from milabench.execute.local_agent import LocalAgent, lock_folder
 from milabench.plan.model import Plan
-from milabench.workflow.context import CommandContext
+from milabench.workflow.options import CommandContext
 
 
 def local_names(plan: Plan, context: CommandContext) -> list[str]:

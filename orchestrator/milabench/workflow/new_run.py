@@ -14,8 +14,8 @@ from milabench.execute.local_agent import new_marker
 from milabench.execute.locks import hold_run, this_orchestrator
 from milabench.execute.retry_policy import NO_RETRIES, RetryPolicy
 from milabench.plan.model import Plan
-from milabench.workflow.context import CommandContext
 from milabench.workflow.local_agents import local_agents, marker_ahead
+from milabench.workflow.options import CommandContext
 from milabench.workflow.run_records import ExtendPlan, RunDescription, stems, with_stems, write_manifest
 
 if TYPE_CHECKING:

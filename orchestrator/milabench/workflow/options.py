@@ -1,4 +1,4 @@
-"""The inputs of use cases: options that several share, the reporter of messages, connections to other machines."""
+"""The inputs of use cases: options that several share, what is read by them, the reporter of messages, connections."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ from milabench.errors import UsageError
 from milabench.shown import is_lock
 
 if TYPE_CHECKING:
+    from milabench.config.schema import Suite, SystemConfig
     from milabench.display.base import Display
     from milabench.execute.local_agent import LocalAgent
     from milabench.execute.remote_host import HostPool
+    from milabench.facts.allocated_nodes import Allocation
+    from milabench.facts.model import Node
+    from milabench.plan.context import Dirs, PlanContext, ResolvedBenchmark
     from milabench.schedulers.scheduler import HeldNodes
 
 Level = Literal["info", "note", "warning", "error"]
@@ -310,3 +314,38 @@ class Session:
         """End the connections. A later use of a machine opens a new connection."""
         if self._hosts is not None:
             self._hosts.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandContext:
+    """The suite as read, the selected benchmarks with their folders, everything else that a plan depends on, and this machine.
+
+    `session` reports messages and reaches the other machines. `allocation` are the nodes that Slurm gave, or will give to a
+    job, where it is Slurm that places the steps. `missing_locks` has, by benchmark, the lock that a benchfile which is not ours
+    does not bring for this machine.
+    """
+
+    session: Session
+    options: SuiteOptions
+    suite: Suite
+    suite_file: Path
+    benches: tuple[ResolvedBenchmark, ...]
+    plan_context: PlanContext
+    machine: Node
+    allocation: Allocation | None = None
+    missing_locks: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def dirs(self) -> Dirs:
+        """The folders under the base, on this machine."""
+        return self.plan_context.dirs
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes of the system, including this machine if it is listed."""
+        return self.plan_context.facts.nodes
+
+    @property
+    def system(self) -> SystemConfig:
+        """The system as configured."""
+        return self.plan_context.system

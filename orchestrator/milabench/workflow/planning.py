@@ -19,9 +19,9 @@ from milabench.plan.model import Plan, Step
 from milabench.plan.run import plan_run
 from milabench.redaction import mask_argument, mask_settings, secret_names
 from milabench.shown import grouped, some_of
-from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.context import read_context
 from milabench.workflow.environments import environment_records
-from milabench.workflow.options import Extent, Session, SuiteOptions
+from milabench.workflow.options import CommandContext, Extent, Session, SuiteOptions
 from milabench.workflow.run_records import RunDescription
 
 LEAST_PAIRS = 5

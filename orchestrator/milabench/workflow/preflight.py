@@ -33,9 +33,9 @@ from milabench.plan.prepare import (
 from milabench.plan.run import describe_system
 from milabench.shown import grouped, option_words, some_of
 from milabench.workflow import environments
-from milabench.workflow.context import CommandContext, on_this_machine
+from milabench.workflow.context import on_this_machine
 from milabench.workflow.files import display_path
-from milabench.workflow.options import SuiteOptions
+from milabench.workflow.options import CommandContext, SuiteOptions
 from milabench.workflow.remote_nodes import environment_marks, is_needed_here, remote_paths_exist, require_healthy
 
 TORCH_CUDA = 13

@@ -20,11 +20,12 @@ from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan
 from milabench.plan.prepare import ALREADY_PREPARED, data_lock, data_mark
 from milabench.shown import counted
-from milabench.workflow.context import CommandContext, on_this_machine
+from milabench.workflow.context import on_this_machine
 from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import ExecutedPlan
 from milabench.workflow.gated import gated_benches, token_environment, token_place, why_refused
 from milabench.workflow.new_run import execute_plan
+from milabench.workflow.options import CommandContext
 from milabench.workflow.preflight import command_line, pending_preparations, preparation_steps, require_installed
 from milabench.workflow.remote_nodes import copy_folders, require_healthy
 from milabench.workflow.run_records import RunDescription

@@ -12,7 +12,7 @@ from milabench.facts.compare import compare_nodes
 from milabench.facts.model import Node
 from milabench.plan.context import definition_on, dirs_at
 from milabench.plan.model import Plan
-from milabench.workflow.context import CommandContext
+from milabench.workflow.options import CommandContext
 
 if TYPE_CHECKING:
     from milabench.execute.file_sync import RemoteFiles

@@ -14,8 +14,8 @@ from milabench.events.run_writer import RunWriter
 from milabench.plan.model import Plan, Step
 from milabench.redaction import mask_argument
 from milabench.version import __version__
-from milabench.workflow.context import CommandContext
 from milabench.workflow.files import writing
+from milabench.workflow.options import CommandContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

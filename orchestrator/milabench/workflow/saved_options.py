@@ -21,8 +21,8 @@ from milabench.plan.context import COMMAND
 from milabench.plan.model import Plan
 from milabench.redaction import MASK, mask_argument
 from milabench.seams import handler
-from milabench.workflow.context import CommandContext, settings_overrides
-from milabench.workflow.options import Extent, SuiteOptions
+from milabench.workflow.context import settings_overrides
+from milabench.workflow.options import CommandContext, Extent, SuiteOptions
 
 _SHOWN = 12
 _LISTS = {"overrides": "--override", "slurm_args": "--slurm-arg"}

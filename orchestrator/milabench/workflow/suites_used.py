@@ -26,8 +26,7 @@ from milabench.workflow.files import base_folder, display_path, shipped_suite, s
 
 if TYPE_CHECKING:
     from milabench.plan.context import ResolvedBenchmark
-    from milabench.workflow.context import CommandContext
-    from milabench.workflow.options import SuiteOptions
+    from milabench.workflow.options import CommandContext, SuiteOptions
 
 SUITES = "suites.json"
 SCHEMA = 1

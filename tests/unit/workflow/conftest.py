@@ -15,10 +15,10 @@ from milabench.execute.retry_policy import RetryPolicy
 from milabench.facts.model import Node
 from milabench.plan.model import Plan
 from milabench.workflow import execution, local_agents
-from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.context import read_context
 from milabench.workflow.execution import ExecutedPlan
 from milabench.workflow.new_run import execute_plan
-from milabench.workflow.options import CollectingReporter, Extent, Session, SuiteOptions
+from milabench.workflow.options import CollectingReporter, CommandContext, Extent, Session, SuiteOptions
 from milabench.workflow.run_records import RunDescription
 from tests.fake_node import FakeNode
 

@@ -20,10 +20,9 @@ from milabench.events.rundir import Run, open_run
 from milabench.following.cancel_run import active_run
 from milabench.history.results_store import run_identity
 from milabench.plan.model import Plan, Step
-from milabench.workflow.context import CommandContext
 from milabench.workflow.estimate import apply_budget, estimate_lines, estimate_plan, imprecise_benches, measuring_on
 from milabench.workflow.measured_runs import require_measured, resolve_runs
-from milabench.workflow.options import CollectingReporter, Extent, Session, SuiteOptions
+from milabench.workflow.options import CollectingReporter, CommandContext, Extent, Session, SuiteOptions
 from milabench.workflow.planning import PlannedRequest, describe_run, expand_requests, plan_request, request_of
 from milabench.workflow.resume_run import attempts_made, remaining_work
 from milabench.workflow.run_lookup import all_runs, find_step, resolve_run

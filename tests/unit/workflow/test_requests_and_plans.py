@@ -16,8 +16,8 @@ from milabench.analysis.replicates import PrecisionTarget
 from milabench.bench.api import Benchmark, Git
 from milabench.errors import ConfigError, NothingSelected, UsageError
 from milabench.workflow import environments
-from milabench.workflow.context import CommandContext, settings_overrides
-from milabench.workflow.options import CollectingReporter, Extent, Session, SuiteOptions
+from milabench.workflow.context import settings_overrides
+from milabench.workflow.options import CollectingReporter, CommandContext, Extent, Session, SuiteOptions
 from milabench.workflow.planning import (
     LEAST_PAIRS,
     Request,
