@@ -76,17 +76,18 @@ def left_out_benches(context: CommandContext) -> list[SkippedBench]:
     ]
 
 
-def lacking_packages(context: CommandContext) -> dict[str, dict[str, str]]:
-    """Return the packages that the active interpreter lacks for selected benchmarks, each with the installed version.
+def unavailable_benches(context: CommandContext) -> dict[str, str]:
+    """Return why selected benchmarks cannot run in the active interpreter: the packages that it lacks, and what gets them.
 
-    Each benchmark's requirements.in counts, as a person wrote it. Its lock, with exact versions, counts only without that
-    file. Of requirements that several benchmarks share, only the `packages` of each count.
+    Empty where each has an environment of its own. Each benchmark's requirements.in counts, as a person wrote it. Its lock, with
+    exact versions, counts only without that file. Of requirements that several benchmarks share, only the `packages` of each
+    count.
     """
     with_packages = [bench for bench in context.benches if bench.declared is not None and bench.declared is not COMMAND]
-    if not with_packages:
+    if context.plan_context.current_env is None or not with_packages:
         return {}
     installed = installed_packages()
-    lacking: dict[str, dict[str, str]] = {}
+    lacking: dict[str, str] = {}
     for bench in with_packages:
         assert bench.declared is not None
         folder, variant = requirements_of_benchmark(bench), bench.config.install_variant
@@ -98,21 +99,9 @@ def lacking_packages(context: CommandContext) -> dict[str, dict[str, str]]:
             unmet = {line: state for line, state in unmet.items() if parse_requirements(line).pins[0].name in own}
         unmet.pop("benchmate", None)  # the instruments are not the benchmark's: without them nothing is measured
         if unmet:
-            lacking[bench.config.name] = unmet
+            needs = ", ".join(f"{requirement} ({state})" for requirement, state in unmet.items())
+            lacking[bench.config.name] = f"needs {needs} in {sys.prefix}: {shlex.join(['pip', 'install', *unmet])}"
     return lacking
-
-
-def unavailable_benches(context: CommandContext) -> dict[str, str]:
-    """Return why selected benchmarks cannot run in the active interpreter. Empty where each has an environment of its own."""
-    if context.plan_context.current_env is None:
-        return {}
-    return {bench: _why_unavailable(unmet) for bench, unmet in lacking_packages(context).items()}
-
-
-def _why_unavailable(unmet: Mapping[str, str]) -> str:
-    """Return which packages are lacking, and the command that gets them."""
-    needs = ", ".join(f"{requirement} ({state})" for requirement, state in unmet.items())
-    return f"needs {needs} in {sys.prefix}: {shlex.join(['pip', 'install', *unmet])}"
 
 
 def benchmate_command() -> str:

@@ -302,13 +302,9 @@ def check_active_environment(context: CommandContext, how: InstallOptions) -> No
     problems = [str(result) for result in fetched if result.why]
     if find_spec("benchmate") is None:
         problems.append(f"benchmate: not installed in {sys.prefix} ({environments.benchmate_command()})")
-    lacking = environments.lacking_packages(context)
+    lacking = context.plan_context.unavailable
     if len(lacking) == len(context.benches):
-        problems += [
-            f"{bench}: {requirement}: {state} in {sys.prefix} (pip install '{requirement}')"
-            for bench, unmet in lacking.items()
-            for requirement, state in unmet.items()
-        ]
+        problems += [f"{bench}: {why}" for bench, why in lacking.items()]
     if problems:
         raise EnvironmentFailed("\nerror: ".join(problems))
     for skip in environments.left_out_benches(context):
