@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 from milabench import seams
+from milabench.shown import wrapped
 
 PROGRAM = "milabench"
 GROUPS = {
@@ -76,10 +77,10 @@ def front_page(width: int, *, has_all: bool = False) -> str:
     column = [verb for verbs in shown.values() for verb in verbs]
     blocks = [
         [f"Usage: {PROGRAM} [OPTIONS] COMMAND [ARGS]..."],
-        _wrapped(ABOUT, width, "  "),
+        wrapped(ABOUT, "  ", width),
         ["Options:", *_table(OPTIONS, OPTIONS, width)],
         *([f"{group}:", *_table(verbs, column, width)] for group, verbs in shown.items()),
-        *(_wrapped(note, width, "  ") for note in notes),
+        *(wrapped(note, "  ", width) for note in notes),
     ]
     return "\n\n".join("\n".join(block) for block in blocks)
 
@@ -99,16 +100,4 @@ def _table(rows: Mapping[str, str], column: Iterable[str], width: int) -> Iterat
     """Yield the rows in two columns. `column` has all names that are to stand below one another."""
     indent = max(map(len, column)) + 4
     for name, text in rows.items():
-        first, *rest = _wrapped(text, width, " " * indent)
-        yield f"  {name}".ljust(indent) + first.lstrip()
-        yield from rest
-
-
-def _wrapped(text: str, width: int, indent: str) -> list[str]:
-    lines: list[str] = []
-    for word in text.split():
-        if lines and len(lines[-1]) + 1 + len(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(f"{indent}{word}")
-    return lines
+        yield from wrapped(text, f"  {name}".ljust(indent), width)

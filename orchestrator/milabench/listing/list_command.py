@@ -130,15 +130,20 @@ def gated_text(suite: Suite, options: SuiteOptions, width: int | None, *, as_jso
     disabled = {name for name, bench in suite.benchmarks.items() if not bench.enabled}
     token = token_place(os.environ)
     if as_json:
-        entries = [{**gated.to_json(), "enabled": gated.bench not in disabled} for gated in found]
+        entries = [
+            {
+                "bench": name,
+                **picked(terms, "repository", "revision"),
+                "accept": terms.page,
+                "enabled": name not in disabled,
+            }
+            for name, terms in found.items()
+        ]
         return json.dumps({"schema": 1, "token": token or None, "gated": entries}, indent=1)
     if not found:
         return "no benchmark of this selection needs accepted terms"
     marks = {name: f"{name} (not enabled)" for name in disabled}
-    rows = [
-        [marks.get(gated.bench, gated.bench), gated.terms.repository, gated.terms.revision, gated.terms.page]
-        for gated in found
-    ]
+    rows = [[marks.get(name, name), terms.repository, terms.revision, terms.page] for name, terms in found.items()]
     lines = text_table("benchmark | repository | revision | terms", rows, ("revision",), width)
     return "\n".join([*lines, "", f"token: {f'there, by {token}' if token else f'none. {HOW}'}"])
 

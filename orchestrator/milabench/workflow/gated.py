@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig, GatedConfig
@@ -14,26 +13,9 @@ VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 HOW = "Accept the terms there, then give a token by HF_TOKEN or `hf auth login`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gated:
-    """A benchmark whose weights or data are gated."""
-
-    bench: str
-    terms: GatedConfig
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as `milabench list --gated --json` has it."""
-        return {
-            "bench": self.bench,
-            "repository": self.terms.repository,
-            "revision": self.terms.revision,
-            "accept": self.terms.page,
-        }
-
-
-def gated_benches(benches: Iterable[BenchmarkConfig]) -> tuple[Gated, ...]:
-    """Return the benchmarks that need accepted terms."""
-    return tuple(Gated(bench=bench.name, terms=bench.gated) for bench in benches if bench.gated is not None)
+def gated_benches(benches: Iterable[BenchmarkConfig]) -> dict[str, GatedConfig]:
+    """Return the benchmarks that need accepted terms, with their terms."""
+    return {bench.name: bench.gated for bench in benches if bench.gated is not None}
 
 
 def token_place(environ: Mapping[str, str]) -> str:
@@ -62,7 +44,6 @@ def token_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {"HF_TOKEN_PATH": place} if place and place not in VARIABLES else {}
 
 
-def why_refused(gated: Gated) -> str:
+def why_refused(bench: str, terms: GatedConfig) -> str:
     """Return why a benchmark cannot be prepared without a token, in a single line."""
-    terms = gated.terms
-    return f"{gated.bench}: no token for {terms.repository}, which is gated: {terms.page}. {HOW}"
+    return f"{bench}: no token for {terms.repository}, which is gated: {terms.page}. {HOW}"

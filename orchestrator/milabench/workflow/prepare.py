@@ -80,15 +80,14 @@ def execute_preparations(plan: Plan, context: CommandContext) -> int:
 
 def _without_refused(plan: Plan, context: CommandContext) -> tuple[Plan, list[str]]:
     """Return the plan without steps that lack their token, and why. Steps that need a token get the path of its file."""
-    gated = {each.bench: each for each in gated_benches(bench.config for bench in context.benches)}
+    gated = gated_benches(bench.config for bench in context.benches)
     wanted = [step for step in plan.steps if step.bench in gated]
     if not wanted:
         return plan, []
     if not token_place(os.environ):
         kept = tuple(step for step in plan.steps if step.bench not in gated)
-        return replace(plan, steps=kept), [
-            why_refused(gated[bench]) for bench in dict.fromkeys(s.bench for s in wanted)
-        ]
+        benches = dict.fromkeys(step.bench for step in wanted)
+        return replace(plan, steps=kept), [why_refused(bench, gated[bench]) for bench in benches]
     own, here = token_environment(os.environ), {node.name for node in context.nodes if node.local}
     steps = tuple(
         replace(step, env={**own, **step.env}) if step.bench in gated and step.node in here else step
