@@ -37,7 +37,7 @@ from milabench.workflow.options import Session
 from milabench.workflow.planning import describe_run, require_request_ready
 from milabench.workflow.resume_run import planned_again
 from milabench.workflow.run_records import stems, with_stems, write_manifest
-from milabench.workflow.run_suite import each_run, report_run
+from milabench.workflow.run_suite import each_run, report_run, save_sizes
 
 if TYPE_CHECKING:
     from milabench.workflow.estimate import BudgetedPlan
@@ -55,10 +55,8 @@ def submit_runs(prepared: PreparedRuns, session: Session, *, detach: bool = Fals
 
     def submit(budgeted: BudgetedPlan) -> tuple[Path, int]:
         path, code = _submit_run(budgeted, prepared, session, detach=detach)
-        if prepared.settings.save_sizes is not None and not detach:
-            from milabench.workflow.scaling_files import observed_batch_sizes, save_observations
-
-            save_observations(prepared.settings.save_sizes, observed_batch_sizes(path, budgeted.planned.plan))
+        if not detach:
+            save_sizes(prepared.settings.save_sizes, budgeted.planned, path)
         return path, code
 
     return each_run(prepared, session, submit)

@@ -23,13 +23,12 @@ from milabench.execute.locks import hold_share, this_orchestrator
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.facts.allocated_nodes import Allocation
 from milabench.jobs.submission import job_system_of
-from milabench.plan.model import Plan, remaining_plan
+from milabench.plan.model import Plan
 from milabench.workflow.execution import continue_plan
 from milabench.workflow.files import writing
 from milabench.workflow.options import Session
-from milabench.workflow.planning import describe_run, plan_request, request_of, require_request_ready
-from milabench.workflow.resume_run import RemainingWork
-from milabench.workflow.run_lookup import attempts_made
+from milabench.workflow.planning import describe_run, plan_request, request_of
+from milabench.workflow.resume_run import RemainingWork, rest_of
 from milabench.workflow.run_records import RunDescription, with_stems
 from milabench.workflow.run_suite import passed_steps
 from milabench.workflow.saved_options import changed_files
@@ -98,24 +97,16 @@ def _work_of(run: Run, share: Share, allocation: Allocation, passed: frozenset[s
     planned = plan_request(request_of(run, session, bound_nodes=bound, ask_nodes=True))
     description = describe_run(planned)
     _require_unchanged(run, share, description)
-    bundles = [ours for bundle in planned.bundles if (ours := [step for step in bundle if step.id in share.steps])]
-    found = {step.id for bundle in bundles for step in bundle}
+    own = tuple(step for step in planned.plan.steps if step.id in share.steps)
+    found = {step.id for step in own}
     if missing := [step for step in share.steps if step not in found]:
         raise EnvironmentFailed(
             f"{', '.join(missing[:3])}{' and others' if len(missing) > 3 else ''}: planned for {_stated(run, share)},"
             f" but the job has {_present(planned.plan, bound)}. State the nodes' devices in system.slurm.gpus_per_node and"
             " system.gpu"
         )
-    own = set(share.steps)
-    plan = replace(planned.plan, steps=tuple(step for step in planned.plan.steps if step.id in own), skipped=())
-    remaining = with_stems(remaining_plan(plan, passed, bundles), run.files)
-    require_request_ready(planned.request, remaining)
-    return RemainingWork(
-        plan=remaining,
-        planned=replace(planned, plan=with_stems(plan, run.files)),
-        description=description,
-        attempts=attempts_made(run, [step.id for step in remaining.steps]),
-    )
+    plan = with_stems(replace(planned.plan, steps=own, skipped=()), run.files)
+    return rest_of(run, replace(planned, plan=plan), description, passed, share.steps)
 
 
 def _bound_nodes(run: Run, share: Share, allocation: Allocation) -> tuple[tuple[str, str], ...]:

@@ -265,24 +265,18 @@ def _shortened(why: str) -> str:
     return why if len(why) <= _REASON_LENGTH else f"{why[:_REASON_LENGTH]} ..."
 
 
-def require_request_ready(request: Request, plan: Plan) -> None:
-    """Raise EnvironmentFailed, with the command to give, unless everything that the plan needs is there."""
-    from milabench.workflow.preflight import require_ready  # reaches other machines, which `plan` does not
+def require_request_ready(request: Request, plan: Plan, *, prepares: bool = False) -> None:
+    """Raise EnvironmentFailed, with the command to give, unless everything that the plan needs is there.
 
-    for name, side in zip(SIDES, request.sides, strict=False):
-        require_ready(side, of_side(plan, name) if request.is_ab else plan)
-
-
-def prepare_request_quickly(request: Request, plan: Plan) -> None:
-    """Prepare the missing data of the plan, where that takes seconds. See `prepare_quickly`.
-
-    Raises EnvironmentFailed, with the command to give, unless everything that it needs is there then.
+    `prepares`: first prepare missing data, where that takes seconds. See `prepare_quickly`.
     """
-    from milabench.workflow.preflight import lacking_preparations
+    from milabench.workflow.preflight import lacking_preparations, require_ready  # reaches machines; `plan` does not
 
     for name, side in zip(SIDES, request.sides, strict=False):
-        pending = lacking_preparations(side, of_side(plan, name) if request.is_ab else plan)
-        if pending.steps:
+        part = of_side(plan, name) if request.is_ab else plan
+        if not prepares:
+            require_ready(side, part)
+        elif (pending := lacking_preparations(side, part)).steps:
             from milabench.workflow.prepare import prepare_quickly
 
             prepare_quickly(pending, side)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -102,16 +102,18 @@ def _complete(run: Run, session: Session) -> None:
 def remaining_work(run: Run, passed: frozenset[str], session: Session, *, force: bool = False) -> RemainingWork:
     """Return the rest of a run. Raises RecordError where it differs from its plan, unless forced."""
     planned, description, differences = planned_again(run, session, force=force)
-    known = [[step for step in bundle if step.id in run.files] for bundle in planned.bundles]
-    plan = with_stems(remaining_plan(planned.plan, passed, known), run.files)
+    return replace(rest_of(run, planned, description, passed, run.files), differences=differences)
+
+
+def rest_of(
+    run: Run, planned: PlannedRequest, description: RunDescription, passed: frozenset[str], steps: Collection[str]
+) -> RemainingWork:
+    """Return the rest of a planned run, of these steps. Raises EnvironmentFailed unless everything that it needs is there."""
+    bundles = [[step for step in bundle if step.id in steps] for bundle in planned.bundles]
+    plan = with_stems(remaining_plan(planned.plan, passed, bundles), run.files)
     require_request_ready(planned.request, plan)
-    return RemainingWork(
-        plan=plan,
-        planned=planned,
-        description=description,
-        attempts=attempts_made(run, [step.id for step in plan.steps]),
-        differences=differences,
-    )
+    attempts = attempts_made(run, [step.id for step in plan.steps])
+    return RemainingWork(plan=plan, planned=planned, description=description, attempts=attempts)
 
 
 def planned_again(

@@ -129,7 +129,7 @@ def execute_runs(
             extend=measuring_on(planned.request),
             handover=handover,
         )
-        _save_sizes(prepared.settings.save_sizes, planned, executed.path)
+        save_sizes(prepared.settings.save_sizes, planned, executed.path)
         return executed.path, finish_run(executed, session, prepared.settings)
 
     return each_run(prepared, session, execute)
@@ -149,7 +149,7 @@ def each_run(
     return finished
 
 
-def _save_sizes(file: Path | None, planned: PlannedRequest, run: Path) -> None:
+def save_sizes(file: Path | None, planned: PlannedRequest, run: Path) -> None:
     """Add the batch sizes of a run to this file, else to the file of its system, if either is named."""
     if file is None and not planned.request.context.system.options:
         return
@@ -177,7 +177,7 @@ def prepare_request(request: Request, settings: RunSettings) -> BudgetedPlan:
     """
     from milabench.workflow.device_use import require_free_devices
     from milabench.workflow.estimate import apply_budget
-    from milabench.workflow.planning import plan_request, prepare_request_quickly, require_request_ready
+    from milabench.workflow.planning import plan_request, require_request_ready
 
     planned = plan_request(request)
     if settings.failed is not None:
@@ -186,8 +186,7 @@ def prepare_request(request: Request, settings: RunSettings) -> BudgetedPlan:
     if settings.submit is None and not settings.retry.wait:
         require_free_devices(request.context, planned.plan, wait=False)
     budgeted = apply_budget(planned)
-    make_ready = require_request_ready if settings.no_prepare else prepare_request_quickly
-    make_ready(request, planned.plan)
+    require_request_ready(request, planned.plan, prepares=not settings.no_prepare)
     return budgeted
 
 
