@@ -200,9 +200,9 @@ def suite_names(
     """Complete names of shipped suites, and files."""
     from click.shell_completion import CompletionItem
 
-    from milabench.workflow.files import shipped_suites
+    from milabench.workflow.files import SUITES, shipped_names
 
-    names = [CompletionItem(name) for name in shipped_suites() if name.startswith(incomplete)]
+    names = [CompletionItem(name) for name in shipped_names(SUITES) if name.startswith(incomplete)]
     return [*names, CompletionItem(incomplete, type="file")]
 
 

@@ -45,10 +45,6 @@ def apptainer(options: SuiteOptions, wheel: Path, image: str | None, output: Pat
 
 
 def _write(text: str, output: Path | None) -> None:
-    from milabench.workflow.files import write_file
+    from milabench.cli.formats import Destination
 
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    write_file(output, text, is_folder_made=False)
-    click.echo(f"written to {output}", err=True)
+    Destination(form=None, as_json=False, output=output).write(text)

@@ -16,13 +16,14 @@ _CHECKOUT = _PACKAGE.parents[1]
 IS_CHECKOUT = (_CHECKOUT / "benchmate" / "pyproject.toml").is_file()
 ROOT = _CHECKOUT if IS_CHECKOUT else _PACKAGE / "shipped"
 """The folder of config/, benchmarks/, constraints/ and benchmate/: of the checkout, else of the wheel."""
+SUITES = ROOT / "config"
 MAX_BYTES = 256 * MIB
 _ZIP = b"PK\x03\x04"
 
 
 def shipped_suite(name: str) -> Path:
     """Return the path of a suite that comes with milabench."""
-    return ROOT / "config" / f"{name}.yaml"
+    return SUITES / f"{name}.yaml"
 
 
 def display_path(path: Path) -> str:
@@ -35,9 +36,9 @@ def base_folder(base: Path | None) -> Path:
     return (base or Path("results")).expanduser().resolve()
 
 
-def shipped_suites() -> list[str]:
-    """Return the names of the shipped suites."""
-    return sorted(path.stem for path in shipped_suite("base").parent.glob("*.yaml") if path.stem != "base")
+def shipped_names(folder: Path) -> list[str]:
+    """Return the names by which the files of a shipped folder can be chosen: of suites, or weight profiles."""
+    return sorted(path.stem for path in folder.glob("*.yaml") if path.stem != "base")
 
 
 def suite_file(config_file: Path | None) -> Path:
@@ -53,18 +54,25 @@ def suite_file(config_file: Path | None) -> Path:
             "MILABENCH_CONFIG holds the keys of a benchmark, as its programs are given them, not the path of a suite."
             " Unset it, or give --config"
         )
-    if config_file.suffix or len(config_file.parts) != 1:
-        return config_file
-    if not (shipped := shipped_suite(config_file.name)).is_file():
-        if not config_file.exists():
-            names = shipped_suites()
-            hint = did_you_mean(config_file.name, names) or f"shipped suites: {', '.join(names)}"
-            raise ConfigError(Problem(str(config_file), "", "neither a file here nor a shipped suite", hint))
-        return config_file
-    if config_file.exists():
-        raise UsageError(
-            f"{config_file} is a file here and a shipped suite. Give {config_file.absolute()} or {shipped}"
-        )
+    return file_or_shipped(config_file, SUITES, "suite")
+
+
+def file_or_shipped(given: Path, folder: Path, what: str) -> Path:
+    """Return the given file, or for a name alone the shipped file of this name in a folder.
+
+    Raises UsageError for a name that is both, ConfigError for a name that is neither.
+    """
+    if given.suffix or len(given.parts) != 1:
+        return given
+    shipped = folder / f"{given.name}.yaml"
+    if not shipped.is_file():
+        if given.exists():
+            return given
+        names = shipped_names(folder)
+        hint = did_you_mean(given.name, names) or f"shipped {what}s: {', '.join(names)}"
+        raise ConfigError(Problem(str(given), "", f"neither a file here nor a shipped {what}", hint))
+    if given.exists():
+        raise UsageError(f"{given} is a file here and a shipped {what}. Give {given.absolute()} or {shipped}")
     return shipped
 
 

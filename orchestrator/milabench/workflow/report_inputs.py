@@ -18,7 +18,7 @@ from milabench.events.stored_json import from_json_value
 from milabench.events.stored_run import StoredManifest
 from milabench.events.values import as_mapping, finite_number, positive
 from milabench.events.wire import parse_object
-from milabench.workflow.files import ROOT, is_archive, read_file
+from milabench.workflow.files import ROOT, file_or_shipped, is_archive, read_file
 from milabench.workflow.measured_runs import require_measured, with_ends
 from milabench.workflow.summaries import summary_of
 
@@ -130,7 +130,7 @@ def read_profile(path: Path | None) -> WeightProfile:
     """
     if path is None:
         return WeightProfile()
-    is_shipped = (path := _profile_file(path)).parent == WEIGHTS
+    is_shipped = (path := file_or_shipped(path, WEIGHTS, "weight profile")).parent == WEIGHTS
     name = f"the profile {path.stem}" if is_shipped else path.name
     values = _mapping(path)
     weights = work = tags = None
@@ -142,25 +142,6 @@ def read_profile(path: Path | None) -> WeightProfile:
     if (weights is not None or tags is not None) and not any((*(weights or {}).values(), *(tags or {}).values())):
         raise ConfigError(f"{path}: no weight is above zero. Give a benchmark a weight")
     return WeightProfile(name=name, is_shipped=is_shipped, weights=weights, work=work, tags=tags)
-
-
-def shipped_profiles() -> list[str]:
-    """Return the names of the weight profiles that come with milabench."""
-    return sorted(path.stem for path in WEIGHTS.glob("*.yaml"))
-
-
-def _profile_file(path: Path) -> Path:
-    """Return the file of a weight profile: the given file, or the shipped one. Raises UsageError and ConfigError."""
-    if path.suffix or len(path.parts) != 1:
-        return path
-    if path.name not in shipped_profiles():
-        if path.exists():
-            return path
-        known = ", ".join(shipped_profiles())
-        raise ConfigError(f"--weights {path}: is neither a file here nor a profile. Profiles: {known}")
-    if path.exists():
-        raise UsageError(f"{path} is a file here and a weight profile. Give {path.absolute()} or {WEIGHTS / path}.yaml")
-    return WEIGHTS / f"{path.name}.yaml"
 
 
 def read_costs(path: Path | None, systems: Sequence[str]) -> dict[str, Mapping[str, Any]]:

@@ -157,13 +157,16 @@ def plan_differences(run: Run, plan: Plan, manifest: Mapping[str, object]) -> li
 
     `manifest` is the manifest of the new run: `locks` and `programs`.
     """
-    from milabench.plan.diff import plan_diff  # imports difflib, only to resume
+    from milabench.plan.diff import diff_text, plan_diff  # imports difflib, only to resume
 
-    before = run.manifest
-    systems = plan_diff({"system": before.get("system")}, {"system": plan.system}).system
-    lines = [f"system.{change.field}: {change.old} -> {change.new}" for change in systems]
-    lines += changed_files(run, manifest)
-    lines += _step_differences(before.get("plan") or {}, plan)
+    before, now = run.manifest.get("plan") or {}, plan.to_json()
+    if before.get("hash") == plan.hash:
+        before = now  # the system is no part of the hash
+    diff = plan_diff(
+        {**before, "system": run.manifest.get("system"), "steps": _without_digests(before.get("steps") or [])},
+        {**now, "steps": _without_digests(now["steps"])},
+    )
+    lines = changed_files(run, manifest) + (diff_text(diff).splitlines() if diff else [])
     return [*lines[:_SHOWN], f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else lines
 
 
@@ -177,26 +180,6 @@ def changed_files(run: Run, manifest: Mapping[str, Any]) -> list[str]:
                 change = "changed" if name in old and name in new else "new" if name in new else "gone"
                 lines.append(f"{what} {name}: {change}")
     return lines
-
-
-def _step_differences(before: Mapping[str, Any], plan: Plan) -> list[str]:
-    if before.get("hash") == plan.hash:
-        return []
-    from milabench.plan.diff import diff_text, plan_diff
-
-    # A plan of thousands of steps is compared by their hashes first; only those that differ are compared field by field.
-    hashes = {step.id: step.hash for step in plan.steps}
-    steps = before.get("steps") or []
-    changed = {step["id"] for step in steps if hashes.get(step["id"]) != step.get("hash")}
-    changed |= hashes.keys() - {step["id"] for step in steps}
-    now = plan.to_json()
-    diff = plan_diff(
-        {**before, "system": {}, "steps": _without_digests([step for step in steps if step["id"] in changed])},
-        {**now, "system": {}, "steps": _without_digests([step for step in now["steps"] if step["id"] in changed])},
-    )
-    if diff:
-        return diff_text(diff).splitlines()
-    return [] if [step["id"] for step in steps] == list(hashes) else ["suite: the order of the steps"]
 
 
 def _without_digests(steps: Sequence[Mapping[str, object]]) -> Any:
