@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import shlex
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePath
@@ -183,12 +183,8 @@ def lacking_preparations(context: CommandContext, plan: Plan) -> Plan:
     require_healthy(context)
     require_installed(context)
     require_drivers(context)
-    at_once = on_this_machine(context)
-    preparations = preparation_steps(at_once)
-    marks, markers = environment_marks(context, plan), remote_markers(preparations, at_once)
-    existing = remote_paths_exist(
-        context, {node: [*marks.get(node, ()), *markers.get(node, ())] for node in {**marks, **markers}}
-    )
+    marks = environment_marks(context, plan)
+    existing, pending = _existing_and_pending(context, marks, upload=True)
     missing = [
         f"{path.removesuffix(f'/{COMPLETE}')} on {node}"
         for node, paths in marks.items()
@@ -196,7 +192,7 @@ def lacking_preparations(context: CommandContext, plan: Plan) -> Plan:
         if (node, path) not in existing
     ]
     _require_none("not installed", missing, "install", context)
-    return _concerning(plan, unprepared(at_once, preparations, existing))
+    return _concerning(plan, pending)
 
 
 def command_line(verb: str, options: SuiteOptions) -> str:
@@ -210,41 +206,29 @@ def pending_preparations(context: CommandContext, *, force: bool = False, upload
 
     `upload`: send the nodes the benchmarks' folders at the same time. Raises Unreachable for a node that does not answer.
     """
-    context = on_this_machine(context)
-    preparations = preparation_steps(context)
-    existing = remote_paths_exist(context, remote_markers(preparations, context), upload=upload)
-    return unprepared(context, preparations, existing, force=force)
+    return _existing_and_pending(on_this_machine(context), {}, force=force, upload=upload)[1]
 
 
-def unprepared(
-    context: CommandContext,
-    preparations: Sequence[Preparation],
-    remote: Collection[tuple[str, str]],
-    *,
-    force: bool = False,
-) -> Plan:
-    """Return the preparations that have not passed, given the (node, marker) pairs that exist on other nodes."""
-    local = {step.key for step in preparations if step.step.node in _local(context) and Path(step.marker).exists()}
-    return plan_prepare(
+def _existing_and_pending(
+    context: CommandContext, marks: Mapping[str, Sequence[str]], *, force: bool = False, upload: bool
+) -> tuple[set[tuple[str, str]], Plan]:
+    """Return which (node, path) of `marks` exist on other nodes, and the pending preparations: one visit looks for both."""
+    here = on_this_machine(context)
+    preparations = preparation_steps(here)
+    local = {node.name for node in here.nodes if not node.storage}  # their files are visible here
+    wanted = [(node, path) for node, paths in marks.items() for path in paths]
+    if context.options.ask_nodes:
+        wanted += [each.key for each in preparations if each.step.node not in local]
+    existing = remote_paths_exist(context, grouped(wanted), upload=upload)
+    done = {each.key for each in preparations if each.step.node in local and Path(each.marker).exists()}
+    pending = plan_prepare(
         preparations,
-        markers=local | set(remote),
+        markers=done | existing,
         force=force,
-        skipped=environments.left_out_benches(context),
-        system=describe_system(context.plan_context.facts),
+        skipped=environments.left_out_benches(here),
+        system=describe_system(here.plan_context.facts),
     )
-
-
-def remote_markers(preparations: Sequence[Preparation], context: CommandContext) -> dict[str, list[str]]:
-    """Return the markers that only other nodes can see, by node. Empty when those are not queried."""
-    if not context.options.ask_nodes:
-        return {}
-    local = _local(context)
-    return grouped((each.step.node, each.marker) for each in preparations if each.step.node not in local)
-
-
-def _local(context: CommandContext) -> set[str]:
-    """Return the nodes whose files are visible here."""
-    return {node.name for node in context.nodes if not node.storage}
+    return existing, pending
 
 
 def preparation_steps(context: CommandContext) -> list[Preparation]:
