@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import tempfile
 from dataclasses import replace
@@ -112,12 +111,8 @@ def enter(step: Step, argv: tuple[str, ...], session: Session, *, cwd: Path | No
         with interrupts().deferred(), hold_in_use({f"{Path(step.venv).resolve()}.lock": step.venv}):
             try:
                 process = subprocess.Popen(argv, env=env, cwd=cwd or step.cwd)
-            except (FileNotFoundError, PermissionError) as error:
-                # execvp(3) refuses also where a folder of PATH may not be entered, though no other has the command.
-                is_there = "/" in argv[0] or shutil.which(argv[0], os.F_OK, env.get("PATH"))
-                if isinstance(error, PermissionError) and is_there:
-                    raise UsageError(f"{argv[0]}: is not executable") from None
-                raise UsageError(f"{argv[0]}: no such command in {step.venv}/bin or on PATH") from None
+            except (FileNotFoundError, PermissionError):
+                raise UsageError(f"{argv[0]}: no such executable file, in {step.venv}/bin or on PATH") from None
             with interrupts().forwarded_to(process.send_signal):
                 code = process.wait()
     # As a shell does for a command ended by signal N: 128 + N.
