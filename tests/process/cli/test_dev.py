@@ -106,7 +106,7 @@ def test_the_program_itself_can_be_run_by_hand(milabench: Callable[..., Said], r
 def test_a_command_that_is_not_there(milabench: Callable[..., Said]) -> None:
     said = milabench("dev", *HERE, "good", "--", "no-such-command")
     assert said.code == 2
-    assert "no-such-command: no such command" in said.err
+    assert "no-such-command: no such executable file" in said.err
 
 
 def test_several_benchmarks_are_too_many(milabench: Callable[..., Said]) -> None:
