@@ -6,9 +6,8 @@ Its keys are declared like a suite's (config/kinds.py): the parser and the JSON 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Annotated, Any, Literal
 
 from milabench.analysis.serving_model import POINT_METRICS
@@ -126,6 +125,25 @@ class ServingCriterion:
         return f"{self.point} {self.metric}".strip()
 
 
+class _Bounds(Record):
+    """The keys `minimum` and `maximum` of a number in these units, of which there is one at least."""
+
+    def __init__(self, units: str) -> None:
+        kind = _BoundText(units)
+        super().__init__({name: Key(name, name, kind, f"its {name}", None) for name in ("minimum", "maximum")}, None)
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        given = super().parse(node, path, parser)
+        return given or parser.reject(node, path, "asks for nothing", "give it a minimum or a maximum")
+
+
+_POINT = re.compile(r"(concurrency|rate)=[0-9.eE+-]+|scenario=[a-z_]+")
+_OF_POINT = Record(
+    {name: Key(name, name, _Bounds(metric.units), metric.label, None) for name, metric in POINT_METRICS.items()}, None
+)
+_OF_CURVE = {"slo_concurrency": _Bounds(""), "slo_rate": _Bounds(""), "area": _Bounds("(tokens/s)^2")}
+
+
 class _Curve(Kind):
     """The requirements on a sweep: bounds by point and metric, and of the whole curve."""
 
@@ -134,60 +152,30 @@ class _Curve(Kind):
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         if type(node.value) is not dict:
             return parser.expected(self.expected, node, path)
-        found: list[Any] = []
+        found: list[tuple[str, str, Any]] = []
         for name, child in node.value.items():
             if name in _OF_CURVE:
-                found.append(_bounds("", name, _OF_CURVE[name], child, f"{path}.{name}", parser))
-            elif not _POINT.fullmatch(name):
+                found.append(("", name, _OF_CURVE[name].parse(child, f"{path}.{name}", parser)))
+            elif _POINT.fullmatch(name):
+                metrics = _OF_POINT.parse(child, f"{path}.{name}", parser)
+                found += [("", "", INVALID)] if metrics is INVALID else [(name, *each) for each in metrics.items()]
+            else:
                 hint = "" if "=" in name else did_you_mean(name, _OF_CURVE)
                 hint = hint or f"name a point such as 'concurrency=8' or 'rate=2.5', or one of {', '.join(_OF_CURVE)}"
-                found.append(parser.reject(child, path, f"unknown point {name!r}", hint, child.key))
-            elif type(child.value) is not dict:
-                found.append(parser.expected("a mapping of metrics", child, f"{path}.{name}"))
-            else:
-                found += _of_point(name, child, f"{path}.{name}", parser)
-        return INVALID if INVALID in found else tuple(found)
+                found.append(("", "", parser.reject(child, path, f"unknown point {name!r}", hint, child.key)))
+        if any(given is INVALID for _, _, given in found):
+            return INVALID
+        return tuple(ServingCriterion(point=point, metric=metric, **given) for point, metric, given in found)
 
     def json_schema(self) -> dict[str, object]:
-        metrics = {name: _bound_keys(metric.units).json_schema() for name, metric in POINT_METRICS.items()}
-        point = {"type": "object", "properties": metrics, "additionalProperties": False}
-        whole = {name: _bound_keys(units).json_schema() for name, units in _OF_CURVE.items()}
         return {
             "type": "object",
-            "properties": whole,
-            "patternProperties": {f"^{_POINT.pattern}$": point},
+            "properties": {name: kind.json_schema() for name, kind in _OF_CURVE.items()},
+            "patternProperties": {f"^{_POINT.pattern}$": _OF_POINT.json_schema()},
             "additionalProperties": False,
         }
 
 
-def _of_point(point: str, node: Located, path: str, parser: ValueParser) -> Iterator[object]:
-    for metric, child in node.value.items():
-        if metric in POINT_METRICS:
-            yield _bounds(point, metric, POINT_METRICS[metric].units, child, f"{path}.{metric}", parser)
-        else:
-            hint = did_you_mean(metric, POINT_METRICS) or f"known: {', '.join(POINT_METRICS)}"
-            yield parser.reject(child, path, f"unknown metric {metric!r}", hint, child.key)
-
-
-def _bounds(point: str, metric: str, units: str, node: Located, path: str, parser: ValueParser) -> Any:
-    given = _bound_keys(units).parse(node, path, parser)
-    if given is INVALID:
-        return INVALID
-    if not given:
-        return parser.reject(node, path, "asks for nothing", "give it a minimum or a maximum")
-    return ServingCriterion(point=point, metric=metric, **given)
-
-
-@cache
-def _bound_keys(units: str) -> Record:
-    """Return the keys `minimum` and `maximum` for numbers in these units."""
-    kind = _BoundText(units)
-    keys = {name: Key(name, name, kind, f"its {name}", None) for name in ("minimum", "maximum")}
-    return Record(keys, None)
-
-
-_POINT = re.compile(r"(concurrency|rate)=[0-9.eE+-]+|scenario=[a-z_]+")
-_OF_CURVE = {"slo_concurrency": "", "slo_rate": "", "area": "(tokens/s)^2"}
 _Bounded = Annotated[Bound | None, _BoundText()]
 _OptionalShare = Annotated[float | None, ShareText()]
 _NameList = Annotated[tuple[str, ...], ListOf(item=Matching(pattern=".+", expected="text"))]

@@ -28,6 +28,16 @@ def unpacked_run(file: zipfile.ZipFile, name: str, folder: Path) -> Run:
     return open_run(folder)
 
 
+def archived_locks(file: zipfile.ZipFile, name: str) -> dict[str, bytes]:
+    """Return the lock files of a run in an archive, as `locks_of` those of a run."""
+    folder = f"locks/{name}/"
+    return {
+        each.removeprefix(folder): archive.read_member(file, each)
+        for each in archive.files(file)
+        if each.startswith(folder)
+    }
+
+
 @contextmanager
 def opened_bundle(path: Path) -> Iterator[Run]:
     """Yield the only run of a bundle whose files match their hashes. Raises RecordError."""

@@ -12,7 +12,7 @@ from milabench.analysis.comparison_model import System, SystemResult
 from milabench.analysis.json_codec import NOT_WRITTEN, JsonKey
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.sides import sides_of
-from milabench.analysis.summary_model import BenchSummary, Validity
+from milabench.analysis.summary_model import Validity
 from milabench.analysis.throughput import Direction
 from milabench.config.expr import check_expression, evaluate
 from milabench.config.problems import UnplacedProblem
@@ -21,6 +21,7 @@ from milabench.errors import ConfigError, Problem
 from milabench.events.values import as_mapping, finite_number, written_number
 from milabench.procurement.tender import TenderBenchmark
 from milabench.procurement.uncertainty import Deviation, UncertainValue, constant, product, propagate
+from milabench.shown import grouped
 
 _TIMES: Final = ("s", "ms", "us", "min", "h")
 MAIN_RATE: Final = "rate"
@@ -150,33 +151,26 @@ def _other_metrics(
     for name, number, units in single:
         if number is not None and number > 0:
             yield name, (UncertainValue(value=number, units=units, deviations=None), "lower")
-    launches: dict[str, dict[tuple[str, int], list[float]]] = {}
-    known: dict[str, tuple[str, Direction]] = {}
-    for session in system.sessions:
-        for summary in session.summary.benchmarks:
-            if summary.bench == bench:
-                _collect(session.summary.run, summary, launches, known)
-    for name, by_launch in launches.items():
-        values = [geometric_mean(numbers) for numbers in by_launch.values()]
-        units, direction = known[name]
+    for name, numbers in grouped(_own_metrics(bench, system)).items():
+        values = [geometric_mean(of_launch) for of_launch in grouped(number[:2] for number in numbers).values()]
+        *_, units, direction = numbers[-1]
         yield name, (UncertainValue.of_launches(values, units, f"{source}:{bench}:{name}"), direction)
 
 
-def _collect(
-    run: str,
-    summary: BenchSummary,
-    launches: dict[str, dict[tuple[str, int], list[float]]],
-    known: dict[str, tuple[str, Direction]],
-) -> None:
-    """Add the program's own metrics by repeat. A metric with cases has no single number."""
-    repeats = {step: process.repeat for process in summary.processes for step in process.steps}
-    for metric in summary.metrics:
-        name, value = str(metric.get("metric")), finite_number(metric.get("value"))
-        is_one_number = name not in (MAIN_RATE, "first_step") and not metric.get("case") and not metric.get("part")
-        if is_one_number and value is not None and value > 0 and metric.get("step") in repeats:
-            launches.setdefault(name, {}).setdefault((run, repeats[str(metric["step"])]), []).append(value)
-            direction: Direction = "lower" if metric.get("direction") == "lower" else "higher"
-            known[name] = (str(metric.get("units") or ""), direction)
+def _own_metrics(bench: str, system: System) -> Iterator[tuple[str, tuple[object, float, str, Direction]]]:
+    """Yield the program's own metrics: the repeat, the number, its units, its direction. One with cases has no single number."""
+    for session in system.sessions:
+        summary = session.by_name.get(bench)
+        if summary is None:
+            continue
+        repeats = {step: process.repeat for process in summary.processes for step in process.steps}
+        for metric in summary.metrics:
+            name, value = str(metric.get("metric")), finite_number(metric.get("value"))
+            is_one_number = name not in (MAIN_RATE, "first_step") and not metric.get("case") and not metric.get("part")
+            if is_one_number and value is not None and value > 0 and metric.get("step") in repeats:
+                launch = session.summary.run, repeats[str(metric["step"])]
+                direction: Direction = "lower" if metric.get("direction") == "lower" else "higher"
+                yield name, (launch, value, str(metric.get("units") or ""), direction)
 
 
 def arguments_of(system: System, bench: str) -> Mapping[str, float]:
@@ -192,10 +186,9 @@ def arguments_of(system: System, bench: str) -> Mapping[str, float]:
 def _records(bench: str, system: System) -> Iterator[str]:
     """Yield the records behind a benchmark's repeats: the run, and the file of each of its steps."""
     for session in system.sessions:
-        for summary in session.summary.benchmarks:
-            if summary.bench == bench:
-                steps = dict.fromkeys(step for process in summary.processes for step in process.steps)
-                yield f"{session.summary.run or session.name}: {', '.join(f'{step}.data' for step in steps)}"
+        if (summary := session.by_name.get(bench)) is not None:
+            steps = dict.fromkeys(step for process in summary.processes for step in process.steps)
+            yield f"{session.summary.run or session.name}: {', '.join(f'{step}.data' for step in steps)}"
 
 
 def figure_of_merit(

@@ -12,7 +12,7 @@ from milabench.analysis.json_codec import to_json_value
 from milabench.archives import archive
 from milabench.archives.bundle import Manifest, RunParts, create_bundle
 from milabench.archives.bundle_runs import bundle_parts
-from milabench.archives.opened_bundles import unpacked_run
+from milabench.archives.opened_bundles import archived_locks, unpacked_run
 from milabench.archives.verification import Verification, require_unaltered, verify_bundle
 from milabench.errors import ConfigError, NothingSelected, Problem, RecordError, UsageError, os_reason
 from milabench.events.removal import scratch_folder
@@ -20,7 +20,6 @@ from milabench.plan.model import STEP_DIRS
 from milabench.procurement.award import beside_the_leading
 from milabench.procurement.offer import read_offer
 from milabench.procurement.offer_check import OfferCheck
-from milabench.procurement.offer_costs import offer_costs
 from milabench.procurement.offers_report import OfferSide, OfferTable
 from milabench.procurement.opened_offers import (
     CONTENTS,
@@ -35,6 +34,7 @@ from milabench.procurement.opened_offers import (
 from milabench.procurement.tender import read_tender
 from milabench.procurement.tender_scores import score_tender
 from milabench.procurement.tenders import reference_system
+from milabench.shown import grouped
 from milabench.version import __version__
 from milabench.workflow.files import base_folder, is_archive, read_file
 from milabench.workflow.measured_runs import resolve_runs
@@ -110,17 +110,11 @@ def _parts_of(path: Path, base: Path | None, scratch: Path, where: str) -> list[
     verified = verify_bundle(path)
     require_unaltered(path, verified.wrong)
     with archive.open_checked(path) as file:
-        names = archive.files(file)
-        parts = []
-        for name in verified.manifest.runs:
-            run = unpacked_run(file, name, scratch / name)
-            locks = {
-                each.removeprefix(f"locks/{name}/"): archive.read_member(file, each)
-                for each in names
-                if each.startswith(f"locks/{name}/")
-            }
-            parts.append(replace(bundle_parts(run), locks=locks, notes=verified.manifest.notes))
-    return parts
+        parts = [
+            replace(bundle_parts(unpacked_run(file, name, scratch / name)), locks=archived_locks(file, name))
+            for name in verified.manifest.runs
+        ]
+    return [replace(part, notes=verified.manifest.notes) for part in parts]
 
 
 def verify_offer(
@@ -181,7 +175,6 @@ def offer_table(
                 file=each.path.name,
                 offer=each.offer,
                 entry=entry,
-                costs=offer_costs(each.offer, tender),
                 check=check,
                 signer=signed_text(each.verification),
                 altered=each.verification.wrong,
@@ -194,10 +187,7 @@ def offer_table(
 
 def _require_one_archive_each(opened: Sequence[OpenedOffer]) -> None:
     """Raise UsageError where two archives hold an offer of the same vendor and system."""
-    files: dict[str, list[str]] = {}
-    for each in opened:
-        files.setdefault(each.offer.name, []).append(each.path.name)
-    for name, same in files.items():
+    for name, same in grouped((each.offer.name, each.path.name) for each in opened).items():
         if len(same) > 1:
             raise UsageError(
                 f"{' and '.join(same)}: are offers of the same vendor and system, {name!r}. Leave out all but one"

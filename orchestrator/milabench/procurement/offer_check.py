@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
+from milabench.analysis.acceptance_model import Verdict
 from milabench.analysis.comparison_model import System, SystemResult
 from milabench.analysis.json_codec import JsonKey
 from milabench.errors import ConfigError, NothingSelected, UsageError, with_remedy
@@ -22,7 +23,6 @@ from milabench.procurement.tender import Tender, Tier
 from milabench.procurement.tiers import TierChange
 from milabench.procurement.uncertainty import UncertainValue, constant
 
-Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 _LEVELS: Final = {"L1": 1, "L2": 2, "L3": 3}
 
 

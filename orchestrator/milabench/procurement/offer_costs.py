@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
+from milabench.analysis.acceptance_model import Verdict
 from milabench.analysis.json_codec import JsonKey
 from milabench.procurement.costs import Delivery, YearlyCost, lifetime_cost, yearly_cost
 from milabench.procurement.offer import Offer
 from milabench.procurement.tender import Limits, Tender
 from milabench.procurement.uncertainty import UncertainValue, product, sum_of
-
-Decision = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +34,10 @@ class OfferCosts:
         return self.lifetime or self.price
 
 
+NO_COSTS: Final = OfferCosts()
+"""Of a run alone, which has no price and draws no declared power."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitCheck:
     """An offer's whole cost or power against the tender's `most`, one-sided at 95 %. `offered` is None where it names none."""
@@ -42,7 +45,7 @@ class LimitCheck:
     name: Annotated[Literal["budget", "power"], JsonKey("limit")]
     offered: UncertainValue | None
     most: UncertainValue
-    decision: Annotated[Decision, JsonKey("verdict")]
+    decision: Annotated[Verdict, JsonKey("verdict")]
 
 
 def offer_costs(offer: Offer, tender: Tender) -> OfferCosts:
@@ -109,9 +112,8 @@ def kept_share(offer: Offer) -> float:
     return of_nodes / (of_nodes + fixed.value)
 
 
-def limit_checks(limits: Limits, costs: OfferCosts | None) -> Iterator[LimitCheck]:
-    """Yield an offer's use of each limit of a tender. A run alone has no price and draws no declared power."""
-    costs = costs or OfferCosts()
+def limit_checks(limits: Limits, costs: OfferCosts) -> Iterator[LimitCheck]:
+    """Yield an offer's use of each limit of a tender."""
     if limits.budget is not None:
         yield _limit_check("budget", costs.whole, limits.budget)
     if limits.power is not None:
@@ -119,9 +121,15 @@ def limit_checks(limits: Limits, costs: OfferCosts | None) -> Iterator[LimitChec
 
 
 def _limit_check(name: Literal["budget", "power"], offered: UncertainValue | None, most: UncertainValue) -> LimitCheck:
-    offered = offered if offered is not None and offered.units == most.units else None
-    interval = None if offered is None else product([(offered, 1), (most, -1)]).interval(0.90)
-    decision: Decision = "INCONCLUSIVE"
-    if interval is not None and not interval[0] <= 1 < interval[1]:
-        decision = "PASS" if interval[1] <= 1 else "FAIL"
+    if offered is None or offered.units != most.units:
+        return LimitCheck(name=name, offered=None, most=most, decision="INCONCLUSIVE")
+    decision = decide(product([(most, 1), (offered, -1)]), 1.0)
     return LimitCheck(name=name, offered=offered, most=most, decision=decision)
+
+
+def decide(value: UncertainValue, least: float) -> Verdict:
+    """Return whether a value reaches a limit, one-sided at 95 %. Undecided without a known uncertainty."""
+    interval = value.interval(0.90)
+    if interval is None:
+        return "INCONCLUSIVE"
+    return "PASS" if interval[0] >= least else "FAIL" if interval[1] < least else "INCONCLUSIVE"

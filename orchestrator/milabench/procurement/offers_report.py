@@ -46,7 +46,6 @@ class OfferSide:
     file: str
     offer: Offer
     entry: ScoredBid
-    costs: OfferCosts
     check: OfferCheck
     signer: str
     altered: tuple[str, ...] = ()
@@ -108,7 +107,7 @@ def _offer_table(table: OfferTable) -> Table:
     scores = score_table(table.scores).without((*COLUMNS_OF_FULL, "minimum", "met", "over the first", "its interval"))
     costs = cost_table(table).without(_COST_COLUMNS)
     verified = tuple(side.verdict for side in table.sides)
-    currencies = {side.costs.price.units for side in table.sides if side.costs.price is not None}
+    currencies = {side.entry.costs.price.units for side in table.sides if side.entry.costs.price is not None}
     money = f" {currencies.pop()}" if len(currencies) == 1 else ""
     priced = (
         f"{BRIEF_HEADINGS.get(heading, heading)}{money}" if heading in ("price", "all years") else heading
@@ -151,15 +150,15 @@ def cost_table(table: OfferTable) -> Table:
         table.sides,
         ("system", lambda side: side.offer.name),
         ("#nodes", lambda side: side.offer.nodes),
-        ("#price", lambda side: _number(side.costs.price)),
-        ("#power kW", lambda side: _number(side.costs.power_kw)),
-        ("#energy a year", lambda side: side.costs.yearly and _number(side.costs.yearly.energy)),
-        ("#a year", lambda side: side.costs.yearly and _number(side.costs.yearly.total)),
-        ("#all years", lambda side: _number(side.costs.lifetime)),
-        ("its interval", lambda side: side.costs.lifetime and _bounds(side.costs.lifetime)),
-        ("currency", lambda side: side.costs.price and side.costs.price.units),
-        ("#score per M", lambda side: _score_per(side, side.costs.whole, 1e6)),
-        ("#score per kW", lambda side: _score_per(side, side.costs.power_kw, 1.0)),
+        ("#price", lambda side: _number(side.entry.costs.price)),
+        ("#power kW", lambda side: _number(side.entry.costs.power_kw)),
+        ("#energy a year", lambda side: side.entry.costs.yearly and _number(side.entry.costs.yearly.energy)),
+        ("#a year", lambda side: side.entry.costs.yearly and _number(side.entry.costs.yearly.total)),
+        ("#all years", lambda side: _number(side.entry.costs.lifetime)),
+        ("its interval", lambda side: side.entry.costs.lifetime and _bounds(side.entry.costs.lifetime)),
+        ("currency", lambda side: side.entry.costs.price and side.entry.costs.price.units),
+        ("#score per M", lambda side: _score_per(side, side.entry.costs.whole, 1e6)),
+        ("#score per kW", lambda side: _score_per(side, side.entry.costs.power_kw, 1.0)),
         ("budget", lambda side: _within(side, "budget")),
         ("power", lambda side: _within(side, "power")),
     )
@@ -234,9 +233,9 @@ def offers_to_json(table: OfferTable) -> dict[str, object]:
         "offers": [
             {
                 **picked(side, name="offer.name", file="file", verdict="verdict", signed="signer", altered="altered"),
-                **picked(side.costs, "price", power_kW="power_kw"),
-                **picked(side.costs, energy_a_year="yearly.energy", a_year="yearly.total", all_years="lifetime"),
-                **picked(side.costs, "nodes_in_use", "nodes_paid"),
+                **picked(side.entry.costs, "price", power_kW="power_kw"),
+                **picked(side.entry.costs, energy_a_year="yearly.energy", a_year="yearly.total", all_years="lifetime"),
+                **picked(side.entry.costs, "nodes_in_use", "nodes_paid"),
                 "within_budget": _within(side, "budget"),
                 "within_power": _within(side, "power"),
             }
@@ -410,7 +409,7 @@ def _overview(
 
 
 def _overview_row(side: OfferSide, at: int, score_cell: str, terms: Mapping[str, str]) -> tuple[Cell, ...]:
-    entry, offer, costs = side.entry, side.offer, side.costs
+    entry, offer, costs = side.entry, side.offer, side.entry.costs
     value = None if entry.score is None else entry.score.value
     low, high = (None if value is None else value.interval()) or (None, None)
     ratio: Cell = None

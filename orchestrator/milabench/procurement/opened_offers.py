@@ -12,7 +12,7 @@ from typing import Final
 
 from milabench.analysis.comparison_model import System
 from milabench.archives import archive
-from milabench.archives.opened_bundles import unpacked_run
+from milabench.archives.opened_bundles import archived_locks, unpacked_run
 from milabench.archives.verification import Verification, verify_bundle
 from milabench.errors import RecordError
 from milabench.events.stored_json import from_json_value
@@ -25,7 +25,7 @@ from milabench.procurement.power_levels import PowerLevel
 from milabench.procurement.run_expenses import metered_benches, with_expenses
 from milabench.procurement.tender import Tender
 from milabench.procurement.tender_scores import Bid, Verified
-from milabench.procurement.tender_suites import LOCK, Locks, TenderSuites
+from milabench.procurement.tender_suites import Locks, TenderSuites, lock_texts
 from milabench.procurement.tiers import NO_LOCK, TierChange, change_by
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.workflow.options import Session
@@ -128,22 +128,17 @@ def opened_offer(path: Path, tender: Tender, allowed_signers: Path | None = None
         held = {name for named in contents.runs.values() for name in named}
         if unknown := sorted(held - {*verification.manifest.runs}):
             raise RecordError(f"{path}: {CONTENTS}: names the run {unknown[0]!r}, which it does not hold")
-        systems = {}
+        systems, locks = {}, dict[tuple[str, str], str]()
         levels: list[PowerLevel] = []
         metered_kw: list[UncertainValue] = []
         for name in sorted(held):
             run = unpacked_run(file, name, Path(scratch, name))
             source = ReportSource(name=offer.name, summary=summary_of(run), manifest=run.manifest, run=run)
             systems[name] = system_by(source, tender, offer)
+            locks |= lock_texts(run, archived_locks(file, name))
             metered, nodes = metered_benches(run).values(), max(1, len(source.summary.nodes))
             levels += [bench.level for bench in metered if bench.level is not None]
             metered_kw += [kw for bench in metered if (kw := metered_node_kw(bench, nodes)) is not None]
-        locks = {
-            (name, group): archive.read_member(file, each).decode("utf-8", "replace")
-            for each in names
-            for kind, name, group, last in [(*each.split("/"), "", "", "")[:4]]
-            if kind == "locks" and last == LOCK
-        }
         yield OpenedOffer(
             path=path,
             offer=offer,

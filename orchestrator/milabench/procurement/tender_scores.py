@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from milabench.analysis import acceptance_model
 from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_model import validity_words
 from milabench.analysis.system_diff import differing_work, knows_work
@@ -14,7 +15,7 @@ from milabench.config.problems import Problems
 from milabench.errors import ConfigError, NothingSelected, Problem, UsageError
 from milabench.procurement.measured import SourcedFigure, direction_of, measured_figure, side_of
 from milabench.procurement.offer import Offer, Standing
-from milabench.procurement.offer_costs import Decision, LimitCheck, OfferCosts, limit_checks, offer_costs
+from milabench.procurement.offer_costs import NO_COSTS, LimitCheck, OfferCosts, decide, limit_checks, offer_costs
 from milabench.procurement.reference_nodes import nodes_on, reference_problems, run_nodes, unknown_reference_nodes
 from milabench.procurement.scores import (
     METRICS,
@@ -118,17 +119,17 @@ class ScoredBid:
     score: OfferScore | None = None
     why_not: str = ""
     least: float | None = None
-    meets: Decision | None = None
+    meets: acceptance_model.Verdict | None = None
     ratio: UncertainValue | None = None
     verdict: Verdict | None = None
     potency: UncertainValue | None = None
-    costs: OfferCosts | None = None
+    costs: OfferCosts = NO_COSTS
     limits: tuple[LimitCheck, ...] = ()
 
     @property
     def value(self) -> UncertainValue | None:
         """The potency for a unit of money."""
-        whole = None if self.costs is None else self.costs.whole
+        whole = self.costs.whole
         return None if self.potency is None or whole is None else potency_value(self.potency, whole)
 
     @property
@@ -373,7 +374,7 @@ class Scoring:
 
     def scored(self, bid: Bid, rows: tuple[ScoredBenchmark, ...], names: Sequence[str]) -> ScoredBid:
         """Return a bid with its score over the benchmarks of these names."""
-        tender, costs = self.tender, None if bid.offer is None else offer_costs(bid.offer, self.tender)
+        tender, costs = self.tender, NO_COSTS if bid.offer is None else offer_costs(bid.offer, self.tender)
         entry = ScoredBid(
             bid=bid,
             machine=MachineSize(nodes=bid.nodes, reference_nodes=self._reference_nodes()),
@@ -486,14 +487,6 @@ def _lacking(rows: Sequence[ScoredBenchmark]) -> str:
 def amount_text(amount: float) -> str:
     """Return money or power as people write it."""
     return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.4g}"
-
-
-def decide(value: UncertainValue, least: float) -> Decision:
-    """Return whether a value reaches a limit, one-sided at 95 %. Undecided without a known uncertainty."""
-    interval = value.interval(0.90)
-    if interval is None:
-        return "INCONCLUSIVE"
-    return "PASS" if interval[0] >= least else "FAIL" if interval[1] < least else "INCONCLUSIVE"
 
 
 def compared_with_first(entries: Sequence[ScoredBid], margin: float) -> Iterator[ScoredBid]:

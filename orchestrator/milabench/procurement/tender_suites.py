@@ -26,11 +26,11 @@ Locks = Mapping[tuple[str, str], str]
 """The texts of lock files by run and install group."""
 
 
-def lock_texts(run: Run) -> dict[tuple[str, str], str]:
-    """Return the lock files of a run's environments, as far as those still exist."""
+def lock_texts(run: Run, locks: Mapping[str, bytes] | None = None) -> dict[tuple[str, str], str]:
+    """Return the lock files of a run's environments: the given ones, else those that still exist."""
     return {
         (run.name, group): content.decode("utf-8", "replace")
-        for name, content in locks_of(run)[0].items()
+        for name, content in (locks_of(run)[0] if locks is None else locks).items()
         for group, _, file in [name.rpartition("/")]
         if file == LOCK
     }

@@ -101,7 +101,7 @@ def schema() -> Draft202012Validator:
         ("rate=2: {error_rate: {maximum: -1}}", "-1", "expected such as '800' or '1.2 x reference', got -1"),
         ("rate=2: {error_rate: {atmost: 1}}", "atmost", "unknown key 'atmost'"),
         ("rate=2: {error_rate: {}}", "{}", "asks for nothing. Give it a minimum or a maximum"),
-        ("rate=2: [1]", "[1]", "expected a mapping of metrics"),
+        ("rate=2: [1]", "[1]", "expected a mapping"),
     ],
 )
 def test_a_mistake_is_told_at_its_place(serving: str, at: str, why: str) -> None:
