@@ -152,6 +152,40 @@ def units_of(bench: BenchSummary, quantity: Quantity) -> str:
     return units.get(quantity, bench.units)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundNumbers:
+    """The numbers of repeats that a bound is about, and the reference's where it is relative; or what is `missing` of them."""
+
+    values: Sequence[float] = ()
+    base: Sequence[float] = ()
+    units: str = ""
+    measured: str = "no number"
+    missing: str = ""
+
+
+def bound_numbers(
+    bench: BenchSummary, reference: BenchSummary | None, quantity: Quantity, bound: Bound, work: str = ""
+) -> BoundNumbers:
+    """Return the numbers of a bound. `work` is how the benchmark's work differs from the reference's."""
+    values, units = replicate_values(bench, quantity), units_of(bench, quantity)
+    if not values:
+        return BoundNumbers(missing=f"a measurement of its {quantity}")
+    found = BoundNumbers(values=values, units=units, measured=f"{geometric_mean(values):.6g} {units}")
+    if not bound.is_relative:
+        missing = f"the same units: {bound.units} is asked for"
+        return found if units == bound.units else replace(found, measured=f"in {units or 'no units'}", missing=missing)
+    if reference is None:
+        return replace(found, missing="this benchmark in the reference")
+    if work:
+        return replace(found, missing=f"{_THE_SAME_WORK}: {work}")
+    if units != (expected := units_of(reference, quantity)):
+        return replace(found, measured=f"in {units}", missing=f"the same units: the reference is in {expected}")
+    if apart := differing(cases_of(reference.metrics), cases_of(bench.metrics)):
+        return replace(found, missing=f"the same cases as the reference: {apart}")
+    base = replicate_values(reference, quantity)
+    return replace(found, base=base) if base else replace(found, missing="its number in the reference")
+
+
 def requirement_text(bound: Bound, quantity: Quantity = "rate", *, is_minimum: bool) -> str:
     """Return what a bound requires, with its quantity where that is not in the name of the criterion."""
     of = "" if quantity in ("rate", "energy") else f" of {quantity}"
@@ -247,37 +281,18 @@ class BenchEvaluation:
         return self._trusted(bench, check)
 
     def _bound(self, bench: BenchSummary, name: str, quantity: Quantity, bound: Bound) -> CriterionResult:
-        values = replicate_values(bench, quantity)
         requirement = requirement_text(bound, quantity, is_minimum=name == "minimum")
-        asked = self._check(name, "INCONCLUSIVE", requirement, "", where=bound.where)
-        if not values:
-            return replace(asked, measured="no number", missing=f"a measurement of its {quantity}")
-        units, base = units_of(bench, quantity), list[float]()
-        asked = replace(asked, measured=f"{geometric_mean(values):.6g} {units}")
-        if bound.is_relative:
-            if self.reference is None:
-                return replace(asked, missing="this benchmark in the reference")
-            if self.work[0]:
-                return replace(asked, missing=f"{_THE_SAME_WORK}: {self.work[0]}")
-            expected = units_of(self.reference, quantity)
-            if units != expected:
-                return replace(asked, measured=f"in {units}", missing=f"the same units: the reference is in {expected}")
-            apart = differing(cases_of(self.reference.metrics), cases_of(bench.metrics))
-            if apart:
-                return replace(asked, missing=f"the same cases as the reference: {apart}")
-            base = replicate_values(self.reference, quantity)
-            if not base:
-                return replace(asked, missing="its number in the reference")
-        elif units != bound.units:
-            missing = f"the same units: {bound.units} is asked for"
-            return replace(asked, measured=f"in {units or 'no units'}", missing=missing)
+        found = bound_numbers(bench, self.reference, quantity, bound, self.work[0])
+        asked = self._check(name, "INCONCLUSIVE", requirement, found.measured, missing=found.missing, where=bound.where)
+        if found.missing:
+            return asked
         # There is one peak for all replicates, so no spread from which a confidence could follow.
         confidence = None if quantity == "memory_peak" else self.criteria.confidence
         wanted = self._target(bench, bound, confidence, is_minimum=name == "minimum")
         if quantity in ("rate", "system"):
             own, other = bench.allowance, self.reference if bound.is_relative else None
             wanted = replace(wanted, allowance=own if other is None else own.over(other.allowance))
-        return self._decided(bench, asked, values, base, units, wanted)
+        return self._decided(bench, asked, found.values, found.base, found.units, wanted)
 
     def _of_curve(
         self, bench: BenchSummary, one: ServingCriterion, bound: Bound, *, is_minimum: bool

@@ -16,13 +16,16 @@ from milabench.shown import counted
 if TYPE_CHECKING:
     from milabench.analysis.summary_model import Summary
 
-# Format -> the ending that names it; empty: it has to be named itself.
-ENDINGS = {
-    "parquet": ".parquet",
-    "prometheus": ".prom",
-    "otlp-json": ".json",
-    "result-rows": "",
-    "system-description": "",
+# Format -> the ending that names it, empty where it has to be named itself; and why it is of a single run, empty where it is not.
+FORMATS = {
+    "parquet": (".parquet", ""),
+    "prometheus": (
+        ".prom",
+        "Prometheus reads the current state. Name a single run, or use --format otlp-json for several",
+    ),
+    "otlp-json": (".json", ""),
+    "result-rows": ("", ""),
+    "system-description": ("", "a description is of a single system. Name a single run"),
 }
 _OF_SUBMITTER = ("result-rows", "system-description")
 
@@ -34,7 +37,7 @@ _OF_SUBMITTER = ("result-rows", "system-description")
     "-f",
     "--format",
     "form",
-    type=click.Choice(tuple(ENDINGS)),
+    type=click.Choice(tuple(FORMATS)),
     help="Format. Default: from the output file's ending: .parquet, .prom, .json.",
 )
 @file_option("-o", "--output", help="The file. Default: the terminal, but for Parquet.")
@@ -63,35 +66,28 @@ def command(runs: tuple[str, ...], base: Path | None, form: str | None, output: 
 
 def _format_of(output: Path | None) -> str:
     if output is None:
-        raise UsageError(f"missing option --format {'|'.join(ENDINGS)}, or a file with --output")
-    for form, ending in ENDINGS.items():
+        raise UsageError(f"missing option --format {'|'.join(FORMATS)}, or a file with --output")
+    for form, (ending, _) in FORMATS.items():
         if ending and output.suffix == ending:
             return form
     raise UsageError(
-        f"--output: {output}: no format ends in '{output.suffix}'. Give --format {'|'.join(ENDINGS)}. "
+        f"--output: {output}: no format ends in '{output.suffix}'. Give --format {'|'.join(FORMATS)}. "
         "`milabench report --format csv` writes CSV of our own"
     )
 
 
 def _text(form: str, summaries: Sequence[Summary], submitter: str) -> str:
-    if form == "otlp-json":
-        from milabench.history.otlp import metrics_request
+    from milabench.history import otlp, prometheus, result_rows
 
-        return metrics_request(summaries)
-    if form == "result-rows":
-        from milabench.history.result_rows import result_rows
-
-        return result_rows(summaries, submitter)
-    if form == "system-description":
-        from milabench.history.result_rows import system_description
-
-        if len(summaries) > 1:
-            raise UsageError(f"{len(summaries)} runs: a description is of a single system. Name a single run")
-        return system_description(summaries[0], submitter)
-    from milabench.history.prometheus import exposition
-
-    if len(summaries) > 1:
-        raise UsageError(
-            f"{len(summaries)} runs: Prometheus reads the current state. Name a single run, or use --format otlp-json for several"
-        )
-    return exposition(summaries[0])
+    _, why_single = FORMATS[form]
+    if why_single and len(summaries) > 1:
+        raise UsageError(f"{len(summaries)} runs: {why_single}")
+    match form:
+        case "otlp-json":
+            return otlp.metrics_request(summaries)
+        case "result-rows":
+            return result_rows.result_rows(summaries, submitter)
+        case "system-description":
+            return result_rows.system_description(summaries[0], submitter)
+        case _:
+            return prometheus.exposition(summaries[0])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
@@ -33,12 +33,6 @@ from milabench.workflow.summaries import relative_logs, summary_of
 # The numbers of a benchmark that have a trend, and their columns; all others are in the table of metrics.
 COLUMNS = {"rate": "perf", "memory_peak": "memory_peak_mib", "first_step": "first_step_s", "score": "score"}
 _UNITS = {"memory_peak": "MiB", "first_step": "s"}
-
-
-class _StoredRows(Struct):
-    """What the store says of a benchmark. A database may hold any kind of value in any column."""
-
-    rows: list[HistoryRow]
 
 
 def store_location(base: Path | None, location: str | None) -> str:
@@ -123,7 +117,8 @@ def history_rows(store: Store, bench: str, metric: str) -> list[HistoryRow]:
     for row in found:
         row["size"], row["asked"] = _work_of(str(row.pop("summary")), bench)
     try:
-        return from_json_value(_StoredRows, {"rows": found}).rows
+        # A database may hold any kind of value in any column.
+        return from_json_value(list[HistoryRow], found)
     except ValueError as error:
         raise RecordError(f"the results store was altered: {error}. Add the runs again to a new store") from None
 

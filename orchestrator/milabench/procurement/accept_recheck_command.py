@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 
 import click
 
 from milabench.acceptance.accept_command import criteria_option, every_option, first_option, parsed_share, write_verdict
 from milabench.cli.formats import Destination, screen_options
-from milabench.cli.options import base_option, run_argument
+from milabench.cli.options import base_option, collected_as, run_argument
+from milabench.workflow.options import AcceptRequest
 
 
 @click.command("recheck")
 @run_argument
 @base_option
-@click.option("--against", required=True, metavar="RUN|BUNDLE", help="The accepted run, or its bundle.")
+@click.option("--against", "reference", required=True, metavar="RUN|BUNDLE", help="The accepted run, or its bundle.")
 @click.option(
     "--minimum",
     callback=parsed_share,
@@ -28,15 +28,9 @@ from milabench.cli.options import base_option, run_argument
 @every_option
 @first_option
 @screen_options
+@collected_as("request", AcceptRequest)
 def command(
-    run: str | None,
-    base: Path | None,
-    against: str,
-    minimum: float,
-    criteria: Path | None,
-    every: str | None,
-    first: datetime | None,
-    destination: Destination,
+    request: AcceptRequest, minimum: float, every: str | None, first: datetime | None, destination: Destination
 ) -> int:
     """Check a run, by default the latest, against the accepted run. Exit codes: 0 PASS, 7 FAIL, 8 INCONCLUSIVE.
 
@@ -44,4 +38,4 @@ def command(
     """
     from milabench.procurement.acceptance_runs import recheck_run
 
-    return write_verdict(recheck_run(run, base, against, minimum, criteria), destination, every, first)
+    return write_verdict(recheck_run(request, minimum), destination, every, first)

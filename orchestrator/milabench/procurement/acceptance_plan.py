@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
-from milabench.acceptance.evaluate import replicate_values, requirement_text, units_of
+from milabench.acceptance.evaluate import bound_numbers, requirement_text
 from milabench.analysis.intervals import LEAST_LAUNCHES, normal_quantile
 from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
@@ -198,12 +198,14 @@ def _of_bound(
         requirement=requirement_text(bound, quantity, is_minimum=is_minimum),
         where=bound.where,
     )
-    found = _expected_value(quantity, bound, pilot, reference)
-    if isinstance(found, str) or pilot is None:
-        return replace(planned, missing=str(found))
-    values, base, units = found
+    if pilot is None:
+        return replace(planned, missing=f"a measurement of its {quantity} in the pilot")
+    found = bound_numbers(pilot, reference, quantity, bound)
+    if found.missing:
+        return replace(planned, missing=f"{found.missing}; the pilot: {found.measured}")
+    values, base = found.values, found.base
     expected = geometric_mean(values) / (geometric_mean(base) if base else 1.0)
-    planned = replace(planned, expected=expected, units="x reference" if base else units)
+    planned = replace(planned, expected=expected, units="x reference" if base else found.units)
     if math.isclose(expected, bound.value, rel_tol=1e-12) or (expected > bound.value) != is_minimum:
         hint = ". Name a pilot of the system to be accepted as RUN" if pilot is reference else ""
         return replace(planned, missing=f"a better system: it is expected at the bound or beyond{hint}")
@@ -232,25 +234,6 @@ def _lost(pilot: BenchSummary, reference: BenchSummary | None, *, is_minimum: bo
     """Return the possible cost of disturbances towards the bound, as a logarithm. No number of repeats reduces it."""
     allowance = pilot.allowance if reference is None else pilot.allowance.over(reference.allowance)
     return -allowance.one_sided.below if is_minimum else allowance.one_sided.above
-
-
-def _expected_value(
-    quantity: Quantity, bound: Bound, pilot: BenchSummary | None, reference: BenchSummary | None
-) -> tuple[list[float], list[float], str] | str:
-    """Return the numbers of the pilot's repeats, of the reference's where the bound is relative, and the units.
-
-    Where they are not known, a text with the missing part instead.
-    """
-    values = [] if pilot is None else replicate_values(pilot, quantity)
-    if pilot is None or not values:
-        return f"a measurement of its {quantity} in the pilot"
-    units = units_of(pilot, quantity)
-    if not bound.is_relative:
-        return (values, [], units) if units == bound.units else f"the same units: the pilot is in {units or 'none'}"
-    base = [] if reference is None else replicate_values(reference, quantity)
-    if reference is None or not base or units_of(reference, quantity) != units:
-        return f"its number in {units} in the reference"
-    return values, base, units
 
 
 def _with_launches(

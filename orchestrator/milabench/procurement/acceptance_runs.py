@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
 from milabench.acceptance.accept_runs import decided_beside, read_criteria
 from milabench.analysis.acceptance_model import Acceptance
@@ -26,20 +25,19 @@ from milabench.workflow.report_inputs import find_reference, find_report_source
 from milabench.workflow.summaries import summary_of
 
 
-def recheck_run(
-    name: str | None, base: Path | None, against: str, limit: float, criteria_file: Path | None = None
-) -> Acceptance:
+def recheck_run(request: AcceptRequest, limit: float) -> Acceptance:
     """Return the verdict on a run of today, by default the latest, against the accepted one: a run or its bundle.
 
     Of the criteria only the accepted warnings count. Raises UsageError where both are the same run, or in the wrong order,
     ConfigError for bad criteria, NothingSelected and RecordError.
     """
-    run = resolve_runs(base, [name] if name else [])[0]
+    against = str(request.reference)
+    run = resolve_runs(request.base, [request.run] if request.run else [])[0]
     now = System(name=run.name, summary=summary_of(run), manifest=run.manifest)
-    then = find_reference(base_folder(base), against)
+    then = find_reference(base_folder(request.base), against)
     _require_later(now, then, against)
     # Whatever a criteria file asks for beside a reference, the recheck asks for less.
-    criteria = None if criteria_file is None else read_criteria(criteria_file, against)
+    criteria = None if request.criteria is None else read_criteria(request.criteria, against)
     allow = {} if criteria is None else {bench.name: bench.allow for bench in criteria.benchmarks}
     return check_again(now, then, limit, allow)
 

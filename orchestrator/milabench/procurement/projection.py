@@ -71,21 +71,16 @@ def universal_scalability(parameters: Mapping[str, float], count: float) -> tupl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingLaw:
-    """A row of `LAWS`: the formula of `universal_scalability` with these parameters, and which of them are not below zero."""
+    """A row of `LAWS`: the formula of `universal_scalability` with these parameters, of which `g` is the last."""
 
     formula: str
     parameters: tuple[str, ...]
-    bounded: tuple[str, ...] = ()
 
 
 LAWS: Mapping[str, ScalingLaw] = {
     "ideal": ScalingLaw(formula="g N", parameters=("g",)),
-    "amdahl": ScalingLaw(formula="g N / (1 + a (N - 1))", parameters=("a", "g"), bounded=("a",)),
-    "usl": ScalingLaw(
-        formula="g N / (1 + a (N - 1) + b N (N - 1))",
-        parameters=("a", "b", "g"),
-        bounded=("a", "b"),
-    ),
+    "amdahl": ScalingLaw(formula="g N / (1 + a (N - 1))", parameters=("a", "g")),
+    "usl": ScalingLaw(formula="g N / (1 + a (N - 1) + b N (N - 1))", parameters=("a", "b", "g")),
 }
 
 
@@ -203,14 +198,12 @@ def fit_law(
     """
     if len(points) < len(LAWS[law].parameters):
         return None
-    errors, spread = _errors(points)
-    names = LAWS[law].parameters
-    bounded = LAWS[law].bounded if is_bounded else ()
+    # Contention and coherence: by nature g is above zero.
+    bounded = LAWS[law].parameters[:-1] if is_bounded else ()
     candidates: list[ScalingFit] = []
     # With three parameters at most, all ways to hold some at their bound are few enough to try.
     for held in chain.from_iterable(combinations(bounded, size) for size in range(len(bounded) + 1)):
-        free = tuple(name for name in names if name not in held)
-        fit = _fit_free(law, tuple(points), noise, errors, spread, free, held)
+        fit = _fit_free(law, tuple(points), noise, held)
         if fit is None or any(fit.parameters[name] < 0 for name in bounded):
             continue
         if not held:
@@ -219,23 +212,13 @@ def fit_law(
     return min(candidates, key=lambda fit: (fit.misfit or 0.0, fit.solution.squares), default=None)
 
 
-def _errors(points: Sequence[CountPoint]) -> tuple[list[float], float]:
-    """Return the standard error of each value in its own unit, all zero where none is known, and a repeat's relative spread."""
-    spread = pooled_log_stdev(point.values for point in points) or 0.0
-    return [point.value * spread / math.sqrt(len(point.values)) for point in points], spread
-
-
-def _fit_free(
-    law: str,
-    points: tuple[CountPoint, ...],
-    noise: Noise,
-    errors: Sequence[float],
-    spread: float,
-    free: tuple[str, ...],
-    held: tuple[str, ...],
-) -> ScalingFit | None:
-    """Return the fit of some of the parameters, the others being zero."""
+def _fit_free(law: str, points: tuple[CountPoint, ...], noise: Noise, held: tuple[str, ...]) -> ScalingFit | None:
+    """Return the fit of the parameters that are not `held` at zero."""
+    free = tuple(name for name in LAWS[law].parameters if name not in held)
     counts, values = [point.count for point in points], [point.value for point in points]
+    # The standard error of each value in its own unit, zero where none is known.
+    spread = pooled_log_stdev(point.values for point in points) or 0.0
+    errors = [point.value * spread / math.sqrt(len(point.values)) for point in points]
 
     def curve(parameters: Vector, count: float) -> tuple[float, Vector] | None:
         point = universal_scalability(dict(zip(free, parameters, strict=True)), count)

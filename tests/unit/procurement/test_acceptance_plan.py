@@ -138,7 +138,7 @@ def test_a_sample_of_nodes_follows_from_how_they_differ(tmp_path: Path) -> None:
     ("text", "words"),
     [
         (minimum("1.2 x reference"), "a better system"),
-        (minimum("100 tokens/s"), "the same units: the pilot is in images/s"),
+        (minimum("100 tokens/s"), "the same units: tokens/s is asked for; the pilot: in images/s"),
         (minimum("99.97 images/s"), "a larger distance"),
         ("benchmarks: {other: {minimum: 1 images/s}}", "a measurement of its rate in the pilot"),
         ("benchmarks: {a: {energy: 1 J/image}}", "a measurement of its energy"),

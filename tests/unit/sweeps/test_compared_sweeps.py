@@ -96,5 +96,7 @@ def test_criteria_on_a_curve_end_with_their_verdict(
 def test_a_number_that_no_curve_has_is_refused(base: Path, tmp_path: Path) -> None:
     criteria = tmp_path / "criteria.yaml"
     criteria.write_text("benchmarks:\n  chat:\n    serving: {rate=1: {ttft: {maximum: 1 ms}}}\n")
-    with pytest.raises(ConfigError, match=r"criteria.yaml:3:24: .*unknown key 'ttft'. Known: cost_per_mtok, e2e_p50_ms, "):
+    with pytest.raises(
+        ConfigError, match=r"criteria.yaml:3:24: .*unknown key 'ttft'. Known: cost_per_mtok, e2e_p50_ms, "
+    ):
         done(base, "accept", "old", "--criteria", criteria)
