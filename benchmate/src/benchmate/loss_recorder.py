@@ -30,26 +30,6 @@ class LossRecorder:
     every second tensor is kept. Whether a tensor is passed over is decided before it is touched.
     """
 
-    # `count` and `until` are read at every loss: faster in __slots__ than in a dictionary.
-    __slots__ = (
-        "_address",
-        "_answers",
-        "_due",
-        "_has_failed",
-        "_is_on_host",
-        "_is_reused",
-        "_kept",
-        "_kept_stride",
-        "_read_id",
-        "_read_ns",
-        "_session",
-        "_stride",
-        "_task",
-        "count",
-        "ring",
-        "until",
-    )
-
     def __init__(self, session: Recording, task: str) -> None:
         self._session = session
         self.ring: Ring = session.open_ring(task, "", "loss", SLOTS)
