@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Generator, Iterator
 from itertools import count
 from types import GeneratorType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 
 class StopProgram(BaseException):
@@ -70,54 +70,50 @@ class Phases:
         yield from (self.start, self.init, self.parse_args, self.load_script, self.run_script, self.finalize)
 
 
-class InstrumentHost(Protocol):
-    """The part of `ov` that an instrument may use without importing voir."""
-
-    phases: Phases
-
-    @property
-    def handlers(self) -> set[Instrument]:
-        """The instruments that have been called."""
-
-    def require(self, *instruments: Instrument) -> object:
-        """Run further instruments."""
-
-
-Instrument = Callable[[InstrumentHost], object]
+Instrument = Callable[["InstrumentHost"], object]
 _Waiting = tuple[int, int, Generator[object, object, object]]
 """Priority, the smaller the earlier. Number of the instrument. The generator to continue."""
 
 
-class Instruments:
-    """The instruments of a program: each is called once, and continues after every phase that it yields.
+class InstrumentHost:
+    """Calls the instruments of a program, each once, as their argument, and continues them after every phase that they yield.
 
-    `host` is their argument. An exception goes to `on_error`, and the others continue.
+    The part of `ov` that needs no voir. An exception of an instrument goes to `instrument_failed`, and the others continue.
     """
 
-    def __init__(self, host: InstrumentHost, phases: Phases, on_error: Callable[[BaseException], None]) -> None:
-        self.required: set[Instrument] = set()
-        self._host, self._phases, self._on_error = host, phases, on_error
-        self._waiting: dict[Phase, list[_Waiting]] = {phase: [] for phase in phases}
+    def __init__(self) -> None:
+        self.phases = Phases()
+        self.handlers: set[Instrument] = set()
+        """The instruments that have been called."""
+        self._waiting: dict[Phase, list[_Waiting]] = {phase: [] for phase in self.phases}
         self._numbers = count()
 
-    def require(self, instrument: Instrument) -> object:
-        """Call an instrument, once. Return its `__state__` if it has any, else itself, or None when it fails."""
+    def require(self, *instruments: Instrument) -> object:
+        """Run further instruments. Return the state of a single one, or of each: its `__state__` if it has any, else itself."""
+        states = [self._require(instrument) for instrument in instruments]
+        return states[0] if len(states) == 1 else states
+
+    def instrument_failed(self, error: BaseException) -> None:
+        """Report an exception that an instrument raised."""
+        raise NotImplementedError
+
+    def _require(self, instrument: Instrument) -> object:
         state: object = getattr(instrument, "__state__", instrument)
-        if instrument not in self.required:
-            self.required.add(instrument)
+        if instrument not in self.handlers:
+            self.handlers.add(instrument)
             try:
-                generator = instrument(self._host)
+                generator = instrument(self)
             except StopProgram as stop:
-                self.stop(stop)
+                self._throw(stop)
                 raise
             except BaseException as error:
-                self._on_error(error)
+                self.instrument_failed(error)
                 return None
             if isinstance(generator, GeneratorType):
-                self._continue(next(self._numbers), generator, self._phases.start)
+                self._continue(next(self._numbers), generator, self.phases.start)
         return state
 
-    def end(self, phase: Phase, error: BaseException | None) -> None:
+    def _end(self, phase: Phase, error: BaseException | None) -> None:
         """End a phase, in which the program raised `error`: waiting instruments continue, then the error is raised."""
         phase.status = "running"
         phase.exception = error
@@ -133,7 +129,7 @@ class Instruments:
         if error is not None:
             raise error
 
-    def stop(self, stop: StopProgram) -> None:
+    def _throw(self, stop: StopProgram) -> None:
         """Throw the early end of the program into every instrument that waits."""
         for _, _, generator in [entry for waiting in self._waiting.values() for entry in waiting]:
             try:
@@ -141,7 +137,7 @@ class Instruments:
             except (StopProgram, StopIteration):
                 pass
             except BaseException as error:
-                self._on_error(error)
+                self.instrument_failed(error)
 
     def _continue(self, number: int, generator: Generator[object, object, object], phase: Phase) -> None:
         """Continue an instrument after a phase, and after all that it yields which have ended already."""
@@ -165,11 +161,11 @@ class Instruments:
                 return None
             if isinstance(error, (StopProgram, ProgramAborted)):
                 raise
-            self._on_error(error)
+            self.instrument_failed(error)
             return None
         if isinstance(awaited, Phase):
             awaited = awaited()
         if isinstance(awaited, PhaseWithPriority) and awaited.phase in self._waiting:
             return awaited
-        self._on_error(TypeError(f"an instrument yielded {awaited!r}: expected a phase of ov.phases"))
+        self.instrument_failed(TypeError(f"an instrument yielded {awaited!r}: expected a phase of ov.phases"))
         return None

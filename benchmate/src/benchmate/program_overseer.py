@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmate.errors import BenchmateError
 from benchmate.patching import ImportWatcher, apply_waiting
-from benchmate.phases import Instrument, Instruments, Phase, Phases, ProgramAborted, StopProgram
+from benchmate.phases import InstrumentHost, Phase, ProgramAborted, StopProgram
 from benchmate.program_loader import Command, Program
 from benchmate.session import Session
 from benchmate.voirfile import load_instruments
@@ -28,20 +28,19 @@ class InstrumentFailed(BaseException):
     """An instrument failed before the program began: running it would measure nothing."""
 
 
-class ProgramOverseer:
+class ProgramOverseer(InstrumentHost):
     """Runs a program under instruments, and is their `ov`.
 
-    It has the phases itself. Streams of given and logged values, options and selectors belong to a `VoirOverseer`, which
+    Streams of given and logged values, options and selectors belong to a `VoirOverseer`, which
     takes part once an instrument uses any of these, or voir or a package that it is built on is imported.
     """
 
     def __init__(self, session: Session, option_blocks: Mapping[str, Any]) -> None:
-        self.phases = Phases()
+        super().__init__()
         self.status = "init"
         self.program: Program | None = None
         self._session = session
         self._option_blocks = option_blocks
-        self._instruments = Instruments(self, self.phases, self._on_instrument_error)
         self._command: Command | None = None
         self._voir: VoirOverseer | None = None
         self._is_attaching = False
@@ -53,16 +52,6 @@ class ProgramOverseer:
             self._attach_voir()
 
     # For instruments
-
-    @property
-    def handlers(self) -> set[Instrument]:
-        """The instruments that have been called."""
-        return self._instruments.required
-
-    def require(self, *instruments: Instrument) -> object:
-        """Run further instruments. Return the state of a single one, or of each."""
-        states = [self._instruments.require(instrument) for instrument in instruments]
-        return states[0] if len(states) == 1 else states
 
     def stop(self, value: object = None) -> None:
         """End the program early."""
@@ -93,7 +82,7 @@ class ProgramOverseer:
         except StopProgram as stop:
             self._session.program_ended()
             self.status = "stopped"
-            self._instruments.stop(stop)
+            self._throw(stop)
         finally:
             self._finish()
         # Here after an early stop too: what was raised holds every frame of the program, and with them its loaders' workers.
@@ -107,7 +96,7 @@ class ProgramOverseer:
         try:
             instruments = load_instruments(voirfile)
         except Exception as error:
-            self._on_instrument_error(error, voirfile)
+            self.instrument_failed(error, voirfile)
         else:
             self.require(*instruments)
 
@@ -160,13 +149,14 @@ class ProgramOverseer:
             yield
         except BaseException as raised:
             error = raised
-        self._instruments.end(phase, error)
+        self._end(phase, error)
 
     def _abort_on_failure(self) -> None:
         if self._session.failures:
             raise InstrumentFailed
 
-    def _on_instrument_error(self, error: BaseException, where: str = "instrument") -> None:
+    def instrument_failed(self, error: BaseException, where: str = "instrument") -> None:
+        """Fail the step."""
         if self._session.is_forked_child:
             return
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
