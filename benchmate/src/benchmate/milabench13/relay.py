@@ -42,7 +42,6 @@ RESEND_S = 2.0
 """Seconds after which a signal from the agent to every process of a step is sent again to a program that has not ended."""
 READ_BYTES = 1 << 18
 STDOUT = 1
-_SET_PIPE_SIZE = 1031  # fcntl(2)
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _WATCHED = {"gpudata", "cpudata", "iodata", "netdata", "process"}
 """The processes that milabench watches from outside."""
@@ -247,7 +246,7 @@ class Relay:
 def _pipe() -> tuple[int, int]:
     reading, writing = os.pipe()
     with contextlib.suppress(OSError):  # a user may have too much in pipes already
-        fcntl.fcntl(reading, _SET_PIPE_SIZE, READ_BYTES)
+        fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, READ_BYTES)
     return reading, writing
 
 
