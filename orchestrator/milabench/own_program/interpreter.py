@@ -9,10 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Final
 
-from milabench.errors import EnvironmentFailed
+from milabench.errors import EnvironmentFailed, UsageError
 
 DISTRIBUTIONS: Final = {"sklearn": "scikit-learn", "PIL": "pillow", "cv2": "opencv-python", "yaml": "PyYAML"}
 """Distributions whose names differ from their modules' names, for modules that are not installed."""
@@ -28,15 +28,13 @@ def spec_of(name):
     except (ImportError, ValueError):
         return None
 distributions = importlib.metadata.packages_distributions()
-packages = {}
-for name in names:
-    for distribution in distributions.get(name, [])[:1]:
-        packages[name] = [distribution, importlib.metadata.version(distribution)]
+firsts = {name: distributions[name][0] for name in names if name in distributions}
 spec = spec_of(module) if module else None
 if spec is not None and spec.submodule_search_locations is not None:
     spec = spec_of(module + ".__main__")
 print(json.dumps({
-    "python": sys.executable, "prefix": sys.prefix, "packages": packages,
+    "python": sys.executable, "prefix": sys.prefix,
+    "packages": {name: [first, importlib.metadata.version(first)] for name, first in firsts.items()},
     "missing": [name for name in names if name not in sys.stdlib_module_names and spec_of(name) is None],
     "file": (spec.origin or "") if spec is not None else "",
 }))
@@ -84,6 +82,14 @@ def find_interpreter(start: Sequence[str], imports: Iterable[str], module: str =
         named = start[0] if start else "python"
         raise EnvironmentFailed(f"{named}: no such interpreter on the PATH, or older than Python 3.10")
     return best
+
+
+def module_file(start: Sequence[str], module: str) -> Path:
+    """Return the file of a module that an interpreter finds here, or has installed. Raises UsageError and EnvironmentFailed."""
+    found = find_interpreter(start, (), module)
+    if not found.file:
+        raise UsageError(f"-m {module}: no such module in {Path.cwd()} or {found.python}")
+    return Path(found.file)
 
 
 def require_packages(interpreter: Interpreter, imports: Mapping[str, int], name: str) -> None:

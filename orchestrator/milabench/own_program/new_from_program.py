@@ -16,13 +16,12 @@ from typing import Final
 from milabench.bench_command.measure_commands import suite_environment
 from milabench.errors import UsageError
 from milabench.events.removal import copy_tree, new_folder
-from milabench.own_program.interpreter import find_interpreter
-from milabench.own_program.observation import observation_of
-from milabench.own_program.origins import ProgramOrigin, chosen_program, find_module, module_in, origin_of
+from milabench.own_program.interpreter import find_interpreter, module_file
+from milabench.own_program.observation import observation_of, ways_text
+from milabench.own_program.origins import ProgramOrigin, chosen_program, find_module, origin_of
 from milabench.own_program.program import Program, parse_program
+from milabench.own_program.reading import read_source
 from milabench.own_program.script import Script
-from milabench.own_program.sources import read_source
-from milabench.own_program.voirfile import ways_text
 from milabench.own_program.written_benchmark import LATE, PROGRAM, WrittenProgram, benchmark_files
 from milabench.scaffold.new_benchmark import creation_error, new_benchmark_folder, schema_for
 
@@ -50,25 +49,18 @@ def new_from_program(name: str, into: Path, given: str, script: str | None, modu
                 f"give pypi:PROJECT==VERSION. `milabench bench` measures any command"
             )
         if program.module and find_module(origin.root, program.module) is None:
-            origin = replace(origin, name=f"the installed module {program.module}", installed=_installed(program))
+            installed = module_file(program.start, program.module)
+            origin = replace(origin, name=f"the installed module {program.module}", installed=installed)
         return _create(folder, origin, program)
 
 
-def _installed(program: Program) -> Path:
-    """Return the file of a module of an installed package. Raises UsageError."""
-    interpreter = find_interpreter(program.start, (), program.module)
-    if not interpreter.file:
-        raise UsageError(
-            f"-m {program.module}: no such module in {Path.cwd()} or {interpreter.python}. For a package, give "
-            f"--from pypi:PROJECT==VERSION --module NAME"
-        )
-    return Path(interpreter.file)
-
-
 def _create(folder: Path, origin: ProgramOrigin, program: Program) -> tuple[str, ...]:
-    packages, located = module_in(origin, program.module) if program.module else ("", origin.root / program.script)
-    if not located.is_file():
-        raise UsageError(f"{program.name}: no such file in {origin.name}")
+    found: tuple[str, Path] | None = "", origin.installed or origin.root / program.script
+    if program.module and not origin.installed:
+        found = find_module(origin.root, program.module)
+    if found is None or not found[1].is_file():
+        raise UsageError(f"{program.name}: no such {'module' if program.module else 'file'} in {origin.name}")
+    packages, located = found
     reading = read_source(located, origin.root / packages if program.module and not origin.installed else None)
     if origin.installed is not None:  # its package is needed, which may import itself by relative names alone
         reading = replace(reading, imports={program.module.partition(".")[0]: 1, **reading.imports})

@@ -1,14 +1,14 @@
-"""Chooses the probes for a program: its framework's, or a probe on the loop of the script."""
+"""Chooses the probes for a program, its framework's or a probe on the loop of the script, and writes them as a voirfile."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from milabench.own_program.reading import FoundPause, Reading
-from milabench.own_program.script import Found
+from milabench.own_program.script import Found, Loop
 
 _BATCHES = re.compile(r"load|batch|\bdl\b")
 _KERAS_TRAINERS = {"torch": "TorchTrainer", "jax": "JAXTrainer", "tensorflow": "TensorFlowTrainer"}
@@ -124,7 +124,8 @@ def observation_of(reading: Reading, environ: Mapping[str, str]) -> ProgramObser
         imported = any(re.fullmatch(library.package, name) for name in reading.imports)
         if imported and re.search(library.text, text) and (found := reading.first_call(library.call)) is not None:
             return _of_library(library, reading, replace(found, what=f"{found.what}(...)"), text, environ)
-    return _torch(reading) or _own_loop(reading)
+    observed = _torch(reading) or _own_loop(reading)
+    return None if observed is None else replace(observed, pauses=reading.pauses)
 
 
 def _of_library(
@@ -171,35 +172,83 @@ def _torch(reading: Reading) -> ProgramObservation | None:
         missing.append("samples: a step counts as a sample. `items=64` in the probe sets how many samples a step has")
     else:
         return None
-    return ProgramObservation(
-        steps=steps,
-        why=why,
-        found=found,
-        loss=loss,
-        pauses=reading.pauses,
-        missing=tuple(missing),
-    )
+    return ProgramObservation(steps=steps, why=why, found=found, loss=loss, missing=tuple(missing))
 
 
 def _own_loop(reading: Reading) -> ProgramObservation | None:
     if reading.loop is not None and not reading.loop.file:
-        size, found = "batch_size", reading.loop
-        steps, why = (
-            f'probes.loop(ov, {found.line}, units="steps/s", batch_size=1)',
-            "the iterations of the program's own loop",
-        )
+        why, size, found = "the iterations of the program's own loop", "batch_size", reading.loop
+        steps = f'probes.loop(ov, {found.line}, units="steps/s", batch_size=1)'
     elif reading.step is not None:
-        size, found = "items", reading.step
-        steps, why = f'probes.calls(ov, "{found.what}", units="steps/s")', "the calls of the program's own step"
+        why, size, found = "the calls of the program's own step", "items", reading.step
+        steps = f'probes.calls(ov, "{found.what}", units="steps/s")'
     else:
         return None
-    return ProgramObservation(
-        steps=steps,
-        why=why,
-        found=found,
-        pauses=reading.pauses,
-        missing=(
-            f"samples: a step counts as a sample. `{size}=64` in the probe sets how many samples a step has",
-            "loss: observe the function that returns it with probes.result",
-        ),
+    missing = (
+        f"samples: a step counts as a sample. `{size}=64` in the probe sets how many samples a step has",
+        "loss: observe the function that returns it with probes.result",
     )
+    return ProgramObservation(steps=steps, why=why, found=found, missing=missing)
+
+
+def voirfile_text(name: str, reading: Reading, observation: ProgramObservation) -> str:
+    """Return the voirfile of a program that is called `name`."""
+    lines = [
+        f'"""The probes for {name}. The README of benchmate has all of them, under "Which way in"."""',
+        "",
+        "from benchmate import probes",
+        "",
+        "",
+        "def instrument_main(ov):",
+        f'    """Observe {observation.why}."""',
+        *(f"    {line}" for line in _probes(observation)),
+        *(f"    # {line}" for line in _notes(reading, observation)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _probes(observation: ProgramObservation) -> Iterator[str]:
+    yield f"# steps: {observation.found}"
+    yield observation.steps
+    if observation.loss is not None:
+        yield f"# loss: {observation.loss}"
+        yield "probes.backward(ov)"
+    for pause in observation.pauses:
+        yield f"# {pause.name}: {pause.found}"
+        yield f'probes.pause(ov, "{pause.target}", name="{pause.name}")'
+
+
+def _notes(reading: Reading, observation: ProgramObservation) -> Iterator[str]:
+    """Yield the other findings, and the parts that were not found."""
+    parts: dict[str, Found | None] = {"loop": reading.loop, "loader": reading.loader, "optimizer": reading.optimizer}
+    for what, found in parts.items():
+        if found is not None and found != observation.found:
+            yield f"found: the {what}: {found}"
+    for what in observation.missing:
+        yield f"not observed: {what}"
+    if not observation.pauses:
+        yield "not found: a validation or a checkpoint in the loop, so everything between two steps counts"
+
+
+def ways_text(script: str, reading: Reading, observation: ProgramObservation | None) -> str:
+    """Return the ways to measure a program that is timed as a whole, with an example of each for this script."""
+    main = reading.scripts[0]
+    function = next(iter(sorted(main.functions - {"main"})), "")
+    loop = next((node.lineno for node in ast.walk(main.tree) if isinstance(node, Loop)), None)
+    steps = {
+        f"calls of {function} as steps": f'probes.calls(ov, "__main__.{function}", units="steps/s")'
+        if function
+        else "",
+        f"the loop at line {loop}": f'probes.loop(ov, {loop}, units="steps/s", batch_size=1)' if loop else "",
+    }
+    head = "no training loop was found"
+    if observation is not None:
+        steps = {observation.why: observation.steps}
+        head = f"{observation.why} usually end before half a minute"
+    lines = [
+        f"{head}. Possible measurements:",
+        "  the time of the whole program, as in the suite now",
+        f"  a number that it prints, such as: milabench bench --metric 'loss (\\S+)' --direction lower -- python {script}",
+        *(f"  {what}, in a voirfile (suite.yaml says how): {probe}" for what, probe in steps.items() if probe),
+    ]
+    return "\n".join(lines)

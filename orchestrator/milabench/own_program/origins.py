@@ -14,6 +14,7 @@ from typing import Final
 from milabench.bench.api import Git, PyPI
 from milabench.errors import EnvironmentFailed, UsageError
 from milabench.own_program.program import Program
+from milabench.shown import last_line, some_of
 
 _REPOSITORY: Final = re.compile(r"(?:(?:https?|ssh|git|file)://|git@)\S+|\S+\.git")
 _RELEASE: Final = re.compile(
@@ -105,8 +106,7 @@ def _clone(url: str, clone: Path) -> ProgramOrigin:
         environ = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
         ended = subprocess.run(["git", *words], capture_output=True, text=True, check=False, env=environ)
         if ended.returncode:
-            last = (ended.stderr.strip().splitlines() or ["git failed"])[-1]
-            raise EnvironmentFailed(f"--from {url}: {last}")
+            raise EnvironmentFailed(f"--from {url}: {last_line(ended.stderr, 'git failed')}")
         commit = ended.stdout.strip()
     return ProgramOrigin(root=clone, name=url, source=Git(url, commit))
 
@@ -146,10 +146,7 @@ def _is_program(path: Path) -> bool:
 
 
 def _known(programs: list[str]) -> str:
-    if not programs:
-        return ""
-    more = f", and {len(programs) - MAX_SHOWN} more" if len(programs) > MAX_SHOWN else ""
-    return f": {', '.join(programs[:MAX_SHOWN])}{more}"
+    return f": {some_of(programs, MAX_SHOWN)}" if programs else ""
 
 
 def find_module(root: Path, module: str) -> tuple[str, Path] | None:
@@ -160,11 +157,3 @@ def find_module(root: Path, module: str) -> tuple[str, Path] | None:
             if file.is_file():
                 return folder, file
     return None
-
-
-def module_in(origin: ProgramOrigin, module: str) -> tuple[str, Path]:
-    """Return the folder of a module's packages, empty or `src`, and its file. Raises UsageError."""
-    found = ("", origin.installed) if origin.installed is not None else find_module(origin.root, module)
-    if found is None:
-        raise UsageError(f"-m {module}: no such module in {origin.name}")
-    return found

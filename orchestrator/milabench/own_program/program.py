@@ -11,8 +11,8 @@ from typing import Final
 from milabench.errors import UsageError
 
 _PYTHON: Final = re.compile(r"(?:python|pypy)[\d.]*")
-# Programs that start a Python program in several processes, each with its subcommand.
-_LAUNCHERS: Final = {"torchrun": (), "accelerate": ("launch",), "deepspeed": ()}
+# Programs that start a Python program in several processes.
+_LAUNCHERS: Final = ("torchrun", "accelerate", "deepspeed")
 _PYTHON_FLAGS: Final = frozenset(("-u", "-O", "-OO", "-B", "-E", "-I", "-s", "-S"))
 
 
@@ -71,34 +71,22 @@ def parse_program(words: Sequence[str]) -> Program:
     """Return the program that words start: `train.py ...`, `python -m x`, `torchrun train.py`, or another. Raises UsageError."""
     first, *rest = words
     name = PurePath(first).name
-    if name in _LAUNCHERS:
-        subcommand = _LAUNCHERS[name]
-        if tuple(rest[: len(subcommand)]) != subcommand:
-            raise UsageError(f"{first}: expected `{' '.join((first, *subcommand))}` and a script")
-        return _launched((first, *subcommand), rest[len(subcommand) :])
-    if _PYTHON.fullmatch(name):
-        start = [first]
-        while rest and rest[0] in _PYTHON_FLAGS:
-            start.append(rest.pop(0))
-        if not rest or (rest[0] == "-m" and len(rest) == 1):
-            raise UsageError(f"{first}: expected a script, or -m and a module")
-        if rest[0] == "-m":
-            return Program(module=rest[1], start=tuple(start), arguments=tuple(rest[2:]))
-        if rest[0].startswith("-"):
-            raise UsageError(
-                f"{first} {rest[0]}: only scripts and modules are measured here. `milabench bench` measures any command"
-            )
-        return Program(script=rest[0], start=tuple(start), arguments=tuple(rest[1:]))
+    is_python = _PYTHON.fullmatch(name) is not None
     if first.endswith(".py"):
         return Program(script=first, arguments=tuple(rest))
-    return Program(start=(first,), arguments=tuple(rest))
-
-
-def _launched(launcher: tuple[str, ...], rest: Sequence[str]) -> Program:
-    """Return the program after the options of a launcher: the first word that ends in .py, or follows -m."""
+    if not is_python and name not in _LAUNCHERS:
+        return Program(start=(first,), arguments=tuple(rest))
+    if name == "accelerate" and rest[:1] != ["launch"]:
+        raise UsageError(f"{first}: expected `{first} launch` and a script")
+    # Of a launcher, the first word that ends in .py: words before it may be values of its options.
     for at, word in enumerate(rest):
-        if word in ("-m", "--module") and at + 1 < len(rest):
-            return Program(module=rest[at + 1], start=(*launcher, *rest[:at]), arguments=tuple(rest[at + 2 :]))
-        if word.endswith(".py"):
-            return Program(script=word, start=(*launcher, *rest[:at]), arguments=tuple(rest[at + 1 :]))
-    raise UsageError(f"{' '.join(launcher)}: expected a script (.py), or -m and a module")
+        start, following = (first, *rest[:at]), tuple(rest[at + 1 :])
+        if word in ("-m", "--module") and following:
+            return Program(module=following[0], start=start, arguments=following[1:])
+        if word.endswith(".py") or (is_python and not word.startswith("-")):
+            return Program(script=word, start=start, arguments=following)
+        if is_python and word not in _PYTHON_FLAGS:
+            raise UsageError(
+                f"{first} {word}: only scripts and modules are measured here. `milabench bench` measures any command"
+            )
+    raise UsageError(f"{first}: expected a script (.py), or -m and a module")

@@ -1,4 +1,4 @@
-"""Reads a training script without running it: its packages, training loop, loader, loss, optimizer, pauses and length."""
+"""Reads a training script and its own modules, without running them: packages, loop, loader, loss, optimizer, pauses, length."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from milabench.own_program.script import Found, ImportedName, Loop, Script, ScriptCall
+from milabench.errors import UsageError, os_reason
+from milabench.own_program.script import MAIN, Found, ImportedName, Loop, Script, ScriptCall
+
+MOST_FILES = 200
 
 # A call that ends a step of training, by the last part of its name.
 _STEPS = re.compile(
@@ -76,6 +80,49 @@ class Reading:
         )
 
 
+def read_source(file: Path, root: Path | None = None) -> Reading:
+    """Read a script and its own modules, which are looked for in `root`, by default the folder of the script.
+
+    Raises UsageError for a file that cannot be read, or is no Python.
+    """
+    root = file.parent if root is None else root
+    scripts = {MAIN: _script(file, MAIN)}
+    waiting = [scripts[MAIN]]
+    while waiting and len(scripts) < MOST_FILES:
+        for module, found in _local_modules(waiting.pop(0), root):
+            if module not in scripts and found != file:
+                scripts[module] = _script(found, module)
+                waiting.append(scripts[module])
+    return read_program(tuple(scripts.values()))
+
+
+def _script(file: Path, module: str) -> Script:
+    if file.is_dir():
+        raise UsageError(f"{file}: is a folder. Name the script that it starts")
+    try:
+        return Script(ast.parse(file.read_text(encoding="utf-8", errors="replace")), module, file)
+    except OSError as error:
+        raise UsageError(f"{file}: {os_reason(error)}") from None
+    except (SyntaxError, ValueError) as error:
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise UsageError(f"{file}{line}: is no Python: {getattr(error, 'msg', error)}") from None
+
+
+def _local_modules(script: Script, root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the modules below a folder that a script imports, and the packages that they are in, with their files."""
+    folder = script.file.parent
+    package = folder.relative_to(root).parts if folder.is_relative_to(root) else ()
+    for imported in script.imported:
+        name = imported.name.lstrip(".")
+        level = len(imported.name) - len(name)
+        parts = (*package[: len(package) + 1 - level], *name.split(".")) if level else name.split(".")
+        for length in range(1, len(parts) + 1):
+            path = root.joinpath(*parts[:length])
+            for file in (path.with_suffix(".py"), path / "__init__.py"):
+                if file.is_file():
+                    yield ".".join(parts[:length]), file
+
+
 def _calls(scripts: Sequence[Script], pattern: str) -> Iterator[Found]:
     matches = re.compile(pattern).fullmatch
     for script in scripts:
@@ -104,7 +151,7 @@ def _packages(imported: Iterable[ImportedName]) -> dict[str, int]:
     """Return the top-level packages, each with the line of its first import."""
     lines: dict[str, int] = {}
     for each in imported:
-        lines.setdefault(each.module.partition(".")[0], each.line)
+        lines.setdefault(each.name.partition(".")[0], each.line)
     return lines
 
 

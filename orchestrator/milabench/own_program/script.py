@@ -49,7 +49,6 @@ class ImportedName:
     `alias` is the name that it has in the script, empty where that is the full name.
     """
 
-    module: str
     name: str
     alias: str
     line: int
@@ -79,14 +78,11 @@ class Script:
         imported: list[ImportedName] = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
-                imported += [ImportedName(each.name, each.name, each.asname or "", node.lineno) for each in node.names]
+                imported += [ImportedName(each.name, each.asname or "", node.lineno) for each in node.names]
             elif isinstance(node, ast.ImportFrom):
-                module = "." * node.level + (node.module or "")
-                inner = f"{module}." if node.module else module
-                imported += [
-                    ImportedName(module, inner + each.name, each.asname or each.name, node.lineno)
-                    for each in node.names
-                ]
+                module = "." * node.level + (f"{node.module}." if node.module else "")
+                names = {module + each.name: each.asname or each.name for each in node.names}
+                imported += [ImportedName(name, alias, node.lineno) for name, alias in names.items()]
         return tuple(imported)
 
     @cached_property

@@ -19,7 +19,7 @@ def command(words: tuple[str, ...], wait: bool, display: str) -> int:
     """
     from milabench.own_program.try_program import try_program
 
-    trial = try_program(words, terminal_session(display), wait=wait)
-    for line in trial.lines:
+    code, lines = try_program(words, terminal_session(display), wait=wait)
+    for line in lines:
         click.echo(line)
-    return trial.code
+    return code

@@ -8,24 +8,19 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from milabench.bench_command.measure_commands import command_entry, require_program
-from milabench.config.interpolate import escaped
 from milabench.config.problems import did_you_mean
 from milabench.driver.task_driver import FOREVER_S
-from milabench.driver.tasks import verbatim
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 from milabench.events.removal import remove
 from milabench.execute.retry_policy import RetryPolicy
-from milabench.own_program.interpreter import find_interpreter, require_packages
-from milabench.own_program.observation import ProgramObservation, observation_of
+from milabench.own_program.interpreter import find_interpreter, module_file, require_packages
+from milabench.own_program.observation import ProgramObservation, observation_of, voirfile_text
 from milabench.own_program.program import Program, parse_program
-from milabench.own_program.reading import Reading
-from milabench.own_program.sources import read_source
-from milabench.own_program.voirfile import voirfile_text
+from milabench.own_program.reading import Reading, read_source
 from milabench.workflow.files import write_file
 from milabench.workflow.options import Extent, Session, SuiteOptions
 
@@ -42,16 +37,8 @@ SHORTEST_S: Final = 0.001
 SHOWN_LINES: Final = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """The result of a trial: exit code, and lines with the number, its validity and the next command."""
-
-    code: int
-    lines: tuple[str, ...] = ()
-
-
-def try_program(words: Sequence[str], session: Session, *, wait: bool) -> Trial:
-    """Measure a program for half a minute, and return the number and the next command.
+def try_program(words: Sequence[str], session: Session, *, wait: bool) -> tuple[int, Sequence[str]]:
+    """Measure a program for half a minute. Return the exit code, and lines: the number, its validity and the next command.
 
     Raises UsageError and EnvironmentFailed for a program that cannot be started, Unreachable for devices in use.
     """
@@ -61,9 +48,12 @@ def try_program(words: Sequence[str], session: Session, *, wait: bool) -> Trial:
     try:
         trials = _Trials(program, python, reading, base, session, RetryPolicy(wait=wait, max_failures=1))
         observation = None if reading is None else observation_of(reading, os.environ)
-        return trials.timed("") if reading is None or observation is None else trials.observed(reading, observation)
+        if reading is None or observation is None:
+            return DONE, trials.timed("")
+        return DONE, trials.observed(reading, observation)
     except _Ended as ended:
-        return ended.trial
+        code, *lines = ended.args
+        return code, lines
     finally:
         remove(base, base.parent, is_quiet=True)
 
@@ -74,10 +64,7 @@ def _read(program: Program) -> tuple[Reading, str]:
         raise UsageError(f"--help is an option of {program.name}. `milabench try --help` shows ours")
     file, here = Path(program.script), Path.cwd()
     if program.module:
-        interpreter = find_interpreter(program.start, (), program.module)
-        if not interpreter.file:
-            raise UsageError(f"-m {program.module}: no such module in {interpreter.python}")
-        file = Path(interpreter.file)
+        file = module_file(program.start, program.module)
     elif not file.exists():
         near = did_you_mean(file.name, [path.name for path in file.parent.glob("*.py")])
         raise UsageError(f"{program.script}: no such file in {here}{near and f'. {near}'}")
@@ -106,7 +93,7 @@ class _Trials:
         self._plain = program.plain(python)
         self._work = None if reading is None else reading.work
 
-    def observed(self, reading: Reading, observation: ProgramObservation) -> Trial:
+    def observed(self, reading: Reading, observation: ProgramObservation) -> list[str]:
         """Measure the steps of the program, or its time where it ends before it has done enough of them."""
         name = self._program.name
         seen = f"{observation.why} ({observation.found})"
@@ -119,10 +106,10 @@ class _Trials:
             return self.timed(f"its steps could not be observed: {bench.failures[0].detail}")
         is_whole = bench.perf is not None and "short" not in bench.doubts
         if is_whole or (bench.perf is not None and wall_s * LAUNCHES[0] > LONGEST_S):
-            return self._trial(bench, f"observed: {seen}", self._keep() if is_whole else self._more())
+            return self._lines(bench, f"observed: {seen}", self._keep() if is_whole else self._more())
         return self.timed(f"it ended after {wall_s:.0f} s, before {MEASURED_S:.0f} s of steps were measured", wall_s)
 
-    def timed(self, why: str, wall_s: float | None = None) -> Trial:
+    def timed(self, why: str, wall_s: float | None = None) -> list[str]:
         """Measure the time of the whole program: as many repeats as fit, at least three unless they take minutes.
 
         `why` is the reason for not measuring steps. `wall_s` is an estimate of the seconds of a repeat, if available.
@@ -140,16 +127,16 @@ class _Trials:
         more = f"{again}: until it is precise. With --metric: a number that it prints"
         if why or (first.validity == "valid" and self._program.is_python):
             more = self._more() if why else self._keep()
-        return self._trial(first, measured, more)
+        return self._lines(first, measured, more)
 
-    def _trial(self, bench: BenchSummary, measured: str, following: str) -> Trial:
+    def _lines(self, bench: BenchSummary, measured: str, following: str) -> list[str]:
         from milabench.report.labels import format_number
         from milabench.report.model import half_width, validity_text, warnings_of
 
         number = f"{format_number(bench.perf)} {bench.units} {half_width(bench)}".rstrip()
         first = f"{self._program.name}: {number}, {validity_text(bench)}"
         warnings = (f"warning: {text}" for reason, text in warnings_of(bench).items() if reason != "imprecise")
-        return Trial(code=DONE, lines=(first, *warnings, measured, f"next: {following}"))
+        return [first, *warnings, measured, f"next: {following}"]
 
     def _timed(self, launches: int) -> BenchSummary:
         entry = command_entry(self._plain, Path.cwd(), FOREVER_S, os.environ)
@@ -202,28 +189,18 @@ class _Trials:
         work = self._work
         if work is None:
             return self._keep()
-        if work.what.startswith("-"):
-            typed = shlex.join(self._program.typed)
-            if any(word.partition("=")[0] == work.what for word in self._program.arguments):
-                return f"`milabench try {typed}` with a larger {work.what} measures its steps"
-            return f"`milabench try {typed} {work.what} N` with a larger N measures its steps"
         return f"a larger `{work.what}` (line {work.line}) measures its steps"
 
 
 class _Ended(Exception):
-    """The trial is over, with this exit code and these lines."""
-
-    def __init__(self, code: int, *lines: str) -> None:
-        super().__init__(code)
-        self.trial = Trial(code=code, lines=lines)
+    """The trial is over. Its arguments are the exit code and the lines to show."""
 
 
 def _observed_entry(words: Sequence[str]) -> dict[str, object]:
     """Return the entry of a suite for a command under our runner, started where we are, with our instruments on its path."""
     from milabench.workflow.context import instruments
 
-    entry = command_entry(words, Path.cwd(), OBSERVED_AT_MOST_S, os.environ)
-    if (tools := instruments()) is not None:
-        path = os.pathsep.join(filter(None, (tools.folder, os.environ.get("PYTHONPATH"))))
-        entry["env"]["PYTHONPATH"] = escaped(verbatim(path))
-    return entry
+    tools = instruments()
+    folders = (tools.folder if tools is not None else "", os.environ.get("PYTHONPATH"))
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
+    return command_entry(words, Path.cwd(), OBSERVED_AT_MOST_S, environ)

@@ -8,15 +8,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from packaging.utils import canonicalize_name
+
 from milabench.bench.api import Git, PyPI
 from milabench.config.interpolate import escaped
 from milabench.driver.tasks import verbatim
 from milabench.own_program.interpreter import DISTRIBUTIONS, Interpreter
-from milabench.own_program.observation import ProgramObservation
+from milabench.own_program.observation import ProgramObservation, voirfile_text
 from milabench.own_program.origins import ProgramOrigin
 from milabench.own_program.program import Program
 from milabench.own_program.reading import Reading
-from milabench.own_program.voirfile import voirfile_text
 from milabench.scaffold.new_benchmark import benchfile_text
 
 PROGRAM = "program"
@@ -97,22 +98,18 @@ def requirement_lines(written: WrittenProgram) -> Iterator[str]:
     interpreter, own = written.interpreter, written.origin.packages
     yield f"# The packages that the program imports, in the versions of {interpreter.prefix}."
     yield from written.requires
-    seen = {_normal(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in written.requires}
+    seen = {canonicalize_name(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in written.requires}
     for name, line in sorted(written.reading.imports.items(), key=lambda item: item[1]):
         for package in (name, *LATE.get(name, ())):
             distribution, version = interpreter.packages.get(package, (DISTRIBUTIONS.get(package, package), ""))
-            if package in own or _normal(distribution) in seen:
+            if package in own or canonicalize_name(distribution) in seen:
                 continue
             if version:
-                seen.add(_normal(distribution))
+                seen.add(canonicalize_name(distribution))
                 # A build for one kind of device (+cpu) is on another index.
                 yield f"{distribution}=={version.partition('+')[0]}"
             elif package in interpreter.missing and package == name:
                 yield f"# {distribution}: imported in line {line}, not installed there"
-
-
-def _normal(distribution: str) -> str:
-    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def _benchfile(written: WrittenProgram) -> str:

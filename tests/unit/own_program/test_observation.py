@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from milabench.own_program.observation import ProgramObservation, observation_of
+from milabench.own_program.observation import ProgramObservation, observation_of, voirfile_text
 from milabench.own_program.script import Found
-from milabench.own_program.voirfile import voirfile_text
 from tests.commands import ROOT
 from tests.own_programs import read
 

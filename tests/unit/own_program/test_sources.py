@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milabench.errors import UsageError
-from milabench.own_program.sources import read_source
+from milabench.own_program.reading import read_source
 
 
 def write(folder: Path, **files: str) -> Path:
