@@ -14,7 +14,7 @@ from milabench.archives.archive import pieces
 from milabench.capsule import contents, supplies
 from milabench.capsule.contents import MAX_DEPTH, CapsuleEntry, CapsuleManifest, Content, PackedImage, PackedPython
 from milabench.capsule.install import PLATFORM
-from milabench.config.schema import BenchmarkConfig, Suite
+from milabench.config.schema import BenchmarkConfig
 from milabench.config.show import plain_benchmark, to_yaml
 from milabench.errors import ConfigError, EnvironmentFailed, Problem, os_reason
 from milabench.events.removal import scratch_folder
@@ -22,7 +22,7 @@ from milabench.execute import images as engines
 from milabench.execute.install_session import find_uv
 from milabench.execute.inventory import benchmate_digest, is_fetched
 from milabench.execute.locks import hold_base
-from milabench.execute.package_indexes import indexes, pip_settings
+from milabench.execute.package_indexes import pip_settings
 from milabench.execute.sizes import size_text
 from milabench.plan.container import Image
 from milabench.plan.prepare import MARKERS, OWN_DATA
@@ -106,9 +106,9 @@ class _Packing:
         plan = environments.decide_install(context)
         suite = self._add_suite()
         report("packages: looking for the files that the locks name")
-        releases = [each for venv in plan.venvs for each in supplies.locked_releases(venv, self.settings, self.environ)]
+        releases = [each for venv in plan.venvs for each in supplies.locked_releases(venv, self.settings)]
         wheels = self._add_files("wheels", releases)
-        own = self._add_files("milabench", supplies.own_releases(indexes(self.settings, self.environ)))
+        own = self._add_files("milabench", supplies.own_releases(self.settings))
         self._add_projects()
         self._add(Content(path="bin/uv", content=Path(self.uv), is_executable=True))
         mine = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -192,7 +192,8 @@ class _Packing:
             raise ConfigError("system: holds a secret, and a capsule holds none. Give it by ${oc.env:VARIABLE}")
         suite = replace(self.context.suite, benchmarks=benchmarks, system=replace(system, raw=raw, arch=None))
         file = f"suite/{self.context.suite_file.stem}.yaml"
-        self._add(Content(path=file, content=_suite_text(suite).encode()))
+        head = f"# Packed by milabench {__version__}: resolved, as it was when the capsule was created.\n"
+        self._add(Content(path=file, content=f"{head}{to_yaml(suite)}".encode()))
         for path, folder in folders.items():
             for content in tree(folder, f"suite/{path}", lambda name: name == "__pycache__" or name.startswith(".")):
                 _require_no_secret(content)
@@ -296,10 +297,6 @@ class _Packing:
             Content(path="install.sh", content=text.encode(), is_executable=True),
             Content(path="SHA256SUMS", content=sums.encode()),
         ]
-
-
-def _suite_text(suite: Suite) -> str:
-    return f"# Packed by milabench {__version__}: resolved, as it was when the capsule was created.\n{to_yaml(suite)}"
 
 
 def _require_public(config: BenchmarkConfig, values: Mapping[str, object]) -> None:

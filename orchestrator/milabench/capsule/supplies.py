@@ -25,8 +25,8 @@ from milabench.events.removal import copy_tree, remove
 from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.interrupts import thread_map
 from milabench.execute.inventory import marker_environment
-from milabench.execute.needs import wheel_rank
-from milabench.execute.package_indexes import Indexes, indexes, uv_env, uv_options
+from milabench.execute.needs import version_of, wheel_rank
+from milabench.execute.package_indexes import indexes, uv_env, uv_options
 from milabench.execute.sources import cached_archive, listed_files
 from milabench.plan.requirements import Lock, applies, parse_requirements
 from milabench.plan.venvs import VenvSpec
@@ -42,13 +42,13 @@ _NAMED_GLIBC = {"1": (2, 5), "2010": (2, 12), "2014": (2, 17)}
 class Release:
     """A version of a project of which a file is wanted, for a Python. `hashes` are the lock's, or empty.
 
-    `else_from` is an index that is asked where the others do not have it.
+    `settings` are pip's, and say which indexes are asked; `else_from` is asked where those do not have it.
     """
 
     project: str
     version: str
     python: str
-    where: Indexes
+    settings: tuple[tuple[str, str], ...]
     hashes: frozenset[str] = frozenset()
     else_from: str = ""
 
@@ -71,7 +71,7 @@ def minor(python: str) -> str:
     return ".".join(python.split(".")[:2])
 
 
-def locked_releases(spec: VenvSpec, settings: Mapping[str, str], environ: Mapping[str, str]) -> list[Release]:
+def locked_releases(spec: VenvSpec, settings: Mapping[str, str]) -> list[Release]:
     """Return the releases that an environment's lock names for this platform.
 
     Raises EnvironmentFailed for a lock without hashes.
@@ -82,11 +82,11 @@ def locked_releases(spec: VenvSpec, settings: Mapping[str, str], environ: Mappin
             f"{spec.group}: {names}: has no hashes of its packages, so they cannot be checked and packed. "
             "Write a lock with `milabench pin`"
         )
-    where = indexes({**settings, **spec.pip}, environ)
-    return _releases(spec.lock, spec.python, where, torch_index(spec.torch_backend) if spec.torch_backend else "")
+    of_torch = torch_index(spec.torch_backend) if spec.torch_backend else ""
+    return _releases(spec.lock, spec.python, {**settings, **spec.pip}, of_torch)
 
 
-def _releases(lock: Lock, python: str, where: Indexes, else_from: str = "") -> list[Release]:
+def _releases(lock: Lock, python: str, settings: Mapping[str, str], else_from: str = "") -> list[Release]:
     environment = marker_environment(python)
     releases = []
     for pin in lock.pins:
@@ -99,7 +99,7 @@ def _releases(lock: Lock, python: str, where: Indexes, else_from: str = "") -> l
                     project=pin.name,
                     version=pin.version,
                     python=python,
-                    where=where,
+                    settings=tuple(settings.items()),
                     hashes=hashes,
                     else_from=else_from,
                 )
@@ -107,7 +107,7 @@ def _releases(lock: Lock, python: str, where: Indexes, else_from: str = "") -> l
     return releases
 
 
-def own_releases(where: Indexes) -> list[Release]:
+def own_releases(settings: Mapping[str, str]) -> list[Release]:
     """Return milabench's own dependencies, in the versions that it runs with here."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
@@ -128,7 +128,8 @@ def own_releases(where: Indexes) -> list[Release]:
                 f"{name}: milabench needs it, and it is not installed. Install milabench again"
             ) from None
         if name != "milabench":
-            found[name] = Release(project=name, version=package.version, python=python, where=where)
+            asked = tuple(settings.items())
+            found[name] = Release(project=name, version=package.version, python=python, settings=asked)
         for line in package.requires or ():
             need = Requirement(line)
             if need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in extras or {""}):
@@ -161,7 +162,8 @@ def fetch_files(
 
 
 def _fetch(release: Release, environ: Mapping[str, str], stop: threading.Event) -> ReleaseFile:
-    where, (listed, silent) = release.where, listed_files(release.project, release.where, stop)
+    where = indexes(dict(release.settings), environ)
+    listed, silent = listed_files(release.project, where, stop)
     chosen = choose_file(listed, release)
     if chosen is None and release.else_from:
         where = replace(where, urls=(release.else_from,), find_links=())
@@ -180,22 +182,14 @@ def _fetch(release: Release, environ: Mapping[str, str], stop: threading.Event) 
 
 def choose_file(listed: Iterable[tuple[str, str]], release: Release) -> tuple[str, str] | None:
     """Return name and sha256 of the file to install: the wheel that fits best, else an sdist."""
-    from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
-    version = Version(release.version)
     best: tuple[int, str, str] | None = None
     for name, sha256 in listed:
-        if release.hashes and sha256 not in release.hashes:
+        if (release.hashes and sha256 not in release.hashes) or version_of(name) != Version(release.version):
             continue
-        try:
-            if name.endswith(".whl"):
-                found, rank = parse_wheel_filename(name)[1], wheel_rank(name, release.python)
-            else:
-                found, rank = parse_sdist_filename(name)[1], sys.maxsize
-        except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
-            continue
-        if found == version and rank is not None and (best is None or (rank, name) < best[:2]):
+        rank = wheel_rank(name, release.python) if name.endswith(".whl") else sys.maxsize
+        if rank is not None and (best is None or (rank, name) < best[:2]):
             best = rank, name, sha256
     return None if best is None else best[1:]
 
@@ -217,23 +211,17 @@ def oldest_glibc(names: Iterable[str]) -> str:
 
 def _builders(file: ReleaseFile, release: Release, environ: Mapping[str, str], uv: str) -> list[Release]:
     """Return the build tools of an sdist's wheel: the newest allowed."""
-    settings: dict[str, str] = {}
-    env = {**environ, **uv_env(settings, environ)}
-    location = {
-        "UV_DEFAULT_INDEX": next(iter(release.where.urls), ""),
-        "UV_INDEX": " ".join(release.where.urls[1:]),
-        "UV_FIND_LINKS": ",".join(release.where.find_links),
-        "SSL_CERT_FILE": release.where.cert or "",
-    }
-    env |= {name: value for name, value in location.items() if value and not env.get(name)}
-    argv = (uv, "pip", "compile", "-", "--quiet", "--no-header", "--no-annotate", "--generate-hashes")
-    options = uv_options({} if release.where.urls else {"no-index": "true"})
+    settings = dict(release.settings)
+    argv = (
+        *(uv, "pip", "compile", "-", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"),
+        *("--index-strategy", "unsafe-best-match", "--python-version", minor(release.python), *uv_options(settings)),
+    )
     needs = build_requirements(file.path, file.name)
     with tempfile.TemporaryDirectory(prefix="milabench-") as empty:  # where no uv.toml is
         done = subprocess.run(
-            (*argv, "--python-version", minor(release.python), "--index-strategy", "unsafe-best-match", *options),
+            argv,
             input="\n".join(needs),
-            env={**env, "UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"},
+            env={**environ, **uv_env(settings, environ), "UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"},
             cwd=empty,
             capture_output=True,
             text=True,
@@ -243,7 +231,7 @@ def _builders(file: ReleaseFile, release: Release, environ: Mapping[str, str], u
         raise EnvironmentFailed(
             f"{file.name}: its build requirements cannot be found: {explain_failure(mask(done.stderr))}"
         )
-    return _releases(parse_requirements(done.stdout), release.python, release.where)
+    return _releases(parse_requirements(done.stdout), release.python, settings)
 
 
 def build_requirements(archive: Path, name: str) -> list[str]:

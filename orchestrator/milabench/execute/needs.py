@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
 
 from milabench.execute.sizes import size_text
 
@@ -129,6 +136,14 @@ def _name(wheel: Mapping[str, object]) -> str:
     """Return the file name of an entry of a pylock.toml."""
     place = urlsplit(str(wheel.get("url") or wheel.get("path"))).path
     return str(wheel.get("name") or unquote(place).rpartition("/")[2])
+
+
+def version_of(name: str) -> Version | None:
+    """Return the version of a release by the name of its file. None for a file that is no release."""
+    try:
+        return parse_wheel_filename(name)[1] if name.endswith(".whl") else parse_sdist_filename(name)[1]
+    except (InvalidSdistFilename, InvalidVersion, InvalidWheelFilename):
+        return None
 
 
 def wheel_rank(name: str, python: str) -> int | None:

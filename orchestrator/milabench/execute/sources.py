@@ -230,16 +230,11 @@ def find_release(project: str, version: str, file: str | None = None, *, environ
 
 def _other_versions(files: Iterable[str]) -> str:
     """Return the newest of the files that the indexes do list, for an error message."""
-    from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
-    def version_of(file: str) -> Version:
-        try:
-            return parse_wheel_filename(file)[1] if file.endswith(".whl") else parse_sdist_filename(file)[1]
-        except (InvalidSdistFilename, InvalidVersion, InvalidWheelFilename):
-            return Version("0")
+    from milabench.execute.needs import version_of
 
-    newest = sorted(files, key=version_of, reverse=True)[:MAX_LISTED]
+    newest = sorted(files, key=lambda file: version_of(file) or Version("0"), reverse=True)[:MAX_LISTED]
     return f". The newest that they list: {', '.join(newest)}" if newest else ""
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
+from milabench.execute.needs import version_of
 from milabench.plan.pin import BACKENDS, MADE_BY
 from milabench.plan.requirements import Lock, Pin, RequirementFile, parse_requirements, render_requirements
 
@@ -123,7 +123,7 @@ def lock_text(
 
 def hashes_of(files: Sequence[tuple[str, str]], version: str) -> dict[str, str]:
     """Return the files of exactly this version (2.13.0 is not 2.13.0+cpu), with their sha256."""
-    return {name: sha256 for name, sha256 in files if _version(name) == Version(version)}
+    return {name: sha256 for name, sha256 in files if version_of(name) == Version(version)}
 
 
 def _with_all_hashes(pin: Pin, files: Sequence[tuple[str, str]]) -> Pin:
@@ -155,12 +155,3 @@ def _from_elsewhere(pin: Pin, spec: PinSpec) -> Pin:
         return pin
     version = f"{Version(pin.version).public}+{spec.backend}"
     return Pin(line=f"torch=={version}", name="torch", version=version)
-
-
-def _version(file: str) -> Version | None:
-    try:
-        if file.endswith(".whl"):
-            return parse_wheel_filename(file)[1]
-        return parse_sdist_filename(file)[1]
-    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
-        return None

@@ -16,7 +16,7 @@ from tests.process.install.places import Index, Place, wheel
 
 def fetched(place: Place, text: str, uv: str, pip: dict[str, str] | None = None) -> dict[str, ReleaseFile]:
     settings = {"find-links": str(place.wheels), "no-index": "true"} if pip is None else pip
-    releases = locked_releases(place.spec(text, pip=settings), {}, place.environ)
+    releases = locked_releases(place.spec(text, pip=settings), {})
     return {file.name: file for file in fetch_files(releases, place.environ, uv, jobs=2)}
 
 

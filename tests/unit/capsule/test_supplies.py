@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from milabench.capsule.supplies import Release, build_requirements, choose_file, oldest_glibc, sealed_environment
-from milabench.execute.package_indexes import Indexes
 
 MINE = f"{sys.version_info.major}{sys.version_info.minor}"
 HERE = f"manylinux_2_17_{platform.machine()}"
@@ -20,7 +19,7 @@ HERE = f"manylinux_2_17_{platform.machine()}"
 def chosen(*names: str, version: str = "1.0", hashes: frozenset[str] = frozenset(), python: str = "") -> str | None:
     """The name that is chosen; each file's hash is its name."""
     version_here = python or f"{sys.version_info.major}.{sys.version_info.minor}"
-    release = Release(project="tool", version=version, python=version_here, where=Indexes(), hashes=hashes)
+    release = Release(project="tool", version=version, python=version_here, settings=(), hashes=hashes)
     found = choose_file([(name, name) for name in names], release)
     return found[0] if found else None
 
