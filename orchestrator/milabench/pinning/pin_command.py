@@ -56,7 +56,7 @@ def command(
         from milabench.pinning.upgrade import upgrade as try_newer_locks
 
         return try_newer_locks(options, python, terminal_session(), write=write, wait=wait)
-    from milabench.pinning.benchmark_locks import pin_benchmarks
+    from milabench.pinning.pinned_locks import pin_benchmarks
 
     pin_benchmarks(options, VARIANTS if all_variants else variants, python, terminal_session())
     return DONE

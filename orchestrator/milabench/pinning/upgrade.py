@@ -21,7 +21,7 @@ from milabench.errors import (
 from milabench.events.atomic_write import replace_file
 from milabench.events.removal import copy_tree, fresh_scratch, move
 from milabench.execute.retry_policy import RetryPolicy
-from milabench.pinning.benchmark_locks import pin_benchmarks
+from milabench.pinning.pinned_locks import pin_benchmarks
 from milabench.plan.requirements import parse_requirements
 from milabench.quickstart.all_stages import measure_suite
 from milabench.workflow import environments

@@ -33,8 +33,8 @@ def pin(place: Place, folder: Path, wanted: dict[str, str], constraints: str = "
         benchmate=benchmate_requirements(place.benchmate),
         constraints=RequirementFile(name=str(folder / "constraints.txt"), text=constraints),
     )
-    pip = {"find-links": str(place.wheels), "no-index": "1"}
-    return pin_locks(specs, environ=place.environ, report=place.said.append, pip=pip)
+    environ = {**place.environ, "PIP_FIND_LINKS": str(place.wheels), "PIP_NO_INDEX": "1"}
+    return pin_locks(specs, environ=environ, report=place.said.append)
 
 
 def test_a_lock_holds_the_benchmark_the_instruments_and_no_path(place: Place, tmp_path: Path) -> None:
