@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 import shlex
@@ -14,14 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from milabench.config.interpolate import escaped
-from milabench.config.schema import FILE_KEYS, REDUCTIONS
-from milabench.driver.task_driver import FOREVER_S, by_variables, report_failures
+from milabench.config.schema import REDUCTIONS
+from milabench.driver.task_driver import FOREVER_S, bench_name, by_variables, report_failures, written_suite
 from milabench.driver.tasks import verbatim
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 from milabench.events.removal import remove
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.redaction import is_searchable, is_secret_name, mask, values_in
-from milabench.workflow.files import base_folder, write_file
+from milabench.workflow.files import base_folder
 from milabench.workflow.options import Extent, Session, SuiteOptions
 from milabench.workflow.run_suite import PreparedRuns, RunSettings, execute_runs, prepare_runs
 
@@ -77,7 +75,8 @@ def measure_commands(
     environ = {**os.environ, **_given_variables(options.env)}
     names, suite = commands_suite(options, environ)
     folder = base_folder(base)
-    written = SuiteOptions(config_file=_write(folder, names[0], suite), base=folder, environ=environ)
+    file = written_suite(folder / "bench", names[0].replace(" ", "_"), suite)
+    written = SuiteOptions(config_file=file, base=folder, environ=environ)
     # The next launch of a command that has failed would fail too.
     retry = RetryPolicy(wait=wait, max_failures=1)
     settings = RunSettings(retry=retry, as_default=False, no_gate=no_gate, is_reported=True)
@@ -231,8 +230,7 @@ def names_of_commands(options: CommandOptions, commands: Sequence[Sequence[str]]
         # What was passed on by a variable may stand among the words; names are those of files.
         program, *arguments = (words[0].split(maxsplit=1) or words) if options.shell else words
         text = mask(given or " ".join((Path(program).name, *arguments)))
-        name = re.sub(r"[^\w .+-]", "_", text)[:_NAME_CHARACTERS].strip(" .") or "command"
-        name = f"command.{name}" if name.startswith("_") or name in FILE_KEYS else name
+        name = bench_name(text[:_NAME_CHARACTERS], "command")
         if given and name in names:
             raise UsageError(f"--name {given}: is given twice")
         again = sum(known == name or known.startswith(f"{name} (") for known in names)
@@ -270,14 +268,10 @@ def metrics_in_suite(options: CommandOptions) -> dict[str, dict[str, str]]:
 def named_pattern(text: str) -> tuple[str, str]:
     """Return name and pattern of a metric: of a named group, else `NAME=REGEX`, else `value`. Raises UsageError."""
     head = _METRIC_NAME.match(text)
-    whole = _compiled(text, text) if head is None or "(?P<" in text else None
-    if whole is not None and whole.groupindex:
-        name, pattern, groups = next(iter(whole.groupindex)), text, whole.groups
-    elif head is not None:
-        name, pattern = head[1], text[head.end() :]
-        groups = _compiled(pattern, text).groups
-    else:
-        name, pattern, groups = "value", text, whole.groups if whole is not None else 0
+    name, pattern = ("value", text) if head is None else (head[1], text[head.end() :])
+    if named := _compiled(text, text).groupindex if "(?P<" in text else ():
+        name, pattern = next(iter(named)), text
+    groups = _compiled(pattern, text).groups
     if groups > 1:
         raise UsageError(
             f"--metric {text}: has {groups} groups. Keep a single group, around the number, and write the others (?:...)"
@@ -322,12 +316,3 @@ def _given_variables(given: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--env {name}: there is no such variable here. Give NAME=VALUE")
         variables[name] = value if equals else os.environ[name]
     return variables
-
-
-def _write(base: Path, name: str, suite: Mapping[str, object]) -> Path:
-    """Write the suite under the base, so that the run can be resumed. The same file for the same commands."""
-    text = json.dumps(suite, indent=1) + "\n"  # JSON is YAML, and quotes everything
-    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-    path = base / "bench" / f"{name.replace(' ', '_')}-{digest}.yaml"
-    write_file(path, text)
-    return path

@@ -134,9 +134,7 @@ def task_with_command(file: Path, section: str, options: TaskOptions) -> Configu
 
 
 def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, options: TaskOptions) -> Path:
-    """Write a suite of this task under the base, so that the run can be resumed. The same file for the same task."""
-    bench = re.sub(r"[^\w .+-]", "_", options.name or section).lstrip(".")
-    bench = bench if bench and not bench.startswith("_") and bench not in FILE_KEYS else f"driver.{bench}"
+    """Write a suite of this task under the base, and return its path."""
     benchmark = {
         "driver": escaped(str(file)),
         "task": escaped(section),
@@ -147,10 +145,22 @@ def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, opti
         # Set by the user for the command; a benchmark of a suite would not get them.
         "env": {key: escaped(verbatim(os.environ[key])) for key in _USER_VARIABLES if key in os.environ},
     }
-    # JSON is YAML, and quotes everything.
-    text = json.dumps({bench: benchmark}, indent=1) + "\n"
+    name = bench_name(options.name or section, "driver")
+    return written_suite(base / "driver", name, {name: benchmark})
+
+
+def bench_name(text: str, kind: str) -> str:
+    """Return a text as the name of a benchmark and its files, the `kind` before it where a suite would not take it for a name."""
+    name = re.sub(r"[^\w .+-]", "_", text).strip(" .")
+    is_name = name and not name.startswith("_") and name not in FILE_KEYS
+    return name if is_name else f"{kind}.{name}".rstrip(".")
+
+
+def written_suite(folder: Path, name: str, suite: Mapping[str, object]) -> Path:
+    """Write a suite that a run can be resumed with, and return its path: the same file for the same suite."""
+    text = json.dumps(suite, indent=1) + "\n"  # JSON is YAML, and quotes everything
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-    path = base / "driver" / f"{bench}-{digest}.yaml"
+    path = folder / f"{name}-{digest}.yaml"
     write_file(path, text)
     return path
 

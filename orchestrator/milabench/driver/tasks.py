@@ -117,14 +117,45 @@ def read_tasks(file: Path) -> TaskFile:
 
 def parse_tasks(text: str, name: str) -> TaskFile:
     """Return the sections of a task file. `name` is used in messages. Raises ConfigError for a line that belongs to nothing."""
-    reader = _Reader(name)
-    for number, line in enumerate(text.split("\n"), 1):
-        reader.read(line.removesuffix("\r").removeprefix("\ufeff" if number == 1 else ""), number)
-    default = reader.sections.pop(_DEFAULT, None)
-    for section in reader.sections.values():
+    sections: dict[str, _Section] = {}
+    section: _Section | None = None
+    value: list[_Line] | None = None  # that later lines may continue
+    indent = 0  # of the section's heading
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#;":
+            continue
+        here = _Line(stripped, name, number, len(line) - len(line.lstrip()) + 1)
+        header, option = _HEADER.match(stripped), _OPTION.match(stripped)
+        key = option[1].rstrip().lower() if option is not None else ""
+        is_deeper = here.column > indent
+        if header is not None:
+            section, value, indent = _headed(sections, header[1], here), None, here.column
+        elif option is not None and section is not None and (value is None or not is_deeper or key in _KEYS):
+            if key in section.values:
+                section.warn(f"{name}:{number}:1", f"{key} is there twice. The later value is used")
+            value = [_Line(stripped[option.end() :], name, number, here.column + option.end())]
+            section.values[key] = value
+        elif value is not None and is_deeper:
+            value.append(here)
+        else:
+            what = f"expected [section], key = value, or more of a value, got {stripped[:40]!r}"
+            path = section.name if section is not None else ""
+            raise ConfigError(Problem(here.where(), path, what, "indent what goes on from the line before"))
+    default = sections.pop(_DEFAULT, None)
+    for section in sections.values():
         for key, lines in (default.values if default is not None else {}).items():
             section.values.setdefault(key, lines)
-    return TaskFile(name=name, sections=reader.sections)
+    return TaskFile(name=name, sections=sections)
+
+
+def _headed(sections: dict[str, _Section], name: str, heading: _Line) -> _Section:
+    """Return the section of a heading. Where it is there twice, it begins again."""
+    section = sections.setdefault(name, _Section(name=name, heading=heading))
+    if section.heading is not heading and name != _DEFAULT:
+        section.warn(heading.where(), f"the section is there twice, first in line {section.heading.number}")
+        section.values.clear()
+    return section
 
 
 def edited(task: ConfiguredTask, *, num_gpus: int | None = None, **options: object) -> ConfiguredTask:
@@ -225,54 +256,6 @@ def workers_of(text: str) -> int | None:
         what = f"expected a number of workers, got {text!r}"
         raise ConfigError(Problem(WORKERS, "", what, "unset it, or give 1 or more"))
     return int(text)
-
-
-# --- lines --------------------------------------------------------------------------------------------------------------
-
-
-class _Reader:
-    """Gathers sections, keys and the lines of their values."""
-
-    def __init__(self, name: str) -> None:
-        self.sections: dict[str, _Section] = {}
-        self._name = name
-        self._section: _Section | None = None
-        self._indent = 0
-        self._value: list[_Line] | None = None
-
-    def read(self, line: str, number: int) -> None:
-        """Take a line into account."""
-        text = line.strip()
-        if not text or text[0] in "#;":
-            return
-        indent = len(line) - len(line.lstrip())
-        here = _Line(text, self._name, number, indent + 1)
-        section, header, option = self._section, _HEADER.match(text), _OPTION.match(text)
-        if header is not None:
-            self._section, self._indent, self._value = self._headed(header[1], here), indent, None
-        elif option is not None and section is not None and self._begins(option[1].rstrip(), indent):
-            key = option[1].rstrip().lower()
-            value = here._replace(text=text[option.end() :], column=indent + option.end() + 1)
-            if key in section.values:
-                section.warn(f"{self._name}:{number}:1", f"{key} is there twice. The later value is used")
-            self._value = section.values[key] = [value]
-        elif self._value is not None and indent > self._indent:
-            self._value.append(here)
-        else:
-            what = f"expected [section], key = value, or more of a value, got {text[:40]!r}"
-            path = section.name if section is not None else ""
-            raise ConfigError(Problem(here.where(), path, what, "indent what goes on from the line before"))
-
-    def _begins(self, key: str, indent: int) -> bool:
-        """Return whether a line begins a value, or continues a value."""
-        return self._value is None or indent <= self._indent or key.lower() in _KEYS
-
-    def _headed(self, name: str, heading: _Line) -> _Section:
-        section = self.sections.setdefault(name, _Section(name=name, heading=heading))
-        if section.heading is not heading and name != _DEFAULT:
-            section.warn(heading.where(), f"the section is there twice, first in line {section.heading.number}")
-            section.values.clear()
-        return section
 
 
 # --- values -------------------------------------------------------------------------------------------------------------
