@@ -295,53 +295,37 @@ class SweepFold:
         """Return the result of the step. None where its records do not come from the client of a sweep.
 
         `declared` is the `serve` of the configuration, empty where it is not known. Of the `metrics` of the step those count
-        that the server said of itself, whose case is a point.
-        """
-        readings = {(each.name, each.case): each.value for each in metrics if each.name in SERVER_METRICS}
-        curve = self.curve(declared, readings)
-        if curve is None:
-            return None
-        throughput, of_points = serving_throughput(curve), tuple(_metrics_of(curve))
-        return SweptStep(curve=curve, throughput=throughput, metrics=of_points, unusable=self.unusable(curve))
-
-    def curve(self, declared: Mapping[str, object], readings: Mapping[tuple[str, str], float]) -> LaunchCurve | None:
-        """Return the curve, None where the records do not come from the client of a sweep.
-
-        `declared` is the `serve` of the configuration, empty where it is not known. `readings` are the server's reports on
-        itself, by name and point. A point of the configuration without a record was skipped. A point whose record is missing
-        failed.
+        that the server said of itself, whose case is a point. A point of the configuration without a record was skipped. A
+        point whose record is missing failed.
         """
         if self._about is None and not self._ends and not (declared and self._requests):
             return None
         about = self._about or {}
         slo = _limits(about.get("slo") if "slo" in about else declared.get("slo"))
-        planned = list(planned_points(declared))
-        names = [self._name(point) for point in planned]
-        known = {**dict.fromkeys(names), **dict.fromkeys(self._ends)}
-        points = [
-            self._point(
-                name, slo, {key: value for (key, case), value in readings.items() if case == name and value >= 0}
-            )
-            for name in (known if planned else {**known, **dict.fromkeys(self._requests)})
-        ]
-        by_name = dict(zip(names, planned, strict=True))
-        return LaunchCurve(
+        planned = {point.name: point for point in planned_points(declared)}
+        readings = [each for each in metrics if each.name in SERVER_METRICS and each.value >= 0]
+        curve = LaunchCurve(
             client=one_line(str(about.get("client") or declared.get("client") or "")),
             version=one_line(str(about.get("version") or "")),
             seed=_seed(about.get("seed", declared.get("seed"))),
             slo=slo,
-            points=tuple(_as_planned(point, by_name.get(point.name)) for point in points),
+            points=tuple(
+                self._point(
+                    name,
+                    planned.get(name, LaunchPoint(name=one_line(name))),
+                    slo,
+                    {each.name: each.value for each in readings if each.case == name},
+                )
+                for name in dict.fromkeys((*planned, *self._ends, *(() if planned else self._requests)))
+            ),
         )
+        throughput, of_points = serving_throughput(curve), tuple(_metrics_of(curve))
+        return SweptStep(curve=curve, throughput=throughput, metrics=of_points, unusable=self._unusable_in(curve))
 
-    def _name(self, planned: LaunchPoint) -> str:
-        """Return the name under which a point of the configuration is recorded."""
-        load = (planned.concurrency, planned.rate)
-        for name, end in self._ends.items():
-            if any(load) and load == (finite_number(end.get("concurrency")), finite_number(end.get("rate"))):
-                return name
-        return planned.name
-
-    def _point(self, name: str, slo: Mapping[str, float], readings: Mapping[str, float]) -> LaunchPoint:
+    def _point(
+        self, name: str, planned: LaunchPoint, slo: Mapping[str, float], readings: Mapping[str, float]
+    ) -> LaunchPoint:
+        """Return a point by its records, with the load that was planned where they have none."""
         end, requests = self._ends.get(name), self._requests.get(name) or _Requests()
         samples = requests.samples()
         values = requests.values(slo, samples)
@@ -350,10 +334,10 @@ class SweepFold:
         about = end or {}
         notes = about.get("notes")
         point = LaunchPoint(
-            name=one_line(name),
-            concurrency=_above_zero(about.get("concurrency")),
-            rate=_above_zero(about.get("rate")),
-            arrivals=one_line(str(about.get("arrivals") or "")),
+            name=planned.name,
+            concurrency=_above_zero(about.get("concurrency")) or planned.concurrency,
+            rate=_above_zero(about.get("rate")) or planned.rate,
+            arrivals=one_line(str(about.get("arrivals") or planned.arrivals)),
             state=state,
             why=why,
             notes=tuple(one_line(str(note)) for note in notes[:_MOST_NOTES]) if isinstance(notes, list) else (),
@@ -369,7 +353,7 @@ class SweepFold:
             return point
         return replace(point, meets_slo=meets([point], slo))
 
-    def unusable(self, curve: LaunchCurve) -> int:
+    def _unusable_in(self, curve: LaunchCurve) -> int:
         """Return how many records of requests and points could not be used, including requests of no point of the curve."""
         names = {point.name for point in curve.points}
         strangers = sum(own.count for name, own in self._requests.items() if one_line(name) not in names)
@@ -407,13 +391,6 @@ def _state(end: Mapping[str, object] | None, requests: _Requests) -> tuple[Point
             return "failed", f"all of its {requests.errors} requests failed: {requests.error}"
         return "failed", "none of its requests can be used"
     return state, why if state != "measured" else ""
-
-
-def _as_planned(point: LaunchPoint, planned: LaunchPoint | None) -> LaunchPoint:
-    """Return a point with the load that was planned, where nothing recorded it."""
-    if planned is None or point.concurrency is not None or point.rate is not None:
-        return point
-    return replace(point, concurrency=planned.concurrency, rate=planned.rate, arrivals=planned.arrivals)
 
 
 def planned_points(declared: Mapping[str, object]) -> Iterator[LaunchPoint]:

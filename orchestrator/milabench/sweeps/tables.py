@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from milabench.analysis.serving_model import POINT_METRICS, CurvePoint, PointValue, ServingCurve
 from milabench.records.latencies import LATENCY_QUANTILES, QUANTILES
+from milabench.report.comparison_text import metric_label
 from milabench.report.curves import CurveCase
 from milabench.report.document import Table
 from milabench.report.labels import format_number, percent_cell
@@ -89,7 +90,9 @@ def case_of_curve(bench: str, curve: ServingCurve) -> CurveCase:
 
 def slo_text(curve: ServingCurve) -> str:
     """Return `TTFT p90 <= 500 ms, TPOT p90 <= 50 ms`. Empty without limits."""
-    return ", ".join(f"{_label(name)} <= {limit:g} {_units(name)}".rstrip() for name, limit in curve.slo.items())
+    return ", ".join(
+        f"{metric_label(name)} <= {limit:g} {POINT_METRICS[name].units}".rstrip() for name, limit in curve.slo.items()
+    )
 
 
 def point_remarks(curve: ServingCurve, *, has_notes: bool = True) -> list[tuple[str, str]]:
@@ -177,11 +180,9 @@ def _with_interval(name: str) -> Callable[[CurvePoint], str]:
 
 
 def _best_line(bench: str, curve: ServingCurve) -> str:
-    if not any(point.is_in_area for point in curve.points):
+    if not curve.best and (curve.has_few_requests or not any(point.is_in_area for point in curve.points)):
         return f"best point of {bench}: none: {why_no_best(curve)}"
     if not curve.best:
-        if curve.has_few_requests:
-            return f"best point of {bench}: none: {why_no_best(curve)}"
         why = "meets the SLO" if curve.slo else "was measured in every repeat"
         return f"best point of {bench}: none {why}, so that it has no number"
     best = next((point for point in curve.points if point.name == curve.best), None)
@@ -217,11 +218,3 @@ def _few_line(points: int) -> str:
 def _spanned(number: PointValue) -> str:
     interval = "" if number.ci95 is None else " [{}, {}]".format(*map(format_number, number.ci95))
     return format_number(number.value) + interval
-
-
-def _label(name: str) -> str:
-    return POINT_METRICS[name].label.partition(" (")[0] if name in POINT_METRICS else name
-
-
-def _units(name: str) -> str:
-    return POINT_METRICS[name].units if name in POINT_METRICS else ""
