@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import repeat
 from operator import itemgetter
-from typing import cast
 
 from milabench.analysis.host_load import CLOCKS_DIFFER_S
 from milabench.events.attempts import Attempt, attempts
@@ -42,8 +41,8 @@ def on_our_clock(events: Iterable[Event], began: float | None) -> Iterator[Event
     """
     ahead_s = 0.0
     for event in events:
-        if isinstance(event, Start) and None not in (event.t, began):
-            ahead_s = cast("float", event.t) - cast("float", began)
+        if isinstance(event, Start) and event.t is not None and began is not None:
+            ahead_s = event.t - began
             if abs(ahead_s) < CLOCKS_DIFFER_S:
                 ahead_s = 0.0
         elif isinstance(event, End) and event.return_code is None and event.why in LOST:
@@ -53,14 +52,13 @@ def on_our_clock(events: Iterable[Event], began: float | None) -> Iterator[Event
 
 def merge_events(streams: Iterable[Iterable[tuple[int, Event]]]) -> Iterator[tuple[int, Event]]:
     """Yield several steps' events as a single stream. See `replay`."""
-    timed = (_timed(number, stream) for number, stream in enumerate(streams))
-    for *_, tried in heapq.merge(*timed, key=itemgetter(0, 1)):
+    for _, tried in heapq.merge(*map(_timed, streams), key=itemgetter(0)):
         yield tried
 
 
-def _timed(number: int, stream: Iterable[tuple[int, Event]]) -> Iterator[tuple[float, int, tuple[int, Event]]]:
+def _timed(stream: Iterable[tuple[int, Event]]) -> Iterator[tuple[float, tuple[int, Event]]]:
     latest = 0.0
     for attempt, event in stream:
         if event.t is not None:
             latest = max(latest, event.t)
-        yield latest, number, (attempt, event)
+        yield latest, (attempt, event)

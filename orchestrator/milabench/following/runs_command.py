@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @json_option
 def command(base: Path | None, with_others: bool, wide: bool, as_json: bool) -> None:
     """List the runs below the base with their verdicts."""
-    from milabench.following.shown_status import status_json
+    from milabench.following.status_command import status_json
     from milabench.workflow.files import base_folder
     from milabench.workflow.measured_runs import with_ends
     from milabench.workflow.run_lookup import all_runs, run_handle
@@ -36,8 +36,7 @@ def command(base: Path | None, with_others: bool, wide: bool, as_json: bool) -> 
     ]
     if as_json:
         values = [
-            {**status_json(handle.status, handle.state), "detached": handle.is_detached, "path": str(handle.run.path)}
-            for handle in handles
+            {**status_json(handle), "detached": handle.is_detached, "path": str(handle.run.path)} for handle in handles
         ]
         click.echo(json.dumps({"schema": 1, "runs": values}, indent=1))
     elif not handles:

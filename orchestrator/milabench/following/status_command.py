@@ -7,16 +7,15 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import click
 
 from milabench import seams
 from milabench.cli.options import base_option, json_option, run_argument
-from milabench.following.shown_status import share_states, status_json
+from milabench.events.shares import Share, ShareJob
 from milabench.shown import visible_line
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from milabench.workflow.run_lookup import RunHandle
 
 SHOWN = 10
-NOBODY_ASKED: Mapping[str, JobState] = MappingProxyType({})
 
 
 @click.command("status")
@@ -35,7 +33,8 @@ def command(run: str | None, base: Path | None, as_json: bool) -> None:
     """Show a run's progress. Default: the latest run."""
     from milabench.workflow.run_lookup import resolve_run, run_handle
 
-    handle, live = resolve_run(base, run), NOBODY_ASKED
+    handle = resolve_run(base, run)
+    live: Mapping[str, JobState] = {}  # where no scheduler was asked
     if handle.run.shares and seams.takes_part("ends of jobs"):
         asked, live = seams.handler("ends of jobs")(
             handle.run, lambda note: click.echo(f"note: {visible_line(note)}", err=True)
@@ -47,12 +46,12 @@ def command(run: str | None, base: Path | None, as_json: bool) -> None:
     click.echo(json.dumps(handle_json(handle, now, live), indent=1) if as_json else "\n".join(lines))
 
 
-def handle_json(handle: RunHandle, now: float, live: Mapping[str, JobState] = NOBODY_ASKED) -> dict[str, object]:
+def handle_json(handle: RunHandle, now: float, live: Mapping[str, JobState]) -> dict[str, object]:
     """Return the state of a run, its orchestrator, the steps that run, and its shares. See `status_lines`."""
     shares = [asdict(state) for state in share_states(handle, live)]
     return {
         "schema": 1,
-        **status_json(handle.status, handle.state),
+        **status_json(handle),
         "path": str(handle.run.path),
         "orchestrator": None if handle.holder is None else handle.holder.to_json(),
         "allocation": None if handle.allocation is None else handle.allocation.to_json(),
@@ -65,7 +64,7 @@ def handle_json(handle: RunHandle, now: float, live: Mapping[str, JobState] = NO
     }
 
 
-def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState] = NOBODY_ASKED) -> list[str]:
+def status_lines(handle: RunHandle, now: float, live: Mapping[str, JobState]) -> list[str]:
     """Return the status as text for a person.
 
     `live` is the scheduler's present state of its jobs, by share, where it was asked.
@@ -126,7 +125,7 @@ def _running_lines(handle: RunHandle, now: float) -> list[str]:
     return lines
 
 
-def share_lines(handle: RunHandle, live: Mapping[str, JobState] = NOBODY_ASKED) -> list[str]:
+def share_lines(handle: RunHandle, live: Mapping[str, JobState]) -> list[str]:
     """Return the jobs of a run: how many are where, and each that is not done."""
     states = share_states(handle, live)
     if not states:
@@ -143,3 +142,65 @@ def share_lines(handle: RunHandle, live: Mapping[str, JobState] = NOBODY_ASKED) 
     if len(undone) > SHOWN:
         lines.append(f"         and {len(undone) - SHOWN} more")
     return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareState:
+    """Where the job of a share is, as `status` shows it.
+
+    `stage` is `not submitted`, `submitting`, a value of `events.shares.JobStage`, or `died`: begun, not ended, and nobody
+    executes it. `state` and `reason` are the scheduler's words, `done` the number of its `steps` that have ended.
+    """
+
+    share: str
+    job: str
+    stage: str
+    state: str
+    reason: str
+    result: str
+    failure: str
+    nodes: tuple[str, ...]
+    steps: int
+    done: int
+
+
+def share_states(handle: RunHandle, live: Mapping[str, JobState]) -> list[ShareState]:
+    """Return where each share of a run is, by its files and, where it was asked, by the scheduler's word on its job (`live`)."""
+    return [_share_state(handle, share, live.get(share.name)) for share in handle.run.shares.values()]
+
+
+def _share_state(handle: RunHandle, share: Share, live: JobState | None) -> ShareState:
+    job = share.job or ShareJob(id="")
+    stage: str = "submitting" if share.is_submitting else job.stage if job.id else "not submitted"
+    if stage == "running" and share.name not in handle.workers and (live is None or live.phase == "unknown"):
+        stage = "died"
+    if live is not None and live.phase in ("pending", "running", "ended"):
+        job = replace(job, state=live.state, reason=live.reason, result=live.result, nodes=live.nodes or job.nodes)
+        stage = live.phase
+    return ShareState(
+        share=share.name,
+        job=job.id,
+        stage=stage,
+        state=job.state,
+        reason="" if job.reason == "None" or stage == "running" else job.reason,
+        result=job.result,
+        failure=job.failure,
+        nodes=job.nodes or share.ran_on,
+        steps=len(share.steps),
+        done=len(share.steps) - len(share.unended),
+    )
+
+
+def status_json(handle: RunHandle) -> dict[str, object]:
+    """Return the status of a run as `runs --json` and `status --json` print it."""
+    status = handle.status
+    return {
+        "run": status.name,
+        "phase": status.phase,
+        "verdict": handle.state,
+        "planned": len(status.steps),
+        "counts": status.counts,
+        "benchmarks": list(status.benches),
+        "began": status.began,
+        "ended": status.ended,
+    }

@@ -72,7 +72,7 @@ def test_status_as_json_has_the_shares(tmp_path: Path, milabench: Milabench) -> 
         ("s1", "101", "ended", ["n1"]),
         ("s2", "102", "ended", ["n2"]),
     ]
-    assert "shares" not in handle_json(run_handle(open_run(_local(tmp_path).path)), 1.0)
+    assert "shares" not in handle_json(run_handle(open_run(_local(tmp_path).path)), 1.0, {})
 
 
 def _local(base: Path) -> Run:
