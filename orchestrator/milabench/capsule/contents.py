@@ -13,7 +13,7 @@ import json
 import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -184,31 +184,26 @@ class Capsule:
     manifest: CapsuleManifest
     file: IO[bytes]
 
-    def unpack(self, into: Path | None = None, wanted: Callable[[str], bool] = lambda _: True) -> None:
+    def unpack(self, into: Path, wanted: Callable[[str], bool]) -> None:
         """Compare every byte with the manifest. Write the wanted files below `into`, a new folder of ours.
 
         Nothing may be used before this has returned. Raises RecordError, and OSError for a file that cannot be written.
         """
-        made: set[Path] = set()
         for entry in self.manifest.files:
             if self.file.read(len(entry.header)) != entry.header:
                 raise self._altered(entry.path)
-            target = into / entry.path if into is not None and wanted(entry.path) else None
-            if target is not None and target.parent not in made:
+            target = into / entry.path if wanted(entry.path) else None
+            if target is not None:
                 target.parent.mkdir(parents=True, exist_ok=True)
-                made.add(target.parent)
             if entry.link:
                 if target is not None:
                     target.symlink_to(entry.link)
                 continue
-            if target is None:
-                found = copied(self._content(entry))
-            else:
-                # x: whatever slipped through, no file is written over.
-                with target.open("xb") as file:
-                    found = copied(self._content(entry), file)
-                if entry.executable:
-                    target.chmod(0o755)
+            # x: whatever slipped through, no file is written over.
+            with nullcontext() if target is None else target.open("xb") as file:
+                found = copied(self._content(entry), file)
+            if target is not None and entry.executable:
+                target.chmod(0o755)
             if found != (entry.size, entry.sha256) or self.file.read(len(entry.padding)) != entry.padding:
                 raise self._altered(entry.path)
         if self.file.read() != _END:

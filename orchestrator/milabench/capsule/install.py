@@ -26,7 +26,7 @@ from milabench.facts.probe import this_machine
 from milabench.plan.container import Image
 from milabench.plan.context import Dirs
 from milabench.plan.system import is_local
-from milabench.shown import counted
+from milabench.shown import counted, grouped
 from milabench.version import __version__
 from milabench.workflow import environments
 from milabench.workflow.context import read_context, read_suite_only
@@ -247,11 +247,7 @@ def capsule_text(path: Path, manifest: CapsuleManifest) -> str:
 
 def capsule_json(path: Path, manifest: CapsuleManifest) -> dict[str, object]:
     """Return the same for a program. The manifest itself lists every file."""
-    parts: dict[str, dict[str, int]] = {}
-    for entry in manifest.files:
-        part = parts.setdefault(entry.path.split("/")[0], {"bytes": 0, "files": 0})
-        part["bytes"] += entry.size
-        part["files"] += 1
+    parts = grouped((entry.path.split("/")[0], entry.size) for entry in manifest.files)
     return {
         "schema": 1,
         "capsule": str(path),
@@ -262,6 +258,6 @@ def capsule_json(path: Path, manifest: CapsuleManifest) -> dict[str, object]:
         "benchmarks": list(manifest.benchmarks),
         "prepared": list(manifest.prepared),
         "images": [image.image for image in manifest.images],
-        "parts": parts,
+        "parts": {part: {"bytes": sum(sizes), "files": len(sizes)} for part, sizes in parts.items()},
         "notes": list(manifest.notes),
     }

@@ -55,7 +55,7 @@ def written(path: Path, contents: tuple[Content, ...] = CONTENTS) -> Path:
 
 def unpacked(path: Path, into: Path | None = None) -> CapsuleManifest:
     with open_capsule(path) as opened:
-        opened.unpack(into)
+        opened.unpack(into or path, lambda _: into is not None)
         return opened.manifest
 
 
