@@ -44,7 +44,7 @@ def comparison_article(
         alert("Failures", "bad", comparison_text.failed_entries(comparison)),
         alert("Excluded from the index", "bad", comparison.excluded),
         alert("Suspect numbers", "doubt", comparison_text.suspects(comparison), doubtful),
-        alert("Differences", "none", _differing(comparison)),
+        alert("Differences", "none", [("", comparison.differs)] if comparison.differs != NO_DIFFERENCE else []),
         alert("Before you compare", "doubt", [("", text) for text in comparison.warnings]),
         alert("Skipped, on purpose", "none", skips),
     ]
@@ -62,10 +62,6 @@ def comparison_article(
         ("method", "Method", map(note, comparison_text.legend_lines(comparison))),
     )
     return article(comparison_text.title(comparison), comparison.sentence, _tiles(comparison), alerts, sections)
-
-
-def _differing(comparison: Comparison) -> list[tuple[str, str]]:
-    return [("", comparison.differs)] if comparison.differs != NO_DIFFERENCE else []
 
 
 def _is_many(comparison: Comparison) -> bool:

@@ -244,14 +244,29 @@ def _whisker(interval: Interval, scale: Scale, y: float) -> Markup:
 
 
 def _rows_drawing(
-    title: str, scale: Scale, units: str, rows: Sequence[tuple[str, str, Child]], *, describe: str, grid: Child
+    title: str,
+    scale: Scale,
+    units: str,
+    rows: Sequence[tuple[str, str, Child]],
+    *,
+    describe: str = "",
+    sign: str = "",
+    line: tuple[float, str] | None = None,
 ) -> Markup:
-    """Return a drawing of rows (name, note, the drawing between the two), in lines over a grid."""
-    drawn: list[Child] = [grid, label(WIDTH - 4, _bottom(rows) + 18, units, "dim", "end")]
+    """Return a drawing of rows (name, note, the drawing between the two), in lines over a grid.
+
+    `sign` follows the numbers of the axis. `line` is an upright line: its value and its class.
+    """
+    bottom = _TOP + _ROW * len(rows)
+    drawn: list[Child] = [axis_grid(scale, ticks(scale.low, scale.high), _TOP, bottom, sign=sign)]
+    if line is not None:
+        drawn.append(el("path", d=f"M{at(scale(line[0]))},{_TOP}V{bottom}", class_=line[1]))
+    drawn.append(label(WIDTH - 4, bottom + 18, units, "dim", "end"))
     for position, (name, text, content) in enumerate(rows):
         y = _middle(position) + 4
         drawn += [label(8, y, name), content, label(scale.stop + 12, y, text, "whole")]
-    return svg(title, f"in {units}. {describe}"[:4000], WIDTH, _bottom(rows) + 26, *drawn)
+    describe = describe or "; ".join(f"{name}: {text}" for name, text, _ in rows)
+    return svg(title, f"in {units}. {describe}"[:4000], WIDTH, bottom + 26, *drawn)
 
 
 def _middle(position: int) -> float:
@@ -259,18 +274,11 @@ def _middle(position: int) -> float:
     return _TOP + _ROW * (position + 0.5)
 
 
-def _bottom(rows: Sequence[object]) -> int:
-    return _TOP + _ROW * len(rows)
-
-
 def dots(title: str, rows: Sequence[Dots], *, units: str, is_relative: bool = False) -> Markup:
     """Draw every value of each row, its mean as a bar and the interval of the mean as a whisker."""
     values = [value for entry in rows for value in (*entry.values, *(entry.interval or ()))]
     low, high = padded([*values, *([0.0] if is_relative else [])])
     scale = Scale(low=low, high=high, start=_LEFT, stop=WIDTH - 190)
-    grid: list[Child] = [axis_grid(scale, ticks(low, high), _TOP, _bottom(rows), sign="%" if is_relative else "")]
-    if is_relative:
-        grid.append(_line(scale(0), _bottom(rows), "one"))
     drawn = []
     for position, entry in enumerate(rows):
         y, content = _middle(position), list[Child]()
@@ -283,11 +291,9 @@ def dots(title: str, rows: Sequence[Dots], *, units: str, is_relative: bool = Fa
         )
         drawn.append((entry.label, entry.note, content))
     describe = "; ".join(f"{entry.label}: {', '.join(map(format_number, entry.values))}" for entry in rows)
-    return _rows_drawing(title, scale, units, drawn, describe=describe, grid=grid)
-
-
-def _line(x: float, bottom: float, kind: str) -> Markup:
-    return el("path", d=f"M{at(x)},{_TOP}V{bottom}", class_=kind)
+    if not is_relative:
+        return _rows_drawing(title, scale, units, drawn, describe=describe)
+    return _rows_drawing(title, scale, units, drawn, describe=describe, sign="%", line=(0.0, "one"))
 
 
 # ------------------------------------------------------------------------------------------------------------------ bars
@@ -297,9 +303,6 @@ def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = N
     """Draw a bar for each value from zero on, with the value next to it and its maximum as a frame around it."""
     high = max((value for bar in rows for value in (bar.value, bar.most or 0.0)), default=1.0) or 1.0
     scale = Scale(low=0.0, high=high, start=_LEFT, stop=WIDTH - 220)
-    grid: list[Child] = [axis_grid(scale, ticks(0.0, high), _TOP, _bottom(rows))]
-    if limit is not None:
-        grid.append(_line(scale(limit), _bottom(rows), "limit"))
     drawn = []
     for position, bar in enumerate(rows):
         y, width = _middle(position), max(1.0, scale(bar.value) - _LEFT)
@@ -309,18 +312,13 @@ def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = N
             content.append(el("rect", x=_LEFT, y=at(y - 8), width=frame, height="16", class_="frame"))
         content.append(el("rect", x=_LEFT, y=at(y - 6), width=at(width), height="12", class_=f"bar {bar.mark}"))
         drawn.append((bar.label, bar.text, content))
-    describe = "; ".join(f"{bar.label}: {bar.text}" for bar in rows)
-    return _rows_drawing(title, scale, units, drawn, describe=describe, grid=grid)
+    return _rows_drawing(title, scale, units, drawn, line=None if limit is None else (limit, "limit"))
 
 
 def tornado(title: str, rows: Sequence[SwingBar], *, centre: float, units: str) -> Markup:
     """Draw a bar to either side of the centre for each input: framed towards its lower bound, filled towards its upper bound."""
     low, high = padded([centre, *(end for row in rows for end in (row.low, row.high))])
     scale = Scale(low=low, high=high, start=_LEFT, stop=WIDTH - 220)
-    grid: list[Child] = [
-        axis_grid(scale, ticks(low, high), _TOP, _bottom(rows)),
-        _line(scale(centre), _bottom(rows), "one"),
-    ]
     drawn = []
     for position, row in enumerate(rows):
         y, content = _middle(position), list[Child]()
@@ -332,8 +330,7 @@ def tornado(title: str, rows: Sequence[SwingBar], *, centre: float, units: str) 
             place = {"x": at(left), "y": at(y - 7), "width": at(max(1.0, right - left)), "height": "14"}
             content += [el("rect", **place, **look) for look in looks]
         drawn.append((row.label, row.text, content))
-    describe = "; ".join(f"{row.label}: {row.text}" for row in rows)
-    return _rows_drawing(title, scale, units, drawn, describe=describe, grid=grid)
+    return _rows_drawing(title, scale, units, drawn, line=(centre, "one"))
 
 
 # --------------------------------------------------------------------------------------------------------- distributions
