@@ -17,7 +17,7 @@ from milabench.bench_command.measure_commands import suite_environment
 from milabench.errors import UsageError
 from milabench.events.removal import copy_tree, new_folder
 from milabench.own_program.interpreter import find_interpreter, module_file
-from milabench.own_program.observation import observation_of, ways_text
+from milabench.own_program.observation import ProgramObservation, observation_of, ways_text
 from milabench.own_program.origins import ProgramOrigin, chosen_program, find_module, origin_of
 from milabench.own_program.program import Program, parse_program
 from milabench.own_program.reading import read_source
@@ -66,6 +66,7 @@ def _create(folder: Path, origin: ProgramOrigin, program: Program) -> tuple[str,
         reading = replace(reading, imports={program.module.partition(".")[0]: 1, **reading.imports})
     # A release or a repository finds what it needs in itself.
     starts_here = origin.source is None and _opens_files(reading.scripts if origin.is_copied else (), program)
+    seen = observation_of(reading, os.environ)
     late = (each for package in reading.imports for each in LATE.get(package, ()))
     written = WrittenProgram(
         name=folder.name,
@@ -74,7 +75,7 @@ def _create(folder: Path, origin: ProgramOrigin, program: Program) -> tuple[str,
         folder=packages,
         interpreter=find_interpreter(program.start, (*late, *reading.imports)),
         reading=reading,
-        seen=observation_of(reading, os.environ),
+        observation=None if seen is None or seen.is_brief else seen,
         cwd=str(Path.cwd()) if starts_here else "",
         models=suite_environment((), os.environ)["HF_HOME"],
     )
@@ -87,7 +88,7 @@ def _create(folder: Path, origin: ProgramOrigin, program: Program) -> tuple[str,
                 (draft / file).write_text(text)
     except (OSError, shutil.Error) as error:
         raise creation_error(folder, error) from None
-    return tuple(_lines(folder, written))
+    return tuple(_lines(folder, written, seen))
 
 
 def _opens_files(scripts: Sequence[Script], program: Program) -> bool:
@@ -121,14 +122,14 @@ def _copy(written: WrittenProgram, into: Path) -> None:
         shutil.copy(file, target)
 
 
-def _lines(folder: Path, written: WrittenProgram) -> Iterator[str]:
+def _lines(folder: Path, written: WrittenProgram, seen: ProgramObservation | None) -> Iterator[str]:
     observation, reading = written.observation, written.reading
     modules = f" and {len(reading.scripts) - 1} of its modules" if len(reading.scripts) > 1 else ""
     origin = written.origin
     program = f"{reading.scripts[0].file.name}{modules}" if origin.is_here else origin.name
     yield f"created {folder}, {'with a copy of' if origin.is_copied else 'of'} {program}"
     if observation is None:
-        yield ways_text(written.program.script or written.program.name, reading, written.seen)
+        yield ways_text(written.program.script or written.program.name, reading, seen)
     else:
         yield f"  steps: {observation.why} ({observation.found})"
         if observation.loss is not None:

@@ -9,8 +9,9 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from milabench.analysis.summary_model import BenchSummary
 from milabench.bench_command.measure_commands import command_entry, require_program
 from milabench.config.problems import did_you_mean
 from milabench.driver.task_driver import FOREVER_S
@@ -23,9 +24,6 @@ from milabench.own_program.program import Program, parse_program
 from milabench.own_program.reading import Reading, read_source
 from milabench.workflow.files import write_file
 from milabench.workflow.options import Extent, Session, SuiteOptions
-
-if TYPE_CHECKING:
-    from milabench.analysis.summary_model import BenchSummary
 
 MEASURED_S: Final = 30.0
 """How long a program is measured: the window of the profile default, or this many seconds of repeats."""

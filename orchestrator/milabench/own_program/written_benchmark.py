@@ -32,8 +32,8 @@ LATE: Mapping[str, tuple[str, ...]] = {"transformers": ("accelerate",), "keras":
 class WrittenProgram:
     """A program after reading, which is fetched from the source of its origin, copied, or installed.
 
-    The program's script or packages are below `folder` of the source or copy. It is started in `cwd`; empty: in a new folder for
-    each repeat. `models` is the user's folder for Hugging Face's hub.
+    The program's script or packages are below `folder` of the source or copy. `observation` None: it is timed as a whole. It is
+    started in `cwd`; empty: in a new folder for each repeat. `models` is the user's folder for Hugging Face's hub.
     """
 
     name: str
@@ -42,14 +42,9 @@ class WrittenProgram:
     folder: str
     interpreter: Interpreter
     reading: Reading
-    seen: ProgramObservation | None
+    observation: ProgramObservation | None
     cwd: str
     models: str
-
-    @property
-    def observation(self) -> ProgramObservation | None:
-        """How its steps are observed. None: it is timed as a whole."""
-        return None if self.seen is None or self.seen.is_brief else self.seen
 
     @property
     def source(self) -> Git | PyPI | None:
