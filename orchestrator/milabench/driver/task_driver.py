@@ -16,7 +16,7 @@ from milabench.config.interpolate import escaped
 from milabench.config.schema import FILE_KEYS
 from milabench.devices.regular_file import read_regular
 from milabench.driver.memory_usage import MemoryFold, Usage
-from milabench.driver.tasks import WORKERS, ConfiguredTask, as_benchmark, edited, read_tasks, verbatim, workers_of
+from milabench.driver.tasks import WORKERS, ConfiguredTask, as_nodes, edited, read_tasks, verbatim, workers_of
 from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, RecordError, UsageError
 from milabench.events.model import Config, Line
 from milabench.events.removal import remove
@@ -129,7 +129,7 @@ def task_with_command(file: Path, section: str, options: TaskOptions) -> Configu
         what = "it has metrics only, and no command_to_execute"
         hint = f"give --metrics-policy {section} --command-to-execute CMD"
         raise ConfigError(Problem(task.where, task.name, what, hint))
-    as_benchmark(task, workers_of(os.environ.get(WORKERS, "")))
+    as_nodes(task, "", workers_of(os.environ.get(WORKERS, "")))  # as the suite will read it
     return edited(task, num_gpus=options.num_gpus, epochs=options.epochs, kvstore=options.kvstore, dtype=options.dtype)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from milabench.config.problems import did_you_mean
 from milabench.config.read import content_of
@@ -204,12 +204,13 @@ def _gpus(match: re.Match[str], count: int) -> str:
     return f"{match[1]}{','.join(kept)}{gap}"
 
 
-def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, Any]:
-    """Return the task under the keys of the suite language: `metrics`, and if it has a command `command`, a line for the shell.
+def as_nodes(task: ConfiguredTask, folder: str, workers: int | None = None) -> dict[str, Located]:
+    """Return the task under the keys of the suite language, with the places in the task file.
 
-    `workers` is the value of WORKERS. Raises ConfigError for `average_aggregate` where the number is unknown.
+    They are `metrics`, its `folder` as `cwd`, and if it has a command `command`, a line for the shell. `workers` is the value of
+    WORKERS. Raises ConfigError for `average_aggregate` where the number is unknown.
     """
-    metrics: dict[str, dict[str, Any]] = {}
+    metrics: dict[str, Located] = {}
     for metric in task.metrics:
         scale = 1.0
         if metric.method == "average_aggregate":
@@ -219,22 +220,12 @@ def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, 
             scale = float(workers)
         elif metric.method == "total" and workers:
             scale = 1 / workers
-        metrics[metric.name] = {"pattern": metric.pattern, "reduce": METHODS[metric.method], "scale": scale}
-    if not task.command:
-        return {"metrics": metrics}
-    return {"command": verbatim(task.command), "shell": True, "metrics": metrics}
-
-
-def as_nodes(task: ConfiguredTask, folder: str, workers: int | None = None) -> dict[str, Located]:
-    """Return the result of `as_benchmark`, with the places in the task file, and its `folder` as `cwd`."""
-    keys = as_benchmark(task, workers)
-    marks = {metric.name: _mark(metric.where, folder) for metric in task.metrics}
+        keys = {"pattern": metric.pattern, "reduce": METHODS[metric.method], "scale": scale}
+        mark = _mark(metric.where, folder)
+        metrics[metric.name] = mapping_at({key: scalar(value, mark) for key, value in keys.items()}, mark)
     heading = _mark(task.where, folder)
-    metrics = {
-        name: mapping_at({key: scalar(value, marks[name]) for key, value in settings.items()}, marks[name])
-        for name, settings in keys.pop("metrics").items()
-    }
-    nodes = {key: scalar(value, heading) for key, value in {**keys, "cwd": folder}.items()}
+    command = {"command": verbatim(task.command), "shell": True} if task.command else {}
+    nodes = {key: scalar(value, heading) for key, value in {**command, "cwd": folder}.items()}
     return {**nodes, "metrics": mapping_at(metrics, heading)}
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from milabench.analysis.log_metrics import REDUCTIONS
 from milabench.config.schema import REDUCTIONS as OF_SUITES
+from milabench.config.source_map import plain
 from milabench.driver.tasks import (
     METHODS,
     ConfiguredTask,
     TaskMetric,
-    as_benchmark,
+    as_nodes,
     edited,
     parse_tasks,
     verbatim,
@@ -29,6 +30,7 @@ compute_method = ['average', 'last']
 command_to_execute = python train.py --gpus 8 --epochs 20
 num_gpus = 8
 """
+PLACE = "tasks.cfg:1:1"
 
 
 def task(text: str, name: str = "speeds") -> ConfiguredTask:
@@ -76,8 +78,8 @@ def test_a_value_goes_on_in_deeper_lines() -> None:
 
 def test_percent_signs_dollars_and_braces_are_themselves() -> None:
     command = "echo 100% %(x)s $HOME ${HOME} {a} && sudo true"
-    made = as_benchmark(task(FILE.replace("python train.py --gpus 8 --epochs 20", command)))
-    assert made["command"] == command.replace("{", "{{").replace("}", "}}")
+    made = as_nodes(task(FILE.replace("python train.py --gpus 8 --epochs 20", command)), "")
+    assert plain(made["command"]) == command.replace("{", "{{").replace("}", "}}")
     assert verbatim("{") == "{{"
 
 
@@ -179,15 +181,16 @@ def test_workers_divide_totals_and_multiply_aggregates() -> None:
     made = ConfiguredTask(
         name="t",
         metrics=(
-            TaskMetric(name="time", pattern="t", method="total"),
-            TaskMetric(name="rate", pattern="r", method="average_aggregate"),
-            TaskMetric(name="acc", pattern="a", method="last"),
+            TaskMetric(name="time", pattern="t", method="total", where=PLACE),
+            TaskMetric(name="rate", pattern="r", method="average_aggregate", where=PLACE),
+            TaskMetric(name="acc", pattern="a", method="last", where=PLACE),
         ),
+        where=PLACE,
     )
-    scales = {name: metric["scale"] for name, metric in as_benchmark(made, 4)["metrics"].items()}
+    scales = {name: metric["scale"] for name, metric in plain(as_nodes(made, "", 4)["metrics"]).items()}
     assert scales == {"time": 0.25, "rate": 4.0, "acc": 1.0}
     with pytest.raises(ConfigError, match="Set DEEPLEARNING_WORKERS_COUNT"):
-        as_benchmark(made)
+        as_nodes(made, "")
 
 
 def test_the_number_of_workers_is_a_number() -> None:
