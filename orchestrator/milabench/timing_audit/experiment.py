@@ -25,15 +25,8 @@ from milabench.workflow.options import AuditRequest, Extent, InstallSettings, Se
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
 
 BENCHMARK = "timing_audit"
-# What the program does by itself; the suite's own benchmark is a smaller one.
-DEFAULTS = {
-    "batch": "1,8",
-    "warmup": "0,50",
-    "sync": "none,each,end",
-    "processes": "5",
-    "seconds": "1",
-    "calls": "1000",
-}
+SMALLER = ("batch", "warmup", "sync", "processes", "seconds")
+"""The options that the suite's own benchmark gives, for a smaller experiment than the program's own."""
 PROCESS_S = 300  # most that one process may take, as the program has it
 
 
@@ -82,7 +75,8 @@ def require_model(step: Step) -> None:
 
 def audit_overrides(factors: Mapping[str, object], shuffle: bool) -> Iterator[str]:
     """Return the overrides of the suite for these factors. Others get the program's default, not the suite's smaller one."""
-    argv: dict[str, str | bool] = {f"--{name}": str(value) for name, value in {**DEFAULTS, **factors}.items()}
+    argv: dict[str, str | bool | None] = {f"--{name}": None for name in SMALLER}
+    argv |= {f"--{name}": str(value) for name, value in factors.items()}
     if not shuffle:
         argv["--no-shuffle"] = True
     yield f"{BENCHMARK}.argv={json.dumps(argv)}"
