@@ -24,6 +24,7 @@ from milabench.execute.locks import RUN_LOCK, is_lock_free
 from milabench.garbage.disk_use import StoredItem, Survey
 from milabench.plan.container import FETCHED
 from milabench.plan.prepare import OWN_DATA, data_lock, data_mark
+from milabench.shown import grouped
 from milabench.workflow.environments import BENCHMATE
 from milabench.workflow.files import base_folder, display_path
 from milabench.workflow.run_lookup import ACTIVE_STATES, RunHandle, all_runs
@@ -162,13 +163,9 @@ def _environments(base: Path, roots: _Roots, runs: Sequence[RunHandle]) -> Itera
     store = base / "venv" / ".store"
     links = {link: link.resolve() for link in _entries(store.parent) if link.is_symlink()}
     # By their locks: plans of older versions name the link.
-    runs_of: dict[str, list[str]] = {}
-    for handle in runs:
-        for name in recorded_folders(handle.run.manifest.get("locks")).values():
-            runs_of.setdefault(name, []).append(handle.run.name)
-    for folder in _entries(store):
-        if not folder.is_dir() or folder.is_symlink() or folder.name.startswith("."):
-            continue
+    locks_of = {handle.run.name: recorded_folders(handle.run.manifest.get("locks")) for handle in runs}
+    runs_of = grouped((name, run) for run, folders in locks_of.items() for name in folders.values())
+    for folder in _folders(store):
         lock = store / f"{folder.name}.lock"
         own = tuple(link for link, target in links.items() if target == folder.resolve())
         beside = (*own, store / f"{folder.name}.log", store / f"{folder.name}.commits")
@@ -191,9 +188,7 @@ def _environments(base: Path, roots: _Roots, runs: Sequence[RunHandle]) -> Itera
 
 def _programs(base: Path, roots: _Roots) -> Iterator[StoredItem]:
     code = base / "code"
-    for folder in _entries(code):
-        if folder.name.startswith(".") or not folder.is_dir():
-            continue
+    for folder in _folders(code):
         lock, marker = code / f".{folder.name}.lock", code / f".{folder.name}.complete"
         kept = roots.kept_for(
             folder, lambda suite: (name for names in suite.programs.values() for name in names), folder.name
@@ -222,11 +217,10 @@ def _caches(base: Path, roots: _Roots, environments: Sequence[StoredItem]) -> It
     current = f"benchmate-{benchmate_digest(BENCHMATE)[:16]}"
     for entry in _entries(cache):
         if entry.name == "wheels":
-            for wheel in _entries(entry):
-                if wheel.is_dir() and not wheel.name.startswith("."):
-                    kept = "new environments" if wheel.name == current else ""
-                    kept = kept or ("" if _holds_wheels(wheel) else NOT_MADE)
-                    yield StoredItem(kind="caches", path=wheel, kept=kept, lock=entry / f"{wheel.name}.lock")
+            for wheel in _folders(entry):
+                kept = "new environments" if wheel.name == current else ""
+                kept = kept or ("" if _holds_wheels(wheel) else NOT_MADE)
+                yield StoredItem(kind="caches", path=wheel, kept=kept, lock=entry / f"{wheel.name}.lock")
         elif entry.name == "images":
             yield from _images(entry, roots)
         elif entry.name == "capsules":
@@ -246,9 +240,7 @@ def _images(folder: Path, roots: _Roots) -> Iterator[StoredItem]:
 
 
 def _capsules(base: Path, roots: _Roots, pythons: Sequence[str]) -> Iterator[StoredItem]:
-    for capsule in _entries(base / "cache" / "capsules"):
-        if capsule.name.startswith("."):
-            continue
+    for capsule in _folders(base / "cache" / "capsules"):
         suites = (f"the suite {suite}" for suite in roots.suites if suite.path.is_relative_to(capsule))
         # Without the base, which may have been moved since.
         has_python = any(f"/{capsule.relative_to(base)}/" in text for text in pythons)
@@ -350,6 +342,11 @@ def _others(base: Path, items: Sequence[StoredItem]) -> Iterator[StoredItem]:
                 waiting.append(path)
             else:
                 yield StoredItem(kind="other", path=path, kept="it is no kind of thing that `gc` removes")
+
+
+def _folders(folder: Path) -> list[Path]:
+    """Return the folders in a folder, by name, but for hidden ones and links."""
+    return [path for path in _entries(folder) if path.is_dir() and not path.is_symlink() and path.name[0] != "."]
 
 
 def _entries(folder: Path) -> list[Path]:

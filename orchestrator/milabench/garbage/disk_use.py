@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -128,10 +128,6 @@ class Survey:
         """The unused items, which can be removed."""
         return tuple(item for item in self.items if not item.kept and not item.problem)
 
-    def of_kind(self, kind: str) -> Survey:
-        """Return the items of a kind."""
-        return Survey(base=self.base, items=tuple(item for item in self.items if item.kind == kind))
-
     @property
     def usage(self) -> DiskUsage:
         """The disk use of all items."""
@@ -144,11 +140,11 @@ class Survey:
 
     def to_json(self) -> dict[str, Any]:
         """Return the survey as `milabench gc --json` prints it."""
-        kinds = {kind: self.of_kind(kind) for kind in KINDS}
+        kinds = {kind: tuple(item for item in self.items if item.kind == kind) for kind in KINDS}
         return {
             "schema": 1,
             "base": str(self.base),
-            "kinds": {kind: _totals(part) for kind, part in kinds.items()},
+            "kinds": {kind: _totals(replace(self, items=items)) for kind, items in kinds.items()},
             "total": _totals(self),
             "items": [
                 {

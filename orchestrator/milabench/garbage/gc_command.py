@@ -78,20 +78,13 @@ def command(
 
 def survey_table(survey: Survey) -> str:
     """Return a line for each kind of item, and the total."""
-    from milabench.garbage.disk_use import KINDS
     from milabench.report.text_table import text_table
 
-    kinds = ((kind, survey.of_kind(kind)) for kind in KINDS)
-    parts = [*((kind, part) for kind, part in kinds if part.items), ("total", survey)]
+    value = survey.to_json()
     rows = [
-        [
-            kind,
-            str(len(part.items)),
-            size_text(part.usage.size),
-            str(len(part.unused)),
-            size_text(part.reclaimable.freed),
-        ]
-        for kind, part in parts
+        [kind, str(part["count"]), size_text(part["bytes"]), str(part["unused"]), size_text(part["reclaimable_bytes"])]
+        for kind, part in {**value["kinds"], "total": value["total"]}.items()
+        if part["count"] or kind == "total"
     ]
     return "\n".join(text_table("kind | #count | #size | #unused | #reclaimable", rows))
 

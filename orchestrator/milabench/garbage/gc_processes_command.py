@@ -41,9 +41,9 @@ def command(base: Path | None, yes: bool, only_here: bool) -> int:
     if not yes:
         # Nobody can answer: a script that means it says --yes.
         if not sys.stdin.isatty():
-            session.info(f"gc: {orphans.text} were left. --yes {orphans.verb}s them")
+            session.info(f"gc: {orphans.text} were left. --yes kills them")
             return STEPS_FAILED
-        click.confirm(f"{orphans.verb} these {orphans.text}?", abort=True, err=True)
+        click.confirm(f"kill these {orphans.text}?", abort=True, err=True)
     if not kill_orphans(orphans, session):
         return STEPS_FAILED
     return UNREACHABLE if orphans.unknown else DONE

@@ -49,11 +49,6 @@ class Orphans:
         return sum(map(len, self.processes.values())) + len(self.jobs) + len(self.requests)
 
     @property
-    def verb(self) -> str:
-        """The action on them."""
-        return "end" if self.jobs or self.requests else "kill"
-
-    @property
     def text(self) -> str:
         """How many there are, for a person."""
         processes = sum(map(len, self.processes.values()))
