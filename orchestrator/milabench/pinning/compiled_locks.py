@@ -11,6 +11,7 @@ from packaging.version import Version
 from milabench.execute.needs import version_of
 from milabench.plan.pin import BACKENDS, MADE_BY
 from milabench.plan.requirements import Lock, Pin, RequirementFile, parse_requirements, render_requirements
+from milabench.shown import grouped
 
 # Published only on an index of their own, where the ordinary index has the CUDA build under the same name.
 ELSEWHERE = ("rocm", "xpu")
@@ -53,9 +54,6 @@ def pin_specs(
     constraints: RequirementFile | None,
 ) -> tuple[PinSpec, ...]:
     """Return a specification of a variant for each group. `inputs` are pairs of an install group and a benchmark's files."""
-    groups: dict[str, list[PinInput]] = {}
-    for group, member in inputs:
-        groups.setdefault(group, []).append(member)
     header = parse_requirements(constraints.text).header if constraints is not None else {}
     return tuple(
         PinSpec(
@@ -67,7 +65,7 @@ def pin_specs(
             constraints=constraints,
             backend=header.get("torch-backend", BACKENDS.get(variant)),
         )
-        for group, members in groups.items()
+        for group, members in grouped(inputs).items()
     )
 
 

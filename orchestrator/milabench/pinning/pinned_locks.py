@@ -26,6 +26,7 @@ from milabench.plan.pin import excluded_packages, inputs_digest
 from milabench.plan.requirements import RequirementFile, parse_requirements
 from milabench.plan.venvs import UNPINNED
 from milabench.redaction import mask
+from milabench.shown import grouped
 from milabench.workflow import environments
 from milabench.workflow.context import read_context
 from milabench.workflow.files import require_file
@@ -100,11 +101,9 @@ def _constraints(variant: str) -> RequirementFile | None:
 
 def _unpinned(context: CommandContext) -> dict[str, list[str]]:
     """Return the selected benchmarks that the suite itself leaves without a lock, by the place where it says so."""
-    benches: dict[str, list[str]] = {}
-    for config in (bench.config for bench in context.benches):
-        if config.install_variant == UNPINNED and config.name not in context.missing_locks:
-            benches.setdefault(config.origin.where("install_variant"), []).append(config.name)
-    return benches
+    configs = [bench.config for bench in context.benches if bench.config.install_variant == UNPINNED]
+    kept = (config for config in configs if config.name not in context.missing_locks)
+    return grouped((config.origin.where("install_variant"), config.name) for config in kept)
 
 
 def pin_inputs(folder: Path, variant: str) -> Iterator[PinInput]:

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from milabench.errors import (
     DONE,
@@ -24,15 +23,13 @@ from milabench.execute.retry_policy import RetryPolicy
 from milabench.pinning.pinned_locks import pin_benchmarks
 from milabench.plan.requirements import parse_requirements
 from milabench.quickstart.all_stages import measure_suite
+from milabench.shown import grouped
 from milabench.workflow import environments
 from milabench.workflow.context import read_context, read_suite_only
 from milabench.workflow.device_use import require_free_devices
 from milabench.workflow.files import base_folder, display_path, suite_file
-from milabench.workflow.options import CommandContext, Extent
+from milabench.workflow.options import CommandContext, Extent, Session, SuiteOptions
 from milabench.workflow.run_suite import RunSettings
-
-if TYPE_CHECKING:
-    from milabench.workflow.options import Session, SuiteOptions
 
 SIZE = "tiny"
 FAILED = "failed-upgrade"
@@ -102,8 +99,8 @@ def upgrade(options: SuiteOptions, python: str, session: Session, *, write: bool
             for change in lock.changes:
                 session.info(f"  {change}")
         problems: dict[str, str] = {}
-        for group in dict.fromkeys(lock.group for lock in locks):
-            names = tuple(dict.fromkeys(name for lock in locks if lock.group == group for name in lock.benches))
+        for group, benches in grouped((lock.group, name) for lock in locks for name in lock.benches).items():
+            names = dict.fromkeys(benches)
             code, why = _try(replace(tried, select=",".join(names)), session, wait=wait)
             if code == INTERRUPTED:
                 session.info("interrupted. No lock was changed")
@@ -163,18 +160,14 @@ def propose(
     arch = context.plan_context.facts.arch
     pin_benchmarks(copied, (arch,), python, session, is_proposal=True)
     selected = {bench.config.name: bench.config.install_group for bench in context.benches}
-    found: dict[Path, NewLock] = {}
-    for name, group in selected.items():
-        if name not in places:
-            continue
-        old = places[name].resolve() / f"requirements.{arch}.txt"
+    users = grouped((places[name].resolve() / f"requirements.{arch}.txt", name) for name in selected if name in places)
+    locks = []
+    for old, benches in users.items():
         new = tree / old.relative_to(root)
-        known = found.get(old)
-        benches = (*(known.benches if known is not None else ()), name)
-        text = old.read_text() if old.is_file() else ""
-        changes = version_changes(text, new.read_text())
-        found[old] = NewLock(group=group, old=old, new=new, changes=changes, benches=benches)
-    return [lock for lock in found.values() if lock.changes], copied
+        if changes := version_changes(old.read_text() if old.is_file() else "", new.read_text()):
+            group = selected[benches[-1]]
+            locks.append(NewLock(group=group, old=old, new=new, changes=changes, benches=tuple(benches)))
+    return locks, copied
 
 
 def _at_smallest_size(options: SuiteOptions, session: Session) -> tuple[CommandContext, SuiteOptions]:
