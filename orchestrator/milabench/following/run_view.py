@@ -221,11 +221,8 @@ def measured_attempt(run: Run, step: str, attempt: int) -> Measurement | None:
 def replay_run(run: Run, reporter: Reporter, *, speed: float = 10.0, is_verbose: bool = False) -> None:
     """Show a run from its records. `speed` is the playback speed, 0 for no delay."""
     clock = ReplayClock(speed)
-    display = reporter.open_display(is_verbose=is_verbose, clock=clock.now)
-    try:
+    with contextlib.closing(reporter.open_display(is_verbose=is_verbose, clock=clock.now)) as display:
         play(run, display, clock.reach)
-    finally:
-        display.close()
 
 
 class ReplayClock:

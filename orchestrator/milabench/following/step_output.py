@@ -29,7 +29,7 @@ def step_output(
     follow: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[bytes]:
-    """Return the output of a step's attempt, by default the last, in pieces. When followed, until the step ends.
+    """Yield the output of a step's attempt, by default the last, in pieces. When followed, until it ends or nobody writes.
 
     `say` gets a sentence where several steps have the name. Raises NothingSelected for an unknown run or step, and for an
     attempt without output.
@@ -42,15 +42,10 @@ def step_output(
     path = run.path / f"{run.stem(step, number)}.data"
     if not follow and not path.exists():
         raise NothingSelected(f"{run.name}: {step} has no output: there is no {path.name}")
-    return log_lines(path, run, step, number, follow=follow)
-
-
-def log_lines(path: Path, run: Run, step: str, attempt: int, *, follow: bool) -> Iterator[bytes]:
-    """Yield the text of the `line` records of a file. When followed, until the step has ended or nobody writes."""
     records, is_over = Appended(path), False
     while True:
         # Before reading: what was written until then is read.
-        is_over = is_over or not follow or not is_active(run, step, attempt)
+        is_over = is_over or not follow or not is_active(run, step, number)
         before = records.offset
         for line in records.lines():
             try:
