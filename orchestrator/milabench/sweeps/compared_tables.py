@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milabench.analysis.comparison_model import CurveComparison, CurveRatio, SystemCurve
+from milabench.analysis.comparison_model import CurveComparison, SystemCurve
 from milabench.report.comparison_text import (
     interval_text,
     metric_label,
@@ -13,6 +13,7 @@ from milabench.report.comparison_text import (
 )
 from milabench.report.document import Table, headed_table
 from milabench.report.labels import format_number
+from milabench.shown import grouped
 
 
 def curves_table(curves: CurveComparison) -> Table:
@@ -80,10 +81,7 @@ def curve_ratio_table(curves: CurveComparison, first: str, *, is_whole: bool = F
 
 def curve_remarks(curves: CurveComparison) -> list[tuple[str, str]]:
     """Return missing ratios and why, then the remarks on ratios, equal ones in a line."""
-    alike: dict[str, list[CurveRatio]] = {}
-    for ratio in curves.ratios:
-        if ratio.contrast.note:
-            alike.setdefault(ratio.contrast.note, []).append(ratio)
+    alike = grouped((ratio.contrast.note, ratio) for ratio in curves.ratios if ratio.contrast.note)
     return [
         *curves.apart,
         *((f"{len(all_of)} of {len(curves.ratios)} ratios", note) for note, all_of in alike.items()),

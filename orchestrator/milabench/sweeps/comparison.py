@@ -7,7 +7,7 @@ of claims.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -46,8 +46,8 @@ def compare_curves(systems: Sequence[System], *, margin: float, across: bool) ->
     """
     names = sorted({bench.bench for _, bench in systems[0].benches if bench.serving is not None})
     sweeps = [sweep for name in names if (sweep := _sweep(name, systems, margin, across=across)) is not None]
-    judged = iter(with_verdicts([row for sweep in sweeps for row in sweep.rows.values()]))
-    return tuple(replace(sweep.comparison, ratios=tuple(_ratios(sweep.rows, judged))) for sweep in sweeps)
+    judged = iter(with_verdicts([row for _, rows in sweeps for row in rows.values()]))
+    return tuple(replace(comparison, ratios=tuple(_ratios(rows, judged))) for comparison, rows in sweeps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,15 +94,14 @@ class _Side:
         return [number.launches or (number.value,) for number in numbers if number is not None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sweep:
-    """The curves of a benchmark before their verdicts, which need the curves of all benchmarks. `rows` by metric and point."""
-
-    comparison: CurveComparison
-    rows: Mapping[tuple[str, str], ComparisonRow]
+_Rows = dict[tuple[str, str], ComparisonRow]
+"""The compared numbers of a benchmark's curves, by metric and point."""
 
 
-def _sweep(name: str, systems: Sequence[System], margin: float, *, across: bool) -> _Sweep | None:
+def _sweep(
+    name: str, systems: Sequence[System], margin: float, *, across: bool
+) -> tuple[CurveComparison, _Rows] | None:
+    """Return the curves of a benchmark, and its rows before their verdicts, which need the curves of all benchmarks."""
     sides = [_side(systems[0], system, name, across=across) for system in systems]
     if not any(side.curves for side in sides[1:]):
         return None
@@ -115,10 +114,10 @@ def _sweep(name: str, systems: Sequence[System], margin: float, *, across: bool)
         ratios=(),
         apart=(*((side.system, side.why_not) for side in sides if side.why_not), *_apart(compared)),
     )
-    return _Sweep(comparison=comparison, rows=_with_joint_intervals(_rows(name, widest, compared)))
+    return comparison, _with_joint_intervals(_rows(name, widest, compared))
 
 
-def _rows(name: str, margin: float, sides: Sequence[_Side]) -> dict[tuple[str, str], ComparisonRow]:
+def _rows(name: str, margin: float, sides: Sequence[_Side]) -> _Rows:
     if not sides:
         return {}
     same = [replace(side, curves=side.curves if side.in_area == sides[0].in_area else ()) for side in sides]
@@ -211,9 +210,7 @@ def _row(name: str, margin: float, sides: Sequence[_Side], metric: str, point: s
     )
 
 
-def _with_joint_intervals(
-    rows: Mapping[tuple[str, str], ComparisonRow],
-) -> dict[tuple[str, str], ComparisonRow]:
+def _with_joint_intervals(rows: _Rows) -> _Rows:
     """Return the rows with intervals that hold together over the points of a metric, on each system (Bonferroni)."""
     counts = Counter(
         (metric, index)

@@ -20,6 +20,7 @@ from milabench.analysis.serving_model import (
 )
 from milabench.events.values import SMALLEST_NUMBER, finite_number
 from milabench.records.latencies import LATENCY_QUANTILES
+from milabench.shown import grouped
 from milabench.sweeps.fold import in_order, meets, point_quantile
 from milabench.sweeps.request_quantiles import is_known_quantile
 
@@ -72,7 +73,9 @@ def _has(curve: LaunchCurve, names: set[str]) -> bool:
 def _curve_point(name: str, launches: Sequence[Launch], slo: Mapping[str, float]) -> CurvePoint:
     by_launch = [[point for curve in launch for point in curve.points if point.name == name] for launch in launches]
     every = [point for launch in by_launch for point in launch]
-    values, measured = _values(by_launch), _measured(by_launch)
+    instances = [own for launch in by_launch if (own := [point for point in launch if point.state == "measured"])]
+    measured = [_together(own) for own in instances]
+    values = _values(instances, measured)
     is_of_client = any(point.is_of_client for point in every)
     states = {point.state for point in every}
     return CurvePoint(
@@ -97,14 +100,12 @@ def _has_few(metric: str, launches: Sequence[LaunchPoint]) -> bool:
     return is_known_quantile([launch.samples.get(quantile.latency, ()) for launch in launches], quantile.share)
 
 
-def _values(launches: Sequence[Sequence[LaunchPoint]]) -> dict[str, PointValue]:
-    """Return the numbers of a point by the repeats that measured it."""
-    measured = [[point for point in launch if point.state == "measured"] for launch in launches]
-    together = _measured(launches)
+def _values(instances: Sequence[Sequence[LaunchPoint]], together: Sequence[LaunchPoint]) -> dict[str, PointValue]:
+    """Return the numbers of a point by the instances of each repeat that measured it, and by each repeat as a whole."""
     numbers = {
         name: point_quantile(name, together)
         if name in LATENCY_QUANTILES
-        else point_value([[point.values[name] for point in launch if name in point.values] for launch in measured])
+        else point_value([[point.values[name] for point in launch if name in point.values] for launch in instances])
         for name in POINT_METRICS
     }
     tpot = numbers["tpot_p90_ms"]
@@ -112,15 +113,12 @@ def _values(launches: Sequence[Sequence[LaunchPoint]]) -> dict[str, PointValue]:
     return {name: number for name, number in numbers.items() if number is not None}
 
 
-def _measured(launches: Sequence[Sequence[LaunchPoint]]) -> list[LaunchPoint]:
-    """Return a point for each repeat that measured it, with the requests of all its instances."""
-    counted = [[point for point in launch if point.state == "measured"] for launch in launches]
-    return [replace(launch[0], samples=_merged(launch)) if launch[1:] else launch[0] for launch in counted if launch]
-
-
-def _merged(instances: Sequence[LaunchPoint]) -> dict[str, Sequence[float]]:
-    samples = dict.fromkeys(name for point in instances for name in point.samples)
-    return {name: sorted(chain.from_iterable(p.samples.get(name, ()) for p in instances)) for name in samples}
+def _together(instances: Sequence[LaunchPoint]) -> LaunchPoint:
+    """Return the point of a repeat, with the requests of all its instances."""
+    if len(instances) == 1:
+        return instances[0]
+    samples = grouped((name, times) for point in instances for name, times in point.samples.items())
+    return replace(instances[0], samples={name: sorted(chain.from_iterable(own)) for name, own in samples.items()})
 
 
 def _of_a_user(tpot: PointValue) -> PointValue:
@@ -137,11 +135,8 @@ def _of_a_user(tpot: PointValue) -> PointValue:
 
 def _notes(points: Sequence[LaunchPoint]) -> Iterable[str]:
     """Yield the first note of each kind (its beginning), and the number of repeats with that kind."""
-    kinds: dict[str, list[str]] = {}
-    for point in points:
-        own = {note.partition(":")[0]: note for note in reversed(point.notes)}
-        for kind, note in reversed(own.items()):
-            kinds.setdefault(kind, []).append(note)
+    firsts = ({note.partition(":")[0]: note for note in reversed(point.notes)} for point in points)
+    kinds = grouped(item for own in firsts for item in reversed(own.items()))
     return (_counted(texts, len(points)) for texts in kinds.values())
 
 

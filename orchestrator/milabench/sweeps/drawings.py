@@ -96,12 +96,11 @@ def _pairs(curve: ServingCurve, across: str, up: str) -> list[_Pair]:
 
 def _loads(curve: ServingCurve, load: str) -> list[_Pair]:
     """Return the points that have such a load, with it and with TTFT p90."""
-    pairs = []
-    for point, number, _ in _pairs(curve, "ttft_p90_ms", "ttft_p90_ms"):
-        at = point.concurrency if load == "concurrency" else point.rate
-        if at is not None:
-            pairs.append((point, PointValue(value=at), number))
-    return pairs
+    return [
+        (point, PointValue(value=at), number)
+        for point, number, _ in _pairs(curve, "ttft_p90_ms", "ttft_p90_ms")
+        if (at := point.concurrency if load == "concurrency" else point.rate) is not None
+    ]
 
 
 def _end(numbers: Sequence[PointValue]) -> float:

@@ -11,6 +11,7 @@ from milabench.analysis.serving_model import LaunchCurve, ServingCurve
 from milabench.analysis.step_results import SharedClocks, StepResult
 from milabench.analysis.summary_model import ReplicateResult
 from milabench.events.readings import DeviceReadings, energy_of
+from milabench.shown import grouped
 from milabench.sweeps.curve import serving_curve, with_costs
 
 
@@ -63,10 +64,7 @@ def over_launches(
 def _curve_over(results: Sequence[StepResult], curves: Mapping[str, LaunchCurve], currency: str) -> ServingCurve | None:
     """Return the curve over the repeats in which every step passed, over those that failed where none did."""
     failed = {result.step.repeat for result in results if result.outcome != "passed"}
-    launches: dict[int, list[LaunchCurve]] = {}
-    for result in results:
-        if result.step.id in curves:
-            launches.setdefault(result.step.repeat, []).append(curves[result.step.id])
+    launches = grouped((result.step.repeat, curves[result.step.id]) for result in results if result.step.id in curves)
     counted = [launch for repeat, launch in launches.items() if repeat not in failed]
     curve = serving_curve(counted or list(launches.values()))
     return None if curve is None else replace(curve, currency=currency)
@@ -80,10 +78,8 @@ def _at_best_point(
         return tuple(processes)
     counted = []
     for process in processes:
-        curve = next((curves[step] for step in process.steps if step in curves), None)
-        point = (
-            next((point for point in curve.points if point.name == serving.best), None) if curve is not None else None
-        )
+        own = [curves[step] for step in process.steps if step in curves][:1]
+        point = next((point for curve in own for point in curve.points if point.name == serving.best), None)
         if point is not None and "output_tps" in point.values:
             number, answered = point.values["output_tps"], point.requests - point.errors
             throughput = replace(process.throughput, value=number, observations=answered)

@@ -17,7 +17,6 @@ from milabench.analysis.intervals import (
     Interval,
     incomplete_beta,
     most_bounds,
-    normal_quantile,
     t_quantile,
 )
 from milabench.analysis.sample_statistics import geometric_mean, mean, stdev
@@ -27,8 +26,6 @@ LEVELS = (0.8, 0.9, 0.95, 0.975, 0.99, 0.995, 0.999, 0.9999)
 """The confidences of stored one-sided bounds."""
 _UNLIKE = 0.01
 """Repeats are not alike where requests like theirs would differ as much in fewer cases than these."""
-_EXACT = 20_000
-"""Number of requests up to which the ranks are exact, above by the normal distribution with its correction for skewness."""
 
 
 def requests_quantile(launches: Sequence[Sequence[float]], q: float) -> PointValue | None:
@@ -134,9 +131,6 @@ def _rank(n: int, q: float, tail: float) -> float:
     def above(rank: int) -> float:  # of the order statistic of this rank: fewer values than that are below the quantile
         return 1 - incomplete_beta(q, rank, n - rank + 1) if rank else 0.0
 
-    if n > _EXACT:
-        z = -normal_quantile(tail)
-        return max(0.0, n * q - z * math.sqrt(n * q * (1 - q)) + (z * z - 1) * (1 - 2 * q) / 6 + 0.5)
     low, high = 0, n
     while high - low > 1:
         middle = (low + high) // 2

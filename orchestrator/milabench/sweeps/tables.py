@@ -11,6 +11,7 @@ from milabench.report.comparison_text import metric_label
 from milabench.report.curves import CurveCase
 from milabench.report.document import Table
 from milabench.report.labels import format_number, percent_cell
+from milabench.shown import grouped
 from milabench.sweeps.curve import LEAST_POINTS, few_requests, why_no_best
 
 LEGEND = (
@@ -97,10 +98,7 @@ def slo_text(curve: ServingCurve) -> str:
 
 def point_remarks(curve: ServingCurve, *, has_notes: bool = True) -> list[tuple[str, str]]:
     """Return why points failed or were skipped, and the notes on those that were measured. Points that are alike together."""
-    alike: dict[str, list[str]] = {}
-    for point in curve.points:
-        for text in _remarks(point, has_notes=has_notes):
-            alike.setdefault(text, []).append(point.name)
+    alike = grouped((text, point.name) for point in curve.points for text in _remarks(point, has_notes=has_notes))
     return [(", ".join(names), text) for text, names in alike.items()]
 
 
