@@ -12,9 +12,8 @@ from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import NO_DIFFERENCE, Differences
 from milabench.analysis.traces import Trace
 from milabench.pages import details
-from milabench.pages.curves import curve_section
 from milabench.pages.markup import Child, Markup, el, html_table, note
-from milabench.pages.page import alert, article, foldable, tile
+from milabench.pages.page import alert, article, curve_section, foldable, tile
 from milabench.pages.plots import Bar, Dots, Ratio, bars, dots, figure, forest, marks, plot_legend, verdict_sign
 from milabench.pages.run import device_facts, expense_content
 from milabench.report import comparison_text

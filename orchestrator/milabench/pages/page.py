@@ -5,13 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Sequence
-from functools import cache
 from importlib.resources import files
 
-from milabench.pages.markup import Child, Markup, el, prose
+from milabench.analysis.comparison_model import Comparison
+from milabench.analysis.summary_model import Summary
+from milabench.pages.markup import Child, Markup, el, note, prose
 from milabench.pages.plots import patterns
+from milabench.report.curves import curves_left_out, has_curves
 from milabench.report.document import Entry, section
+from milabench.seams import handler
 from milabench.version import __version__
+
+Section = tuple[str, str, Child]
+"""A part of a page: its id, its heading, its content."""
 
 
 def document(title: str, nav: Sequence[tuple[str, str]], body: Child) -> str:
@@ -53,7 +59,7 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child) -> str:
 
 
 def article(
-    title: str, lead: str, tiles: Child, alerts: Child, sections: Sequence[tuple[str, str, Child]], key: str = ""
+    title: str, lead: str, tiles: Child, alerts: Child, sections: Sequence[Section], key: str = ""
 ) -> tuple[Markup, list[tuple[str, str]]]:
     """Return an article of sections (id, name, content) and its link targets. `key` is the prefix of every id."""
     head = el(
@@ -65,6 +71,15 @@ def article(
     )
     body = [el("section", el("h2", name), content, id=f"{key}{section_id}") for section_id, name, content in sections]
     return el("article", head, body), [(f"{key}{section_id}", name) for section_id, name, _ in sections]
+
+
+def curve_section(shown: Summary | Comparison) -> tuple[Section, ...]:
+    """Return the section of the curves of a run or a comparison, as drawings and tables. Empty without curves."""
+    if not has_curves(shown):
+        return ()
+    left_out = curves_left_out()
+    content: Child = note(left_out) if left_out else handler("curves: page")(shown)
+    return (("curves", "Curves", content),)
 
 
 def tile(name: str, value: Child, *details: Child, kind: str) -> Markup:
@@ -104,7 +119,6 @@ def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-@cache
 def _packaged(name: str) -> str:
     """Return the text of a file of this package."""
     return files("milabench.pages").joinpath(name).read_text(encoding="utf-8")

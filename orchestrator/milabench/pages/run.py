@@ -9,9 +9,8 @@ from milabench.analysis.paired_comparison import AB
 from milabench.analysis.summary_model import BenchSummary, ComputeUse, Summary, some_names
 from milabench.analysis.traces import Trace
 from milabench.pages import details
-from milabench.pages.curves import curve_section
 from milabench.pages.markup import Child, Markup, badge, el, html_table, note, pairs
-from milabench.pages.page import alert, article, foldable, tile
+from milabench.pages.page import alert, article, curve_section, foldable, tile
 from milabench.pages.plots import SERIES, Bar, Dots, Ratio, bars, dots, figure, forest
 from milabench.report import model, run_tables
 from milabench.report.columns import LEGEND, PAGE_LEGEND, REFERENCE_LEGEND, interval_cell, page_table
@@ -193,9 +192,7 @@ def expense_content(named: Sequence[tuple[str, Summary]]) -> list[Child]:
 
 def _pairs(ab: AB) -> list[Child]:
     ratios = [
-        Ratio(label=pair.bench, value=None, note=pair.why)
-        if pair.ratio is None
-        else Ratio(label=pair.bench, value=pair.ratio, interval=pair.ci95, verdict=pair.verdict)
+        Ratio(label=pair.bench, value=pair.ratio, interval=pair.ci95, verdict=pair.verdict, note=pair.why)
         for pair in ab.pairs
     ]
     sides = "; ".join(f"{side}: {suite}" for side, suite in zip("AB", ab.suites, strict=False))
