@@ -66,7 +66,7 @@ def _create(folder: Path, origin: ProgramOrigin, program: Program) -> tuple[str,
         reading = replace(reading, imports={program.module.partition(".")[0]: 1, **reading.imports})
     # A release or a repository finds what it needs in itself.
     starts_here = origin.source is None and _opens_files(reading.scripts if origin.is_copied else (), program)
-    seen = observation_of(reading, os.environ)
+    seen = observation_of(reading)
     late = (each for package in reading.imports for each in LATE.get(package, ()))
     written = WrittenProgram(
         name=folder.name,

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from milabench.own_program.reading import FoundPause, Reading
 from milabench.own_program.script import Found, Loop
 
 _BATCHES = re.compile(r"load|batch|\bdl\b")
-_KERAS_TRAINERS = {"torch": "TorchTrainer", "jax": "JAXTrainer", "tensorflow": "TensorFlowTrainer"}
-_KERAS_BACKEND = re.compile(r"'KERAS_BACKEND'(?:\] = |, )'(torch|jax|tensorflow)'")
 _IMAGES = r"pixel_values|ImageProcessor|FeatureExtractor"
 
 
@@ -86,7 +84,7 @@ _LIBRARIES = (
         steps='probes.calls(ov, "keras.src.callbacks.callback_list.CallbackList.on_train_batch_end", units="steps/s", '
         "result=lambda callbacks, batch, logs=None: logs)",
         why="the batches of Keras' fit",
-        pauses=(("validation_(data|split)=", "keras.src.backend.{backend}.trainer.{trainer}.evaluate", "validation"),),
+        pauses=(("validation_(data|split)=", "keras.src.models.model.Model.evaluate", "validation"),),
         missing=("loss: Keras gives it to callbacks",),
     ),
     _Library(
@@ -114,35 +112,27 @@ _LIBRARIES = (
 )
 
 
-def observation_of(reading: Reading, environ: Mapping[str, str]) -> ProgramObservation | None:
-    """Return how a program is observed. None where it has no step that anything could observe.
-
-    `environ` has the backend of Keras, where the program does not choose it.
-    """
+def observation_of(reading: Reading) -> ProgramObservation | None:
+    """Return how a program is observed. None where it has no step that anything could observe."""
     text = " ".join(ast.unparse(script.tree) for script in reading.scripts)
     for library in _LIBRARIES:
         imported = any(re.fullmatch(library.package, name) for name in reading.imports)
         if imported and re.search(library.text, text) and (found := reading.first_call(library.call)) is not None:
-            return _of_library(library, reading, replace(found, what=f"{found.what}(...)"), text, environ)
+            return _of_library(library, reading, replace(found, what=f"{found.what}(...)"), text)
     observed = _torch(reading) or _own_loop(reading)
     return None if observed is None else replace(observed, pauses=reading.pauses)
 
 
-def _of_library(
-    library: _Library, reading: Reading, found: Found, text: str, environ: Mapping[str, str]
-) -> ProgramObservation:
-    chosen = _KERAS_BACKEND.search(text)
-    backend = chosen[1] if chosen else environ.get("KERAS_BACKEND", "tensorflow")
+def _of_library(library: _Library, reading: Reading, found: Found, text: str) -> ProgramObservation:
     lightning = "lightning.pytorch" if "lightning" in reading.imports else "pytorch_lightning"
-    names = {"backend": backend, "trainer": _KERAS_TRAINERS.get(backend, ""), "lightning": lightning}
     return ProgramObservation(
         steps=library.steps,
         why=library.why,
         found=found,
         pauses=tuple(
-            FoundPause(target=target.format(**names), name=name, found=found)
+            FoundPause(target=target.format(lightning=lightning), name=name, found=found)
             for pattern, target, name in library.pauses
-            if re.search(pattern, text) and ("{trainer}" not in target or names["trainer"])
+            if re.search(pattern, text)
         ),
         missing=library.missing,
         is_brief=library.is_brief,

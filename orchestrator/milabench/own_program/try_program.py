@@ -45,7 +45,7 @@ def try_program(words: Sequence[str], session: Session, *, wait: bool) -> tuple[
     base = Path(tempfile.mkdtemp(prefix="milabench-try-"))
     try:
         trials = _Trials(program, python, reading, base, session, RetryPolicy(wait=wait, max_failures=1))
-        observation = None if reading is None else observation_of(reading, os.environ)
+        observation = None if reading is None else observation_of(reading)
         if reading is None or observation is None:
             return DONE, trials.timed("")
         return DONE, trials.observed(reading, observation)
