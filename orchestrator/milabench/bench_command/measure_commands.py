@@ -178,15 +178,13 @@ def _words(options: CommandOptions) -> Iterator[tuple[str, ...]]:
 
 def _refuse_secrets(options: CommandOptions, commands: Sequence[Sequence[str]]) -> None:
     """Raise UsageError for a secret that words show: they are the suite, and the names of files."""
-    given = (*commands, (options.prerun,), options.names)
-    for words in given:
+    given = [*((words[0], words) for words in commands), ("--prepare", (options.prerun,)), ("--name", options.names)]
+    for what, words in given:
         # `--token $TOKEN` shows none.
         if any(is_searchable(value) and "$" not in value for value in values_in(words)):
-            what = "--prepare" if words == (options.prerun,) else "--name" if words is options.names else words[0]
-            what = what.split()[0] if len(what) > _NAME_CHARACTERS or " " in what else what
             raise UsageError(
-                f"{mask(what)}: a secret is among the words. Give it by --env NAME, where no file holds it (in words: "
-                '--shell and "$NAME")'
+                f"{mask(what.partition(' ')[0])}: a secret is among the words. Give it by --env NAME, where no file holds it "
+                '(in words: --shell and "$NAME")'
             )
 
 

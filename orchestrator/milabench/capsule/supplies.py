@@ -216,22 +216,19 @@ def _builders(file: ReleaseFile, release: Release, environ: Mapping[str, str], u
         *(uv, "pip", "compile", "-", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"),
         *("--index-strategy", "unsafe-best-match", "--python-version", minor(release.python), *uv_options(settings)),
     )
-    needs = build_requirements(file.path, file.name)
+    needs, failed = build_requirements(file.path, file.name), f"{file.name}: its build requirements cannot be found"
     with tempfile.TemporaryDirectory(prefix="milabench-") as empty:  # where no uv.toml is
-        done = subprocess.run(
-            argv,
-            input="\n".join(needs),
-            env={**environ, **uv_env(settings, environ), "UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"},
-            cwd=empty,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        compiled = _answer(argv, {**environ, **uv_env(settings, environ)}, Path(empty), failed, "\n".join(needs))
+    return _releases(parse_requirements(compiled), release.python, settings)
+
+
+def _answer(argv: Sequence[str], environ: Mapping[str, str], cwd: Path, failed: str, asked: str = "") -> str:
+    """Return what uv prints. `asked` is its input. Raises EnvironmentFailed, which begins with `failed`."""
+    env = {**environ, "UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1", "COLUMNS": "1000"}
+    done = subprocess.run(argv, env=env, cwd=cwd, input=asked, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise EnvironmentFailed(
-            f"{file.name}: its build requirements cannot be found: {explain_failure(mask(done.stderr))}"
-        )
-    return _releases(parse_requirements(done.stdout), release.python, settings)
+        raise EnvironmentFailed(f"{failed}: {explain_failure(mask(done.stderr))}")
+    return done.stdout
 
 
 def build_requirements(archive: Path, name: str) -> list[str]:
@@ -268,13 +265,9 @@ def build_wheel(project: Path, into: Path, uv: str, environ: Mapping[str, str], 
     left_out = shutil.ignore_patterns("__pycache__", "tests", ".*", "dist", "results")
     copy_tree(project, source, left_out, keeps_links=True)
     argv = (uv, "build", "--wheel", "--no-create-gitignore", *uv_options(settings), "--out-dir", str(into / "wheel"))
-    env = {**environ, **uv_env(settings, environ), "NO_COLOR": "1", "COLUMNS": "1000", "UV_PYTHON_DOWNLOADS": "never"}
-    done = subprocess.run(
-        (*argv, "--python", sys.executable, str(source)), env=env, cwd=into, capture_output=True, text=True, check=False
-    )
+    words = (*argv, "--python", sys.executable, str(source))
+    _answer(words, {**environ, **uv_env(settings, environ)}, into, f"{project}: its wheel cannot be built")
     remove(source, into)
-    if done.returncode != 0:
-        raise EnvironmentFailed(f"{project}: its wheel cannot be built: {explain_failure(mask(done.stderr))}")
     return next((into / "wheel").glob("*.whl"))
 
 
@@ -285,7 +278,7 @@ def installed_wheel(name: str, into: Path) -> Path:
     """
     package = distribution(name)
     wheel = into / f"{name}-{package.version}-py3-none-any.whl"
-    rows, members = [], []
+    members = []
     for file in package.files or ():
         path = file.as_posix()
         if path.startswith("../") or path.endswith(".pyc") or file.name in _OF_THE_INSTALLER:

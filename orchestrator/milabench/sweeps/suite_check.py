@@ -42,6 +42,9 @@ def _wrong(node: Located, values: Mapping[str, Any], parser: ValueParser) -> Ite
     if values.get("serve") is not None:
         given = {key for key, child in node.value["serve"].value.items() if child.value is not None}
         yield from _wrong_benchmark_elsewhere(values) if url else _wrong_benchmark(values)
+        if "definition" not in values:
+            hint = "write definition: FOLDER, whose requirements have the client"
+            yield "serve", "its client needs an environment", hint
         yield from _wrong_sweep(values["serve"], given, parser)
     elif url:
         yield "server.url", "only a sweep goes to a server that runs already", "write serve: {...}"
@@ -57,7 +60,6 @@ def _wrong_benchmark(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]
         return
     if "command" in values:
         yield "command", "with a sweep it would be server and client", "write it as server.command"
-    yield from _without_environment(values)
     if not _has_port(server):
         what = "the client does not know its port: ready has none, and no argument is @port"
         yield "server", what, "write ready: {port: '@port'}, and give '@port' to its program"
@@ -68,19 +70,12 @@ def _wrong_benchmark(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]
 def _wrong_benchmark_elsewhere(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield keys that contradict a sweep over a server that is not started here."""
     server: ServerConfig = values["server"]
-    yield from _without_environment(values)
-    if "command" in values:
-        yield "command", "server.url names a server that runs already", "leave out either of them"
-    for name, is_given in (("command", server.command), ("argv", server.argv), ("ready", server.ready.condition)):
-        if is_given:
-            yield f"server.{name}", "server.url names a server that runs already", "leave out either of them"
+    own = {"command": server.command, "argv": server.argv, "ready": server.ready.condition}
+    given = ["command"] * ("command" in values) + [f"server.{name}" for name, is_given in own.items() if is_given]
+    for name in given:
+        yield name, "server.url names a server that runs already", "leave out either of them"
     if values["serve"].on_server_exit == "restart":
         yield "serve.on_server_exit", "nobody here starts the server of server.url", "leave it out"
-
-
-def _without_environment(values: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
-    if "definition" not in values:
-        yield "serve", "its client needs an environment", "write definition: FOLDER, whose requirements have the client"
 
 
 def _wrong_sweep(serve: ServeConfig, given: Collection[str], parser: ValueParser) -> Iterator[tuple[str, str, str]]:
