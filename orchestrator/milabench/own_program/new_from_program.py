@@ -55,12 +55,7 @@ def new_from_program(name: str, into: Path, given: str, script: str | None, modu
 
 
 def _create(folder: Path, origin: ProgramOrigin, program: Program) -> tuple[str, ...]:
-    found: tuple[str, Path] | None = "", origin.installed or origin.root / program.script
-    if program.module and not origin.installed:
-        found = find_module(origin.root, program.module)
-    if found is None or not found[1].is_file():
-        raise UsageError(f"{program.name}: no such {'module' if program.module else 'file'} in {origin.name}")
-    packages, located = found
+    packages, located = _located(origin, program)
     reading = read_source(located, origin.root / packages if program.module and not origin.installed else None)
     if origin.installed is not None:  # its package is needed, which may import itself by relative names alone
         reading = replace(reading, imports={program.module.partition(".")[0]: 1, **reading.imports})
@@ -89,6 +84,16 @@ def _create(folder: Path, origin: ProgramOrigin, program: Program) -> tuple[str,
     except (OSError, shutil.Error) as error:
         raise creation_error(folder, error) from None
     return tuple(_lines(folder, written, seen))
+
+
+def _located(origin: ProgramOrigin, program: Program) -> tuple[str, Path]:
+    """Return the folder of a program's packages, empty or `src`, and its file. Raises UsageError."""
+    found: tuple[str, Path] | None = "", origin.installed or origin.root / program.script
+    if program.module and not origin.installed:
+        found = find_module(origin.root, program.module)
+    if found is None or not found[1].is_file():
+        raise UsageError(f"{program.name}: no such {'module' if program.module else 'file'} in {origin.name}")
+    return found
 
 
 def _opens_files(scripts: Sequence[Script], program: Program) -> bool:

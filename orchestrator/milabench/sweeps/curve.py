@@ -73,7 +73,7 @@ def _has(curve: LaunchCurve, names: set[str]) -> bool:
 def _curve_point(name: str, launches: Sequence[Launch], slo: Mapping[str, float]) -> CurvePoint:
     by_launch = [[point for curve in launch for point in curve.points if point.name == name] for launch in launches]
     every = [point for launch in by_launch for point in launch]
-    instances = [own for launch in by_launch if (own := [point for point in launch if point.state == "measured"])]
+    instances = _measured(by_launch)
     measured = [_together(own) for own in instances]
     values = _values(instances, measured)
     is_of_client = any(point.is_of_client for point in every)
@@ -111,6 +111,12 @@ def _values(instances: Sequence[Sequence[LaunchPoint]], together: Sequence[Launc
     tpot = numbers["tpot_p90_ms"]
     numbers["user_tps"] = None if tpot is None or tpot.value < SMALLEST_NUMBER else _of_a_user(tpot)
     return {name: number for name, number in numbers.items() if number is not None}
+
+
+def _measured(launches: Sequence[Sequence[LaunchPoint]]) -> list[list[LaunchPoint]]:
+    """Return the points of the instances that measured, of each repeat that has any."""
+    counted = ([point for point in launch if point.state == "measured"] for launch in launches)
+    return list(filter(None, counted))
 
 
 def _together(instances: Sequence[LaunchPoint]) -> LaunchPoint:
