@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .command import READING_TIMEOUT_S, command_output, number, ratio
+from .command import READING_TIMEOUT_S, command_output, number, ratio, whole
 from .vendor import DeviceProcess, Inventory, ReadAll, Reading, Sample, Survey, Vendor
 
 MIB = 1 << 20
@@ -110,8 +110,8 @@ def parse_amd_smi(metrics: Mapping[str, Any], static: Mapping[str, Any]) -> Read
             _value(memory.get("total_vram")),
             load=ratio(_value(usage.get("gfx_activity")), 100),
             power_w=_value(power.get("socket_power")),
-            sm_clock_mhz=_whole(_value(mapping(clocks.get("gfx_0")).get("clk"))),
-            mem_clock_mhz=_whole(_value(mapping(clocks.get("mem_0")).get("clk"))),
+            sm_clock_mhz=whole(_value(mapping(clocks.get("gfx_0")).get("clk"))),
+            mem_clock_mhz=whole(_value(mapping(clocks.get("mem_0")).get("clk"))),
             throttle=None
             if throttled in (None, "N/A")
             else (("hw_slowdown",) if str(throttled).upper() == "THROTTLED" else ()),
@@ -133,10 +133,6 @@ def _first(card: Mapping[str, Any], part: str) -> Optional[float]:
 def _value(cell: Any) -> Optional[float]:
     """Read `{"value": 35, "unit": "W"}`, or the bare number of older versions."""
     return number(cell.get("value") if isinstance(cell, Mapping) else cell)
-
-
-def _whole(value: Optional[float]) -> Optional[int]:
-    return None if value is None else round(value)
 
 
 class Amd(Vendor):

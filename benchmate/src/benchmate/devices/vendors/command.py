@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, List, Optional
+from typing import List, Optional
 
 READING_TIMEOUT_S = 10.0
 
@@ -24,14 +24,6 @@ def table_rows(*argv: str, timeout_s: float = 20.0) -> List[List[str]]:
     return [[cell.strip() for cell in line.split(",")] for line in text.strip().splitlines()]
 
 
-def parsed(text: str, kind: Callable[[str], Any]) -> Any:
-    """Return a cell of a vendor's table. None for its many ways to say that there is none."""
-    try:
-        return kind(text)
-    except ValueError:
-        return None
-
-
 def number(text: object) -> Optional[float]:
     """Return the number at the head of a cell (`35.0 W`). None for the many ways in which tools say that there is none."""
     try:
@@ -39,6 +31,12 @@ def number(text: object) -> Optional[float]:
     except (ValueError, IndexError):
         return None
     return value if math.isfinite(value) else None
+
+
+def whole(cell: object) -> Optional[int]:
+    """Return the number at the head of a cell, rounded."""
+    value = number(cell)
+    return None if value is None else round(value)
 
 
 def ratio(cell: object, divisor: int) -> Optional[float]:

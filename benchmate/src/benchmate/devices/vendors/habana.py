@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List, Sequence, Tuple
 
-from .command import READING_TIMEOUT_S, number, parsed, ratio, table_rows
+from .command import READING_TIMEOUT_S, number, ratio, table_rows, whole
 from .vendor import Inventory, Reading, Sample, Survey, Vendor
 
 READINGS = "index,uuid,name,memory.used,memory.total,utilization.aip,power.draw,temperature.aip"
@@ -13,7 +13,7 @@ READINGS = "index,uuid,name,memory.used,memory.total,utilization.aip,power.draw,
 def inventory_by_hl_smi() -> Inventory:
     """Return the devices as hl-smi tells them."""
     return [
-        {"index": int(index), "uuid": uuid, "name": name, "memory_mib": parsed(memory, int), "driver": driver}
+        {"index": int(index), "uuid": uuid, "name": name, "memory_mib": whole(memory), "driver": driver}
         for index, uuid, name, memory, driver in hl_smi("index,uuid,name,memory.total,driver_version")
     ]
 

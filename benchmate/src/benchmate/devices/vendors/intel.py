@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .command import READING_TIMEOUT_S, command_output, number, ratio
+from .command import READING_TIMEOUT_S, command_output, number, ratio, whole
 from .vendor import Inventory, ReadAll, Reading, Sample, Survey, Vendor
 
 MIB = 1 << 20
@@ -54,7 +54,6 @@ def parse_xpu_smi_readings(table: str, static: Mapping[int, Mapping[str, Any]]) 
         cells = {str(key).strip(): value for key, value in line.items() if key}
         index = int(_cell(cells, "DeviceId") or 0)
         device = static.get(index, {})
-        clock = _cell(cells, "GPU Frequency")
         readings.append(
             Reading(
                 index,
@@ -65,7 +64,7 @@ def parse_xpu_smi_readings(table: str, static: Mapping[int, Mapping[str, Any]]) 
                     ratio(device.get("memory_physical_size_byte"), MIB),
                     load=ratio(_cell(cells, "GPU Utilization"), 100),
                     power_w=_cell(cells, "GPU Power"),
-                    sm_clock_mhz=None if clock is None else round(clock),
+                    sm_clock_mhz=whole(_cell(cells, "GPU Frequency")),
                     energy_j=_cell(cells, "GPU Energy Consumed"),
                 ),
                 Survey(temperature_c=_cell(cells, "GPU Core Temperature")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Mapping, Sequence, Tuple
 
-from .command import parsed, table_rows
+from .command import number, table_rows, whole
 from .vendor import Inventory, Vendor
 
 
@@ -23,10 +23,10 @@ def inventory_by_nvidia_smi() -> Inventory:
             "index": int(index),
             "uuid": uuid,
             "name": name,
-            "memory_mib": parsed(memory, int),
+            "memory_mib": whole(memory),
             "driver": driver,
-            "power_limit_w": parsed(limit, float),
-            "power_limit_default_w": parsed(default, float),
+            "power_limit_w": number(limit),
+            "power_limit_default_w": number(default),
             "pci": pci,
             "ecc": {"Enabled": True, "Disabled": False}.get(ecc),
         }
