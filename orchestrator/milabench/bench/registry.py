@@ -10,6 +10,7 @@ from typing import Final, cast
 
 from milabench import seams
 from milabench.devices.regular_file import read_regular
+from milabench.shown import grouped
 
 BENCHFILE = "benchfile.py"
 
@@ -39,10 +40,8 @@ def ask_together(folders: Iterable[Path]) -> bool:
 
     Return whether there is any.
     """
-    of_module: dict[ModuleType, list[Path]] = {}
-    for folder in dict.fromkeys(folders):
-        if (module := foreign_format(folder / BENCHFILE)) is not None:
-            of_module.setdefault(module, []).append(folder)
+    formats = ((foreign_format(folder / BENCHFILE), folder) for folder in dict.fromkeys(folders))
+    of_module = grouped((module, folder) for module, folder in formats if module is not None)
     for module, own in of_module.items():
         module.read_together(own)
     return bool(of_module)

@@ -27,6 +27,7 @@ from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark
 from milabench.plan.method import Placement, nodes_of, placements, why_not_placed
 from milabench.plan.step import process_key
 from milabench.redaction import mask_settings
+from milabench.shown import grouped
 
 FORMAT: Final = "__pack__"
 BENCHFILE: Final = "benchfile.py"
@@ -103,16 +104,17 @@ def placed(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[
     Raises ConfigError for a class that cannot name its processes.
     """
     programs = [_as_one_program(bench, context) for bench in benches]
-    asked: dict[str, list[_Question]] = {}
-    for bench, program in zip(benches, programs, strict=True):
-        asked.setdefault(bench.folder, []).extend(_questions(program, _as_read(plain_benchmark(bench.config)), context))
+    asked = grouped(
+        (bench.folder, question)
+        for bench, program in zip(benches, programs, strict=True)
+        for question in _questions(program, _as_read(plain_benchmark(bench.config)), context)
+    )
     requests = [
         {"folder": folder, "code": questions[0].code, "benchmarks": [question.request for question in questions]}
         for folder, questions in asked.items()
-        if questions
     ]
     answered: dict[str, list[tuple[_Question, Mapping[str, Any]]]] = {}
-    for of_folder, questions in zip(_ask(requests), filter(None, asked.values()), strict=True):
+    for of_folder, questions in zip(_ask(requests), asked.values(), strict=True):
         folder = Path(questions[0].code)
         _require_answer(of_folder, folder)
         for question, answer in zip(questions, of_folder["benchmarks"], strict=True):
@@ -256,11 +258,8 @@ class _Question:
 
     def processes(self, answer: Mapping[str, Any]) -> dict[str, tuple[StartedProcess, ...]]:
         """Return the processes of an answer, by the keys of their placements."""
-        started: dict[str, tuple[StartedProcess, ...]] = {}
-        for process in answer["processes"].values():
-            key = process["placement"]
-            started[key] = (*started.get(key, ()), self._started(process, self._keys[key]))
-        return started
+        by_key = grouped((process["placement"], process) for process in answer["processes"].values())
+        return {key: tuple(self._started(each, self._keys[key]) for each in by_key[key]) for key in by_key}
 
     def preparing(self, answer: Mapping[str, Any]) -> dict[str, StartedProcess]:
         """Return the preparation of the benchmark on the node, by its name. Empty where there is nothing to do."""

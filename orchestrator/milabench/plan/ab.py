@@ -8,6 +8,7 @@ from typing import Any
 
 from milabench.plan.model import Plan, SkippedBench, Step
 from milabench.plan.run import shuffle_key
+from milabench.shown import grouped
 
 SIDES = ("A", "B")
 
@@ -57,10 +58,7 @@ def of_side(plan: Plan, side: str) -> Plan:
 
 
 def _launches(plan: Plan) -> dict[tuple[str, int], list[Step]]:
-    launches: dict[tuple[str, int], list[Step]] = {}
-    for step in plan.steps:
-        launches.setdefault((step.bench, step.repeat), []).append(step)
-    return launches
+    return grouped(((step.bench, step.repeat), step) for step in plan.steps)
 
 
 def _hashes(launches: Mapping[tuple[str, int], list[Step]], bench: str) -> list[str]:

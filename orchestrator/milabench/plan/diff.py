@@ -6,9 +6,11 @@ import difflib
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 from milabench.plan.model import SCHEMA
+from milabench.shown import grouped
 
 # The lists of a plan, and what tells their members apart.
 SECTIONS = {"steps": "id", "venvs": "group", "sources": "folder", "skipped": "bench"}
@@ -160,10 +162,7 @@ def diff_text(diff: PlanDiff) -> str:
 
 def _alike(section: SectionDiff) -> list[tuple[list[str], list[str]]]:
     """Return names whose fields changed in the same way, with the lines that say how."""
-    by_lines: dict[tuple[str, ...], list[str]] = {}
-    for name, changes in section.changed:
-        lines = tuple(line for change in changes for line in _lines(change))
-        by_lines.setdefault(lines, []).append(name)
+    by_lines = grouped((tuple(chain.from_iterable(map(_lines, changes))), name) for name, changes in section.changed)
     return [(names, list(lines)) for lines, names in by_lines.items()]
 
 

@@ -19,6 +19,7 @@ from milabench.plan.canonical import (
     is_plain_number,
 )
 from milabench.redaction import mask_settings, may_hold_secret
+from milabench.shown import grouped
 
 PhaseName = Literal["install", "prepare", "run"]
 SCHEMA = 1
@@ -200,10 +201,8 @@ class Plan:
 
     def groups(self) -> tuple[tuple[Step, ...], ...]:
         """Return the steps that run together, group by group, in order."""
-        groups: dict[str, list[Step]] = {}
-        for step in self.steps:
-            groups.setdefault(step.group or step.id, []).append(step)
-        return tuple(tuple(steps) for steps in groups.values())
+        groups = grouped((step.group or step.id, step) for step in self.steps)
+        return tuple(map(tuple, groups.values()))
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as protocol.md, section 6, spells it."""

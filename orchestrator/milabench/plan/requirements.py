@@ -13,6 +13,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from milabench.shown import grouped
+
 _HEADER = re.compile(r"#\s*(python|platform|variant|made by|inputs|unverified|torch-backend|exclude):\s*(.+?)\s*$")
 _HASH = re.compile(r"\s--hash[= ](\S+)")
 _TAIL_COMMENT = re.compile(r"(^|\s)#.*$")
@@ -163,9 +165,7 @@ def _with_absolute_path(line: str, folder: str) -> str:
 
 def unbroken_constraints(constraints: str, requirements: Lock) -> str:
     """Return a constraints file without lines that a requirement contradicts: requirements win."""
-    asked: dict[str, list[str]] = {}
-    for pin in requirements.pins:
-        asked.setdefault(pin.name, []).append(pin.line)
+    asked = grouped((pin.name, pin.line) for pin in requirements.pins)
     kept = [
         pin.line
         for pin in parse_requirements(constraints).pins

@@ -25,6 +25,7 @@ from milabench.plan.requirements import (
     with_overrides,
 )
 from milabench.redaction import mask_urls
+from milabench.shown import grouped
 
 # Raise it when the way in which environments are built changes so that old ones must not be taken for new ones.
 BUILDER = 1
@@ -194,9 +195,7 @@ def plan_venvs(
     are our own interpreter's. Raises ConfigError when benchmarks of a group contradict each other, or a lock its constraints,
     with every contradiction found.
     """
-    groups: dict[str, list[VenvRequest]] = {}
-    for request in requests:
-        groups.setdefault(request.group, []).append(request)
+    groups = grouped((request.group, request) for request in requests)
     wanted = [
         members
         for members in groups.values()
