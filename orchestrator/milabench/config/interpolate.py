@@ -74,7 +74,7 @@ class Interpolator:
 
     def __init__(self, system: Located, env: Mapping[str, str]) -> None:
         self.env = env
-        self.compiled: dict[str, _Compiled | UnplacedProblem] = {}
+        self.compiled: dict[str, _Compiled] = {}
         self.asked: dict[tuple[str, tuple[Any, ...]], Any] = {}
         self.sizes: dict[int, tuple[Located, int]] = {}
         self.kept: dict[tuple[str, int], _Kept] = {}
@@ -98,16 +98,9 @@ class Interpolator:
 
     def compile(self, text: str) -> _Compiled:
         """Return the meaning of a text. Raises UnplacedProblem."""
-        compiled = self.compiled.get(text)
-        if compiled is None:
-            try:
-                compiled = self._compile(text)
-            except UnplacedProblem as error:
-                compiled = error
-            self.compiled[text] = compiled
-        if isinstance(compiled, UnplacedProblem):
-            raise compiled
-        return compiled
+        if text not in self.compiled:
+            self.compiled[text] = self._compile(text)
+        return self.compiled[text]
 
     def _compile(self, text: str) -> _Compiled:
         if len(text) > MAX_LENGTH:

@@ -61,10 +61,11 @@ def parse_suite(
     interpolator = Interpolator(_with_arch(system_node, arch_node, arch), env)
     problems.extend(interpolator.system_problems)
     system = parse_system(interpolator.system, parser, arch_is_given=arch_node is not None)
-    system_warnings = Problems()
-    _warn_of_node_keys(interpolator.system, system_warnings)
+    warned = Problems()
+    warned.extend((*warnings, *(replace(each, hint="the last value is used. Remove the others") for each in repeated)))
+    _warn_of_node_keys(interpolator.system, warned)
     of_all = {**_SAME_FOR_ALL, "install_variant": built_in(system.arch or arch)}
-    benchmark_parser = _BenchmarkParser(parser, interpolator, system.arch or arch, declared, env, of_all)
+    benchmark_parser = _BenchmarkParser(parser, interpolator, system.arch or arch, declared, env, of_all, warned)
     parsed = {
         name: benchmark_parser.parse(name, node, folded.sizes.get(name)) for name, node in folded.benchmarks.items()
     }
@@ -74,7 +75,6 @@ def parse_suite(
     # Without what is inherited nobody knows whose benchfiles they are.
     if repeated and folded.is_whole and not any(map(benchmark_parser.is_foreign, described)):
         problems.extend(repeated)
-    last_holds = [replace(problem, hint="the last value is used. Remove the others") for problem in repeated]
     others = {key: node for key, node in folded.file.items() if key not in ("include", "system")}
     file = schema.FILE.values(mapping_at(others, BUILT_IN), "", parser)
     runs = file["multirun"].runs if file is not INVALID and "multirun" in file else ()
@@ -82,15 +82,13 @@ def parse_suite(
         require_few(runs)
     # Only here, so that one wrong key does not hide the problems of all other benchmarks.
     problems.raise_any()
-    all_warnings = Problems()
-    all_warnings.extend((*warnings, *last_holds, *system_warnings.all(), *benchmark_parser.warnings.all()))
     return schema.Suite(
         benchmarks={name: benchmark for name, benchmark in parsed.items() if benchmark is not None},
         system=system,
         profile=file.get("profile", "default"),
         precision=file.get("precision"),
         multirun=runs,
-        warnings=all_warnings.all(),
+        warnings=warned.all(),
         files=files,
         size=file.get("size", ""),
         lacking={name: sized.lacks for name, sized in folded.sizes.items() if sized.lacks is not None and parsed[name]},
@@ -114,7 +112,7 @@ class _BenchmarkParser:
     env: Mapping[str, str]
     same_for_all: Mapping[str, Located]
     """Values that interpolations find under keys that a benchmark does not have, where no benchmark changes them."""
-    warnings: Problems = field(default_factory=Problems)
+    warnings: Problems
     declared_in: dict[Path, frozenset[str] | None] = field(default_factory=dict)
     noted_in: set[tuple[str, str]] = field(default_factory=set)
     """The files and keys of foreign benchmarks about which something has been noted."""

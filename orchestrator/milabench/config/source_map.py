@@ -315,7 +315,8 @@ class Origins(Mapping[str, Origin]):
             self._by_key = {".".join(path): node for path, node in leaves(self._node) if path}
         return self._by_key
 
-    def _find(self, key: str) -> Located | None:
+    def node(self, key: str) -> Located | None:
+        """Return the value of a key as it is kept, with its place. None where it is missing."""
         children = self._node.value
         # Planning asks every benchmark for keys of its own: no walk for a name that leads no deeper.
         if "." not in key and type(children) is dict:
@@ -324,10 +325,10 @@ class Origins(Mapping[str, Origin]):
         return self._nodes().get(key)
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and self._find(key) is not None
+        return isinstance(key, str) and self.node(key) is not None
 
     def __getitem__(self, key: str) -> Origin:
-        node = self._find(key)
+        node = self.node(key)
         if node is None:
             raise KeyError(key)
         # A mark alone says too little: all of an override on the command line has one, and so have an anchor and its aliases.
@@ -349,13 +350,13 @@ class Origins(Mapping[str, Origin]):
 
     def data(self, key: str) -> Any:
         """Return a value as plain data, as it was written. None where it is missing."""
-        node = self._find(key)
+        node = self.node(key)
         return None if node is None else plain(node)
 
     def where(self, key: str) -> str:
         """Return the place of a value, or of the nearest container with a place. Empty where none is known."""
         while key:
-            if (node := self._find(key)) is not None:
+            if (node := self.node(key)) is not None:
                 return str(node.mark)
             key = key.rpartition(".")[0]
         return ""

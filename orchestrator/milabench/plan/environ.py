@@ -45,9 +45,8 @@ def started_environment(bench: NodeBenchmark, started: StartedProcess | None) ->
     if started is None:
         return {}
     env = {**started.literal_env, **started.env}
-    texts = {name: text for name, text in started.env.items() if "{" in text or "(" in text}
-    names = names_for(bench) if texts else {}
-    for name, text in texts.items():
+    names = names_for(bench)
+    for name, text in started.env.items():
         with contextlib.suppress(ConfigError):
             env[name] = render_text(text, names)
     return env

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Final
 
 from milabench.config.kinds import Capacity, Kind, ValueParser, Whole, capacity_mib, key, record_of
 from milabench.config.problems import Problems
 from milabench.config.schema import Positive, PositiveWhole
-from milabench.config.source_map import Located, Mark, SourceLocation, located, plain, sequence
+from milabench.config.source_map import Located, Origins, SourceLocation, plain, sequence
 from milabench.errors import ConfigError, Problem
 
 # Keys of `system.options.sizer` that say where observations are, not how to size.
@@ -156,24 +156,16 @@ def _scaled(size: int, options: SizerOptions) -> int:
     return whole
 
 
-def sizer_options(given: object, where: Callable[[str], str] = str) -> SizerOptions:
-    """Return the value of `system.options.sizer`. `where` gives the place of a key of the system.
-
-    Raises ConfigError with everything that is wrong with it.
-    """
-    if given is None:
+def sizer_options(system: Origins) -> SizerOptions:
+    """Return the options of a system's sizer, from its origins. Raises ConfigError with everything that is wrong with them."""
+    given = system.node("options.sizer")
+    if given is None or given.value is None:
         return SizerOptions()
-
-    def node(value: object, path: str) -> Located:
-        return located(value, Mark(SourceLocation(where(path), ""), 0, 0))
-
-    root = node(given, "options.sizer")
-    if isinstance(given, Mapping):
-        root.value = {
-            str(name): node(value, f"options.sizer.{name}") for name, value in given.items() if name not in _FILES
-        }
+    if type(given.value) is dict:
+        own = {name: value for name, value in given.value.items() if name not in _FILES}
+        given = given.holding(own, given.flags)
     problems = Problems()
-    options: SizerOptions = record_of(SizerOptions).parse(root, "system.options.sizer", ValueParser(problems, ""))
+    options: SizerOptions = record_of(SizerOptions).parse(given, "system.options.sizer", ValueParser(problems, ""))
     problems.raise_any()
     return options
 

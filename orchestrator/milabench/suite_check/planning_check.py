@@ -30,7 +30,7 @@ def planning_problems(suite: Suite, dirs: Dirs) -> tuple[Problem, ...]:
     context = PlanContext(facts=facts, system=suite.system, dirs=dirs, profile=PROFILES[suite.profile])
     problems = Problems(most=MAX_PROBLEMS)
     with problems.taking():
-        sizer_options(suite.system.options.get("sizer"), suite.system.origin.where)
+        sizer_options(suite.system.origin)
     with suppress(ConfigError):  # too many to go on
         for config in suite.benchmarks.values():
             if config.name not in suite.lacking:

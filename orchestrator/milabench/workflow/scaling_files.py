@@ -26,7 +26,7 @@ from milabench.workflow.files import IS_CHECKOUT, ROOT, display_path
 
 def read_sizer(system: SystemConfig, facts: SystemFacts) -> Sizer:
     """Return the system's sizer, with the observations on such devices where those decide. Raises ConfigError."""
-    options = sizer_options(system.options.get("sizer"), system.origin.where)
+    options = sizer_options(system.origin)
     if not options.needs_observations:
         return Sizer(options=options)
     file = sizes_file(system, "config")

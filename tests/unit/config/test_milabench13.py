@@ -12,6 +12,7 @@ from milabench.config.definition import GitDefinition
 from milabench.config.read import read_suite
 from milabench.config.schema import Suite
 from milabench.config.show import to_yaml
+from milabench.config.source_map import BUILT_IN, Origins, located
 from milabench.errors import ConfigError
 from milabench.plan.sizing import parse_scaling, scaling_text, sizer_options
 
@@ -210,5 +211,6 @@ def test_a_batch_size_that_is_none_is_told_with_its_place() -> None:
 
 
 def test_the_capacity_to_fill_may_be_all() -> None:
-    assert sizer_options({"auto": 1, "capacity": "All"}, lambda key: key).capacity_mib is None
-    assert sizer_options({"auto": 1, "capacity": "64Go"}, lambda key: key).capacity_mib == 61_035
+    for capacity, mib in (("All", None), ("64Go", 61_035)):
+        system = located({"options": {"sizer": {"auto": 1, "capacity": capacity}}}, BUILT_IN)
+        assert sizer_options(Origins(system)).capacity_mib == mib

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.batch_size.size_search import largest_fitting
+from milabench.config.source_map import BUILT_IN, Origins, SourceLocation, mapping_at
+from milabench.config.yaml_reader import parse_document
 from milabench.errors import ConfigError
 from milabench.plan.model import Step
 from milabench.plan.sizing import (
@@ -105,19 +107,24 @@ def test_a_line_is_found_again(fixed: int, slope: int, sizes: list[int], wanted:
     assert largest_within(fixed + slope * (wanted + 0.5), seen) == wanted
 
 
+def options_of(text: str) -> SizerOptions:
+    """The options in a system file whose only line is that of the sizer."""
+    root = parse_document(f"options: {{sizer: {text}}}", SourceLocation("s.yaml", "")).root
+    return sizer_options(Origins(root))
+
+
 def test_options_are_read_and_their_slips_told_with_places() -> None:
-    assert sizer_options({"auto": 1, "capacity": "80 GiB", "config": "f", "mult": 2}) == SizerOptions(
+    assert options_of("{auto: 1, capacity: 80 GiB, config: f, mult: 2}") == SizerOptions(
         auto=True, capacity_mib=81920, mult=2
     )
-    assert sizer_options(None) == SizerOptions()
+    assert options_of("null") == sizer_options(Origins(mapping_at({}, BUILT_IN))) == SizerOptions()
     with pytest.raises(ConfigError) as caught:
-        sizer_options({"auto": 3, "mutl": 2, "power": 1, "capacity": "much"}, lambda key: f"s.yaml:1:1({key})")
+        options_of("{auto: 3, mutl: 2, power: 1, capacity: much}")
     assert str(caught.value).split("\nerror: ") == [
-        "s.yaml:1:1(options.sizer.auto): system.options.sizer.auto: expected 0 or 1, got 3",
-        "s.yaml:1:1(options.sizer.mutl): system.options.sizer: unknown key 'mutl'. Did you mean 'mult'?",
-        "s.yaml:1:1(options.sizer.power): system.options.sizer.power: expected a whole number that is at least 2, got 1",
-        "s.yaml:1:1(options.sizer.capacity): system.options.sizer.capacity: "
-        "expected an amount of memory such as 80 GiB, got 'much'",
+        "s.yaml:1:25: system.options.sizer.auto: expected 0 or 1, got 3",
+        "s.yaml:1:28: system.options.sizer: unknown key 'mutl'. Did you mean 'mult'?",
+        "s.yaml:1:44: system.options.sizer.power: expected a whole number that is at least 2, got 1",
+        "s.yaml:1:57: system.options.sizer.capacity: expected an amount of memory such as 80 GiB, got 'much'",
     ]
 
 
