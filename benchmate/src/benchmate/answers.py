@@ -31,14 +31,6 @@ _OVER = object()
 """Comes after the last batch: a batch may be anything, None too."""
 
 
-class Wanted(NamedTuple):
-    """The suite's request: how many steps, the seed set before the program begins, and whether gradients are compared."""
-
-    steps: int
-    seed: int
-    gradients: bool
-
-
 class _OptimizerState:
     """An optimizer as it was before its first step, and its settings at each of the first ones."""
 
@@ -87,17 +79,21 @@ class AnsweringLoop(Protocol):
 
 
 class Answers:
-    """Keeps the first steps of a program and makes them again. `is_due`: they are complete and not yet made again."""
+    """Keeps the first steps of a program and makes them again. `is_due`: they are complete and not yet made again.
+
+    `asked` is the suite's request: `steps`, the `seed` set before the program begins, and whether `gradients` are compared.
+    """
 
     def __init__(
         self,
-        wanted: Wanted,
+        asked: Mapping[str, Any],
         rank_label: Mapping[str, int],
         record: Callable[[str, Mapping[str, object]], object],
         message: Callable[..., object],
     ) -> None:
-        self.wanted, self._rank_label, self._record_data, self._message = wanted, rank_label, record, message
-        self.steps = min(wanted.steps, MOST_STEPS)
+        self._rank_label, self._record_data, self._message = rank_label, record, message
+        self.steps = min(asked["steps"], MOST_STEPS)
+        self._has_gradients = bool(asked.get("gradients"))
         self._batches: list[tuple[Any, list[tuple[Callable[[Any], object], Any]]]] = []
         """Each with the states of random numbers when the program got it."""
         self._optimizers: dict[int, _OptimizerState] = {}
@@ -113,9 +109,10 @@ class Answers:
         self._losses: tuple[list[object], list[object]] = ([], [])
         """Of the first time and of the second."""
         self._norms: tuple[list[object], list[object]] = ([], [])
-        random.seed(wanted.seed)
-        call_when_imported("torch", lambda: sys.modules["torch"].manual_seed(wanted.seed))
-        call_when_imported("numpy.random", lambda: sys.modules["numpy.random"].seed(wanted.seed))
+        seed = asked.get("seed", 1)
+        random.seed(seed)
+        call_when_imported("torch", lambda: sys.modules["torch"].manual_seed(seed))
+        call_when_imported("numpy.random", lambda: sys.modules["numpy.random"].seed(seed))
 
     # The first time
 
@@ -189,7 +186,7 @@ class Answers:
             if state is None:
                 state = self._optimizers[id(optimizer)] = _OptimizerState(optimizer)
             state.keep_settings()
-        if self.wanted.gradients:
+        if self._has_gradients:
             self._norms[self.is_again].append(_gradient_norm(optimizer))
 
     def takes(self, loss: object) -> bool:
@@ -234,7 +231,7 @@ class Answers:
     def _record(self) -> None:
         first, again = ([_bits(value) for value in values] for values in self._losses)
         answers: dict[str, object] = {"device": _device_name(), "software": _software(), "first": first, "again": again}
-        if self.wanted.gradients:
+        if self._has_gradients:
             answers["gradients"] = {
                 name: [_bits(value) for value in values]
                 for name, values in zip(("first", "again"), self._norms, strict=True)
@@ -257,13 +254,6 @@ class Answers:
                 "Observe it (probes.loader, benchmate.observed), or name the function that returns each batch: "
                 'probes.batches(ov, "module.function")'
             )
-
-
-def wanted_answers(values: Mapping[str, Any]) -> Wanted | None:
-    """Return the request of a benchmark's resolved configuration. None without `answers`."""
-    given = values.get("answers") or {}
-    steps = int(given.get("steps") or 0)
-    return Wanted(steps, int(given.get("seed", 1)), bool(given.get("gradients"))) if steps > 0 else None
 
 
 def _random_states() -> list[tuple[Callable[[Any], object], Any]]:

@@ -19,7 +19,6 @@ from benchmate.ring import LOST, STOP, Ring
 from benchmate.sink import Sink
 
 if TYPE_CHECKING:
-    from benchmate.answers import Answers
     from benchmate.loop_observer import Observer
     from benchmate.loss_recorder import LossRecorder
     from benchmate.program_rates import ProgramRates
@@ -55,15 +54,11 @@ class Session(Recording):
         self._when_replaced: list[Callable[[], None]] = []
         if self.stop_exception is not None:
             self.end_program_with(self.stop_exception)
-            self.answers = self._wanted_answers()
+            asked = self.config.values.get("answers") or {}
+            if asked.get("steps"):
+                from benchmate.answers import Answers
 
-    def _wanted_answers(self) -> Answers | None:
-        if not self.config.values.get("answers"):
-            return None
-        from benchmate.answers import Answers, wanted_answers
-
-        wanted = wanted_answers(self.config.values)
-        return None if wanted is None else Answers(wanted, self.rank_label, self.record, self.message)
+                self.answers = Answers(asked, self.rank_label, self.record, self.message)
 
     # Observers
 
