@@ -161,21 +161,19 @@ class PipeSink(Sink):
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
-        self._descriptor: int | None = descriptor
-        self._file_id = _file_id(descriptor)
+        self._descriptor, self._file_id = descriptor, _file_id(descriptor)
         if self._file_id is None:
             _print_error(f"benchmate: descriptor {descriptor} is not open. Records are lost")
-            self._descriptor = None
 
     def record(self, event: str, data: Mapping[str, object]) -> None:
         self._send(encode(data if event == "data" else {"$event": event, "$data": data}) + b"\n")
 
     def close(self) -> None:
-        self._descriptor = None
+        self._file_id = None
 
     def _send(self, line: bytes) -> None:
         # Another file under our number is the script's own.
-        if self._descriptor is not None and _file_id(self._descriptor) == self._file_id:
+        if self._file_id is not None and _file_id(self._descriptor) == self._file_id:
             rest = memoryview(line)
             with contextlib.suppress(OSError):
                 while rest:
@@ -183,7 +181,7 @@ class PipeSink(Sink):
                 self.records += 1
                 self.bytes += len(line)
                 return
-        self._descriptor = None
+        self._file_id = None
         self.dropped += 1
 
 
@@ -212,19 +210,16 @@ class TableSink(Sink):
 
 def open_sink(env: Mapping[str, str], hello: Mapping[str, object]) -> Sink:
     """Return the sink that the environment asks for: MILABENCH_SINK, then DATA_FD, else a table."""
-    target = env.get("MILABENCH_SINK", "")
-    if target.startswith("unix:"):
-        return AgentSink(target.removeprefix("unix:"), hello)
-    if target and not target.startswith("fd:"):
+    target = env.get("MILABENCH_SINK") or (f"fd:{env['DATA_FD']}" if env.get("DATA_FD") else "")
+    kind, _, place = target.partition(":")
+    if kind == "unix":
+        return AgentSink(place, hello)
+    if kind == "fd" and place.isdecimal():
+        return PipeSink(int(place))
+    if target:
         _print_error(
             f"benchmate: MILABENCH_SINK={target!r}: expected unix:PATH or fd:NUMBER. Results are printed instead"
         )
-        return TableSink()
-    number = target.removeprefix("fd:") if target else env.get("DATA_FD", "")
-    if number:
-        with contextlib.suppress(ValueError):
-            return PipeSink(int(number))
-        _print_error(f"benchmate: {number!r} is not the number of a descriptor. Results are printed instead")
     return TableSink()
 
 
