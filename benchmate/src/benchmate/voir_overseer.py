@@ -7,7 +7,7 @@ import dataclasses
 import sys
 from argparse import Namespace
 from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmate.errors import BenchmateError, ProbeError
 from benchmate.given_records import record_given
@@ -16,9 +16,6 @@ from benchmate.phases import InstrumentHost, ProgramAborted, StopProgram
 from benchmate.probe_registry import Probe, expect
 from benchmate.program_loader import Command
 from benchmate.session import Session
-
-if TYPE_CHECKING:
-    from benchmate.probes.ptera_streams import Stream
 
 # Half of voir's start-up, and most voirfiles need none of them.
 with deferred_imports("ptera", "omegaconf", "yaml", "varname", "varname.utils", "pdb"):
@@ -163,7 +160,7 @@ class VoirOverseer(Overseer):  # type: ignore[misc]  # voir has no types
 class _Activation:
     """Activates a probe for as long as the script runs."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Any) -> None:
         self.stream = self.__state__ = stream
 
     def __call__(self, ov: InstrumentHost) -> Generator[object, object, None]:

@@ -8,8 +8,8 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Mapping
+from typing import Any
 
 from benchmate.errors import ProbeError
 from benchmate.patching import names_hint
@@ -21,22 +21,12 @@ from benchmate.probes.rewrite_hazards import require_rewritable
 _REFERENCE = re.compile(r"(?<![\w/.'\"])/([\w.]*)((?:/\w+)+)")
 
 
-class Stream(Protocol):
-    """The values that a selector captures, as a ptera probe gives them. Active inside `with`."""
-
-    _selectors: Sequence[Any]
-
-    def __enter__(self) -> object: ...
-    def __exit__(self, *error: object) -> object: ...
-    def __getitem__(self, name: str) -> Stream: ...
-    def override(self, function: Callable[[Any], object]) -> object: ...
-    def subscribe(self, function: Callable[[Any], object]) -> object: ...
-
-
 def open_stream(
     selector: str, probe: Probe, *, env: Mapping[str, object], overridable: bool = False, **options: object
-) -> Stream:
+) -> Any:
     """Return a ptera probe on `selector`, with every function that it names found, and checked, beforehand.
+
+    It is active inside `with`, and `probe[name]` is the stream of the values of a captured name.
 
     Raise ProbeError when a function does not exist (naming the nearest), cannot be rewritten, or would do something else
     once rewritten. `probe` fires at every emission, and an exception in a subscriber fails it, not the script.
@@ -55,7 +45,7 @@ def open_stream(
     if overridable and any(focus in function.__code__.co_freevars for function in functions):
         raise ProbeError(f"probe {selector!r}: {focus} belongs to the function around it, and can be observed only")
     stream.benchmate_probe, stream.benchmate_functions = probe, functions
-    return cast("Stream", stream)
+    return stream
 
 
 def _resolve(selector: str, namespace: dict[str, object]) -> tuple[str, list[types.FunctionType]]:
