@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import functools
 import os
 import resource
 import select
@@ -20,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchmate.configuration import Config, read_config
@@ -63,8 +62,8 @@ class Relay:
         self._hidden = HiddenDataDecoder()
         self._records = {self._data: RecordDecoder(), self._output: RecordDecoder()}
         self._has_complained = self._was_stopped = False
-        self._next: tuple[float, Callable[[], None]] | None = None
-        """The next action if nothing else happens before, and its time."""
+        self._due_s: float | None = None
+        """When the program is ended, or killed, if nothing else happens before."""
         self._has_ended = threading.Event()
         self._reaping = threading.Lock()
         ours, mask = os.getpid(), signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
@@ -96,11 +95,10 @@ class Relay:
             for descriptor in (self._data, self._output, self._ended):
                 selector.register(descriptor, selectors.EVENT_READ)
             while True:
-                left_s = None if self._next is None else max(0.0, self._next[0] - time.monotonic())
+                left_s = None if self._due_s is None else max(0.0, self._due_s - time.monotonic())
                 ready = {key.fd for key, _ in selector.select(left_s)}
-                if not ready and self._next is not None:
-                    (_, act), self._next = self._next, None
-                    act()
+                if not ready:
+                    self._end_or_kill()
                 for descriptor in ready - {self._ended}:
                     if not self._read(descriptor):
                         selector.unregister(descriptor)
@@ -198,8 +196,8 @@ class Relay:
         if "rate" in data:
             if self._was_stopped:
                 return
-            if self._next is not None:
-                self._end_when_idle()
+            if self._due_s is not None:
+                self._due_s = time.monotonic() + IDLE_S
         try:
             record_given(self._session, data)
         except _WindowComplete:
@@ -210,24 +208,24 @@ class Relay:
             return
         if self._session.is_measuring:
             self._session.message("stop: left to the measuring profile, which has not all it wants", once=True)
-            self._end_when_idle()
+            self._due_s = time.monotonic() + IDLE_S
             return
         with contextlib.suppress(_WindowComplete):
             self._session.stop(reason)
         self._end_program()
 
-    def _end_when_idle(self) -> None:
-        def end() -> None:
+    def _end_or_kill(self) -> None:
+        if self._was_stopped:
+            self._due_s = None
+            signal_group(self._program.pid, signal.SIGKILL)
+        else:
             self._session.record("stop", {"reason": f"no rate for {IDLE_S:g} s after the program's own stop"})
             self._end_program()
-
-        self._next = time.monotonic() + IDLE_S, end
 
     def _end_program(self) -> None:
         self._was_stopped = True
         signal_group(self._program.pid, signal.SIGTERM)
-        kill = functools.partial(signal_group, self._program.pid, signal.SIGKILL)
-        self._next = time.monotonic() + STOP_GRACE_S, kill
+        self._due_s = time.monotonic() + STOP_GRACE_S
 
     # Signals
 
