@@ -27,9 +27,7 @@ def size_function(
 
     `loader` yields the batches, and may know their size. `message` gets a line where its size is used.
     """
-    if isinstance(batch_size, bool):
-        raise BatchSizeError(f"batch_size={batch_size!r}: {_HINT}")
-    if isinstance(batch_size, (int, float)):
+    if isinstance(batch_size, (int, float)) and not isinstance(batch_size, bool):
         return None, batch_size
     if batch_size is None:
         return BatchSizeGuess(loader, message).of, 0

@@ -24,22 +24,18 @@ class WatchedStep:
     name: str
     sink: str
     pid: int
-    devices: tuple[int, ...] = ()
-    uuids: tuple[str, ...] = ()
+    devices: Sequence[int] = ()
+    uuids: Sequence[str] = ()
     is_container: bool = False
 
 
 def parse_steps(text: str) -> tuple[WatchedStep, ...]:
-    """Parse `{"steps": [{"step", "sink", "pid", "devices", "uuids", "container"}]}`. Raise ValueError or KeyError."""
+    """Parse `{"steps": [{"step", "sink", "pid", "devices", "uuids", "container"}]}`, of which the last three may be absent.
+
+    Raise ValueError, KeyError, TypeError or AttributeError.
+    """
     return tuple(
-        WatchedStep(
-            name=str(step.get("step", "")),
-            sink=str(step["sink"]),
-            pid=int(step["pid"]),
-            devices=tuple(step.get("devices") or ()),
-            uuids=tuple(step.get("uuids") or ()),
-            is_container=bool(step.get("container")),
-        )
+        WatchedStep(name=step.pop("step"), is_container=step.pop("container", False), **step)
         for step in json.loads(text)["steps"]
     )
 
