@@ -190,7 +190,7 @@ def test_warm_up_alone_is_an_observation_whose_worth_the_report_judges(agent: An
     spec = {"entries": [entry(0, flags=1), entry(1, flags=1)], "closed": 1}
     said = agent.run_program("sink.py", "ring", json.dumps(spec), needs_data=True)
     assert verdict(said) == ended("passed")
-    assert said["counts"]["warmup"] == 2
+    assert [data["warmup"] for data in agent.data("data")] == [True, True]
 
 
 def test_what_the_instruments_say_of_every_process_is_no_measurement(agent: Any) -> None:
@@ -246,13 +246,6 @@ def test_a_request_that_cannot_be_understood_is_refused_and_nothing_breaks(agent
     assert not agent.ask("start", step="x")["ok"]
     agent.process.stdin.write(b"no json\n")
     assert agent.run("true")["outcome"] == "passed"
-
-
-def test_what_it_used_is_counted(agent: Any) -> None:
-    said = agent.run(sys.executable, "-S", "-c", "x = bytearray(1 << 26)\nfor i in range(3_000_000): pass")
-    assert said["rusage"]["user_s"] > 0.01
-    assert said["rusage"]["max_rss_kib"] > 1 << 16
-    assert said["agent_cpu_s"] > 0
 
 
 # ------------------------------------------------------------------------------------- nothing is left
@@ -566,9 +559,6 @@ def test_observations_survive_the_kill_of_their_process(agent: Any) -> None:
         {**common, "rate": 32, "time": 2.5, "elapsed": 0.25, "batch_id": 2, "t0_ns": 2 * SECOND, "clock": "event",
          "steps": 2},
     ]  # fmt: skip
-    assert said["counts"] == {"observations": 3, "warmup": 1, "records": 3, "lines": 0, "lost": 0} | {
-        "bytes": said["counts"]["bytes"]
-    }
 
 
 def test_a_ring_that_was_never_announced_is_found(agent: Any) -> None:
@@ -610,12 +600,12 @@ def test_losses_are_records_and_nan_is_null(agent: Any) -> None:
         "entries": [[3, SECOND, bits(0.1), 0, 0, 0, 0, 0], [4, SECOND, bits(float("nan")), 0, 0, 0, 0, 0]],
         "closed": 1,
     }
-    said = agent.run_program("sink.py", "ring", json.dumps(spec))
+    said = agent.run_program("sink.py", "ring", json.dumps(spec), needs_data=True)
     assert agent.data("data") == [
         {"task": "train", "loss": 0.1, "time": 1.0, "batch_id": 3},
         {"task": "train", "loss": None, "time": 1.0, "batch_id": 4, "nonfinite": ["loss"]},
     ]
-    assert said["counts"]["observations"] == 0
+    assert verdict(said) == ended("failed", "no-data", "it ended well but made no observation")
 
 
 def test_the_parts_of_a_step_stand_in_the_slot_before_it(agent: Any) -> None:
@@ -629,11 +619,10 @@ def test_the_parts_of_a_step_stand_in_the_slot_before_it(agent: Any) -> None:
         *(parts(3, 1, 2, 3, pending=True), entry(3, device_ns=-2)),
     ]
     spec = {"entries": entries}
-    said = agent.run_program("sink.py", "ring", json.dumps(spec))
+    agent.run_program("sink.py", "ring", json.dumps(spec))
     found = [data.get("parts") for data in agent.data("data")]
     assert found[:3] == [{"wait": 0.05, "forward": 0.1, "backward": 0.2}, {"forward": 0.1}, {"wait": 0.0}]
     assert len(found) == 4  # the last is what a dead process left
-    assert said["counts"]["observations"] == 4
 
 
 def test_a_step_of_no_duration_has_no_rate(agent: Any) -> None:
@@ -653,8 +642,7 @@ def test_ranks_are_named_where_there_are_several(agent: Any) -> None:
 
 def test_what_was_overwritten_is_counted(agent: Any) -> None:
     spec = {"entries": [entry(number) for number in range(4)], "capacity": 4, "head": 6, "lost": 1}
-    said = agent.run_program("sink.py", "ring", json.dumps(spec))
-    assert said["counts"]["lost"] == 3
+    agent.run_program("sink.py", "ring", json.dumps(spec))
     assert agent.data("message") == [{"message": "3 observations were overwritten before they could be read"}]
 
 

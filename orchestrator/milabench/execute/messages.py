@@ -59,11 +59,7 @@ class Header(Struct):
 class Hello(TypedDict, total=False):
     """The first frame of an agent."""
 
-    version: Count
     pid: Pid
-    host: Word
-    python: Word
-    run: Text
     folder: Text
     oom_kills: Count | None
 

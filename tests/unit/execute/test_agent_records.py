@@ -79,7 +79,7 @@ def noted(pieces: Iterable[bytes]) -> tuple[list[bytes], dict[str, Any]]:
             connection.take(piece)
         connection.close()
     ledger = owner.ledger
-    about = {name: getattr(ledger, name) for name in ("records", "error", "failure", "finished", "ranks")}
+    about = {name: getattr(ledger, name) for name in ("error", "failure", "finished", "ranks")}
     forwarded = STAMP.sub(b',"t":0}\n', b"".join(owner.forwarded)).splitlines()
     return sorted(forwarded, key=lambda record: b'"pipe":null' not in record), {
         **about,

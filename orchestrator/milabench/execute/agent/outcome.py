@@ -47,11 +47,7 @@ class StepLedger:
         self.is_serving = False
         self.measurements = 0
         self.unusable = 0  # observations that are no number, until there is one
-        self.warmups = 0
-        self.records = 0
-        self.lines = 0
         self.lost = 0
-        self.bytes = 0
         self.error: tuple[str, str] | None = None  # type and message of an exception that an instrument recorded
         self.failure: tuple[str, str] | None = None  # reason and detail of a `fail` line
         self.cause: StepOutcome | None = None  # of an end that we caused
@@ -69,17 +65,6 @@ class StepLedger:
         is_abort = self.saw_abort or self.return_code == -signal.SIGABRT
         is_whole = 0 < self.ranks == self.finished and self.measurements > 0
         return self.cause is None and self.error is None and self.failure is None and is_abort and is_whole
-
-    def counts(self) -> dict[str, int]:
-        """Return the counts of the step's records, by kind."""
-        return {
-            "observations": self.measurements,
-            "warmup": self.warmups,
-            "records": self.records,
-            "lines": self.lines,
-            "bytes": self.bytes,
-            "lost": self.lost,
-        }
 
     def outcome(self) -> StepOutcome:
         """Decide how the step has ended. Its return code is known, or it was never started."""

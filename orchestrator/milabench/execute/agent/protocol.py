@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from ...redaction import Masker  # not at the start of verbs without steps
 
-VERSION = 1
 MOST_PIECES = 8  # of a frame: what few readings of a busy writer have brought travels as it is
 TAIL_CHARACTERS = 500  # of an output line that a detail quotes
 RUN_MARKER = "MILABENCH_RUN_MARKER"

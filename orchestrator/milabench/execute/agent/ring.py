@@ -252,8 +252,6 @@ class StepRings:
                 self.open(name)
         self.drain(final=True)
         for ring in self._rings:
-            ledger.warmups += ring.warmups
             ledger.measurements += ring.observations
-            ledger.records += ring.observations
             ledger.lost += ring.lost
             ring.close()

@@ -18,7 +18,7 @@ from .event_loop import READ_BYTES, EventLoop, NamedTimers, widen_pipe
 from .helpers import HelperProcesses
 from .orphans import container_name
 from .outcome import OomWatch, StepLedger, StepOutcome
-from .procfs import UNKILLABLE_S, Process, describe_processes, holders_of, host_use, own_cpu_s, read_process
+from .procfs import UNKILLABLE_S, Process, describe_processes, holders_of, host_use, read_process
 from .protocol import RUN_MARKER, STEP_MARKER, Outbox, StepFrames, format_oserror
 from .ring import StepRings
 from .service import Service
@@ -107,7 +107,6 @@ class RunningStep:
         self.command: list[str] = []
         self.connections: list[ObservationConnection] = []
         self.is_over = False
-        self.usage = {"user_s": 0.0, "system_s": 0.0, "max_rss_kib": 0, "processes": 0}
         # The control plane's secrets that this step is given, and those of this machine.
         given = [(request.get("env") or {}).get(name) or "" for name in request.get("secret_env") or ()]
         secrets = [*(request.get("secrets") or ()), *given, *values_in_environment(os.environ)]
@@ -135,7 +134,6 @@ class RunningStep:
         self._notices: set[str] = set()
         self._stage = "run"  # run, leftovers, term, kill, closing
         self._killed_since = 0.0
-        self._cpu_before = own_cpu_s()
         self._oom_watch = OomWatch()
         self._host_use: Callable[[], dict[str, float] | None] | None = None
         self._host_used: dict[str, float] | None = None
@@ -248,7 +246,6 @@ class RunningStep:
             how = "exited with code %d" % code if code > 0 else "was ended by signal %d" % -code
             self.ledger.cause = StepOutcome("failed", "exit", "the command before it (prerun) %s" % how)
             return False
-        self.usage = {"user_s": 0.0, "system_s": 0.0, "max_rss_kib": 0, "processes": 0}
         for output in self._outputs:
             output.read_rest()  # what was said before the command stands before what that says
         try:
@@ -584,7 +581,6 @@ class RunningStep:
         self._rings.close(ledger)
         if ledger.lost:
             self.frames.message("%d observations were overwritten before they could be read" % ledger.lost)
-        ledger.lines = sum(output.lines.count for output in self._outputs)
         if ledger.return_code:
             ledger.out_of_memory = self._oom_watch.describe_kill(is_elsewhere=self.ledger.is_contained)
         ledger.last_error_line = next((output.lines.last for output in self._outputs if output.name == "stderr"), "")
@@ -613,9 +609,6 @@ class RunningStep:
             "detail": outcome.detail,
             "reasons": outcome.reasons,
             "return_code": ledger.return_code,
-            "counts": ledger.counts(),
-            "rusage": self.usage,
-            "agent_cpu_s": round(own_cpu_s() - self._cpu_before, 6),
         }
         self.frames.send_now("ended", json.dumps(ended).encode())
         self.host.forget(self)

@@ -56,7 +56,6 @@ RECORD_SEAM = RECORD_END + RECORD_START
 OBSERVATION = b'"data","data":{"task":'  # what follows on RECORD_START in the records that come in masses
 EVENT_NAME = re.compile(rb' ?"(\w+)"')  # after RECORD_START
 NO_RATE = re.compile(rb'"rate": ?(null|NaN|-|Infinity|0(\.0*)?[,}])')
-WARMUP = re.compile(rb'"warmup": ?true')
 # A request to a server is an observation if it was answered; a point of a sweep says at which rate they were to come.
 MEASURING = (b'"rate":', b'"metric":', b'"request":')
 ANSWERED = re.compile(rb'"error": ?""')
@@ -143,7 +142,6 @@ class Source:
         except OSError:
             data = b""
         if data:
-            self.owner.ledger.bytes += len(data)
             self.take(data)
         else:
             self.close()
@@ -264,7 +262,6 @@ class ObservationConnection(Source):
     def _note(self, records: list[bytes], whole: bytes) -> None:
         """Take note of records, each without RECORD_START and its last brace. `whole` holds all of them."""
         ledger = self.owner.ledger
-        ledger.records += len(records)
         if self.is_monitor:  # what a monitor measures is not the benchmark's
             return
         # Sorted, all would stand between these two: what both begin with, all do.
@@ -291,7 +288,6 @@ class ObservationConnection(Source):
                 elif b'"request":' in record:
                     ledger.measurements += ANSWERED.search(record) is not None
                 elif b'"rate":' in record and POINT.search(record) is None:
-                    ledger.warmups += WARMUP.search(record) is not None
                     is_unusable = NO_RATE.search(record) is not None
                     ledger.unusable += is_unusable
                     ledger.measurements += not is_unusable
@@ -357,7 +353,6 @@ class LineDecoder:
         self._masker = masker or Masker()
         self.pending = b""  # text without an end yet
         self._updating = False
-        self.count = 0
         self.last = ""
 
     def feed(self, data: bytes, now: float) -> bytes:
@@ -400,7 +395,6 @@ class LineDecoder:
         """Return the records of whole lines that need nothing: a program that prints many waits for us."""
         texts = whole.decode("utf-8", "backslashreplace").split("\n")
         begin, end = '{"event":"line","data":', ',"pipe":"%s","t":%.6f}\n' % (self._pipe, now)
-        self.count += len(texts)
         last = next((text for text in reversed(texts) if WORD.search(text)), None)
         if last is not None:
             self.last = last.strip()[-TAIL_CHARACTERS:] if len(last) > TAIL_CHARACTERS else last.strip()
@@ -413,7 +407,6 @@ class LineDecoder:
             out.append('{"event":"line","data":%s,"pipe":"%s","t":%.6f}\n' % (quoted(text), self._pipe, now))
             if WORD.search(text):  # a line of dashes carries no information
                 self.last = text.strip()[-TAIL_CHARACTERS:] if len(text) > TAIL_CHARACTERS else text.strip()
-        self.count += 1
         return "".join(out).encode()
 
 

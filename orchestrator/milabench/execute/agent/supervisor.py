@@ -12,7 +12,6 @@ import resource
 import select
 import signal
 import socket
-import sys
 import time
 
 from ...devices.locks import DeviceLocks, close_files
@@ -23,7 +22,7 @@ from .helpers import HelperProcesses, verb_command
 from .orphans import Cgroup, make_runtime_dir, remove_dead_runtime_dirs, remove_folder, start_guard
 from .outcome import MACHINE_KILLS, StepOutcome, oom_kills
 from .procfs import Process, descendants, environment_of, own_cpu_s, processes, read_bytes, signal_name
-from .protocol import STEP_MARKER, VERSION, Outbox, format_oserror
+from .protocol import STEP_MARKER, Outbox, format_oserror
 from .step import RunningStep
 from .step_dir import StepDir
 
@@ -99,15 +98,7 @@ class Agent:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         self.loop.on_readable(self._wakeup_reader.fileno(), self._take_signals)
         self.loop.on_readable(0, self._read_requests)
-        hello = {
-            "version": VERSION,
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "python": sys.version.split()[0],
-            "run": self.run_id,
-            "folder": self.folder,
-            "oom_kills": oom_kills(MACHINE_KILLS),
-        }
+        hello = {"pid": os.getpid(), "folder": self.folder, "oom_kills": oom_kills(MACHINE_KILLS)}
         self.outbox.send("hello", json.dumps(hello).encode())
         try:
             while not (self._is_leaving and not self.steps):
@@ -187,15 +178,10 @@ class Agent:
             owner = self._owner_of_dead(dead.si_pid)
             if owner is not None and dead.si_status in (signal.SIGKILL, 128 + signal.SIGKILL):
                 owner.note_killed(dead.si_pid)
-            pid, status, used = os.wait4(dead.si_pid, 0)
+            pid, status = os.waitpid(dead.si_pid, 0)
             code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-            if owner is not None:
-                owner.usage["user_s"] = round(owner.usage["user_s"] + used.ru_utime, 6)
-                owner.usage["system_s"] = round(owner.usage["system_s"] + used.ru_stime, 6)
-                owner.usage["max_rss_kib"] = max(owner.usage["max_rss_kib"], used.ru_maxrss)
-                owner.usage["processes"] += 1
-                if owner.pid == pid:
-                    owner.note_exit(code, noticed_ns)
+            if owner is not None and owner.pid == pid:
+                owner.note_exit(code, noticed_ns)
             elif pid in self.helpers:
                 self.helpers.note_exit(pid, code)
         for step in list(self.steps.values()):
@@ -403,7 +389,7 @@ class Agent:
 
     def do_usage(self, _: dict[str, Any]) -> Answer:
         """Return our own cost."""
-        return {"cpu_s": round(own_cpu_s(), 6), "waiting_bytes": self.outbox.size}
+        return {"cpu_s": round(own_cpu_s(), 6)}
 
     # -- what steps need of us
 
