@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import re
@@ -12,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
@@ -27,12 +27,9 @@ from packaging.version import InvalidVersion, Version
 
 from milabench.execute.sizes import size_text
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
 # A wheel's list of contents is at its end, and is asked for only where it matters.
 LARGE = 5_000_000
-TAIL = 300_000
+TAILS = (300_000, 3_000_000)  # of nearly all wheels, and of those with tens of thousands of files
 # Of the wheels of this project's locks below that size: unpacked, and the Python in them, per byte of the archive.
 UNPACKED, PYTHON = 3.4, 1.4
 PYTHON_OF_LARGE = 0.4
@@ -168,21 +165,15 @@ def measured(file: PackageFile, opener: urllib.request.OpenerDirector | None) ->
 
     `opener` None asks no server.
     """
-    size, contents = file.size, None
-    path = _local(file.url)
-    try:
+    size, listed = file.size, list[zipfile.ZipInfo]()
+    path, is_wheel = _local(file.url), file.url.endswith(".whl")
+    with contextlib.suppress(OSError, ValueError, TypeError, http.client.HTTPException, zipfile.BadZipFile):
         if path is not None:
             size = path.stat().st_size
-            contents = zipfile.ZipFile(path) if size >= LARGE and path.suffix == ".whl" else None
-        elif opener is not None and (size is None or (size >= LARGE and file.url.endswith(".whl"))):
-            answer = _Ranges(file.url, opener)
-            size = answer.size
-            contents = zipfile.ZipFile(answer) if size >= LARGE and file.url.endswith(".whl") else None
-    except (OSError, ValueError, TypeError, http.client.HTTPException, zipfile.BadZipFile):
-        pass
-    if contents is not None:
-        with contents:
-            listed = contents.infolist()
+            listed = _contents(path) if size >= LARGE and is_wheel else []
+        elif opener is not None and (size is None or (size >= LARGE and is_wheel)):
+            size, listed = _on_server(file.url, opener)
+    if listed:
         unpacked = sum(entry.file_size for entry in listed)
         python = sum(entry.file_size for entry in listed if entry.filename.endswith(".py"))
     elif size is not None:
@@ -198,54 +189,28 @@ def _local(url: str) -> Path | None:
     return None if "://" in url else Path(url)
 
 
-class _Ranges(io.RawIOBase):
-    """The end of a file on a server, as far as the list of a wheel's contents reaches. The rest is not there."""
+def _contents(archive: Path | io.BytesIO) -> list[zipfile.ZipInfo]:
+    with zipfile.ZipFile(archive) as opened:
+        return opened.infolist()
 
-    def __init__(self, url: str, opener: urllib.request.OpenerDirector) -> None:
-        super().__init__()
-        self._url, self._opener, self._at = url, opener, 0
-        self._start, self._tail, self.size = 0, b"", 0
-        request = urllib.request.Request(url, headers={"Range": f"bytes=-{TAIL}"})
+
+def _on_server(url: str, opener: urllib.request.OpenerDirector) -> tuple[int, list[zipfile.ZipInfo]]:
+    """Return the size of a file on a server, and the list of contents of a large wheel. Empty where its end does not hold it.
+
+    Raises OSError, ValueError, TypeError and http.client.HTTPException.
+    """
+    size = 0
+    for tail in TAILS:
+        request = urllib.request.Request(url, headers={"Range": f"bytes=-{tail}"})
         with opener.open(request, timeout=10) as answer:
             if answer.headers.get_content_type() == "text/html":
                 raise ValueError("not a file")
-            listed = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", ""))
-            if listed is None:  # the server gives whole files only; its length is all that there is
-                self.size = int(answer.headers["Content-Length"])
-                return
-            self._start, self.size = int(listed[1]), int(listed[2])
-            self._tail = answer.read()
-
-    def seekable(self) -> bool:
-        """Return that it is, for zipfile."""
-        return True
-
-    def readable(self) -> bool:
-        """Return that it is, for io."""
-        return True
-
-    def tell(self) -> int:
-        """Return where the next read begins."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move there."""
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
-        return self._at
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        """Read from the end that is here, or fetch the missing part before it."""
-        if not self._tail:
-            raise ValueError("no part can be fetched")
-        if self._at < self._start:
-            span = f"bytes={self._at}-{self._start - 1}"
-            request = urllib.request.Request(self._url, headers={"Range": span})
-            with self._opener.open(request, timeout=30) as answer:
-                if answer.status != 206:
-                    raise ValueError("no part can be fetched")
-                self._tail, self._start = answer.read() + self._tail, self._at
-        wanted = memoryview(buffer)
-        piece = self._tail[self._at - self._start :][: len(wanted)]
-        wanted[: len(piece)] = piece
-        self._at += len(piece)
-        return len(piece)
+            part = re.fullmatch(r"bytes \d+-\d+/(\d+)", answer.headers.get("Content-Range", ""))
+            # A server that gives whole files only tells the length, which is all that is known then.
+            size = int(part[1] if part else answer.headers["Content-Length"])
+            if part is None or size < LARGE or not url.endswith(".whl"):
+                break
+            end = io.BytesIO(answer.read(tail))
+        with contextlib.suppress(zipfile.BadZipFile):  # the list is longer
+            return size, _contents(end)
+    return size, []
