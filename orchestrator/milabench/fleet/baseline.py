@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
+from msgspec import Meta
+
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
 from milabench.analysis.intervals import t_quantile
 from milabench.analysis.json_codec import OPTIONAL, JsonKey, to_json_value
@@ -19,8 +21,8 @@ from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, medi
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import arguments_in, own_arguments
 from milabench.errors import RecordError
-from milabench.events.stored_json import Number, from_json_value
-from milabench.events.values import as_mapping, finite_number, mappings_in
+from milabench.events.stored_json import AboveZero, NotNegative, Number, from_json_value
+from milabench.events.values import finite_number, mappings_in
 
 SCHEMA = 1
 KIND = "milabench-baseline"
@@ -74,9 +76,9 @@ class Expected:
     asked: Annotated[str, OPTIONAL] = ""
     units: str = ""
     direction: Annotated[str, JsonKey(followed_by=("n",))] = "none"
-    median: Number
-    spread: Number
-    values: Annotated[Mapping[str, Number], JsonKey("places")]
+    median: AboveZero
+    spread: NotNegative
+    values: Annotated[Mapping[str, Number], Meta(min_length=1), JsonKey("places")]
 
     @property
     def n(self) -> int:
@@ -284,16 +286,9 @@ def baseline_from_json(value: Mapping[str, object], where: str) -> Baseline:
         raise RecordError(
             f"{where}: has schema {value.get('schema')!r}, and this version reads {SCHEMA}. Create it again"
         )
-    expected = []
-    for index, entry in enumerate(mappings_in(value.get("expected"))):
-        middle, spread = finite_number(entry.get("median")), finite_number(entry.get("spread"))
-        values = {name: number for name, number in as_mapping(entry.get("places")).items() if finite_number(number)}
-        if middle is None or middle <= 0 or spread is None or spread < 0 or not values:
-            raise RecordError(f"{where}: expected[{index}]: has no median, spread or places. Create the baseline again")
-        expected.append({**entry, "values": values})
-    lists = {name: value[name] for name in ("runs", "suspects") if isinstance(value.get(name), list)}
+    expected = [{**entry, "values": entry.get("places")} for entry in mappings_in(value.get("expected"))]
     try:
-        return from_json_value(Baseline, {**lists, "expected": expected})
+        return from_json_value(Baseline, {**value, "expected": expected})
     except ValueError as error:
         raise RecordError(f"{where}: is no baseline: {error}. Create it again") from None
 
