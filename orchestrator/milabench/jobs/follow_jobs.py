@@ -17,7 +17,6 @@ from typing import Final, Literal
 
 from milabench.display.base import Display
 from milabench.errors import RecordError, Unreachable
-from milabench.events.model import Why
 from milabench.events.run_writer import RunWriter
 from milabench.events.rundir import Run, open_run
 from milabench.events.shares import Share, ShareJob
@@ -239,32 +238,29 @@ def phase_text(state: JobState) -> str:
     return f"pending ({state.reason})" if waits else state.phase
 
 
-def conclusion(job: ShareJob, state: JobState, is_lost: bool) -> tuple[JobState, str] | None:
-    """Return how a job ended, and its result. None while it goes on, or nobody can say.
+def conclusion(job: ShareJob, state: JobState, is_lost: bool) -> JobState | None:
+    """Return the state in which a job ended, with its result. None while it goes on, or nobody can say.
 
     Its own word counts where the scheduler has none. A job that the scheduler has forgotten, and of which nothing is heard, is
     lost.
     """
     if state.phase == "ended":
-        return state, state.result or "completed"
+        return replace(state, result=state.result or "completed")
     if job.is_ended and state.phase in ("absent", "unknown"):
-        return replace(state, phase="ended", witness="journal"), "completed"
-    return (replace(state, phase="ended"), "lost") if is_lost else None
+        return replace(state, phase="ended", result="completed", witness="journal")
+    return replace(state, phase="ended", result="lost") if is_lost else None
 
 
-def _why_of(result: str) -> Why:
-    """Return why the steps of a job failed that left them undone. A job that ended by itself is `job-failed`."""
-    return "job-lost" if result == "lost" else WHY_OF_RESULT.get(result, "job-failed")
+def harvested(share: Share, state: JobState, output: str) -> Iterator[dict[str, object]]:
+    """Yield the entries that end a share: the entries of steps without end, then of its job, whose `output` is named.
 
-
-def harvested(share: Share, end: tuple[JobState, str], output: str) -> Iterator[dict[str, object]]:
-    """Yield the entries that end a share: the entries of steps without end, then of its job, whose `output` is named."""
-    state, result = end
+    Steps that a job left undone which ended by itself are `job-failed`.
+    """
     job = share.job
     assert job is not None
     nodes = state.nodes or job.nodes
     what = ", ".join(dict.fromkeys(word for word in (state.state, state.reason) if word not in ("", "None")))
-    if result == "lost":
+    if state.result == "lost":
         seen = "" if not what else f", last seen as {what}" if state.state else f": {what}"
         what = f"nobody knows it any more{seen}"
     what = what or "has ended"
@@ -274,13 +270,14 @@ def harvested(share: Share, end: tuple[JobState, str], output: str) -> Iterator[
         step
         for step, tried in share.attempts.items()
         if tried is not None
-        and result in _STRUCK
+        and state.result in _STRUCK
         # Asked to end, by a signal that its steps may have got too.
         and (tried.outcome == "cancelled" or (tried.outcome == "failed" and tried.why in ("signal", "lost-node")))
     ]
     detail = f"job {job.id}{where}: {what}{exit_code}. Its output is in {output}"
-    yield from ends_of(share, (*share.unended, *struck), _why_of(result), detail)
-    yield {**_of_job(share.name, job.id, state), "state": "ended", "result": result}
+    why = WHY_OF_RESULT.get(state.result, "job-failed")
+    yield from ends_of(share, (*share.unended, *struck), why, detail)
+    yield {**_of_job(share.name, job.id, state), "state": "ended", "result": state.result}
 
 
 def _of_job(share: str, job: str, state: JobState) -> dict[str, object]:

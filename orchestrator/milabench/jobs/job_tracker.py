@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,7 +48,7 @@ class JobTracker:
     def __init__(
         self,
         scheduler: Scheduler,
-        handles: Sequence[JobHandle] = (),
+        handles: Sequence[JobHandle],
         *,
         clock: Callable[[], float] = time.monotonic,
         last_beat_s: Callable[[JobHandle], float | None] = lambda _: None,
@@ -56,10 +56,11 @@ class JobTracker:
         self._scheduler = scheduler
         self._clock = clock
         self._last_beat_s = last_beat_s
-        self._jobs: dict[str, _Tracked] = {}
+        self._jobs = {
+            handle.id: _Tracked(handle=handle, state=UNKNOWN_STATE, witnessed_s=clock()) for handle in handles
+        }
         self._changed: dict[str, JobHandle] = {}
         self.interval_s = FIRST_INTERVAL_S
-        self.add(handles)
 
     @property
     def states(self) -> Mapping[str, JobState]:
@@ -74,13 +75,6 @@ class JobTracker:
     def is_lost(self, id_: str) -> bool:
         """Whether a job is lost: no source knows it, and its share shows no heartbeat."""
         return self._jobs[id_].is_lost
-
-    def add(self, handles: Iterable[JobHandle]) -> None:
-        """Follow further jobs."""
-        now = self._clock()
-        for handle in handles:
-            self._jobs.setdefault(handle.id, _Tracked(handle=handle, state=UNKNOWN_STATE, witnessed_s=now))
-        self.interval_s = FIRST_INTERVAL_S
 
     def tick(self) -> None:
         """Ask for all unfinished jobs at once. Does nothing when there are none."""

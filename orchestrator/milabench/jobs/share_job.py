@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +23,6 @@ from milabench.execute.locks import hold_share, this_orchestrator
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.facts.allocated_nodes import Allocation
 from milabench.jobs.submission import job_system_of
-from milabench.plan.model import Plan
 from milabench.workflow.execution import continue_plan
 from milabench.workflow.files import writing
 from milabench.workflow.options import Session
@@ -100,10 +99,11 @@ def _work_of(run: Run, share: Share, allocation: Allocation, passed: frozenset[s
     own = tuple(step for step in planned.plan.steps if step.id in share.steps)
     found = {step.id for step in own}
     if missing := [step for step in share.steps if step not in found]:
+        stated = _nodes_text(run.as_planned.get("system"), share.nodes)
+        present = _nodes_text(planned.plan.system, [ours for _, ours in bound])
         raise EnvironmentFailed(
-            f"{', '.join(missing[:3])}{' and others' if len(missing) > 3 else ''}: planned for {_stated(run, share)},"
-            f" but the job has {_present(planned.plan, bound)}. State the nodes' devices in system.slurm.gpus_per_node and"
-            " system.gpu"
+            f"{', '.join(missing[:3])}{' and others' if len(missing) > 3 else ''}: planned for {stated}, but the job has"
+            f" {present}. State the nodes' devices in system.slurm.gpus_per_node and system.gpu"
         )
     plan = with_stems(replace(planned.plan, steps=own, skipped=()), run.files)
     return rest_of(run, replace(planned, plan=plan), description, passed, share.steps)
@@ -150,19 +150,15 @@ def _require_unchanged(run: Run, share: Share, description: RunDescription) -> N
         )
 
 
-def _stated(run: Run, share: Share) -> str:
-    nodes = mappings_in(as_mapping(run.as_planned.get("system")).get("nodes"))
-    return ", ".join(_node_text(node, str(node.get("name"))) for node in nodes if node.get("name") in share.nodes)
+def _nodes_text(system: object, names: Collection[str]) -> str:
+    """Return the nodes of a system with these names, each with its devices."""
+    nodes = mappings_in(as_mapping(system).get("nodes"))
+    return ", ".join(_node_text(node) for node in nodes if node.get("name") in names)
 
 
-def _present(plan: Plan, bound: Sequence[tuple[str, str]]) -> str:
-    ours = {name for _, name in bound if name}
-    return ", ".join(_node_text(node, node["name"]) for node in plan.system["nodes"] if node["name"] in ours)
-
-
-def _node_text(node: Mapping[str, object], name: str) -> str:
+def _node_text(node: Mapping[str, object]) -> str:
     devices = [f"D{device.get('index')}" for device in mappings_in(node.get("devices"))]
-    return f"{name} with {' '.join(devices) or 'no devices'}"
+    return f"{node.get('name')} with {' '.join(devices) or 'no devices'}"
 
 
 @contextlib.contextmanager

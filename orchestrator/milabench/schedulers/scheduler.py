@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 JobPhase = Literal["pending", "running", "ended", "absent", "unknown"]
 """Where a job is: `absent`, when the scheduler answered and does not know it. `unknown`, when it gave no usable answer."""
 
-JobResult = Literal[
+_Reported = Literal[
     "", "completed", "failed", "cancelled", "time-limit", "preempted", "node-failed", "out-of-memory", "not-started"
 ]
-"""How a job ended. Empty while it has not. `not-started`: the scheduler gave it up before its first process."""
+JobResult = Literal[_Reported, "lost"]
+"""How a job ended. Empty while it has not. `not-started`: the scheduler gave it up before its first process. `lost`: nobody
+knows it any more.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +109,7 @@ WHY_OF_RESULT: Final[Mapping[str, Why]] = {
     "out-of-memory": "out-of-memory",
     "cancelled": "job-cancelled",
     "not-started": "job-cancelled",
+    "lost": "job-lost",
 }
 """Why steps failed whose job ended under them, by its result. Of other results the job does not say."""
 
@@ -187,9 +191,9 @@ class JobText:
 
     marker: str
     share: str
-    nodes: tuple[str, ...]
     command: tuple[str, ...]
     output: Path
+    nodes: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
 
 

@@ -45,29 +45,21 @@ class Rows:
 
 def read_squeue(text: str) -> Rows:
     """Read the text of squeue, in `SQUEUE_FORMAT`."""
-    return _bounded(_squeue_row(line) for line in lines(text) if not line.startswith("CLUSTER: "))
-
-
-def _squeue_row(line: str) -> JobRow | None:
-    cells = line.split(SEPARATOR)
-    if len(cells) != 6 or not _ID.fullmatch(cells[0]):
-        return None
-    id_, raw, state, nodes, name, reason = cells
-    status = _state(state, reason=reason, nodes=nodes, witness="squeue")
-    return JobRow(id=id_, raw=raw, name=name, state=status)
+    return _bounded(_row(line, "squeue") for line in lines(text) if not line.startswith("CLUSTER: "))
 
 
 def read_sacct(text: str) -> Rows:
     """Read the text of `sacct --parsable2 --noheader`, in `SACCT_FORMAT`. Of a job's several lives the last counts."""
-    return _bounded(map(_sacct_row, lines(text)))
+    return _bounded(_row(line, "sacct") for line in lines(text))
 
 
-def _sacct_row(line: str) -> JobRow | None:
+def _row(line: str, witness: str) -> JobRow | None:
     cells = line.split(SEPARATOR)
-    if len(cells) != 6 or not _ID.fullmatch(cells[0]):  # also the one row of all tasks that have not begun
+    if len(cells) != 6 or not _ID.fullmatch(cells[0]):  # also sacct's one row of all tasks that have not begun
         return None
-    id_, raw, state, nodes, name, code = cells
-    return JobRow(id=id_, raw=raw, name=name, state=_state(state, nodes=nodes, exit_code=code, witness="sacct"))
+    id_, raw, state, nodes, name, last = cells
+    more = {"reason": last} if witness == "squeue" else {"exit_code": last}
+    return JobRow(id=id_, raw=raw, name=name, state=_state(state, nodes=nodes, witness=witness, **more))
 
 
 def read_scontrol(text: str) -> Rows:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import secrets
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,10 +17,10 @@ from milabench.events.atomic_write import write_output
 from milabench.events.removal import remove
 from milabench.events.wire import parse_object
 from milabench.execute.heartbeat import is_beating
-from milabench.execute.interrupts import interrupts
+from milabench.execute.interrupts import interrupts, repeated
 from milabench.execute.locks import Orchestrator, orchestrator_of, this_orchestrator
 from milabench.facts.allocated_nodes import AllocatedNode, Allocation
-from milabench.schedulers.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState, Scheduler, job_name
+from milabench.schedulers.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState, JobText, Scheduler, job_name
 from milabench.slurm.jobs import SLURM
 from milabench.slurm.script import batch_script
 from milabench.slurm.srun import job_text
@@ -68,8 +67,7 @@ class Lease:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._renewal = contextlib.ExitStack()
 
     @property
     def path(self) -> Path:
@@ -78,29 +76,20 @@ class Lease:
 
     def start(self) -> None:
         """Claim the nodes from now on."""
-        self._over.clear()
         with contextlib.suppress(OSError):
             owner = this_orchestrator(self.folder.name)
             write_output(self.folder / OWNER, json.dumps(owner.to_json()).encode() + b"\n")
         self.touch()
-        self._thread = threading.Thread(target=self._keep, name="allocation lease", daemon=True)
-        self._thread.start()
+        self._renewal.enter_context(repeated(self.touch, touch_s(), "allocation lease"))
 
     def stop(self) -> None:
         """Claim them no more. Without another claim they are given back when the lease ends."""
-        self._over.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self._renewal.close()
 
     def touch(self) -> None:
         """Claim the nodes now. Raises nothing: a full disk must not end a run before the lease does."""
         with contextlib.suppress(OSError):
             write_output(self.path, secrets.token_hex(8).encode() + b"\n")
-
-    def _keep(self) -> None:
-        while not self._over.wait(touch_s()):
-            self.touch()
 
 
 class HeldAllocation:
@@ -150,10 +139,11 @@ def holder_script(slurm: SlurmConfig, base: Path, marker: str) -> str:
     """Return the batch script of a job that holds nodes for as long as somebody claims them."""
     lease = Lease(allocation_folder(base, marker))
     step_s = max(1, min(5, int(lease_s() / 4)))
-    command = ["/bin/sh", "-c", HOLDER, "milabench", str(lease.path)]
-    command += [str(int(seconds)) for seconds in (lease_s(), step_s, FIRST_TOUCHES * touch_s())]
+    times = (str(int(seconds)) for seconds in (lease_s(), step_s, FIRST_TOUCHES * touch_s()))
+    command = ("/bin/sh", "-c", HOLDER, "milabench", str(lease.path), *times)
     # Slurm would fail a job whose output cannot be opened on its node: whether the base is shared is asked, and said, later.
-    return batch_script(slurm, marker=marker, share=SHARE, command=command, output=Path("/dev/null"))
+    job = JobText(marker=marker, share=SHARE, command=command, output=Path("/dev/null"))
+    return batch_script(slurm, job)
 
 
 def request_nodes(

@@ -33,9 +33,7 @@ class SlurmJobs:
         options = replace(system.slurm, nodes=len(job.nodes))
         if set(nodes_in(system.slurm.nodelist, "nodelist")).issuperset(job.nodes):
             options = replace(options, nodelist=",".join(job.nodes), exclude="")
-        return batch_script(
-            options, marker=job.marker, share=job.share, command=job.command, output=job.output, tasks=job.tasks
-        )
+        return batch_script(options, job)
 
     def allocation(self, environ: Mapping[str, str]) -> Allocation | None:
         """Return the nodes of the job that these variables are of. See `JobSystem.allocation`."""

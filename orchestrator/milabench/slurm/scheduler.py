@@ -11,7 +11,7 @@ from typing import Final, TypeGuard
 
 from milabench.errors import RecordError, Unreachable, UsageError, os_reason
 from milabench.events.atomic_write import replace_file
-from milabench.schedulers.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState
+from milabench.schedulers.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState, job_name
 from milabench.slurm.answers import (
     MAX_LISTED,
     SACCT_FORMAT,
@@ -27,7 +27,7 @@ from milabench.slurm.answers import (
     read_squeue,
 )
 from milabench.slurm.commands import Answer, Commands, NoAnswer
-from milabench.slurm.script import job_name_prefix, script_options
+from milabench.slurm.script import script_options
 
 COMMAND_S: Final = 20.0
 SUBMIT_TIMES: Final = 3  # a busy controller makes sbatch wait for longer than any other command
@@ -39,7 +39,7 @@ REMEMBERED: Final = "now-30days"
 SINFO_FORMAT: Final = SEPARATOR.join(("%P", "%N", "%T"))
 
 _UNUSABLE = re.compile("down|drain|fail|error|unknown", re.I)
-_JOB_ID = re.compile(r"([0-9]+)(?:;([\w.-]+))?")
+_JOB_ID = re.compile(r"[0-9]+(?:;[\w.-]+)?")
 _NO_CONTACT = re.compile(
     "timed out|zero bytes|unable to contact|connect failure|connection refused|communication|temporarily unable", re.I
 )
@@ -115,7 +115,7 @@ class SlurmScheduler:
         rows = list(self._squeue("").rows)
         past = self._sacct("", f"--user={os.getuid()}", f"--starttime={REMEMBERED}")
         rows = [*(past.rows if past else ()), *rows]
-        names = {row.id: row.name for row in rows if row.name.startswith(job_name_prefix(marker))}
+        names = {row.id: row.name for row in rows if row.name.startswith(job_name(marker, ""))}
         return [JobHandle(id=id_, name=name) for id_, name in names.items()]
 
     def nodes(self, partition: str, exclude: Sequence[str] = ()) -> tuple[list[str], dict[str, str]]:
@@ -152,18 +152,18 @@ class SlurmScheduler:
         try:
             answer = self._commands.ask("sbatch", *words, str(job.path), timeout_s=limit_s)
         except NoAnswer as error:
-            reason, submitted = str(error), None
+            reason, submitted = str(error), ""
         else:
             reason, submitted = f"sbatch: {answer.reason}", _submitted(answer)
-            if submitted is None and answer.code and not _NO_CONTACT.search(answer.errors):
+            if not submitted and answer.code and not _NO_CONTACT.search(answer.errors):
                 raise UsageError(f"job {job.name}: Slurm refused it: {answer.reason}")
         submitted = submitted or self._look_for(job)
-        if submitted is None:
+        if not submitted:
             raise Unreachable(f"job {job.name}: {reason}. Slurm knows no job of that name")
-        return _handles(job, *submitted)
+        return _handles(job, submitted)
 
-    def _look_for(self, job: JobRequest) -> tuple[str, str] | None:
-        """Return the id of a job that was not heard of again when it was submitted, and no cluster. None where there is none."""
+    def _look_for(self, job: JobRequest) -> str:
+        """Return the id of a job that was not heard of again when it was submitted. Empty where there is none."""
         for pause in LOOKS:
             time.sleep(pause * self._commands.timeout_s)
             try:
@@ -173,8 +173,8 @@ class SlurmScheduler:
             # One that has ended meanwhile, too: no two submissions of a run have the same name.
             ids = [row.id for row in rows if row.name == job.name]
             if ids:
-                return max((re.split("[_+]", id_)[0] for id_ in ids), key=int), ""
-        return None
+                return max((re.split("[_+]", id_)[0] for id_ in ids), key=int)
+        return ""
 
     def _observe(self, cluster: str, handles: Sequence[JobHandle]) -> dict[str, JobState]:
         witnesses = [self._ask_sacct, self._ask_scontrol]
@@ -260,18 +260,16 @@ class SlurmScheduler:
                 yield handle, _unknown(f"scontrol: {answer.reason}", "scontrol")
 
 
-def _submitted(answer: Answer) -> tuple[str, str] | None:
-    """Return the id and the cluster that sbatch prints, after possible output of a site's plugins."""
-    found = None
-    for line in lines(answer.output) if answer.code == 0 else ():
-        found = _JOB_ID.fullmatch(line.strip()) or found
-    return (found[1], found[2] or "") if found else None
+def _submitted(answer: Answer) -> str:
+    """Return the id that sbatch prints, after possible output of a site's plugins. Empty where there is none."""
+    ids = [line.strip() for line in lines(answer.output) if _JOB_ID.fullmatch(line.strip())]
+    return ids[-1] if ids and answer.code == 0 else ""
 
 
-def _handles(job: JobRequest, id_: str, cluster: str) -> list[JobHandle]:
-    suffix = f";{cluster}" if cluster else ""
-    ids = [f"{id_}_{task}" for task in range(job.tasks)] if job.tasks else [id_]
-    return [JobHandle(id=f"{each}{suffix}", name=job.name) for each in ids]
+def _handles(job: JobRequest, id_: str) -> list[JobHandle]:
+    number, separator, cluster = id_.partition(";")
+    ids = [f"{number}_{task}" for task in range(job.tasks)] if job.tasks else [number]
+    return [JobHandle(id=each + separator + cluster, name=job.name) for each in ids]
 
 
 def _by_cluster(handles: Iterable[JobHandle]) -> Iterator[tuple[str, list[JobHandle]]]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError
 from milabench.redaction import mask_argument
-from milabench.schedulers.scheduler import job_name
+from milabench.schedulers.scheduler import JobText, job_name
 
 if TYPE_CHECKING:
     from milabench.config.schema import SlurmConfig
@@ -29,31 +28,20 @@ _OURS = (
 _OURS_SHORT = re.compile(r"-[HIOQksv]*[JoeadW]")
 
 
-def job_name_prefix(marker: str) -> str:
-    """Return the common beginning of the names of a run's jobs."""
-    return job_name(marker, "")
-
-
-def batch_script(
-    slurm: SlurmConfig, *, marker: str, share: str, command: Sequence[str], output: Path, tasks: Sequence[str] = ()
-) -> str:
+def batch_script(slurm: SlurmConfig, job: JobText) -> str:
     """Return the batch script of a job. Its options come from `slurm`, `slurm.extra` last.
 
-    Other nodes or another partition than the suite's: `dataclasses.replace` of `slurm`. `output` is the file of its standard
-    output and error. `tasks` is for a job array: the word that each task adds to the command. Raises ConfigError for values that
+    Other nodes or another partition than the suite's: `dataclasses.replace` of `slurm`. Raises ConfigError for values that
     Slurm would read as something else.
     """
-    lines = [
-        "#!/bin/sh",
-        *(f"{_DIRECTIVE}{shlex.quote(word)}" for word in _options(slurm, marker, share, output, tasks)),
-    ]
-    if tasks:
+    lines = ["#!/bin/sh", *(f"{_DIRECTIVE}{shlex.quote(word)}" for word in _options(slurm, job))]
+    if job.tasks:
         lines += ['case "$SLURM_ARRAY_TASK_ID" in']
-        lines += [f"{number}) set -- {shlex.quote(word)} ;;" for number, word in enumerate(tasks)]
+        lines += [f"{number}) set -- {shlex.quote(word)} ;;" for number, word in enumerate(job.tasks)]
         lines += ["esac"]
     # exec: what Slurm ends first, and whose exit code it records, is the command itself.
-    task = ' "$1"' if tasks else ""
-    lines += [f"exec {shlex.join(command)}{task}"]
+    task = ' "$1"' if job.tasks else ""
+    lines += [f"exec {shlex.join(job.command)}{task}"]
     return "\n".join(lines) + "\n"
 
 
@@ -85,19 +73,19 @@ def resource_options(slurm: SlurmConfig) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _options(slurm: SlurmConfig, marker: str, share: str, output: Path, tasks: Sequence[str]) -> Iterator[str]:
-    name = job_name(marker, share)
-    for word in (name, marker, str(output)):
+def _options(slurm: SlurmConfig, job: JobText) -> Iterator[str]:
+    name = job_name(job.marker, job.share)
+    for word in (name, job.marker, str(job.output)):
         _require_readable(word)
-    if "\\" in str(output):
-        raise ConfigError(f"{output}: Slurm cannot write to a path with a backslash. Choose another base")
+    if "\\" in str(job.output):
+        raise ConfigError(f"{job.output}: Slurm cannot write to a path with a backslash. Choose another base")
     # Slurm expands %j and others in it; a task's output is a file of its own.
-    file = str(output).replace("%", "%%")
+    file = str(job.output).replace("%", "%%")
     yield "--parsable"
     yield "--no-requeue"  # Slurm's default is to start a job afresh after the loss of a node: its records would be mixed
     yield f"--job-name={name}"
-    yield f"--comment={marker}"
-    yield f"--output={file}{'.%a' if tasks else ''}"
+    yield f"--comment={job.marker}"
+    yield f"--output={file}{'.%a' if job.tasks else ''}"
     yield "--open-mode=append"
     yield from resource_options(slurm)
 

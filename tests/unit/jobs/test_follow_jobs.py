@@ -27,8 +27,8 @@ def attempt(outcome: Any = None, number: int = 1, why: str = "") -> Attempt:
     return Attempt(step="a", number=number, outcome=outcome, entry={"why": why} if why else {})
 
 
-def ends(result: str, of: Share, **state: Any) -> dict[str, tuple[int, str]]:
-    entries = harvested(of, (JobState(phase="ended", **state), result), "jobs/s1.out")
+def ends(result: Any, of: Share) -> dict[str, tuple[int, str]]:
+    entries = harvested(of, JobState(phase="ended", result=result), "jobs/s1.out")
     return {entry["step"]: (entry["attempt"], entry["why"]) for entry in entries if "step" in entry}  # type: ignore[misc]
 
 
@@ -60,8 +60,10 @@ def test_a_step_that_ended_in_order_because_its_job_was_struck_has_that_as_its_r
 
 
 def test_the_detail_names_job_node_state_reason_and_where_its_output_is() -> None:
-    state = JobState(phase="ended", state="FAILED", reason="NonZeroExitCode", nodes=("n7",), exit_code=127)
-    *steps, last = harvested(share(a=None), (state, "failed"), "jobs/s1.out")
+    end = JobState(
+        phase="ended", result="failed", state="FAILED", reason="NonZeroExitCode", nodes=("n7",), exit_code=127
+    )
+    *steps, last = harvested(share(a=None), end, "jobs/s1.out")
     (step,) = steps
     assert step["detail"] == "job 12 on n7: FAILED, NonZeroExitCode, exit code 127. Its output is in jobs/s1.out"
     assert last == {
@@ -108,10 +110,10 @@ def test_of_a_job_that_nobody_knows_its_own_word_counts_and_silence_is_no_end(ph
     assert conclusion(JOB, silent, is_lost=False) is None
     lost = conclusion(JOB, silent, is_lost=True)
     assert lost is not None
-    assert lost[1] == "lost"
+    assert lost.result == "lost"
     own = conclusion(ShareJob(id="12", stage="ended"), silent, is_lost=False)
     assert own is not None
-    assert own[1] == "completed"
+    assert own.result == "completed"
 
 
 def test_a_pending_job_says_why() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from milabench.config.schema import SlurmConfig
 from milabench.errors import ConfigError
-from milabench.schedulers.scheduler import job_name
-from milabench.slurm.script import batch_script, job_name_prefix, resource_options, script_options
+from milabench.schedulers.scheduler import JobText, job_name
+from milabench.slurm.script import batch_script, resource_options, script_options
 
 EVERYTHING = SlurmConfig(
     partition="gpu,long",
@@ -33,7 +33,7 @@ SHARED = SlurmConfig(exclusive=False)
 
 def script(slurm: SlurmConfig = SHARED, output: str = "/runs/r/jobs/s1.out", **others: object) -> str:
     values = {"marker": "k3v9", "share": "s1", "command": COMMAND, "output": Path(output), **others}
-    return batch_script(slurm, **values)  # type: ignore[arg-type]
+    return batch_script(slurm, JobText(**values))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_nodes_of_our_own_come_with_all_their_memory_unless_it_is_stated() -> No
 
 
 def test_the_names_of_all_jobs_of_a_run_begin_alike() -> None:
-    assert job_name("k3v9", "s12").startswith(job_name_prefix("k3v9"))
-    assert not job_name("k3v91", "s12").startswith(job_name_prefix("k3v9"))
+    assert job_name("k3v9", "s12").startswith(job_name("k3v9", ""))
+    assert not job_name("k3v91", "s12").startswith(job_name("k3v9", ""))
 
 
 @pytest.mark.parametrize(
