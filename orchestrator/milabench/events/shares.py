@@ -32,8 +32,6 @@ class ShareJob:
     reason: str = ""
     nodes: tuple[str, ...] = ()
     exit_code: int | None = None
-    witness: str = ""
-    submitted: float | None = None
     began: float | None = None
     ended: float | None = None
 
@@ -180,8 +178,7 @@ class _JobFold:
             facts["stages"].add(state)
             if state == "submitted":
                 self._submitted[job] = None
-                facts["submitted"] = finite_number(t)
-            names = {"result": "result", "job_state": "state", "reason": "reason", "witness": "witness"}
+            names = {"result": "result", "job_state": "state", "reason": "reason"}
             facts |= {name: str(entry[key]) for key, name in names.items() if entry.get(key) is not None}
             if isinstance(entry.get("exit_code"), int):
                 facts["exit_code"] = entry["exit_code"]

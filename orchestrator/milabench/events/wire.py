@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from milabench.events import model
 from milabench.events.model import End, Event, Line, Other, OutcomeName, Pipe, Recorded, VerdictName, Why
-from milabench.events.values import LARGEST_NUMBER, finite_number, strict
+from milabench.events.values import finite_number, strict
 
 _RECORD_KEYS = frozenset(("event", "data", "pipe", "t"))
 _PIPES = ("stdout", "stderr", "data", None)
@@ -156,15 +156,6 @@ def decode(line: bytes, step: str) -> Event:
     name, data, pipe, t = record.get("event"), record.get("data"), record.get("pipe"), record.get("t")
     if not isinstance(name, str):
         raise NotARecordError("it has no event name")
-    if (
-        name == "data"
-        and len(record) == 4
-        and type(t) is float
-        and t < LARGEST_NUMBER
-        and type(data) is dict
-        and pipe == "data"
-    ):
-        return model.Data(step=step, t=t, data=data)  # what nearly all records are
     extra = {key: value for key, value in record.items() if key not in _RECORD_KEYS}
     if not _is_number(t):
         if t is not None:

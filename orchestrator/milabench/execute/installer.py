@@ -110,10 +110,6 @@ class Uv:
             argv = (self.path, "pip", "install", *options, *files.options)
         return InstallCommand(argv=argv, needs_network=False)
 
-    def cache(self) -> InstallCommand:
-        """Print the folder of the cache."""
-        return InstallCommand(argv=(self.path, "cache", "dir"), needs_network=False)
-
     def build(self, project: str, into: str) -> Iterator[InstallCommand]:
         """Build the wheel of a project. Its build backend comes from the cache when it can."""
         argv = (self.path, "build", "--wheel", "--no-create-gitignore", *self.options, "--out-dir", into, project)

@@ -311,11 +311,8 @@ def _reason(error: Exception) -> str:
 
 
 def _sha256(link: Link) -> str | None:
-    hashes = link.hashes or {}
-    if "sha256" in hashes:
-        return str(hashes["sha256"])
-    if link.hash_name == "sha256" and link.hash:
-        return str(link.hash)
+    if listed := (link.hash_option or {}).get("sha256"):
+        return str(listed[0])
     return sha256_of(link.file_path) if link.is_file and link.file_path.is_file() else None
 
 

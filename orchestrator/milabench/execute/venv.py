@@ -18,7 +18,6 @@ from milabench.events.removal import replace as replace_own
 from milabench.execute.activities import Activities
 from milabench.execute.index_probe import opener_of
 from milabench.execute.install_session import Installed, InstallOptions, InstallSession, hold_lock
-from milabench.execute.installer import Uv
 from milabench.execute.interrupts import abandonable, thread_map
 from milabench.execute.inventory import (
     is_complete,
@@ -129,7 +128,7 @@ class _Installation(InstallSession):
         """Return the nearest existing folder of uv's cache. None without uv."""
         if self.options.uv is None:
             return None
-        argv = Uv(path=self.options.uv, is_reachable=self.is_reachable).cache().argv
+        argv = (self.options.uv, "cache", "dir")
         try:
             answer = subprocess.run(argv, env=dict(self.options.environ), capture_output=True, text=True, check=False)
         except OSError:

@@ -200,7 +200,6 @@ def test_a_job_has_the_schedulers_words_and_its_own_times() -> None:
         state="TIMEOUT",
         reason="None",
         nodes=("n3",),
-        submitted=1.0,
         began=2.0,
     )
     assert job.failure == "time-limit (TIMEOUT)"
