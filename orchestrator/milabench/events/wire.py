@@ -218,16 +218,16 @@ def parse_object(line: bytes) -> dict[str, Any]:
     return value
 
 
-def is_too_deep(line: bytes) -> bool:
-    """Return whether lists and objects are nested deeper than `MOST_DEPTH`. Of other texts than JSON, nothing is said."""
-    if line.count(b"[") + line.count(b"{") <= MOST_DEPTH:
+def is_too_deep(line: bytes, most: int = MOST_DEPTH) -> bool:
+    """Return whether lists and objects are nested deeper than `most`. Of other texts than JSON, nothing is said."""
+    if line.count(b"[") + line.count(b"{") <= most:
         return False
     # A manifest has megabytes: nothing here looks at its bytes one by one.
     plain = _ESCAPE.sub(b"", line) if b"\\" in line else line
     # Two quotes beside each other are an empty text, or join two: what is left is within a text or not as before.
     brackets = plain.translate(None, _BESIDE_BRACKETS).replace(b'""', b"")
     brackets = _STRING.sub(b"", brackets)
-    for _ in range(MOST_DEPTH):
+    for _ in range(most):
         outer = brackets.replace(b"[]", b" ").replace(b"{}", b" ").replace(b" ", b"")  # of both kinds one level
         if len(outer) == len(brackets):
             return False

@@ -6,13 +6,13 @@ Imports msgspec, which takes tens of milliseconds: import this module where a no
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from milabench.events.model import Why
+from milabench.events.wire import is_too_deep
 from milabench.records.hang_evidence import NodeEvidence
 
 MOST_FRAME_BYTES = (1 << 26) + (1 << 20)  # the longest record that an agent takes, with what it adds
@@ -240,13 +240,13 @@ class Declared(Generic[_M]):
     def read(self, payload: bytes) -> _M:
         """Return the message. Raises InvalidMessage with the error and its place."""
         try:
-            message = self._decode(payload)
-            _require_shallow(message)
-            return message
+            return self._decode(payload)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise InvalidMessage(f"its message '{self._name}' cannot be read: {error}") from None
 
     def _decode(self, payload: bytes) -> _M:
+        if is_too_deep(payload, MOST_DEPTH):
+            raise ValueError(f"it is nested deeper than {MOST_DEPTH}")
         try:
             return self._decoder.decode(payload)
         except msgspec.ValidationError:
@@ -271,14 +271,6 @@ def require_devices(facts: HostFacts) -> None:
         msgspec.convert(facts.get("devices", []), list[DeviceFacts])
     except msgspec.ValidationError as error:
         raise InvalidMessage(f"its facts cannot be read: devices: {error}") from None
-
-
-def _require_shallow(value: object, left: int = MOST_DEPTH) -> None:
-    if not left:
-        raise ValueError(f"it is nested deeper than {MOST_DEPTH}")
-    if isinstance(value, (Mapping, list)):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            _require_shallow(each, left - 1)
 
 
 HEADER = Declared("header", Header)
