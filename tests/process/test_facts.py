@@ -71,8 +71,8 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, process_t *p) 
 """
 
 
-def facts(*words: str, **env: str) -> dict[str, Any]:
-    command = [sys.executable, "-I", str(AGENT), "facts", *words]
+def facts(**env: str) -> dict[str, Any]:
+    command = [sys.executable, "-I", str(AGENT), "facts"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **env})
     return json.loads(done.stdout)
 
@@ -246,14 +246,20 @@ def test_a_tool_that_talks_nonsense_is_no_device(tmp_path: Path) -> None:
     assert "nvidia by command" in found["absent"]["devices"]
 
 
-def test_what_is_not_known_has_a_reason(tmp_path: Path) -> None:
-    found = facts("--disk", str(tmp_path))
+def test_what_is_not_known_has_a_reason() -> None:
+    found = facts()
     cpu = found["cpu"]
     assert 1 <= cpu["count"] <= cpu["affinity"] <= cpu["online"]
     for name in ("model", "cores"):
         assert cpu[name] is not None or f"cpu.{name}" in found["absent"]
     assert found["devices"] or found["absent"]["devices"]
-    assert found["disk"][str(tmp_path)]["free_mib"] > 0
+
+
+def test_a_file_server_tells_the_space_on_a_disk(tmp_path: Path) -> None:
+    request = json.dumps({"do": "facts", "disks": [str(tmp_path)]}) + "\n"
+    command = [sys.executable, "-I", str(AGENT), "files"]
+    done = subprocess.run(command, input=request, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["facts"]["disk"][str(tmp_path)]["free_mib"] > 0
 
 
 def test_only_the_processors_that_we_may_use_count() -> None:

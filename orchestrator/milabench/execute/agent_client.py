@@ -7,7 +7,7 @@ import contextlib
 import json
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -322,10 +322,9 @@ class AgentLink:
 class AgentNode:
     """Runs steps on a node, by its agent. How the link opens, and how a lost agent's leftovers are swept, depends on the node.
 
-    `name` is the node's in the plan. A lost link is reopened for the next step. `own_values` are the names of values that the
-    agent knows better than a request. `explain` asks a scheduler that may have ended the agent. `abandon` is called when a
-    signal ends the waiting for an agent that has not ended its steps. The locks of all nodes of a run
-    say its `marker`.
+    `name` is the node's in the plan. A lost link is reopened for the next step. `explain` asks a scheduler that may have ended
+    the agent. `abandon` is called when a signal ends the waiting for an agent that has not ended its steps. The locks of all
+    nodes of a run say its `marker`.
     """
 
     def __init__(
@@ -333,7 +332,6 @@ class AgentNode:
         name: str,
         open_link: Callable[[], Awaitable[AgentLink]],
         sweep: Sweep,
-        own_values: Collection[str] = (),
         explain: Explain | None = None,
         abandon: Callable[[], object] = lambda: None,
         marker: str = "",
@@ -342,7 +340,6 @@ class AgentNode:
         self._abandon = abandon
         self._marker = marker
         self._explain = explain
-        self._own_values = own_values
         self._open_link = open_link
         self._sweep = sweep
         self._link: AgentLink | None = None
@@ -589,7 +586,7 @@ class AgentNode:
             has_begun = True
             emit(event)
 
-        fields = _start_fields(request, self._own_values)
+        fields = _start_fields(request)
         try:
             return link, *await link.start(request.step.id, heard, fields)
         except LostError:
@@ -752,10 +749,10 @@ async def query_agent(declared: Declared[M], *words: str, within_s: float = ANSW
 MONITOR_AFTER_S = 1.0
 # What an agent is told of a step as it stands; the names are those of the protocol (docs/reference/protocol.md).
 _OF_STEP = ("argv", "env", "secret_env", "config", "timeout_s", "max_silence_s", "needs_data", "end_argv", "prerun")
-_OF_REQUEST = ("grace_s", "group_size", "is_spread", "makedirs", "marks", "step_dir")
+_OF_REQUEST = ("grace_s", "group_size", "is_spread", "values", "makedirs", "marks", "step_dir")
 
 
-def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str, object]:
+def _start_fields(request: StepRequest) -> dict[str, object]:
     step, config = request.step, request.step.config
     server = config.get("server")
     measure = measured if isinstance(measured := config.get("measure"), Mapping) else {}
@@ -770,7 +767,6 @@ def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str
         "cwd": step.cwd or None,
         "group": step.group or step.id,
         "ready": server["ready"] if config.get("role") == "server" and isinstance(server, Mapping) else {},
-        "values": {name: value for name, value in request.values.items() if name not in own_values},
         "barrier_s": measure.get("barrier_timeout_s") if measure.get("barrier") else None,
         "monitor": {
             "argv": step.monitor,

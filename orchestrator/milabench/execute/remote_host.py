@@ -156,7 +156,7 @@ def remote_node(
 
     job = machine.address.job
     explain = partial(handler("srun").describe_job_loss, job) if job else None
-    return AgentNode(machine.name, open_link, sweep_lost, own_values=("path",), explain=explain, marker=marker)
+    return AgentNode(machine.name, open_link, sweep_lost, explain=explain, marker=marker)
 
 
 def helper_node(machine: RemoteHost, purpose: str) -> AgentNode:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import platform
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -133,7 +132,7 @@ def continue_plan(
         remote = _remote_nodes(whole, context, orchestrator.marker)
         nodes = _local_nodes(whole, context, orchestrator.marker, agents) | remote
         settings = ExecutionSettings(
-            values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
+            values={"run": str(writer.path)},
             makedirs=_folders,
             locks=device_locks(context, whole) if plan.phase == "run" else {},
             step_dirs={

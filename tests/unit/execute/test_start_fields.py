@@ -19,5 +19,5 @@ from milabench.plan.model import Step
     ],
 )
 def test_a_monitor_is_told_whose_processes_are_children_of_a_service(settings, is_detached):
-    fields = _start_fields(StepRequest(step=Step(id="a", bench="a", phase="run", **settings)), ())
+    fields = _start_fields(StepRequest(step=Step(id="a", bench="a", phase="run", **settings)))
     assert fields["monitor"]["about"]["container"] is is_detached

@@ -5,7 +5,7 @@ is. Unaware of benchmarks and of plans. Its protocol is protocol.md. Its standar
 everything is ended.
 
     python -u -I -S agent/__main__.py serve --run-id ID      requests on stdin, frames on stdout
-    python -I -S agent/__main__.py facts [--disk PATH]...    facts about this machine, as JSON
+    python -I -S agent/__main__.py facts                     facts about this machine, as JSON
     python -I -S agent/__main__.py sweep MARKER...           end every process that carries any of these run markers
     python -I -S agent/__main__.py left MARKER...            those processes, as JSON
     python -I -S agent/__main__.py files                     requests about files on stdin, a JSON object a line

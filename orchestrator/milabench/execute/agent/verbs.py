@@ -33,11 +33,11 @@ def serve(argv: list[str]) -> int:
 
 
 def facts(argv: list[str]) -> int:
-    """Print the facts of this machine, with the space on each `--disk PATH`."""
+    """Print the facts of this machine."""
     from .host_facts import host_facts
 
-    _, pairs = split_words(argv, "disk")
-    return print_json(host_facts([path for _, path in pairs]))
+    split_options(argv)
+    return print_json(host_facts([]))
 
 
 def sweep(argv: list[str]) -> int:
@@ -114,26 +114,19 @@ VERBS = {
 
 
 def split_options(argv: list[str], *names: str) -> tuple[list[str], dict[str, str]]:
-    """Return the arguments without a name, and the values of options by name. A repeated option has its last value."""
-    arguments, pairs = split_words(argv, *names)
-    return arguments, dict(pairs)
-
-
-def split_words(argv: list[str], *names: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the arguments without a name, and name and value of each option, `--name VALUE` or `--name=VALUE`."""
+    """Return the arguments without a name, and the values of options by name, each given as `--name VALUE`."""
     # argparse takes longer to import than all the rest of a start, getopt a tenth of it.
     arguments: list[str] = []
-    pairs: list[tuple[str, str]] = []
+    options: dict[str, str] = {}
     words = iter(argv)
     for word in words:
-        name, has_value, value = word[2:].partition("=")
         if not word.startswith("--"):
             arguments.append(word)
-        elif name not in names:
-            sys.exit("agent: unknown option --%s" % name)
+        elif word[2:] not in names:
+            sys.exit("agent: unknown option %s" % word)
         else:
-            pairs.append((name, value if has_value else next(words, "")))
-    return arguments, pairs
+            options[word[2:]] = next(words, "")
+    return arguments, options
 
 
 def print_json(answer: object) -> int:
