@@ -85,17 +85,17 @@ HANDLERS = {
     "a bundle": "archives.opened_bundles:bundled_report",
     "records of a bundle": "archives.opened_bundles:opened_bundle",
     "the suite of a capsule": "capsule.contents:unpacked_digest",
-    "--engine slurm": "slurm.run_nodes:hold_nodes",
-    "recorded nodes": "slurm.run_nodes",
+    "--engine slurm": "slurm.held_nodes:hold_nodes",
+    "recorded nodes": "slurm.held_nodes",
     "requests for nodes": "slurm.held_nodes",
-    "nodes of a partition": "slurm.jobs:nodes_of_partition",
+    "nodes of a partition": "slurm.scheduler:nodes_of_partition",
     "srun": "slurm.srun",
     "install partition": "slurm.install_partition:run_in_install_partition",
     "doctor: slurm": "slurm.findings:check_slurm",
     "attach to a run": "following.run_view:attach_to_run",
     "run --submit": "jobs.submission:for_jobs",
     "jobs of a run": "jobs.job_runs",
-    "scripts of jobs": "jobs.job_scripts:job_scripts",
+    "scripts of jobs": "jobs.submission:job_scripts",
     "ends of jobs": "jobs.follow_jobs:ask_about",
     "install --from": "capsule.install:install_from",
     "report --site": "site.write:write_site",
@@ -117,7 +117,7 @@ FORMATS = {"html": "pages", "junit": "ci.junit"}
 ON_NODES = {"collector": "hangs.on_node.collecting"}
 # name in `system.engine`, manifests and journals -> the batch scheduler: its `JobSystem`
 SCHEDULERS = {
-    "slurm": "slurm.jobs:SLURM",
+    "slurm": "slurm.scheduler:SLURM",
 }
 # name that a benchfile of another system assigns at module level -> the module that reads it
 BENCHFILES = {"__pack__": "compat13.milabench13"}

@@ -25,7 +25,7 @@ waits:
 def queued(copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copy:  # noqa: F811
     """The copy with a second scheduler, whose queue is a folder."""
     shutil.copytree(ROOT / "tests" / "schedulers" / "queue", copy.package / "queue")
-    copy.insert("seams.py", '    "slurm": "slurm.jobs:SLURM",', '    "queue": "queue.jobs:QUEUE",')
+    copy.insert("seams.py", '    "slurm": "slurm.scheduler:SLURM",', '    "queue": "queue.jobs:QUEUE",')
     assert copy.touched == {"seams.py"}  # besides the package of the scheduler
     (tmp_path / "jobs").mkdir()
     monkeypatch.setenv("QUEUE_FOLDER", str(tmp_path / "jobs"))

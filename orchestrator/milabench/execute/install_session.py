@@ -17,8 +17,7 @@ from milabench.devices.locks import try_lock
 from milabench.devices.regular_file import open_descriptor
 from milabench.errors import EnvironmentFailed, os_reason
 from milabench.execute.activities import Activities
-from milabench.execute.index_probe import url_responds
-from milabench.execute.package_indexes import pip_settings, uv_env
+from milabench.execute.package_indexes import pip_settings, url_responds, uv_env
 from milabench.plan.context import Dirs
 
 WAIT_S = 0.2

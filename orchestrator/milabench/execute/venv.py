@@ -16,7 +16,6 @@ from milabench.errors import EnvironmentFailed, os_reason
 from milabench.events.removal import NOT_OURS, remove
 from milabench.events.removal import replace as replace_own
 from milabench.execute.activities import Activities
-from milabench.execute.index_probe import opener_of
 from milabench.execute.install_session import Installed, InstallOptions, InstallSession, hold_lock
 from milabench.execute.interrupts import abandonable, thread_map
 from milabench.execute.inventory import (
@@ -27,7 +26,7 @@ from milabench.execute.inventory import (
     venv_link,
 )
 from milabench.execute.needs import Need, PackageFile, measured, total
-from milabench.execute.package_indexes import uv_env
+from milabench.execute.package_indexes import opener_of, uv_env
 from milabench.execute.sizes import size_text
 from milabench.execute.venv_build import VenvBuild
 from milabench.plan.context import Dirs

@@ -23,7 +23,6 @@ from milabench.events.atomic_write import replace_file
 from milabench.events.removal import copy_tree, put, remove, scratch_folder
 from milabench.events.shims import TORCHVISION, note_of
 from milabench.execute.import_results import ABSENT, ImportsTried, is_driver_missing
-from milabench.execute.index_probe import refusal
 from milabench.execute.install_session import OF_A_REPOSITORY, InstallSession, hold_lock, make_folder
 from milabench.execute.installer import (
     InstallCommand,
@@ -41,7 +40,7 @@ from milabench.execute.inventory import (
     marker_environment,
 )
 from milabench.execute.needs import Need, files_of, uncached
-from milabench.execute.package_indexes import excludes_others, indexes, pip_env, uv_env, uv_options
+from milabench.execute.package_indexes import excludes_others, indexes, pip_env, refusal, uv_env, uv_options
 from milabench.execute.shims import add_shim, shim_for
 from milabench.execute.sizes import size_text
 from milabench.plan.requirements import (

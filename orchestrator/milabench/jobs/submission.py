@@ -34,6 +34,7 @@ from milabench.seams import handler
 from milabench.workflow.context import read_suite_only
 from milabench.workflow.options import Session, Submission, SuiteOptions
 from milabench.workflow.planning import PlannedRequest
+from milabench.workflow.recorded_nodes import SHARE
 
 if TYPE_CHECKING:
     from milabench.config.schema import SystemConfig
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 SLURM = "slurm"
 JOBS = "jobs"
 """The folder of a run directory that holds the jobs' scripts and output."""
+MARKER, RUN = "MARKER", "RUN"
+"""Placeholders of the marker of a run and of its directory's name, which it gets when it begins."""
 
 
 def _task_of(handle: JobHandle) -> int | None:
@@ -167,6 +170,29 @@ def job_batches(
         )
         batches.append(JobBatch(shares=tuple(share.name for share in together), request=request))
     return batches
+
+
+def job_scripts(planned: PlannedRequest, submission: Submission | None) -> tuple[JobBatch, ...]:
+    """Return the jobs of a planned run by jobs, or the job which holds its nodes. Empty where we have nodes already.
+
+    They can be read before anything is submitted. Raises ConfigError for options that Slurm would read as something else.
+    """
+    context = planned.request.context
+    base = Path(context.dirs.base)
+    if submission is None:
+        system = job_system(context.system.engine or "slurm")
+        if context.allocation is None or system.allocation(context.options.environ) is not None:
+            return ()
+        script = handler("requests for nodes").holder_script(context.system.slurm, base, MARKER)
+        return (JobBatch(request=JobRequest(name=SHARE, script=script, path=base)),)
+    shares = planned_shares(planned, submission)
+    batches = job_batches(shares, context.system, MARKER, base / "runs" / RUN, submission.max_jobs)
+    bench_of = {step.id: step.bench for step in planned.plan.steps}
+    benches = {share.name: [bench_of[step] for step in share.steps] for share in shares}
+    return tuple(
+        replace(batch, benchmarks=tuple(dict.fromkeys(bench for share in batch.shares for bench in benches[share])))
+        for batch in batches
+    )
 
 
 def submission_entry(

@@ -14,11 +14,10 @@ from pathlib import Path
 from milabench.errors import EnvironmentFailed
 from milabench.events.atomic_write import replace_file
 from milabench.execute.activities import Report
-from milabench.execute.index_probe import url_responds
 from milabench.execute.install_session import find_uv
 from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.interrupts import thread_map
-from milabench.execute.package_indexes import indexes, pip_settings, uv_env, uv_options
+from milabench.execute.package_indexes import indexes, pip_settings, url_responds, uv_env, uv_options
 from milabench.execute.sources import release_files
 from milabench.execute.venv_build import benchmate_requirements
 from milabench.pinning.compiled_locks import PinInput, PinSpec, lock_text, pin_command, pin_specs

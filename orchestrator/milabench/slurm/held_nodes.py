@@ -1,4 +1,7 @@
-"""Nodes that Slurm is asked for: a job that holds them, a lease that ends it when nobody claims them, and the wait for them."""
+"""The nodes of Slurm that a run uses: of the current allocation, or of a job that is asked for and holds them.
+
+A lease ends that job when nobody claims its nodes.
+"""
 
 from __future__ import annotations
 
@@ -8,30 +11,35 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.devices.regular_file import read_regular
-from milabench.errors import ConfigError, MilabenchError, Unreachable, os_reason
+from milabench.errors import ConfigError, MilabenchError, Unreachable, UsageError, os_reason
 from milabench.events.atomic_write import write_output
 from milabench.events.removal import remove
+from milabench.events.rundir import Run
 from milabench.events.wire import parse_object
 from milabench.execute.heartbeat import is_beating
 from milabench.execute.interrupts import interrupts, repeated
 from milabench.execute.locks import Orchestrator, orchestrator_of, this_orchestrator
 from milabench.facts.allocated_nodes import AllocatedNode, Allocation
 from milabench.schedulers.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState, JobText, Scheduler, job_name
-from milabench.slurm.jobs import SLURM
+from milabench.slurm.scheduler import SLURM
 from milabench.slurm.script import batch_script
 from milabench.slurm.srun import job_text
-from milabench.workflow.recorded_nodes import SHARE, DeadRequest
+from milabench.workflow.files import base_folder
+from milabench.workflow.options import Session, SuiteOptions
+from milabench.workflow.recorded_nodes import SHARE, DeadRequest, RecordedAllocation, recorded_allocation
 
 if TYPE_CHECKING:
-    from milabench.config.schema import SlurmConfig
+    from milabench.config.schema import SlurmConfig, SystemConfig
 
 LEASE_S = 120.0
 """After which an allocation ends that nobody has claimed again: its orchestrator was killed, or its machine."""
 TOUCH_S = 10.0
+OURS_S = 6.0  # for each command that is asked whether we are in a job: a run need not wait for a busy controller
 FIRST_TOUCHES = 2
 """Minimum number of renewals of the lease after its job began. The process that requested the job may have died meanwhile."""
 OWNER = "owner"
@@ -146,15 +154,13 @@ def holder_script(slurm: SlurmConfig, base: Path, marker: str) -> str:
     return batch_script(slurm, job)
 
 
-def request_nodes(
-    slurm: SlurmConfig, base: Path, say: Callable[[str], object], keep: Callable[[HeldAllocation], object]
-) -> None:
-    """Ask Slurm for nodes and wait until it gives them, for `keep`. An interrupt cancels the job, and so do several.
+def request_nodes(slurm: SlurmConfig, base: Path, session: Session) -> None:
+    """Ask Slurm for nodes and wait until it gives them, for a session. An interrupt cancels the job, and so do several.
 
     Raises UsageError with Slurm's reason for a request that it refuses, Unreachable when it does not answer, or when the job
     ends before it has begun.
     """
-    scheduler = SLURM.connect(say=say)
+    scheduler, say = SLURM.connect(say=session.info), session.info
     marker = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
     lease = Lease(allocation_folder(base, marker))
     folder, script = lease.folder, holder_script(slurm, base, marker)
@@ -169,7 +175,7 @@ def request_nodes(
         names = wait_for_nodes(scheduler, handle, say)
         lease.touch()  # what holds the nodes sees soon that we live
         # Not returned: an interrupt between here and our caller would lose it.
-        keep(HeldAllocation(allocation_with(handle.id, names), marker, lease))
+        session.allocation = HeldAllocation(allocation_with(handle.id, names), marker, lease)
     except BaseException as error:
         with interrupts().deferred():
             lease.stop()
@@ -194,18 +200,6 @@ def _submitted(scheduler: Scheduler, marker: str) -> list[JobHandle]:
 def allocation_with(job: str, names: Sequence[str]) -> Allocation:
     """Return the allocation of a job with these nodes."""
     return Allocation(job=job, nodes=tuple(AllocatedNode(name=name, job=job) for name in names))
-
-
-def claim_again(base: Path, allocation: Allocation, marker: str) -> HeldAllocation:
-    """Return the nodes that an orchestrator claimed which is dead, claimed by us before its lease ends."""
-    lease = Lease(allocation_folder(base, marker))
-    lease.start()
-    return HeldAllocation(allocation, marker, lease)
-
-
-def forget_allocation(base: Path, marker: str) -> None:
-    """Remove the files of an ended job."""
-    _remove(allocation_folder(base, marker))
 
 
 def requests_of_dead_processes(base: Path) -> list[DeadRequest]:
@@ -301,3 +295,66 @@ def _pending_text(job: str, state: JobState) -> str:
         return f"slurm: no answer about job {job}. Asking again"
     reason = state.reason if state.reason not in ("", "None") else "Slurm has not looked at it yet"
     return f"slurm: job {job} waits: {reason}. Ctrl-C cancels it"
+
+
+def hold_nodes(system: SystemConfig, ours: Allocation | None, options: SuiteOptions, session: Session) -> None:
+    """Let a session use the nodes of the job that we are in, else ask for some.
+
+    Raises ConfigError, UsageError for options that Slurm refuses, and Unreachable.
+    """
+    if ours is not None:
+        require_given(ours, session)
+        session.allocation = HeldAllocation(ours)
+    else:
+        slurm = system.slurm
+        if wanted := session.wanted_nodes:
+            slurm = replace(slurm, nodelist=",".join(wanted), nodes=len(wanted))
+        request_nodes(slurm, base_folder(options.base), session)
+
+
+def require_given(allocation: Allocation, session: Session) -> None:
+    """Raise UsageError where Slurm reports that our variables belong to an ended job. No answer proves nothing."""
+    job = allocation.job
+    handle = JobHandle(id=job, name="")
+    state = SLURM.connect(say=session.info, timeout_s=OURS_S).observe([handle]).get(job, UNKNOWN_STATE)
+    if state.phase in ("absent", "ended"):
+        what = "Slurm knows no such job" if state.phase == "absent" else job_text(job, state)
+        raise UsageError(
+            f"SLURM_JOB_ID={job}: {what}: the variables of this shell name no current allocation. Unset them, or"
+            " --engine local runs on this machine alone"
+        )
+
+
+def jobs_that_hold(recorded: Sequence[RecordedAllocation]) -> list[RecordedAllocation]:
+    """Return those whose jobs still hold their nodes, or may: Slurm is asked once."""
+    states = SLURM.connect().observe([allocation.handle for allocation in recorded])
+    return [each for each in recorded if states.get(each.job, UNKNOWN_STATE).phase not in ("ended", "absent")]
+
+
+def give_back(allocation: RecordedAllocation) -> None:
+    """Cancel the job that still holds the nodes of a run without an orchestrator. Raises Unreachable."""
+    SLURM.connect().cancel([allocation.handle])
+    _remove(allocation_folder(allocation.run.parent.parent, allocation.marker))
+
+
+def claim_recorded(run: Run, session: Session, *, force: bool) -> None:
+    """Let a run be resumed on the nodes that it had: claim them where their job lives, else ask for the same, with `force` any.
+
+    Raises Unreachable when Slurm does not answer.
+    """
+    recorded = recorded_allocation(run)
+    if recorded is None or not recorded.marker or session.allocation is not None:
+        return
+    state = SLURM.connect().observe([recorded.handle]).get(recorded.job, UNKNOWN_STATE)
+    if state.phase == "unknown":
+        raise Unreachable(
+            f"{run.path}: Slurm does not answer about job {recorded.job}, which may still hold its nodes. Try again"
+        )
+    if state.phase in ("running", "pending"):
+        nodes = state.nodes or recorded.nodes
+        lease = Lease(allocation_folder(run.path.parent.parent, recorded.marker))
+        lease.start()  # before it ends: the orchestrator that claimed them is dead
+        session.allocation = HeldAllocation(allocation_with(recorded.job, nodes), recorded.marker, lease)
+        session.info(f"resume: Slurm's job {recorded.job} still holds {', '.join(recorded.nodes)}")
+    elif not force:
+        session.wanted_nodes = recorded.nodes

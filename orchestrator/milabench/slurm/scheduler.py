@@ -1,4 +1,7 @@
-"""Slurm by its commands: sbatch, squeue, sacct, scontrol and scancel. No single answer of theirs ends a job unseen."""
+"""Slurm as a batch scheduler, by its commands: sbatch, squeue, sacct, scontrol and scancel.
+
+No single answer of theirs ends a job unseen.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from milabench.errors import RecordError, Unreachable, UsageError, os_reason
 from milabench.events.atomic_write import replace_file
-from milabench.schedulers.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState, job_name
+from milabench.facts.allocated_nodes import Allocation
+from milabench.plan.system import nodes_in
+from milabench.schedulers.scheduler import UNKNOWN_STATE, JobHandle, JobRequest, JobState, JobText, Scheduler, job_name
 from milabench.slurm.answers import (
     MAX_LISTED,
     SACCT_FORMAT,
@@ -27,7 +32,11 @@ from milabench.slurm.answers import (
     read_squeue,
 )
 from milabench.slurm.commands import Answer, Commands, NoAnswer
-from milabench.slurm.script import script_options
+from milabench.slurm.job_variables import allocation_of
+from milabench.slurm.script import batch_script, script_options
+
+if TYPE_CHECKING:
+    from milabench.config.schema import SystemConfig
 
 COMMAND_S: Final = 20.0
 SUBMIT_TIMES: Final = 3  # a busy controller makes sbatch wait for longer than any other command
@@ -322,3 +331,40 @@ def _is_of(row: JobRow | None, handle: JobHandle) -> TypeGuard[JobRow]:
 
 def _unknown(reason: str, witness: str) -> JobState:
     return JobState(phase="unknown", reason=reason, witness=witness)
+
+
+class SlurmJobs:
+    """`JobSystem` of Slurm."""
+
+    def connect(self, *, timeout_s: float | None = None, say: Callable[[str], object] = lambda _: None) -> Scheduler:
+        """Return the Slurm of this machine."""
+        return SlurmScheduler(os.environ, COMMAND_S if timeout_s is None else timeout_s, say)
+
+    def script(self, system: SystemConfig, job: JobText) -> str:
+        """Return the batch script of a job.
+
+        A job that was planned for nodes of `slurm.nodelist` runs on these. Any other runs on the planned number of nodes.
+        """
+        options = replace(system.slurm, nodes=len(job.nodes))
+        if set(nodes_in(system.slurm.nodelist, "nodelist")).issuperset(job.nodes):
+            options = replace(options, nodelist=",".join(job.nodes), exclude="")
+        return batch_script(options, job)
+
+    def allocation(self, environ: Mapping[str, str]) -> Allocation | None:
+        """Return the nodes of the job that these variables are of. See `JobSystem.allocation`."""
+        return allocation_of(environ)
+
+    def job_id(self, environ: Mapping[str, str]) -> str:
+        """Return the id of that job."""
+        array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
+        return f"{array}_{task}" if array and task else environ.get("SLURM_JOB_ID", "")
+
+
+SLURM = SlurmJobs()
+
+
+def nodes_of_partition(
+    partition: str, excluded: tuple[str, ...], say: Callable[[str], object]
+) -> tuple[list[str], dict[str, str]]:
+    """Return the nodes of a partition that take jobs, and the state of those that do not."""
+    return SlurmScheduler(os.environ, say=say).nodes(partition, excluded)

@@ -15,7 +15,7 @@ from milabench.events.model import Why
 from milabench.execute.command_channel import CommandChannel, end_of, start_command
 from milabench.execute.ssh import Address, last_words
 from milabench.schedulers.scheduler import UNKNOWN_STATE, WHY_OF_RESULT, JobHandle, JobState
-from milabench.slurm.jobs import SLURM
+from milabench.slurm.scheduler import SLURM
 
 END_S = 0.6  # for srun to end the step that it is asked to end
 SETTLED_S = 5.0  # within which Slurm knows why it ended a step

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from milabench.errors import EnvironmentFailed
-from milabench.execute.index_probe import opener_of
 from milabench.execute.needs import PackageFile, measured
+from milabench.execute.package_indexes import opener_of
 from tests.process.cli.test_bad_places import disk
 from tests.process.install.places import Place, wheel
 from tests.process.install.slow_index import SlowIndex, slow_index
