@@ -74,9 +74,7 @@ class World:
 
 def for_slurm(job: JobText, *, is_bad: bool) -> str:
     slurm = replace(SMALL, partition="nope") if is_bad else SMALL
-    return batch_script(
-        slurm, marker=job.marker, share=job.share, command=job.command, output=job.output, tasks=job.tasks
-    )
+    return batch_script(slurm, job)
 
 
 def for_the_queue(job: JobText, *, is_bad: bool) -> str:
