@@ -13,7 +13,7 @@ import pytest
 
 from milabench.config.schema import SlurmConfig
 from milabench.errors import Unreachable, UsageError
-from milabench.schedulers.scheduler import JobHandle, JobRequest, job_name
+from milabench.schedulers.scheduler import JobHandle, JobRequest, JobText, job_name
 from milabench.slurm.scheduler import SlurmScheduler
 from milabench.slurm.script import batch_script
 from tests.processes import until
@@ -25,8 +25,8 @@ SHORT_S = 2.0
 
 def request(folder: Path, *command: str, slurm: SlurmConfig = SMALL, output: str = "out") -> JobRequest:
     marker = os.urandom(4).hex()
-    script = batch_script(slurm, marker=marker, share="s1", command=command or ("true",), output=folder / output)
-    return JobRequest(name=job_name(marker, "s1"), script=script, path=folder / "s1.sh")
+    job = JobText(marker=marker, share="s1", command=command or ("true",), output=folder / output)
+    return JobRequest(name=job_name(marker, "s1"), script=batch_script(slurm, job), path=folder / "s1.sh")
 
 
 def ended(scheduler: SlurmScheduler, handle: JobHandle) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from milabench.config.schema import SlurmConfig
 from milabench.errors import Unreachable, UsageError
-from milabench.schedulers.scheduler import JobHandle, JobRequest, JobState, job_name
+from milabench.schedulers.scheduler import JobHandle, JobRequest, JobState, JobText, job_name
 from milabench.slurm.answers import SQUEUE_FORMAT, read_squeue
 from milabench.slurm.scheduler import SlurmScheduler
 from milabench.slurm.script import batch_script
@@ -34,15 +34,9 @@ def scheduler(fake: FakeSlurm) -> SlurmScheduler:
 
 
 def request(folder: Path, share: str = "s1", **others: object) -> JobRequest:
-    tasks = [f"task {number}" for number in range(int(str(others.get("tasks", 0))))]
-    script = batch_script(
-        SlurmConfig(partition="gpu", exclusive=False),
-        marker="m1",
-        share=share,
-        command=["true"],
-        output=folder / "out",
-        tasks=tasks,
-    )
+    tasks = tuple(f"task {number}" for number in range(int(str(others.get("tasks", 0)))))
+    job = JobText(marker="m1", share=share, command=("true",), output=folder / "out", tasks=tasks)
+    script = batch_script(SlurmConfig(partition="gpu", exclusive=False), job)
     return JobRequest(name=job_name("m1", share), script=script, path=folder / f"{share}.sh", **others)  # type: ignore[arg-type]
 
 
@@ -466,14 +460,8 @@ def test_the_answer_of_a_real_slurm_is_read_whole(slurm: object, shared: Path) -
 
 
 def _sleeper(folder: Path, marker: str, share: str, tasks: int = 0) -> JobRequest:
-    script = batch_script(
-        SlurmConfig(exclusive=False, time="5"),
-        marker=marker,
-        share=share,
-        command=["sleep", "300"],
-        output=folder / "out",
-        tasks=["0"] * tasks,
-    )
+    job = JobText(marker=marker, share=share, command=("sleep", "300"), output=folder / "out", tasks=("0",) * tasks)
+    script = batch_script(SlurmConfig(exclusive=False, time="5"), job)
     return JobRequest(name=job_name(marker, share), script=script, path=folder / f"{share}.sh", tasks=tasks)
 
 
