@@ -23,7 +23,7 @@ from milabench.analysis.milabench13 import BenchFigures
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, median, pooled_log_stdev
 from milabench.analysis.serving_model import ServingCurve
 from milabench.analysis.shared_energy import with_shared_energy
-from milabench.analysis.step_results import PlannedStep, SharedClocks, StepResult, overlap
+from milabench.analysis.step_results import PlannedStep, SharedClocks, StepResult
 from milabench.analysis.summary_io import rate_to_json
 from milabench.analysis.summary_model import (
     COUNTED_OUTCOMES,
@@ -45,7 +45,7 @@ from milabench.analysis.uncertainty import (
     Uncertainty,
     uncertainty_of,
 )
-from milabench.analysis.windows import Window
+from milabench.analysis.windows import overlap
 from milabench.events.doubts import INVALID, Doubt
 from milabench.events.model import OutcomeName, Verdict
 from milabench.events.values import SMALLEST_NUMBER, finite_number, one_line
@@ -394,14 +394,14 @@ def _overlap(results: Sequence[StepResult], clocks: SharedClocks) -> float | Non
     Instances on several nodes, with windows of different clocks, count together when they were released together. None
     for a single step.
     """
-    groups: dict[tuple[int, str], list[Window | None]] = {}
+    spans = []
     for result in results:
-        together, ahead_s = clocks.get(result.step.id, (result.step.node, 0.0))
-        window = result.measured.window
+        group, ahead_s = clocks.get(result.step.id, (result.step.node, 0.0))
+        window, span = result.measured.window, None
         if window is not None and window.start is not None and window.stop is not None:
-            window = replace(window, start=window.start - ahead_s, stop=window.stop - ahead_s)
-        groups.setdefault((result.step.repeat, together), []).append(window)
-    return min(_known(map(overlap, groups.values())), default=None)
+            span = window.start - ahead_s, window.stop - ahead_s
+        spans.append(((result.step.repeat, group), span))
+    return min(_known(map(overlap, grouped(spans).values())), default=None)
 
 
 def _counts(results: Sequence[StepResult]) -> dict[str, int]:

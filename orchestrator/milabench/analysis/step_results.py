@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Protocol, cast, get_args
 
 from milabench.analysis.measure import Measurement, measure
-from milabench.analysis.windows import Window
 from milabench.events.attempts import Attempt, last_word
 from milabench.events.doubts import Doubt
 from milabench.events.model import Error, Line, OutcomeName, StepEvent, Verdict
@@ -358,13 +357,3 @@ def _placed_by_1_3(planned: PlannedStep, config: Mapping[str, object]) -> Planne
     numbers = [str(device) for device in found] if isinstance(found, list) else []
     devices = tuple(int(number) for number in numbers if re.fullmatch(r"[0-9]{1,9}", number))
     return replace(planned, devices=devices or planned.devices)
-
-
-def overlap(windows: Sequence[Window | None]) -> float | None:
-    """Return the time in which all instances of a group measured over that in which any did, 0 to 1. None for unknown windows."""
-    starts = [window.start for window in windows if window is not None and window.start is not None]
-    stops = [window.stop for window in windows if window is not None and window.stop is not None]
-    if len(windows) < 2 or len(starts) < len(windows) or len(stops) < len(windows):
-        return None
-    union = max(stops) - min(starts)
-    return max(0.0, min(stops) - max(starts)) / union if union > 0 else None

@@ -17,7 +17,7 @@ from milabench.analysis.series import Series
 from milabench.analysis.stalls import Stalls, stalls
 from milabench.analysis.steady_state import AGREEMENT, settled_at
 from milabench.analysis.uncertainty import WindowProfile, window_profile
-from milabench.analysis.windows import Part, TimeSpan, Window, latency, later_half, part_of
+from milabench.analysis.windows import Part, TimeSpan, Window, latency, later_half, overlap, part_of
 from milabench.events.doubts import Doubt
 from milabench.events.stored_json import AboveZero, Count, NotNegative, Number, Whole
 from milabench.events.values import finite_number
@@ -143,6 +143,7 @@ def launch_throughput(
     explained = -math.log1p(-counted.epoch_gaps) - counted.part_of_period
     faster = math.log(throughput.steps_rate / throughput.value) - explained if throughput.steps_rate else 0.0
     clocks = max(map(_clocks_apart, counted.parts))
+    together = overlap([(spans[0].start_ns, spans[-1].stop_ns) if spans else None for spans in map(Part.spans, parts)])
     throughput = replace(
         throughput,
         warmup_left=counted.warmup_left,
@@ -154,7 +155,7 @@ def launch_throughput(
     )
     doubts = {
         Doubt.SHORT: not is_complete,
-        Doubt.OVERLAP: _overlap(parts) < LEAST_OVERLAP,
+        Doubt.OVERLAP: together is not None and together < LEAST_OVERLAP,
         Doubt.CLOCKS_DISAGREE: clocks > AGREEMENT,
     }
     return _with_doubts(throughput, *(doubt for doubt, holds in doubts.items() if holds))
@@ -327,15 +328,6 @@ def _is_complete(parts: Sequence[Part], window: Window | None, measure: Mapping[
 def _span_s(part: Part) -> float:
     spans = part.spans()
     return part.seconds() if spans is None else sum(span.stop_ns - span.start_ns for span in spans) / 1e9
-
-
-def _overlap(parts: Sequence[Part]) -> float:
-    """Return the time in which all ranks measured over that in which any did. 1 where it is not known."""
-    spans = [span for part in parts if (span := part.spans())]
-    if len(spans) < max(2, len(parts)):
-        return 1.0
-    starts, stops = [span[0].start_ns for span in spans], [span[-1].stop_ns for span in spans]
-    return max(0, min(stops) - max(starts)) / max(1, max(stops) - min(starts))
 
 
 def _clocks_apart(part: Part) -> float:

@@ -50,6 +50,16 @@ class TimeSpan(NamedTuple):
     stop_ns: int
 
 
+def overlap(spans: Sequence[tuple[float, float] | None]) -> float | None:
+    """Return the time that lies in all of several spans over that in any, 0 to 1. None for one, and where one is not known."""
+    known = [span for span in spans if span is not None]
+    if len(known) < max(2, len(spans)):
+        return None
+    starts, stops = zip(*known, strict=True)
+    union = max(stops) - min(starts)
+    return max(0.0, min(stops) - max(starts)) / union if union > 0 else None
+
+
 def part_of(series: Series, window: Window | None) -> Part:
     """Return the observations after warm-up and, where a window was declared, inside it.
 
