@@ -156,9 +156,7 @@ def _by_device(benches: Sequence[BenchSummary]) -> tuple[float, ...]:
 
 def _why_not(bench: BenchSummary) -> str:
     if bench.outcome != "passed":
-        first = next(
-            (f"{failure.why}: {failure.detail}" if failure.detail else failure.why for failure in bench.failures), ""
-        )
+        first = next((failure.reason for failure in bench.failures), "")
         first = first or next((skip.detail for skip in bench.skipped), "")
         return f"{bench.outcome}: {first}" if first and first != bench.outcome else bench.outcome
     if bench.perf is None:
@@ -175,9 +173,7 @@ def _why_not(bench: BenchSummary) -> str:
 def _joules(benches: Sequence[BenchSummary]) -> float | None:
     joules: list[float | None] = []
     for bench in benches:
-        if step_energies := energies(bench):
-            joules += [joules_per_item(process, step_energies) for process in bench.processes]
-        else:
-            joules += [None] * len(bench.processes)
+        step_energies = energies(bench)
+        joules += [joules_per_item(process, step_energies) for process in bench.processes]
     known = [value for value in joules if value is not None]
     return mean(known) if known and len(known) == len(joules) else None

@@ -92,6 +92,11 @@ class Failure:
         """The step, and where it ran."""
         return with_node(self.step, self.node)
 
+    @property
+    def reason(self) -> str:
+        """Why it did not pass, on a single line."""
+        return f"{self.why}: {self.detail}" if self.detail else self.why
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:

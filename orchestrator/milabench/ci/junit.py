@@ -88,7 +88,7 @@ def _bench(suite: ET.Element, group: str, bench: BenchSummary, curve: CurveCase 
     if bench.outcome == "skipped":
         _add_result(case, "skipped", "skipped", "; ".join(skip.detail for skip in bench.skipped))
     elif bench.outcome != "passed":
-        lines = [f"{failure.name}: {model.step_reason(failure)}" for failure in bench.failures]
+        lines = [f"{failure.name}: {failure.reason}" for failure in bench.failures]
         _add_result(case, "failure", bench.outcome, "\n".join(lines) or bench.outcome)
     elif bench.validity == "invalid" or bench.perf is None:
         why = "invalid" if bench.validity == "invalid" else "no-data"

@@ -236,7 +236,7 @@ def failed_entries(comparison: Comparison) -> list[tuple[str, str]]:
     return [
         (f"{some_names(steps)} on {system.name}", text)
         for system in comparison.systems
-        for text, steps in grouped((model.step_reason(failure), failure.name) for failure in system.failures).items()
+        for text, steps in grouped((failure.reason, failure.name) for failure in system.failures).items()
     ]
 
 

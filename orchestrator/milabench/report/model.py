@@ -9,7 +9,6 @@ from milabench.analysis.intervals import LEAST_LAUNCHES
 from milabench.analysis.summary_model import (
     SOUND,
     BenchSummary,
-    Failure,
     Summary,
     some_names,
     validity_words,
@@ -111,7 +110,7 @@ def failures(summary: Summary) -> list[Entry]:
     for bench in ordered(summary.benchmarks):
         rerun = () if summary.is_of_milabench13 else (("rerun", rerun_line(summary, bench.bench)),)
         for failure in bench.failures:
-            entries.append(Entry(name=failure.name, text=step_reason(failure), details=(*_log(failure.log), *rerun)))
+            entries.append(Entry(name=failure.name, text=failure.reason, details=(*_log(failure.log), *rerun)))
     return entries
 
 
@@ -120,7 +119,7 @@ def grouped_failures(summary: Summary) -> list[Entry]:
     entries = []
     for bench in ordered(summary.benchmarks):
         rerun = () if summary.is_of_milabench13 else (("rerun", rerun_line(summary, bench.bench)),)
-        alike = grouped((step_reason(failure), failure) for failure in bench.failures)
+        alike = grouped((failure.reason, failure) for failure in bench.failures)
         for text, failed in alike.items():
             names = some_names([failure.name for failure in failed])
             last = rerun if text == [*alike][-1] else ()
@@ -130,11 +129,6 @@ def grouped_failures(summary: Summary) -> list[Entry]:
 
 def _log(path: str | None) -> tuple[tuple[str, str], ...]:
     return (("log", path),) if path else ()
-
-
-def step_reason(failure: Failure) -> str:
-    """Return why a step did not pass, on a single line."""
-    return f"{failure.why}: {failure.detail}" if failure.detail else failure.why
 
 
 def skips(summary: Summary) -> list[tuple[str, str]]:
