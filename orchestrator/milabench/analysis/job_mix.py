@@ -9,7 +9,7 @@ from typing import Literal
 
 from milabench.analysis.intervals import Interval
 from milabench.analysis.two_samples import Estimate, LogMean, weighted_variances
-from milabench.events.values import finite_number
+from milabench.events.values import positive
 
 HOURS_PER_YEAR = 8766.0
 
@@ -32,17 +32,12 @@ class Costs:
 
 def costs_of(declared: Mapping[str, object]) -> Costs:
     """Return the costs in a manifest or a file of them. A value that is not a number above zero counts as unknown."""
-
-    def above_zero(name: str) -> float | None:
-        value = finite_number(declared.get(name))
-        return value if value is not None and value > 0 else None
-
     return Costs(
-        price=above_zero("price"),
-        years=above_zero("years"),
-        power_w=above_zero("power_W"),
-        pue=above_zero("pue") or 1.0,
-        electricity=above_zero("electricity"),
+        price=positive(declared.get("price")),
+        years=positive(declared.get("years")),
+        power_w=positive(declared.get("power_W")),
+        pue=positive(declared.get("pue")) or 1.0,
+        electricity=positive(declared.get("electricity")),
         currency=str(declared.get("currency") or ""),
     )
 

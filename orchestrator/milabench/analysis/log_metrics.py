@@ -16,7 +16,7 @@ from typing import Literal
 
 from milabench.analysis.sample_statistics import quantile, stdev, variation
 from milabench.analysis.search_limits import CHARACTER_S, LINE_S, LOG_S, SearchTooLong, search_watch
-from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER
+from milabench.events.values import LARGEST_NUMBER, SMALLEST_NUMBER, as_mapping
 
 Direction = Literal["higher", "lower", "none"]
 
@@ -263,13 +263,9 @@ def _matched(match: re.Match[str]) -> float | None:
 
 def metrics_of(config: Mapping[str, object]) -> tuple[LogMetric, ...]:
     """Return the metrics that a benchmark's recorded configuration asks for. Unreadable parts are passed over."""
-    declared = config.get("metrics")
-    metrics = []
-    for name, about in declared.items() if isinstance(declared, Mapping) else ():
-        metric = _metric(str(name), about) if isinstance(about, Mapping) else None
-        if metric is not None:
-            metrics.append(metric)
-    return tuple(metrics)
+    declared = as_mapping(config.get("metrics"))
+    metrics = (_metric(str(name), about) for name, about in declared.items() if isinstance(about, Mapping))
+    return tuple(filter(None, metrics))
 
 
 def _metric(name: str, about: Mapping[str, object]) -> LogMetric | None:

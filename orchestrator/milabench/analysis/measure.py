@@ -241,18 +241,6 @@ def main_task(tasks: Iterable[str]) -> str:
     return next((task for task in ("train", "inference", *tasks) if task in tasks), "")
 
 
-def step_throughput(
-    ranks: Sequence[Series],
-    window: Window | None,
-    pauses: Sequence[Pause] = (),
-    measure: Mapping[str, object] | None = None,
-) -> Throughput | None:
-    """Return the throughput of a repeat from its ranks' observations. None when there is nothing to make it of."""
-    if all(series.has_totals for series in ranks):
-        return launch_throughput(ranks, window, pauses, measure)
-    return _compat_rate(ranks)
-
-
 def about_the_loop(ranks: Sequence[Series], rate: Throughput) -> Iterable[Metric]:
     """Return further facts about the slowest rank's loop, as metrics.
 
@@ -568,14 +556,6 @@ class MeasurementFold:
         joules = device_joules(self.recorded.readings, counted or [self.recorded.readings.window])
         return joules, energy_metric(joules.values(), is_counted=bool(counted)) if joules else None
 
-    def series(self) -> tuple[Series, ...]:
-        """Return the observations of each task and rank of which anything can be used."""
-        return tuple(series for builder in self.builders.values() if (series := builder.series) is not None)
-
-    def window(self, task: str) -> Window | None:
-        """Return the window of a task, or the window that was declared without a task."""
-        return self.windows.get(task) or self.windows.get("")
-
     def _derived_metrics(self, task: str, energy: Metric | None) -> Iterable[Metric]:
         """Return the metrics computed from samples and observations, except the rate."""
         if self.device_memory:
@@ -585,22 +565,22 @@ class MeasurementFold:
             yield energy
         yield from self._waiting(task)
 
-    def _swept(self) -> SweptStep | None:
-        declared = as_mapping(self.recorded.config.get("serve"))
-        return None if self.sweep is None else self.sweep.result(declared, self.metrics.values())
-
     def result(self, step: str) -> Measurement:
         """Return the measurements."""
-        series = self.series()
+        series = tuple(one for builder in self.builders.values() if (one := builder.series) is not None)
         task = main_task(item.task for item in series)
-        window, ranks = self.window(task), [item for item in series if item.task == task]
+        ranks = [item for item in series if item.task == task]
+        window = self.windows.get(task) or self.windows.get("")  # which was declared without a task
         logs, config = self.log.series() if self.log is not None else (), self.recorded.config
         inconsistencies: tuple[str, ...] = ()
         throughput: Throughput | None = None
         if ranks:
             ends_ns = {rank: tuple(ends.values()) for (name, rank), ends in self.processes.items() if name == task}
             inconsistencies = tuple(broken_laws(ranks, window, self.pauses, ends_ns))
-            throughput = step_throughput(ranks, window, self.pauses, as_mapping(config.get("measure")))
+            if all(each.has_totals for each in ranks):
+                throughput = launch_throughput(ranks, window, self.pauses, as_mapping(config.get("measure")))
+            else:
+                throughput = _compat_rate(ranks)
         counted = tuple(self._counted_spans(throughput, window))
         joules, energy = self._energy(counted)
         metrics = [*self.metrics.values(), *self._derived_metrics(task, energy)]
@@ -615,7 +595,8 @@ class MeasurementFold:
             throughput = _main_metric(metrics) or _main_log_metric(logs) or _wall_time(config, self.recorded.end)
         unusable = sum(builder.unusable for builder in self.builders.values())
         usable = sum(len(one.lasted) for one in series)
-        swept = self._swept()
+        declared = as_mapping(config.get("serve"))
+        swept = None if self.sweep is None else self.sweep.result(declared, self.metrics.values())
         if swept is not None:
             metrics += swept.metrics
             throughput = swept.throughput

@@ -9,7 +9,8 @@ import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 
 from milabench.analysis.measure import Measurement, measure
@@ -247,13 +248,10 @@ def _device(device: DeviceReadings, begin: float) -> DeviceTrace:
 
 def _throttled(device: DeviceReadings, begin: float) -> Iterable[Throttled]:
     """Yield the stretches of samples in a row in which a device was held back for the same reasons."""
-    start, last, current = math.nan, math.nan, frozenset[str]()
-    for time, sampled in zip(device.time, device.throttle, strict=True):
-        reasons = THROTTLED & set(sampled or ())
-        if reasons != current:
-            if current:
-                yield Throttled(start=start, stop=time - begin, reasons=tuple(sorted(current)))
-            start, current = time - begin, reasons
-        last = time - begin
-    if current:
-        yield Throttled(start=start, stop=last, reasons=tuple(sorted(current)))
+    known = (THROTTLED & set(reasons or ()) for reasons in device.throttle)
+    sampled = zip(device.time, known, strict=True)
+    stretches = [(reasons, next(samples)[0]) for reasons, samples in groupby(sampled, key=itemgetter(1))]
+    stops = [*(start for _, start in stretches[1:]), *device.time[-1:]]
+    for (reasons, start), stop in zip(stretches, stops, strict=True):
+        if reasons:
+            yield Throttled(start=start - begin, stop=stop - begin, reasons=tuple(sorted(reasons)))
