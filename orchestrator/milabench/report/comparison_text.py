@@ -20,7 +20,7 @@ from milabench.analysis.serving_model import POINT_METRICS
 from milabench.analysis.summary_model import Summary, some_names
 from milabench.analysis.system_diff import Difference
 from milabench.report import model
-from milabench.report.document import Table, headed_table, words_table
+from milabench.report.document import Table, headed_table, shown_tables, words_table
 from milabench.report.labels import format_number
 from milabench.shown import grouped
 
@@ -203,18 +203,11 @@ def named_summaries(comparison: Comparison) -> list[tuple[str, Summary]]:
 
 def job_tables(comparison: Comparison) -> tuple[Table, ...]:
     """Return a table of the time, energy and cost of the same work. Empty where no benchmark counts on all systems."""
-    if not comparison.job_mix:
-        return ()
-    work = (
-        "the declared work"
-        if comparison.has_work
-        else "an hour of each benchmark on the first system, times its weight"
-    )
-    columns = "system | #hours | 95 % interval | #kWh | #cost | #index per watt | #index per money | not known"
-    rows = map(_job_row, comparison.job_mix)
+    derived = "an hour of each benchmark on the first system, times its weight"
+    title = f"time, energy and cost of {'the declared work' if comparison.has_work else derived}"
+    columns = "system | #hours | ?95 % interval | ?#kWh | ?#cost | ?#index per watt | ?#index per money | ?not known"
     spare = ("not known", "index per money", "index per watt", "95 % interval")
-    table = headed_table(f"time, energy and cost of {work}", columns, rows, spare=spare)
-    return (table.without_empty()[0],)
+    return shown_tables(title, columns, map(_job_row, comparison.job_mix), spare=spare)
 
 
 def _job_row(mix: JobMix) -> tuple[str, ...]:

@@ -128,6 +128,19 @@ def headed_table(title: str, columns: str, rows: Iterable[Iterable[str]], *, spa
     )
 
 
+def shown_tables(
+    title: str, columns: str, rows: Iterable[Iterable[str]], *, spare: Sequence[str] = ()
+) -> tuple[Table, ...]:
+    """Return a table with the columns of `headed_table`, of which those with a `?` first are left out while they are empty.
+
+    No table without rows.
+    """
+    marked = [heading.strip() for heading in columns.split("|")]
+    optional = {heading.lstrip("?#") for heading in marked if heading.startswith("?")}
+    table = headed_table(title, columns.replace("?", ""), rows, spare=spare)
+    return (table.without_empty(optional)[0],) if table.rows else ()
+
+
 def columns_table(
     title: str,
     items: Iterable[T],

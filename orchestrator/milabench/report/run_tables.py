@@ -14,7 +14,7 @@ from milabench.analysis.steady_state import agree
 from milabench.analysis.summary_model import Expense, ReplicateResult, Summary
 from milabench.analysis.throughput import Throughput
 from milabench.report.comparison_text import interval_text, ratio_text
-from milabench.report.document import Table, headed_table
+from milabench.report.document import Table, headed_table, shown_tables
 from milabench.report.labels import format_number, percent_cell, percents
 from milabench.report.model import in_milliseconds, ordered
 from milabench.shown import grouped
@@ -31,8 +31,7 @@ def node_tables(summary: Summary) -> tuple[Table, ...]:
             cells = (row.bench, side.system, str(len(side.values)), format_number(side.value), side.units)
             compared = contrast and (ratio_text(contrast.ratio), interval_text(contrast.ci95), contrast.verdict)
             rows.append((*cells, *(compared or ("", "", ""))))
-    columns = "bench | node | #n | #perf | units | #x first node | 95 % interval | verdict"
-    return (headed_table("by node", columns, rows),) if rows else ()
+    return shown_tables("by node", "bench | node | #n | #perf | units | #x first node | 95 % interval | verdict", rows)
 
 
 EXPENSES_TITLE = "energy, cost, carbon"
@@ -60,14 +59,11 @@ def expense_tables(named: Sequence[tuple[str, Summary]]) -> tuple[Table, ...]:
                     *("" if is_whole else _share(of_year), first.power, first.level, source),
                 )
             )
-    if not rows:
-        return ()
     columns = (
-        "system | bench | what | made of | item | #per item | #per 1M items | #± % | #per run | #per node and year"
-        "| #nodes | #all nodes, a year | #± % of it | power by | level | source"
+        "?system | bench | what | made of | item | #per item | #per 1M items | ?#± % | ?#per run | #per node and year"
+        "| #nodes | #all nodes, a year | ?#± % of it | power by | level | source"
     )
-    whole = headed_table(EXPENSES_TITLE, columns, rows, spare=("source", "made of", "per run", "± % of it", "item"))
-    return (whole.without_empty(("system", "per run", "± %", "± % of it"))[0],)
+    return shown_tables(EXPENSES_TITLE, columns, rows, spare=("source", "made of", "per run", "± % of it", "item"))
 
 
 def _share(expense: Expense) -> str:
@@ -93,12 +89,11 @@ def compute_tables(summary: Summary) -> tuple[Table, ...]:
         for bench in ordered(summary.benchmarks)
         if (use := bench.compute) is not None
     ]
-    if not rows:
-        return ()
-    columns = "bench | precision | #Tflop/s | #published peak | #MFU % | #measured peak | #of measured % | measured by"
+    columns = (
+        "bench | precision | #Tflop/s | ?#published peak | ?#MFU % | ?#measured peak | ?#of measured % | ?measured by"
+    )
     title = "use of each device: Tflop/s of the model, and the peak of dense products in its precision"
-    whole = headed_table(title, columns, rows, spare=("measured by", "measured peak", "published peak"))
-    return (whole.without_empty(("published peak", "MFU %", "measured peak", "of measured %", "measured by"))[0],)
+    return shown_tables(title, columns, rows, spare=("measured by", "measured peak", "published peak"))
 
 
 def milabench13_tables(summary: Summary) -> tuple[Table, ...]:
@@ -116,11 +111,11 @@ def milabench13_tables(summary: Summary) -> tuple[Table, ...]:
         for bench in ordered(summary.benchmarks)
         if (figures := bench.milabench13) is not None and figures.n
     ]
-    if not summary.score.is_compat or not rows:
+    if not summary.score.is_compat:
         return ()
     columns = "bench | #n | #fail | #ngpu | #rate | #perf | #difference % | #score | #weight"
     title = "figures of milabench 1.3: rate is the mean over all steps, perf is ours, over the time after warm-up"
-    return (headed_table(title, columns, rows, spare=("ngpu", "weight")),)
+    return shown_tables(title, columns, rows, spare=("ngpu", "weight"))
 
 
 def launch_time_tables(summary: Summary) -> tuple[Table, ...]:
@@ -132,7 +127,7 @@ def launch_time_tables(summary: Summary) -> tuple[Table, ...]:
             factor, units = in_milliseconds(bench)
             cells = (format_number(factor * value) for value in (min(times), max(times)))
             rows.append((bench.bench, *cells, units, histogram(times)))
-    return (headed_table("times of repeats", "bench | #min | #max | units | min to max", rows),) if rows else ()
+    return shown_tables("times of repeats", "bench | #min | #max | units | min to max", rows)
 
 
 def histogram(values: Sequence[float], bars: int = 12) -> str:
@@ -149,9 +144,8 @@ def window_tables(summary: Summary) -> tuple[Table, ...]:
     """Return the windows behind the numbers: for each benchmark, the repeat with the longest. Empty where there are none."""
     cells = [(bench.bench, *_window_cells(bench.processes)) for bench in ordered(summary.benchmarks)]
     rows = [row for row in cells if any(row[1:])]
-    columns = "bench | warm-up | longest stall | pauses, not in perf | rate within steps | between steps"
-    title = "windows: for each benchmark, the repeat with the longest window"
-    return (headed_table(title, columns, rows).without_empty()[0],) if rows else ()
+    columns = "bench | ?warm-up | ?longest stall | ?pauses, not in perf | ?rate within steps | ?between steps"
+    return shown_tables("windows: for each benchmark, the repeat with the longest window", columns, rows)
 
 
 def _window_cells(processes: Sequence[ReplicateResult]) -> tuple[str, ...]:
@@ -204,7 +198,7 @@ def uncertainty_tables(summary: Summary) -> tuple[Table, ...]:
         for bench in ordered(summary.benchmarks)
         for each in (bench.uncertainty.components if bench.uncertainty is not None else ())
     ]
-    return (headed_table("uncertainty", "bench | component | #size | basis", rows),) if rows else ()
+    return shown_tables("uncertainty", "bench | component | #size | basis", rows)
 
 
 def metric_tables(summary: Summary) -> tuple[Table, ...]:
@@ -231,7 +225,7 @@ def metric_tables(summary: Summary) -> tuple[Table, ...]:
                 groups[f"step {name}", "ms"] = milliseconds
         for (name, units), values in groups.items():
             rows.append((bench.bench, name, format_number(median(values)), units, str(len(values))))
-    return (headed_table("other metrics", "bench | metric | #median | units | #processes", rows),) if rows else ()
+    return shown_tables("other metrics", "bench | metric | #median | units | #processes", rows)
 
 
 PAIR_LEGEND = (
