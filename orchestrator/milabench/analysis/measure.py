@@ -556,18 +556,27 @@ class MeasurementFold:
         joules = device_joules(self.recorded.readings, counted or [self.recorded.readings.window])
         return joules, energy_metric(joules.values(), is_counted=bool(counted)) if joules else None
 
-    def _derived_metrics(self, task: str, energy: Metric | None) -> Iterable[Metric]:
-        """Return the metrics computed from samples and observations, except the rate."""
+    def _throughput(self, ranks: Sequence[Series], window: Window | None) -> Throughput | None:
+        if not all(each.has_totals for each in ranks):
+            return _compat_rate(ranks)
+        return launch_throughput(ranks, window, self.pauses, as_mapping(self.recorded.config.get("measure")))
+
+    def _derived_metrics(self, task: str, energy: Metric | None, logs: Iterable[LogSeries]) -> Iterable[Metric]:
+        """Return the metrics computed from samples, observations and the log, except the rate."""
         if self.device_memory:
             peak = max(self.device_memory.values())
             yield Metric(name="device_memory_peak", value=peak, units="MiB", direction="lower")
         if energy is not None:
             yield energy
         yield from self._waiting(task)
+        for log in logs:
+            if (value := log.value) is not None:
+                of = log.metric
+                yield Metric(name=of.name, value=value, units=of.units, direction=of.direction)
 
     def result(self, step: str) -> Measurement:
         """Return the measurements."""
-        series = tuple(one for builder in self.builders.values() if (one := builder.series) is not None)
+        series = tuple(filter(None, (builder.series for builder in self.builders.values())))
         task = main_task(item.task for item in series)
         ranks = [item for item in series if item.task == task]
         window = self.windows.get(task) or self.windows.get("")  # which was declared without a task
@@ -577,18 +586,10 @@ class MeasurementFold:
         if ranks:
             ends_ns = {rank: tuple(ends.values()) for (name, rank), ends in self.processes.items() if name == task}
             inconsistencies = tuple(broken_laws(ranks, window, self.pauses, ends_ns))
-            if all(each.has_totals for each in ranks):
-                throughput = launch_throughput(ranks, window, self.pauses, as_mapping(config.get("measure")))
-            else:
-                throughput = _compat_rate(ranks)
+            throughput = self._throughput(ranks, window)
         counted = tuple(self._counted_spans(throughput, window))
         joules, energy = self._energy(counted)
-        metrics = [*self.metrics.values(), *self._derived_metrics(task, energy)]
-        metrics += [
-            Metric(name=log.metric.name, value=value, units=log.metric.units, direction=log.metric.direction)
-            for log in logs
-            if (value := log.value) is not None
-        ]
+        metrics = [*self.metrics.values(), *self._derived_metrics(task, energy, logs)]
         if ranks:
             metrics += about_the_loop(ranks, throughput) if throughput is not None else ()
         else:

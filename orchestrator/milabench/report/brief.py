@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from milabench.analysis.summary_model import Summary
 from milabench.report import document, model
 from milabench.report.columns import BENCH, HALF_WIDTH, PERF, UNITS, Column, table_of
 from milabench.report.curves import curve_blocks
@@ -15,9 +15,6 @@ from milabench.report.run_tables import compute_tables, expense_tables, launch_t
 from milabench.report.system_lines import system_lines
 from milabench.report.text import document_lines, document_text
 from milabench.shown import grouped
-
-if TYPE_CHECKING:
-    from milabench.analysis.summary_model import Summary
 
 WIDTH = 100
 """Characters of a line that the table fits."""

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from milabench.analysis.acceptance_model import Acceptance, CriterionResult
+from milabench.analysis.comparison_model import Comparison
 from milabench.analysis.comparison_words import claim_lines
+from milabench.analysis.system_diff import Differences
 from milabench.report import comparison_text, document
 from milabench.report.curves import curve_blocks
 from milabench.report.document_renderer import WORST_FIRST
 from milabench.report.rerun import below_base, line_about_run, rerun_line
 from milabench.shown import grouped
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from milabench.analysis.acceptance_model import Acceptance, CriterionResult
-    from milabench.analysis.comparison_model import Comparison
-    from milabench.analysis.system_diff import Differences
 
 _VALUES = "values: totals of the copies that run at the same time; `milabench report` shows the rate of each copy"
 _NOT_SHOWN = ("repeats", "sessions", "p (Holm)", "scaling")
