@@ -556,6 +556,10 @@ class MeasurementFold:
         joules = device_joules(self.recorded.readings, counted or [self.recorded.readings.window])
         return joules, energy_metric(joules.values(), is_counted=bool(counted)) if joules else None
 
+    def _series(self) -> tuple[Series, ...]:
+        """Return the observations of each task and rank of which anything can be used."""
+        return tuple(series for builder in self.builders.values() if (series := builder.series) is not None)
+
     def _throughput(self, ranks: Sequence[Series], window: Window | None) -> Throughput | None:
         if not all(each.has_totals for each in ranks):
             return _compat_rate(ranks)
@@ -576,17 +580,13 @@ class MeasurementFold:
 
     def result(self, step: str) -> Measurement:
         """Return the measurements."""
-        series = tuple(filter(None, (builder.series for builder in self.builders.values())))
+        series = self._series()
         task = main_task(item.task for item in series)
         ranks = [item for item in series if item.task == task]
         window = self.windows.get(task) or self.windows.get("")  # which was declared without a task
         logs, config = self.log.series() if self.log is not None else (), self.recorded.config
-        inconsistencies: tuple[str, ...] = ()
-        throughput: Throughput | None = None
-        if ranks:
-            ends_ns = {rank: tuple(ends.values()) for (name, rank), ends in self.processes.items() if name == task}
-            inconsistencies = tuple(broken_laws(ranks, window, self.pauses, ends_ns))
-            throughput = self._throughput(ranks, window)
+        ends_ns = {rank: tuple(ends.values()) for (name, rank), ends in self.processes.items() if name == task}
+        throughput = self._throughput(ranks, window) if ranks else None
         counted = tuple(self._counted_spans(throughput, window))
         joules, energy = self._energy(counted)
         metrics = [*self.metrics.values(), *self._derived_metrics(task, energy, logs)]
@@ -627,7 +627,7 @@ class MeasurementFold:
             serving=None if swept is None else swept.curve,
             reports=self.reports,
             train_rates=array("d", _train_rates(series)),
-            inconsistencies=inconsistencies,
+            inconsistencies=tuple(broken_laws(ranks, window, self.pauses, ends_ns)),
             energy_by_device=joules,
             counted_spans=counted,
         )
