@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import attrgetter
 from typing import Annotated
 
 from msgspec import Struct
@@ -82,9 +83,9 @@ class Trend:
     asked: Annotated[str, OPTIONAL] = ""
     units: str
     direction: str
-    points: tuple[Point, ...]
-    levels: tuple[Level, ...]
-    changes: tuple[LevelChange, ...]
+    points: tuple[Point, ...] = ()
+    levels: tuple[Level, ...] = ()
+    changes: tuple[LevelChange, ...] = ()
 
     @property
     def is_judged(self) -> bool:
@@ -98,16 +99,17 @@ def trends(bench: str, metric: str, rows: Iterable[HistoryRow], *, last: int | N
     Numbers that are invalid, not above zero, or of a benchmark that did not pass, whose processes differ from the other
     runs, are left out.
     """
-    groups: dict[tuple[str, str, str, str, str], list[Point]] = {}
+    groups: dict[Trend, list[Point]] = {}
     for row in rows:
         is_whole = row.validity != "invalid" and row.outcome == "passed"
         if is_whole and row.value is not None and row.value > 0:
             interval = None if row.low is None or row.high is None else (row.low, row.high)
             created, validity = row.created or "", row.validity or ""
             point = Point(run=row.run, created=created, value=row.value, interval=interval, validity=validity)
-            groups.setdefault(_series(row), []).append(point)
+            groups.setdefault(_series(bench, metric, row), []).append(point)
     result = []
-    for (system, size, asked, units, direction), members in sorted(groups.items()):
+    for series in sorted(groups, key=attrgetter("system", "size", "asked", "units", "direction")):
+        members = groups[series]
         # Names begin with the time only by habit; they decide between runs of the same second.
         points = tuple(sorted(members, key=lambda point: (point.created, point.run))[-(last or len(members)) :])
         values = [point.value for point in points]
@@ -120,32 +122,26 @@ def trends(bench: str, metric: str, rows: Iterable[HistoryRow], *, last: int | N
                 before=earlier.level,
                 after=later.level,
                 ratio=later.level / earlier.level,
-                side=_side(later.level / earlier.level, direction),
+                side=_side(later.level / earlier.level, series.direction),
                 is_perhaps=not is_shown,
             )
             for (earlier, later), is_shown in zip(pairwise(parts), shown_changes(values, parts), strict=True)
         ]
-        result.append(
-            Trend(
-                bench=bench,
-                metric=metric,
-                system=system,
-                size=size,
-                asked=asked,
-                units=units,
-                direction=direction,
-                points=points,
-                levels=tuple(levels),
-                changes=tuple(changes),
-            )
-        )
+        result.append(replace(series, points=points, levels=tuple(levels), changes=tuple(changes)))
     return tuple(result)
 
 
-def _series(row: HistoryRow) -> tuple[str, str, str, str, str]:
-    """Return the common facts of a trend's points: system, size, work, units and direction."""
-    system = ", ".join(part for part in (row.host, row.device) if part) or "unknown system"
-    return system, row.size or "", row.asked or "", row.units or "", row.direction or "none"
+def _series(bench: str, metric: str, row: HistoryRow) -> Trend:
+    """Return the trend that a row belongs to, without its points."""
+    return Trend(
+        bench=bench,
+        metric=metric,
+        system=", ".join(part for part in (row.host, row.device) if part) or "unknown system",
+        size=row.size or "",
+        asked=row.asked or "",
+        units=row.units or "",
+        direction=row.direction or "none",
+    )
 
 
 def _side(ratio: float, direction: str) -> str:

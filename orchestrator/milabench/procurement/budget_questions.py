@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
 
 from milabench.config.kinds import ValueParser
 from milabench.config.problems import Problems
@@ -60,7 +59,14 @@ def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:
         others = [system for name, system in systems.items() if name != first]
         answers += [matching_nodes(systems[first], system, tender.terms, vary=request.vary) for system in others]
     spend, power = _limits(request, tender)
-    answers += _limited(systems.values(), tender, spend, power, request.vary, notes)
+    for system in systems.values():
+        for ask, limit in ((nodes_for_money, spend), (nodes_for_power, power)):
+            if limit is None:
+                continue
+            try:
+                answers.append(ask(limit, system, tender.terms, vary=request.vary))
+            except ConfigError as error:
+                notes.append(str(error))
     if not answers:
         raise ConfigError("; ".join(dict.fromkeys(notes)))
     broken = tuple((each.bid.name, line) for each in scores.bids if each.score for line in each.score.breaches)
@@ -78,25 +84,6 @@ def _limits(request: BudgetRequest, tender: Tender) -> tuple[UncertainValue | No
             f"{request.tender}: names no limit of money or power. Ask with --match A B, --spend AMOUNT or --power AMOUNT"
         )
     return tender.limits.budget, tender.limits.power
-
-
-def _limited(
-    systems: Iterable[BudgetSystem],
-    tender: Tender,
-    spend: UncertainValue | None,
-    power: UncertainValue | None,
-    vary: float,
-    notes: list[str],
-) -> Iterator[BudgetAnswer]:
-    """Yield the nodes of each system within limits of money and power. `notes` get the reason for a missing answer."""
-    for system in systems:
-        for ask, limit in ((nodes_for_money, spend), (nodes_for_power, power)):
-            if limit is None:
-                continue
-            try:
-                yield ask(limit, system, tender.terms, vary=vary)
-            except ConfigError as error:
-                notes.append(str(error))
 
 
 def _money_of(text: str | None, tender: Tender) -> UncertainValue | None:

@@ -106,7 +106,7 @@ def expenses(
     if work is None:
         return of_launch
     used = terms.utilization or _ONE
-    energy = product([(work.power_kw, 1), (terms.pue or _pue(costs), 1), (used, 1)], YEAR_HOURS, "kWh")
+    energy = product([(work.power_kw, 1), (terms.pue or constant(costs.pue), 1), (used, 1)], YEAR_HOURS, "kWh")
     pue = ("PUE",) if terms.pue is not None or costs.pue != 1 else ()
     of_year: list[tuple[_Quantity, UncertainValue, tuple[str, ...]]] = [("energy", energy, ("power at work", *pue))]
     if (money := _cost_of_year(terms, costs, work.power_kw, energy, price)) is not None:
@@ -157,10 +157,6 @@ def metered_node_kw(metered: MeteredBench, nodes: int) -> UncertainValue | None:
 
 def _level_text(metered: MeteredBench) -> str:
     return "not declared" if metered.level is None else metered.level.label
-
-
-def _pue(costs: Costs) -> UncertainValue:
-    return constant(costs.pue)
 
 
 def _work(
@@ -247,7 +243,7 @@ def _cost_of_year(
     if price is None or years is None:
         return product([(energy, 1), (electricity, 1)], 1.0, currency), ("energy",)
     price = product([(price, 1)], 1.0, currency)
-    cost = yearly_cost(terms.ownership(price, years, power_kw, electricity, _pue(costs)))
+    cost = yearly_cost(terms.ownership(price, years, power_kw, electricity, constant(costs.pue)))
     return cost.total, ("price", *(("upkeep",) if terms.upkeep else ()), "energy")
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.options import base_option, file_option, json_option, run_names
+from milabench.cli.options import base_option, collected_as, file_option, json_option, run_names
+from milabench.procurement.requests import MeterRequest
 from milabench.shown import some_of
 
 if TYPE_CHECKING:
@@ -52,15 +53,8 @@ def offset_of(ctx: click.Context, param: click.Parameter, value: str) -> float |
     help="File with the meter's coverage and error (YAML), for its level: L1, L2, L3.",
 )
 @json_option
-def command(
-    run: str,
-    file: Path,
-    base: Path | None,
-    clock_offset: float | None,
-    outlets: tuple[str, ...],
-    declaration: Path | None,
-    as_json: bool,
-) -> None:
+@collected_as("request", MeterRequest)
+def command(request: MeterRequest, as_json: bool) -> None:
     """Add the readings of a power meter to a run: the CSV of a PDU or meter, or a Redfish telemetry dump.
 
     A CSV has a heading with a column "time" (ISO 8601, UTC without a zone, or seconds since 1970) and columns that end in a
@@ -69,7 +63,7 @@ def command(
     """
     from milabench.procurement.run_meters import import_meter
 
-    imported = import_meter(run, file, base, clock_offset=clock_offset, outlets=outlets, declaration=declaration)
+    imported = import_meter(request)
     click.echo(_as_json(imported) if as_json else _as_text(imported))
 
 

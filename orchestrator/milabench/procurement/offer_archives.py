@@ -31,6 +31,7 @@ from milabench.procurement.opened_offers import (
     opened_offer,
     warn_of_other_text,
 )
+from milabench.procurement.requests import OffersRequest
 from milabench.procurement.tender import read_tender
 from milabench.procurement.tender_scores import score_tender
 from milabench.procurement.tenders import reference_system
@@ -130,30 +131,22 @@ def verify_offer(
         return opened.verification, checked_offer(opened, tender, session)
 
 
-def offer_table(
-    folder: Path,
-    tender_file: Path,
-    session: Session,
-    base: Path | None = None,
-    *,
-    metric: str = "",
-    allowed_signers: Path | None = None,
-) -> OfferTable:
+def offer_table(request: OffersRequest, session: Session) -> OfferTable:
     """Return all offers in a folder, the leading offer first, with which the others are compared, then by the names of files.
 
     An archive that cannot be read is listed with the others. Raises NothingSelected without an offer, RecordError where none can
     be read, UsageError for an offer in two archives, and as `verify_offer` and `compare_by_tender`.
     """
-    tender = read_tender(tender_file)
-    paths = [path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix.lower() == ".zip"]
+    tender = read_tender(request.tender)
+    paths = [path for path in sorted(request.folder.iterdir()) if path.is_file() and path.suffix.lower() == ".zip"]
     if not paths:
-        raise NothingSelected(f"{folder}: has no offer. `milabench offer create` makes NAME.zip")
+        raise NothingSelected(f"{request.folder}: has no offer. `milabench offer create` makes NAME.zip")
     with ExitStack() as stack:
         opened: list[OpenedOffer] = []
         unreadable: list[tuple[str, str]] = []
         for path in paths:
             try:
-                opened.append(stack.enter_context(opened_offer(path, tender, allowed_signers)))
+                opened.append(stack.enter_context(opened_offer(path, tender, request.allowed_signers)))
             except RecordError as error:
                 if len(unreadable) + 1 == len(paths):
                     raise
@@ -166,9 +159,8 @@ def offer_table(
             offer_bid(each, each.verification.verdict or check.verdict)
             for each, check in zip(opened, checks, strict=True)
         ]
-        scores = beside_the_leading(
-            score_tender(tender, bids, reference_system(base_folder(base), tender), metric=metric)
-        )
+        reference = reference_system(base_folder(request.base), tender)
+        scores = beside_the_leading(score_tender(tender, bids, reference, metric=request.metric or ""))
         found = {each.offer.name: (each, check) for each, check in zip(opened, checks, strict=True)}
         sides = tuple(
             OfferSide(

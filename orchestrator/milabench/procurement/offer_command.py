@@ -9,8 +9,9 @@ import click
 
 from milabench.cli.compare import metric_option
 from milabench.cli.formats import Destination, format_options, screen_options
-from milabench.cli.options import base_option, file_option, same_command, terminal_session
+from milabench.cli.options import base_option, collected_as, file_option, same_command, terminal_session
 from milabench.errors import DONE, STEPS_FAILED, VERDICT_CODES, RecordError
+from milabench.procurement.requests import OffersRequest
 from milabench.shown import counted
 
 _tender_option = file_option("--tender", required=True, help="The tender (procurement.yaml).")
@@ -85,14 +86,8 @@ def show_verified_offer(offer: Path, tender: Path, allowed_signers: Path | None,
 )
 @base_option
 @functools.partial(screen_options, has_workbook=True)
-def compare_offers(
-    folder: Path,
-    tender: Path,
-    metric: str | None,
-    allowed_signers: Path | None,
-    base: Path | None,
-    destination: Destination,
-) -> int:
+@collected_as("request", OffersRequest)
+def compare_offers(request: OffersRequest, destination: Destination) -> int:
     """Compare the offers (archives of `milabench offer create`) in a folder: scores, costs, power, verification."""
     from milabench.procurement.document_formats import write_document
     from milabench.procurement.offer_archives import offer_table
@@ -105,7 +100,7 @@ def compare_offers(
     )
 
     is_workbook = destination.is_workbook
-    table = offer_table(folder, tender, terminal_session(), base, metric=metric or "", allowed_signers=allowed_signers)
+    table = offer_table(request, terminal_session())
     if is_workbook:
         destination.write(offers_workbook(table))
     elif destination.format == "html":

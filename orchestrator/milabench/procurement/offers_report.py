@@ -289,12 +289,11 @@ def offers_workbook(table: OfferTable) -> bytes:
     worksheets = [
         score_worksheet(name, table.scores, side.entry) for name, side in zip(names[2:], table.sides, strict=True)
     ]
-    overview = _overview(names[0], table, [sheet for sheet, _ in worksheets], [cell for _, cell in worksheets], places)
-    return workbook_bytes([overview, terms, *(sheet for sheet, _ in worksheets)])
+    return workbook_bytes([_overview(names[0], table, worksheets, places), terms, *worksheets])
 
 
-def score_worksheet(name: str, scores: TenderScores, entry: ScoredBid) -> tuple[Sheet, str]:
-    """Return the worksheet of a score with a formula for each S, U and term, and the cell that holds the score."""
+def score_worksheet(name: str, scores: TenderScores, entry: ScoredBid) -> Sheet:
+    """Return the worksheet of a score, which is in B1, with a formula for each S, U and term."""
     sheet, metric = Sheet(name=name), METRICS[scores.metric]
     value = None if entry.score is None else entry.score.value
     last = _FIRST_ROW + len(entry.benchmarks) - 1
@@ -314,7 +313,7 @@ def score_worksheet(name: str, scores: TenderScores, entry: ScoredBid) -> tuple[
     sheet.add(*_ROW_HEADS, is_head=True)
     for at, row in enumerate(entry.benchmarks, start=_FIRST_ROW):
         sheet.add(*_worksheet_row(scores, entry, row, at))
-    return sheet, "B1"
+    return sheet
 
 
 def _worksheet_row(scores: TenderScores, entry: ScoredBid, row: ScoredBenchmark, at: int) -> tuple[Cell, ...]:
@@ -360,19 +359,12 @@ def _terms_sheet(name: str, tender: Tender) -> tuple[Sheet, Mapping[str, str]]:
     def put(key: str, cell: Cell, units: str = "", bounds: Sequence[float] = ()) -> None:
         places[key] = sheet.refer(f"$B${sheet.add(key, cell, units, *bounds)}")
 
-    def put_amount(key: str, default: float | None) -> None:
-        value: UncertainValue | None = getattr(terms, key)
-        if value is None:
-            put(key, default)
-        else:
+    for key in ("years", "interest", "upkeep", "electricity", "pue", "utilization"):
+        value = getattr(terms, key)
+        if isinstance(value, UncertainValue):
             put(key, value.value, value.units, value.interval() or ())
-
-    put_amount("years", None)
-    put("interest", terms.interest)
-    put("upkeep", terms.upkeep)
-    put_amount("electricity", None)
-    put_amount("pue", 1.0)
-    put_amount("utilization", 1.0)
+        else:
+            put(key, 1.0 if value is None and key in ("pue", "utilization") else value)
     if terms.years is not None:
         rate, years = (places[key].rpartition("!")[2] for key in ("interest", "years"))
         text = f"{rate}/(1-(1+{rate})^(-{years}))" if terms.interest else f"1/{years}"
@@ -395,14 +387,12 @@ _OVERVIEW: Final = (
 )
 
 
-def _overview(
-    name: str, table: OfferTable, worksheets: Sequence[Sheet], cells: Sequence[str], terms: Mapping[str, str]
-) -> Sheet:
+def _overview(name: str, table: OfferTable, worksheets: Sequence[Sheet], terms: Mapping[str, str]) -> Sheet:
     sheet = Sheet(name=name)
     sheet.add(f"{table.scores.metric} by {table.tender.title or table.tender.file}")
     sheet.add(*_OVERVIEW, is_head=True)
-    for at, (side, worksheet, cell) in enumerate(zip(table.sides, worksheets, cells, strict=True), start=3):
-        sheet.add(*_overview_row(side, at, worksheet.refer(cell), terms))
+    for at, (side, worksheet) in enumerate(zip(table.sides, worksheets, strict=True), start=3):
+        sheet.add(*_overview_row(side, at, worksheet.refer("B1"), terms))
     for file, why in table.unreadable:
         sheet.add(file, f"cannot be read: {why}")
     return sheet

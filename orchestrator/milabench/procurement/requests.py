@@ -1,4 +1,4 @@
-"""What `project` and `budget` are asked, as values."""
+"""What `project`, `budget`, `import-meter` and `offer compare` are asked, as values."""
 
 from __future__ import annotations
 
@@ -39,3 +39,29 @@ class BudgetRequest:
     power: str | None = None
     metric: str | None = None
     vary: float = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeterRequest:
+    """The readings of which file are added to which run. Without a `clock_offset` in seconds it is computed.
+
+    Of the `outlets` alone, where any are named. `declaration` is the file with the meter's coverage and error.
+    """
+
+    run: str
+    file: Path
+    base: Path | None = None
+    clock_offset: float | None = None
+    outlets: tuple[str, ...] = ()
+    declaration: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffersRequest:
+    """The offers of which folder are compared by which tender. `allowed_signers` are the keys that may have signed them."""
+
+    folder: Path
+    tender: Path
+    base: Path | None = None
+    metric: str | None = None
+    allowed_signers: Path | None = None

@@ -29,6 +29,7 @@ from milabench.procurement.metering import (
     meter_from_json,
     metered_energy,
 )
+from milabench.procurement.requests import MeterRequest
 from milabench.workflow.files import read_file, write_file
 from milabench.workflow.measured_runs import METERS, resolve_runs
 
@@ -62,22 +63,15 @@ class ImportedMeter:
     of_devices: float | None = None
 
 
-def import_meter(
-    name: str,
-    file: Path,
-    base: Path | None,
-    *,
-    clock_offset: float | None = None,
-    outlets: Sequence[str] = (),
-    declaration: Path | None = None,
-) -> ImportedMeter:
+def import_meter(request: MeterRequest) -> ImportedMeter:
     """Import a meter's measurements of a run. Without an offset the clocks are aligned by the run's own record of its power.
 
     Raises NothingSelected, RecordError, ConfigError for problems in a file, UsageError where the clocks cannot be aligned.
     """
-    (run,) = resolve_runs(base, [name])
+    file, declaration, clock_offset = request.file, request.declaration, request.clock_offset
+    (run,) = resolve_runs(request.base, [request.run])
     content = read_file(file, hint="check the path")
-    metered = read_meter(content, str(file), outlets)
+    metered = read_meter(content, str(file), request.outlets)
     declared = None if declaration is None else meter_declaration(read_file(declaration), str(declaration))
     steps = step_powers(run)
     if not steps:

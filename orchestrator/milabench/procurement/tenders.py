@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from milabench.analysis.comparison_model import System
@@ -57,7 +57,7 @@ def compare_by_tender(
     tender = read_tender(tender_file)
     folder = base_folder(base)
     with ExitStack() as opened:
-        bids = _BidReader(folder, tender, session, opened).bids(names)
+        bids = _bids(names, folder, tender, session, opened)
         return score_tender(tender, bids, reference_system(folder, tender), metric=metric, margin=margin, across=across)
 
 
@@ -67,43 +67,38 @@ def reference_system(folder: Path, tender: Tender) -> System | None:
     return None if run is None else _named_source(folder, str(run), tender.origin, "reference.run").system
 
 
-@dataclass(frozen=True, slots=True)
-class _BidReader:
-    """Reads the bids of a tender. Archives of offers stay unpacked until `opened` is closed."""
+def _bids(names: Sequence[str], folder: Path, tender: Tender, session: Session, opened: ExitStack) -> list[Bid]:
+    """Return runs, under the names by which a comparison calls them, and offers with the runs that they name.
 
-    folder: Path
-    tender: Tender
-    session: Session
-    opened: ExitStack
+    Archives of offers stay unpacked until `opened` is closed. Raises RecordError for an altered archive.
+    """
 
-    def bids(self, names: Sequence[str]) -> list[Bid]:
-        """Return runs, under the names by which a comparison calls them, and offers with the runs that they name."""
-        own = TenderSuites(self.tender, self.session)
-        offers = {name: offer for name in names if (offer := self._offer(Path(name))) is not None}
-        sides = [
-            tuple(find_report_source(self.folder, part) for part in session_names(self.folder, name))
-            for name in names
-            if name not in offers
-        ]
-        systems = (
-            (Bid(name=name, system=one_system(name, [system_by(source, self.tender) for source in side])), _locks(side))
-            for name, side in zip(unique_names(sides), sides, strict=True)
-        )
-        read = [offers[name] if name in offers else next(systems) for name in names]
-        return [replace(bid, suite=own.check(bid, locks)) for bid, locks in read]
-
-    def _offer(self, path: Path) -> tuple[Bid, Locks] | None:
-        """Return the offer in a declaration or an archive. None for other files. Raises RecordError for an altered archive."""
+    def offer_in(path: Path) -> tuple[Bid, Locks] | None:
+        """Return the offer in a declaration or an archive. None for other files."""
         if path.suffix in _OFFERS and path.is_file():
-            return _offered(self.folder, read_offer(path, self.tender), self.tender)
+            return _offered(folder, read_offer(path, tender), tender)
         if not is_offer_archive(path):
             return None
-        found = self.opened.enter_context(opened_offer(path, self.tender))
+        found = opened.enter_context(opened_offer(path, tender))
         require_unaltered(path, found.verification.wrong, "offer verify")
-        if problems := offer_problems(found.offer, self.tender):
+        if problems := offer_problems(found.offer, tender):
             raise ConfigError(problems)
-        warn_of_other_text(found, self.tender, self.session)
-        return offer_bid(found, checked_offer(found, self.tender, self.session).verdict), found.locks
+        warn_of_other_text(found, tender, session)
+        return offer_bid(found, checked_offer(found, tender, session).verdict), found.locks
+
+    own = TenderSuites(tender, session)
+    offers = {name: offer for name in names if (offer := offer_in(Path(name))) is not None}
+    sides = [
+        tuple(find_report_source(folder, part) for part in session_names(folder, name))
+        for name in names
+        if name not in offers
+    ]
+    systems = (
+        (Bid(name=name, system=one_system(name, [system_by(source, tender) for source in side])), _locks(side))
+        for name, side in zip(unique_names(sides), sides, strict=True)
+    )
+    read = [offers[name] if name in offers else next(systems) for name in names]
+    return [replace(bid, suite=own.check(bid, locks)) for bid, locks in read]
 
 
 def _offered(folder: Path, offer: Offer, tender: Tender) -> tuple[Bid, Locks]:

@@ -11,6 +11,7 @@ from milabench.errors import ConfigError
 from milabench.procurement.expenses import BOARD_LEVEL, PROVISIONED_LEVEL
 from milabench.procurement.offer import Offer, parse_offer
 from milabench.procurement.offer_costs import offer_costs
+from milabench.procurement.requests import MeterRequest
 from milabench.procurement.run_expenses import with_expenses
 from milabench.procurement.run_meters import import_meter
 from milabench.procurement.tender import Tender, parse_tender
@@ -212,7 +213,10 @@ def test_a_meter_comes_before_boards_with_its_error_its_level_and_its_source(tmp
     run = metered_run(tmp_path)
     (tmp_path / "pdu.csv").write_text(wall_csv(37.0))
     (tmp_path / "meter.yaml").write_text(DECLARED)
-    import_meter(str(run.path), tmp_path / "pdu.csv", tmp_path, declaration=tmp_path / "meter.yaml")
+    meter = MeterRequest(
+        run=str(run.path), file=tmp_path / "pdu.csv", base=tmp_path, declaration=tmp_path / "meter.yaml"
+    )
+    import_meter(meter)
     # Without a tender: energy alone, for nobody asked for money.
     summary = with_expenses(summary_of(run), run, None)
     assert {expense.quantity for expense in summary.expenses} == {"energy"}

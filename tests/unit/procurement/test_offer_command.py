@@ -25,6 +25,7 @@ from milabench.archives.bundle_runs import bundle_parts, bundle_runs
 from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
 from milabench.events.rundir import open_run
 from milabench.procurement import offer_command as offer
+from milabench.procurement.requests import MeterRequest
 from milabench.procurement.run_meters import import_meter
 from tests.metered_runs import LAUNCHES, metered_run, wall_csv
 from tests.offered import HASH, LOCK, offer_file, own_suite, tender_file, vendor_run
@@ -274,7 +275,10 @@ def test_no_less_power_is_declared_than_the_offers_own_meter_shows(
     run = metered_run(tmp_path / "base")
     (tmp_path / "pdu.csv").write_text(wall_csv(37.0))
     (tmp_path / "meter.yaml").write_text("nodes: 1\nerror: 1 %\n")
-    import_meter(str(run.path), tmp_path / "pdu.csv", tmp_path, declaration=tmp_path / "meter.yaml")
+    meter = MeterRequest(
+        run=str(run.path), file=tmp_path / "pdu.csv", base=tmp_path, declaration=tmp_path / "meter.yaml"
+    )
+    import_meter(meter)
     bench = {"llama": {"reference": {"value": "10 tokens/s"}}}
     (tmp_path / "procurement.yaml").write_text(yaml.safe_dump({"metric": "index", "benchmarks": bench}))
     power = {"node": declared, "level": "meter"}
