@@ -315,9 +315,8 @@ def _lifetime_of_node(system: BudgetSystem, terms: Terms) -> UncertainValue:
     if price is None:
         hint = "give its offer price: {node: 300 k EUR}"
         raise ConfigError(Problem("", system.name, "the price of a node is not known", hint))
-    if system.node_kw is None or terms.electricity is None or terms.years is None:
-        return price
-    return lifetime_cost(terms.ownership(price, terms.years, system.node_kw, terms.electricity))
+    owned = None if system.node_kw is None else terms.ownership(price, system.node_kw)
+    return price if owned is None else lifetime_cost(owned)
 
 
 def _money(amount: UncertainValue) -> str:

@@ -25,7 +25,7 @@ from milabench.procurement.tender import Tender, tender_currency
 from milabench.procurement.tender_report import suite_lines
 from milabench.procurement.tenders import compare_by_tender
 from milabench.procurement.uncertainty import UncertainValue
-from milabench.workflow.options import Session
+from milabench.workflow.options import CompareRequest, Session
 
 
 def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:
@@ -37,7 +37,8 @@ def answer_budget(request: BudgetRequest, session: Session) -> BudgetAnswers:
     named = list(dict.fromkeys([*(request.match or ()), *request.systems]))
     if not named:
         raise UsageError("names no system: give runs or offers, or --match A B")
-    scores = compare_by_tender(request.tender, named, request.base, session, metric=request.metric or "")
+    compared = CompareRequest(runs=tuple(named), base=request.base)
+    scores = compare_by_tender(request.tender, compared, session, request.metric)
     for entry in scores.bids:
         for line in suite_lines(entry.bid.name, entry.bid.suite):
             session.warn(line)

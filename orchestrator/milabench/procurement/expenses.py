@@ -105,19 +105,36 @@ def expenses(
     of_launch = _of_launch(bench, terms, metered)
     if work is None:
         return of_launch
+    terms = _with_values_of(costs, terms)
+    if price is None and costs.price is not None:
+        price = constant(costs.price, terms.currency)
     used = terms.utilization or _ONE
-    energy = product([(work.power_kw, 1), (terms.pue or constant(costs.pue), 1), (used, 1)], YEAR_HOURS, "kWh")
-    pue = ("PUE",) if terms.pue is not None or costs.pue != 1 else ()
+    energy = product([(work.power_kw, 1), (terms.pue or _ONE, 1), (used, 1)], YEAR_HOURS, "kWh")
+    pue = ("PUE",) if terms.pue is not None else ()
     of_year: list[tuple[_Quantity, UncertainValue, tuple[str, ...]]] = [("energy", energy, ("power at work", *pue))]
-    if (money := _cost_of_year(terms, costs, work.power_kw, energy, price)) is not None:
+    if (money := _cost_of_year(terms, work.power_kw, energy, price)) is not None:
         of_year.append(("cost", *money))
     if terms.grid_carbon is not None:
-        made = _made_of_year(terms, costs, nodes)
+        made = _made_of_year(terms, nodes)
         carbon = carbon_intensity(energy, terms.grid_carbon, made)
         parts = ("energy", "making the nodes") if made is not None else ("energy",)
         of_year.append(("carbon", product([(carbon, 1)], 1e-3, "kg"), parts))
     sizes = nodes, whole or nodes
     return *of_launch, *(expense for each in of_year for expense in _expenses(bench, work, used, sizes, *each))
+
+
+def _with_values_of(costs: Costs, terms: Terms) -> Terms:
+    """Return the terms, with the values of a system where they have none. Raises ConfigError for two currencies."""
+    if terms.currency and costs.currency and terms.currency != costs.currency:
+        what = f"prices in two currencies: {terms.currency} of the tender, {costs.currency} of the system"
+        raise ConfigError(Problem("", "currency", what, "convert to the same currency"))
+    return replace(
+        terms,
+        currency=terms.currency or costs.currency,
+        years=terms.years or (None if costs.years is None else constant(costs.years)),
+        electricity=terms.electricity or (None if costs.electricity is None else constant(costs.electricity)),
+        pue=terms.pue or (None if costs.pue == 1 else constant(costs.pue)),
+    )
 
 
 def _of_launch(bench: BenchSummary, terms: Terms, metered: MeteredBench | None) -> tuple[Expense, ...]:
@@ -209,13 +226,9 @@ def _joules(bench: BenchSummary, of_launches: Sequence[float]) -> UncertainValue
     return UncertainValue.of_launches(of_launches, "J", f"{bench.bench}:joules")
 
 
-def _years(terms: Terms, costs: Costs) -> UncertainValue | None:
-    return terms.years or (None if costs.years is None else constant(costs.years))
-
-
-def _made_of_year(terms: Terms, costs: Costs, nodes: int) -> UncertainValue | None:
+def _made_of_year(terms: Terms, nodes: int) -> UncertainValue | None:
     """Return the carbon in g of making the nodes for a year of their life. For a life below a year, the whole carbon."""
-    years = _years(terms, costs)
+    years = terms.years
     if terms.embodied_carbon is None or years is None:
         return None
     lifetime_h = years.value * YEAR_HOURS
@@ -225,26 +238,15 @@ def _made_of_year(terms: Terms, costs: Costs, nodes: int) -> UncertainValue | No
 
 
 def _cost_of_year(
-    terms: Terms, costs: Costs, power_kw: UncertainValue, energy: UncertainValue, price: UncertainValue | None
+    terms: Terms, power_kw: UncertainValue, energy: UncertainValue, price: UncertainValue | None
 ) -> tuple[UncertainValue, tuple[str, ...]] | None:
-    """Return the cost of a year and its parts. None where neither the price of energy nor the system's price is known."""
-    if terms.currency and costs.currency and terms.currency != costs.currency:
-        what = f"prices in two currencies: {terms.currency} of the tender, {costs.currency} of the system"
-        raise ConfigError(Problem("", "currency", what, "convert to the same currency"))
-    electricity = terms.electricity
-    currency = terms.currency or costs.currency
-    if electricity is None and costs.electricity is not None:
-        electricity = constant(costs.electricity)
-    if electricity is None:
+    """Return the cost of a year and its parts. None where the price of energy is not known."""
+    if terms.electricity is None:
         return None
-    years = _years(terms, costs)
-    if price is None and costs.price is not None:
-        price = constant(costs.price, currency)
-    if price is None or years is None:
-        return product([(energy, 1), (electricity, 1)], 1.0, currency), ("energy",)
-    price = product([(price, 1)], 1.0, currency)
-    cost = yearly_cost(terms.ownership(price, years, power_kw, electricity, constant(costs.pue)))
-    return cost.total, ("price", *(("upkeep",) if terms.upkeep else ()), "energy")
+    owned = None if price is None else terms.ownership(product([(price, 1)], 1.0, terms.currency), power_kw)
+    if owned is None:
+        return product([(energy, 1), (terms.electricity, 1)], 1.0, terms.currency), ("energy",)
+    return yearly_cost(owned).total, ("price", *(("upkeep",) if terms.upkeep else ()), "energy")
 
 
 def _expenses(

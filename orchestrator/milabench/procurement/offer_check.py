@@ -27,6 +27,19 @@ _LEVELS: Final = {"L1": 1, "L2": 2, "L3": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OfferRecords:
+    """An offer with the runs of each benchmark.
+
+    `levels` are the levels of the meters in its runs, `metered_kw` the metered power of a node, by run and benchmark.
+    """
+
+    offer: Offer
+    runs: Mapping[str, tuple[System, ...]]
+    levels: tuple[PowerLevel, ...] = ()
+    metered_kw: tuple[UncertainValue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkEvidence:
     """The evidence for a benchmark in an offer's records: `counts` are the nodes of its runs, `why_not` why no run counts.
 
@@ -88,24 +101,14 @@ class OfferCheck:
         return "FAIL" if "FAIL" in found else "INCONCLUSIVE" if "INCONCLUSIVE" in found else "PASS"
 
 
-def check_offer(
-    offer: Offer,
-    tender: Tender,
-    runs: Mapping[str, Sequence[System]],
-    changes: Sequence[TierChange],
-    compared_with: str,
-    levels: Sequence[PowerLevel] = (),
-    metered_kw: Sequence[UncertainValue] = (),
-) -> OfferCheck:
-    """Return the findings in an offer's records. `runs` has each benchmark's.
-
-    `levels` are the levels of their meters, `metered_kw` the metered power of a node.
-    """
+def check_offer(records: OfferRecords, tender: Tender, changes: Sequence[TierChange], compared_with: str) -> OfferCheck:
+    """Return the findings in an offer's records."""
+    offer, runs = records.offer, records.runs
     check = OfferCheck(
         offer=offer,
         evidence=tuple(_evidence(offer, tender, name, runs.get(name, ())) for name in offer.benchmarks),
         changes=tuple(changes),
-        power=power_finding(offer, runs, levels, metered_kw),
+        power=power_finding(records),
         compared_with=compared_with,
     )
     return replace(check, findings=tuple(_findings(check, tender)))
@@ -159,22 +162,15 @@ def _with_projection(
     return replace(evidence, projected=scaling.projected[0], units=scaling.units)
 
 
-def power_finding(
-    offer: Offer,
-    runs: Mapping[str, Sequence[System]],
-    levels: Sequence[PowerLevel] = (),
-    metered_kw: Sequence[UncertainValue] = (),
-) -> PowerFinding:
+def power_finding(records: OfferRecords) -> PowerFinding:
     """Return whether the declared power of a node is shown.
 
     It is not where its devices alone, or a meter beyond its error, show more, or where no meter says so.
     """
-    declared, level = offer.power.node, offer.power.level
-    devices = max(
-        (watts for name, systems in runs.items() for system in systems for watts in _device_power(name, system)),
-        default=None,
-    )
-    shown = max(levels, key=lambda one: one.level, default=None)
+    declared, level = records.offer.power.node, records.offer.power.level
+    ran = [(name, system) for name, systems in records.runs.items() for system in systems]
+    devices = max((watts for name, system in ran for watts in _device_power(name, system)), default=None)
+    shown = max(records.levels, key=lambda one: one.level, default=None)
     if shown is None and devices is not None:
         # What devices say of themselves: one component, behind all conversion.
         shown = power_level(
@@ -188,10 +184,10 @@ def power_finding(
         verdict, why = "PASS", "no power is declared"
     elif devices is not None and devices / 1000 > limit:
         verdict, why = "FAIL", f"the devices of a node alone drew {devices / 1000:.4g} kW, more than is declared"
-    elif above := [kw for kw in metered_kw if kw.value > limit]:
+    elif above := [kw for kw in records.metered_kw if kw.value > limit]:
         verdict, why = _above(max(above, key=lambda kw: kw.value), limit)
     else:
-        verdict, why = _shown_by(level, shown, is_metered=any(one.location != "device" for one in levels))
+        verdict, why = _shown_by(level, shown, is_metered=any(one.location != "device" for one in records.levels))
     measured = None if devices is None else constant(devices / 1000, "kW")
     return PowerFinding(
         declared=declared, level=level, shown=shown, devices=measured, missing=missing, verdict=verdict, why=why

@@ -58,9 +58,8 @@ def offer_costs(offer: Offer, tender: Tender) -> OfferCosts:
     electricity = terms.electricity
     # In two currencies it is no offer that fits the tender, and verifying it says so.
     is_priced = price is not None and electricity is not None and electricity.units == f"{price.units}/kWh"
-    if is_priced and price and power and electricity and terms.years is not None:
-        delivery = _delivery(offer, price, in_use, paid)
-        owned = terms.ownership(price, terms.years, power, electricity, delivery=delivery)
+    if is_priced and price and power:
+        owned = terms.ownership(price, power, _delivery(offer, price, in_use, paid))
     return OfferCosts(
         price=price,
         power_kw=power,

@@ -20,7 +20,7 @@ from milabench.events.values import as_mapping
 from milabench.events.wire import parse_object
 from milabench.procurement.expenses import metered_node_kw
 from milabench.procurement.offer import Offer, OfferBenchmark, parse_offer
-from milabench.procurement.offer_check import OfferCheck, check_offer
+from milabench.procurement.offer_check import OfferCheck, OfferRecords, check_offer
 from milabench.procurement.power_levels import PowerLevel
 from milabench.procurement.run_expenses import metered_benches, with_expenses
 from milabench.procurement.tender import Tender
@@ -47,21 +47,16 @@ class OfferContents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedOffer:
-    """An offer with the runs of each benchmark, whose records lie in a folder that is removed afterwards.
+class OpenedOffer(OfferRecords):
+    """An offer whose records lie in a folder that is removed afterwards.
 
     `locks` are the lock files' texts by run and install group. `tender` is the SHA-256 of the tender that it was made for.
-    `levels` are the levels of the meters in its runs, `metered_kw` the metered power of a node, by run and benchmark.
     """
 
     path: Path
-    offer: Offer
-    runs: Mapping[str, tuple[System, ...]]
     locks: Mapping[tuple[str, str], str]
     tender: str
     verification: Verification
-    levels: tuple[PowerLevel, ...] = ()
-    metered_kw: tuple[UncertainValue, ...] = ()
 
 
 def is_offer_archive(path: Path) -> bool:
@@ -81,7 +76,7 @@ def checked_offer(opened: OpenedOffer, tender: Tender, session: Session) -> Offe
         if (declared := opened.offer.benchmarks.get(bench)) is not None
         for change in (*own.changes(systems, declared, opened.locks), *_missing_locks(systems, declared, opened.locks))
     ]
-    return check_offer(opened.offer, tender, opened.runs, changes, own.named, opened.levels, opened.metered_kw)
+    return check_offer(opened, tender, changes, own.named)
 
 
 def _missing_locks(systems: Sequence[System], declared: OfferBenchmark, locks: Locks) -> Iterator[TierChange]:

@@ -116,24 +116,17 @@ class Terms:
     )
 
     def ownership(
-        self,
-        price: UncertainValue,
-        years: UncertainValue,
-        power_kw: UncertainValue,
-        electricity: UncertainValue,
-        pue: UncertainValue | None = None,
-        delivery: Delivery = AT_ONCE,
-    ) -> OwnershipCosts:
-        """Return the costs of owning nodes of this price and power.
-
-        `electricity` is the price of a kWh. `pue` is used where the terms have none.
-        """
+        self, price: UncertainValue, power_kw: UncertainValue, delivery: Delivery = AT_ONCE
+    ) -> OwnershipCosts | None:
+        """Return the costs of owning nodes of this price and power. None without years of use or a price of energy."""
+        if self.years is None or self.electricity is None:
+            return None
         return OwnershipCosts(
             price=price,
-            years=years,
+            years=self.years,
             power_kw=power_kw,
-            electricity=replace(electricity, units=electricity.units.split("/")[0] or price.units),
-            pue=self.pue or pue or constant(1.0),
+            electricity=replace(self.electricity, units=self.electricity.units.split("/")[0] or price.units),
+            pue=self.pue or constant(1.0),
             energy_use=self.utilization or constant(1.0),
             interest=self.interest,
             upkeep=self.upkeep,

@@ -59,7 +59,8 @@ def explain_tender(
 
     if metric is not None and not names:
         raise UsageError(f"--metric {metric} scores nothing here: name a run or an offer with --of")
-    numbers = select_keys(explain_numbers(tender, names, base, terminal_session(), metric or ""), keys)
+    request = CompareRequest(runs=names, base=base)
+    numbers = select_keys(explain_numbers(tender, request, terminal_session(), metric), keys)
     document = provenance_document(f"where the numbers of {tender} come from", numbers)
     destination.write(write_document(destination.format, document, provenance_to_json(numbers), destination.width))
 
@@ -77,16 +78,7 @@ def score_by_tender(request: CompareRequest, destination: Destination, tender: P
         raise UsageError(
             "a workbook of offers is written by `milabench offer compare`. Leave out --tender, or choose another format"
         )
-    names = [name for name in request.runs if isinstance(name, str)]
-    scores = compare_by_tender(
-        tender,
-        names,
-        request.base,
-        terminal_session(),
-        metric=metric or "",
-        margin=request.margin,
-        across=request.across,
-    )
+    scores = compare_by_tender(tender, request, terminal_session(), metric)
     document = tender_screen(scores, same_command()) if destination.is_brief else tender_document(scores)
     destination.write(write_document(destination.shown, document, tender_to_json(scores), destination.width))
     return STEPS_FAILED if scores.is_refused else DONE

@@ -219,9 +219,9 @@ def score_tender(
     tender: Tender,
     bids: Sequence[Bid],
     reference: System | None = None,
-    *,
     metric: str = "",
     margin: float = DEFAULT_MARGIN,
+    *,
     across: bool = False,
 ) -> TenderScores:
     """Return the scores of bids by a tender, over the benchmarks that it requires and the others that all of them have.

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from milabench.analysis.comparison_model import System
 from milabench.analysis.summary_model import validity_words
-from milabench.analysis.two_samples import DEFAULT_MARGIN
 from milabench.archives.verification import require_unaltered
 from milabench.config.problems import Problems
 from milabench.config.source_map import Origins
@@ -31,7 +30,7 @@ from milabench.procurement.tender_scores import Bid, Scoring, TenderScores, scor
 from milabench.procurement.tender_suites import Locks, TenderSuites, lock_texts
 from milabench.shown import counted
 from milabench.workflow.files import base_folder
-from milabench.workflow.options import Session
+from milabench.workflow.options import CompareRequest, Session
 from milabench.workflow.report_inputs import ReportSource, find_report_source, session_names
 from milabench.workflow.report_runs import unique_names
 
@@ -39,14 +38,7 @@ _OFFERS = (".yaml", ".yml")
 
 
 def compare_by_tender(
-    tender_file: Path,
-    names: Sequence[str],
-    base: Path | None,
-    session: Session,
-    *,
-    metric: str = "",
-    margin: float = DEFAULT_MARGIN,
-    across: bool = False,
+    tender_file: Path, request: CompareRequest, session: Session, metric: str | None = None
 ) -> TenderScores:
     """Score runs, or JSON reports or bundles of runs, and offers (`offer.yaml`) by a tender. `A1,A2` are runs of the same system.
 
@@ -54,11 +46,12 @@ def compare_by_tender(
 
     Raises ConfigError for bad files and for bids that cannot be scored, NothingSelected and RecordError for runs.
     """
-    tender = read_tender(tender_file)
-    folder = base_folder(base)
+    tender, folder = read_tender(tender_file), base_folder(request.base)
+    names = [name for name in request.runs if isinstance(name, str)]
+    reference = reference_system(folder, tender)
     with ExitStack() as opened:
         bids = _bids(names, folder, tender, session, opened)
-        return score_tender(tender, bids, reference_system(folder, tender), metric=metric, margin=margin, across=across)
+        return score_tender(tender, bids, reference, metric or "", request.margin, across=request.across)
 
 
 def reference_system(folder: Path, tender: Tender) -> System | None:
@@ -137,12 +130,12 @@ def _absent(name: str, origin: Origins, key: str) -> Problem:
 
 
 def explain_numbers(
-    tender_file: Path, names: Sequence[str], base: Path | None, session: Session, metric: str = ""
+    tender_file: Path, request: CompareRequest, session: Session, metric: str | None
 ) -> list[Provenance]:
     """Return where every number of a tender comes from, and of the scores of these runs and offers. Errors as of those."""
     numbers = list(tender_provenance(read_tender(tender_file)))
-    if names:
-        numbers += scores_provenance(compare_by_tender(tender_file, names, base, session, metric=metric))
+    if request.runs:
+        numbers += scores_provenance(compare_by_tender(tender_file, request, session, metric))
     return numbers
 
 
