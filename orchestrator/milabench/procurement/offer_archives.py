@@ -174,7 +174,7 @@ def offer_table(request: OffersRequest, session: Session) -> OfferTable:
             for entry in scores.bids
             for each, check in [found[entry.bid.name]]
         )
-    return OfferTable(tender=tender, scores=scores, sides=sides, unreadable=tuple(unreadable))
+    return OfferTable(scores=scores, sides=sides, unreadable=tuple(unreadable))
 
 
 def _require_one_archive_each(opened: Sequence[OpenedOffer]) -> None:

@@ -63,7 +63,6 @@ class OfferTable:
     `unreadable` are the archives that could not be opened, and why.
     """
 
-    tender: Tender
     scores: TenderScores
     sides: tuple[OfferSide, ...]
     unreadable: tuple[tuple[str, str], ...] = ()
@@ -285,7 +284,7 @@ _MEANS: Final = {
 def offers_workbook(table: OfferTable) -> bytes:
     """Return the workbook: all offers, the terms, and a worksheet of the score for each offer. Raises UsageError."""
     names = sheet_names(["offers", "terms", *(side.offer.name for side in table.sides)])
-    terms, places = _terms_sheet(names[1], table.tender)
+    terms, places = _terms_sheet(names[1], table.scores.tender)
     worksheets = [
         score_worksheet(name, table.scores, side.entry) for name, side in zip(names[2:], table.sides, strict=True)
     ]
@@ -389,7 +388,7 @@ _OVERVIEW: Final = (
 
 def _overview(name: str, table: OfferTable, worksheets: Sequence[Sheet], terms: Mapping[str, str]) -> Sheet:
     sheet = Sheet(name=name)
-    sheet.add(f"{table.scores.metric} by {table.tender.title or table.tender.file}")
+    sheet.add(f"{table.scores.metric} by {table.scores.tender.title or table.scores.tender.file}")
     sheet.add(*_OVERVIEW, is_head=True)
     for at, (side, worksheet) in enumerate(zip(table.sides, worksheets, strict=True), start=3):
         sheet.add(*_overview_row(side, at, worksheet.refer("B1"), terms))
