@@ -34,7 +34,7 @@ def run_job(
     if bad := [finding for finding in findings if finding.state == "bad"]:
         raise EnvironmentFailed("\nerror: ".join(f"{finding.what}: {finding.says}" for finding in bad))
     runs, code = measure_suite(options, replace(extent, run_name="ci"), settings, session, say)
-    if not runs or code == INTERRUPTED:
+    if code == INTERRUPTED:
         return code
     request = ReportRequest(runs=runs, base=options.base, reference=gates.reference)
     report_runs(request, session, say, width)

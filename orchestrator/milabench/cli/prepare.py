@@ -12,7 +12,7 @@ from milabench.workflow.options import SuiteOptions
 @suite_options(environment=True, nodes="executes")
 @click.option("--force", is_flag=True, help="Prepare again.")
 @display_option
-def command(options: SuiteOptions, force: bool, display: str) -> int:
+def command(options: SuiteOptions, force: bool, display: str) -> int | None:
     """Download or generate the data and models of the selected benchmarks."""
     from milabench.workflow.allocation import run_in_partition
     from milabench.workflow.context import read_context
@@ -20,4 +20,6 @@ def command(options: SuiteOptions, force: bool, display: str) -> int:
 
     session = terminal_session(display)
     code = run_in_partition(options, session)
-    return prepare(read_context(options, session), force=force) if code is None else code
+    if code is None:
+        prepare(read_context(options, session), force=force)
+    return code

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from milabench.errors import DONE
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.workflow.context import read_context
 from milabench.workflow.device_use import require_free_devices
@@ -22,7 +21,7 @@ Say = Callable[[str], object]
 def first_look(
     options: SuiteOptions, extent: Extent, session: Session, say: Say, width: int | None = None, *, wait: bool = False
 ) -> int:
-    """Install, prepare, run and report a suite. Return the highest exit code of its runs, or of preparing.
+    """Install, prepare, run and report a suite. Return the highest exit code of its runs.
 
     With `wait` it waits for devices that are held, instead of failing. `width` is the terminal's width for the report, None for
     any width.
@@ -30,15 +29,14 @@ def first_look(
     about = ": a first look. --profile default can give valid numbers"
     settings = RunSettings(retry=RetryPolicy(wait=wait))
     runs, code = measure_suite(options, replace(extent, run_name="quickstart"), settings, session, say, about=about)
-    if runs:
-        report_runs(ReportRequest(runs=runs), session, say, width)
+    report_runs(ReportRequest(runs=runs), session, say, width)
     return code
 
 
 def measure_suite(
     options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session, say: Say, *, about: str = ""
 ) -> tuple[tuple[str, ...], int]:
-    """Install, prepare and run. Return the runs, none where preparing did not end well, and the highest exit code.
+    """Install, prepare and run. Return the runs, and their highest exit code.
 
     `about` is printed for a run with a short profile. Raises Unreachable for a device that is held, before all else.
     """
@@ -52,9 +50,7 @@ def measure_suite(
         install(side, session)
     say("== milabench prepare: data and models")
     for side in sides:
-        code = prepare(read_context(side, session))
-        if code != DONE:
-            return (), code
+        prepare(read_context(side, session))
     say(f"== milabench run{about if is_short else ''}")
     settings = replace(settings, is_reported=True)
     finished = execute_runs(prepare_runs(options, extent, settings, session), session)

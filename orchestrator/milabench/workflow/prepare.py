@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from milabench.devices.regular_file import open_regular
-from milabench.errors import DONE, INTERRUPTED, EnvironmentFailed
+from milabench.errors import EnvironmentFailed
 from milabench.events.atomic_write import replace_file
 from milabench.events.attempts import attempts
 from milabench.events.rundir import open_run
@@ -18,11 +19,10 @@ from milabench.execute.interrupts import InterruptRequested
 from milabench.execute.locks import hold_base
 from milabench.execute.retry_policy import RetryPolicy
 from milabench.plan.model import Plan
-from milabench.plan.prepare import ALREADY_PREPARED, data_lock, data_mark
+from milabench.plan.prepare import ALREADY_PREPARED, Preparation, data_lock, data_mark
 from milabench.shown import counted
 from milabench.workflow.context import on_this_machine
 from milabench.workflow.environments import environment_records
-from milabench.workflow.execution import ExecutedPlan
 from milabench.workflow.gated import gated_benches, token_environment, token_place, why_refused
 from milabench.workflow.new_run import execute_plan
 from milabench.workflow.options import CommandContext
@@ -37,10 +37,10 @@ TAIL_LINES = 15
 TAIL_BYTES = 64 * 1024
 
 
-def prepare(context: CommandContext, *, force: bool = False) -> int:
-    """Prepare unprepared benchmarks, or with `force` all. Return the exit code.
+def prepare(context: CommandContext, *, force: bool = False) -> None:
+    """Prepare unprepared benchmarks, or with `force` all.
 
-    Raises EnvironmentFailed for preparations that fail, and Unreachable.
+    Raises EnvironmentFailed for preparations that fail, InterruptRequested and Unreachable.
     """
     context = on_this_machine(context)
     require_healthy(context)
@@ -53,29 +53,23 @@ def prepare(context: CommandContext, *, force: bool = False) -> int:
             if has_waited:  # for a command that may have prepared the same
                 plan = pending_preparations(context, force=force)
             if plan.steps:
-                return execute_preparations(plan, context)
+                execute_preparations(plan, context)
+                return
     done = sum(skip.why == ALREADY_PREPARED for skip in plan.skipped)
     context.session.info(f"prepare: nothing to do, prepared: {counted(done, 'benchmark')}")
-    return DONE
 
 
-def execute_preparations(plan: Plan, context: CommandContext) -> int:
+def execute_preparations(plan: Plan, context: CommandContext) -> None:
     """Execute the plan. Leave a marker for each preparation that passes.
 
     Raises EnvironmentFailed for those that fail, and for gated data without a token. The others are done.
     """
-    plan, refused = _without_refused(plan, context)
-    failures = [*refused]
+    plan, failures = _without_refused(plan, context)
     if plan.steps:
-        executed = _execute(plan, context, RetryPolicy(wait=True))
-        if executed.result.interrupted:
-            context.session.info("interrupted")
-            return INTERRUPTED
-        failures += _failures(executed)
+        failures += _execute(plan, context, RetryPolicy(wait=True))
     if failures:
         raise EnvironmentFailed("\nerror: ".join(failures))
     context.session.info(f"prepare: {counted(len(plan.steps), 'benchmark')} prepared")
-    return DONE
 
 
 def _without_refused(plan: Plan, context: CommandContext) -> tuple[Plan, list[str]]:
@@ -125,10 +119,9 @@ def prepare_quickly(pending: Plan, context: CommandContext) -> None:
         plan, refused = _without_refused(replace(pending, steps=steps), context)
         if refused:  # the run cannot begin: nothing is fetched for it
             raise EnvironmentFailed("\nerror: ".join(refused))
-        executed = _execute(plan, context, RetryPolicy(wait=True, max_failures=1))
-    if executed.result.interrupted:
-        raise InterruptRequested
-    if failures := _failures(executed, f". Where it needs more than {LIMIT_S:g} s, run `{command}`"):
+        hint = f". Where it needs more than {LIMIT_S:g} s, run `{command}`"
+        failures = _execute(plan, context, RetryPolicy(wait=True, max_failures=1), hint)
+    if failures:
         raise EnvironmentFailed("\nerror: ".join(failures))
 
 
@@ -143,30 +136,20 @@ def last_durations(base: Path) -> dict[str, float]:
     return durations
 
 
-def _execute(plan: Plan, context: CommandContext, retry: RetryPolicy) -> ExecutedPlan:
-    _mark_new_data(plan, context)
+def _execute(plan: Plan, context: CommandContext, retry: RetryPolicy, hint: str = "") -> list[str]:
+    """Execute preparations. Return a line for each that failed, with the end of its output.
+
+    `hint` is added where a step took too long. Raises InterruptRequested.
+    """
+    preparations = preparation_steps(context)
+    _mark_new_data(plan, context, preparations)
     locks, packages = environment_records(context)
     description = RunDescription(name="prepare", locks=locks, packages=packages)
     # The agent makes the marker when the step passes, so that a control plane that is killed loses no preparation.
-    markers = {preparation.step.id: preparation.marker for preparation in preparation_steps(context)}
-    return execute_plan(plan, context, description, retry=replace(retry, markers=markers))
-
-
-def _mark_new_data(plan: Plan, context: CommandContext) -> None:
-    """Mark the folders of data that are not there yet as ours, before they are made. Any other stays its owner's."""
-    data, here = Path(context.dirs.data), {node.name for node in context.nodes if node.local}
-    digests = {preparation.step.id: preparation.portable for preparation in preparation_steps(context)}
-    for step in plan.steps:
-        mark = data_mark(data, step.bench)
-        with contextlib.suppress(OSError):  # without its mark it is kept
-            if step.node in here and not os.path.lexists(data / step.bench):
-                mark.parent.mkdir(parents=True, exist_ok=True)
-                data_lock(data, step.bench).touch()
-                replace_file(mark, digests.get(step.id, "").encode())
-
-
-def _failures(executed: ExecutedPlan, hint: str = "") -> list[str]:
-    """Return a line for each step that failed, with the end of its output. `hint` is added where a step took too long."""
+    markers = {preparation.step.id: preparation.marker for preparation in preparations}
+    executed = execute_plan(plan, context, description, retry=replace(retry, markers=markers))
+    if executed.result.interrupted:
+        raise InterruptRequested
     outcomes = executed.result.outcomes
     # What was not started because of a failure says nothing of its own.
     wrong = {step: outcome for step, outcome in outcomes.items() if outcome.name == "failed"} or {
@@ -176,6 +159,19 @@ def _failures(executed: ExecutedPlan, hint: str = "") -> list[str]:
         f"{step}: prepare failed: {outcome.failure}{hint if outcome.why == 'timeout' else ''}{log_tail(executed.path, step)}"
         for step, outcome in wrong.items()
     ]
+
+
+def _mark_new_data(plan: Plan, context: CommandContext, preparations: Sequence[Preparation]) -> None:
+    """Mark the folders of data that are not there yet as ours, before they are made. Any other stays its owner's."""
+    data, here = Path(context.dirs.data), {node.name for node in context.nodes if node.local}
+    digests = {preparation.step.id: preparation.portable for preparation in preparations}
+    for step in plan.steps:
+        mark = data_mark(data, step.bench)
+        with contextlib.suppress(OSError):  # without its mark it is kept
+            if step.node in here and not os.path.lexists(data / step.bench):
+                mark.parent.mkdir(parents=True, exist_ok=True)
+                data_lock(data, step.bench).touch()
+                replace_file(mark, digests.get(step.id, "").encode())
 
 
 def log_tail(run: Path, step: str) -> str:
