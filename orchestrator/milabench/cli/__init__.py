@@ -177,10 +177,7 @@ def _show_front_page(*, has_all: bool) -> int:
     from milabench.cli.front_page import front_page, terminal_width
 
     try:
-        sys.stdout.write(
-            f"{front_page(terminal_width(), has_all=has_all)}\n"
-        )  # at once: what a pipe's reader reads is all of it
-        sys.stdout.flush()
+        print(front_page(terminal_width(), has_all=has_all), flush=True)  # a pipe's reader reads all of it at once
     except BrokenPipeError:
         return NOT_WRITTEN
     except OSError as error:

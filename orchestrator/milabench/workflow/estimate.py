@@ -198,17 +198,8 @@ def apply_budget(planned: PlannedRequest) -> BudgetedPlan:
     estimate = estimate_plan(planned)
     target = planned.request.target
     # A command may be another program by now than in an earlier run, whose time is no limit then.
-    if target is None or (target.budget_s is None and (estimate.unknown or _each_has(planned, _OF_COMMANDS))):
-        return BudgetedPlan(planned=planned, estimate=estimate)
-    if target.budget_s is None:
-        planned_launches, seconds = _by_name(planned, estimate)
-        most = {name: max(n, target.most_launches(seconds[name])) for name, n in planned_launches.items()}
-        target = replace(target, most_s=math.fsum(seconds[name] * n for name, n in most.items()))
-        return BudgetedPlan(
-            planned=replace(planned, request=replace(planned.request, target=target)), estimate=estimate
-        )
-    budget = f"--budget: {duration(target.budget_s)} is not enough"
-    if estimate.unknown and target.precision is not None:
+    is_other = target is not None and target.budget_s is None and _each_has(planned, _OF_COMMANDS)
+    if target is None or is_other or (estimate.unknown and target.precision is not None):
         return BudgetedPlan(planned=planned, estimate=estimate)
     if estimate.unknown:
         raise UsageError(
@@ -216,11 +207,17 @@ def apply_budget(planned: PlannedRequest) -> BudgetedPlan:
             "leave out --repeat, to measure on until the time is over"
         )
     wanted, seconds = _by_name(planned, estimate)
+    if target.budget_s is None:
+        most = {name: max(n, target.most_launches(seconds[name])) for name, n in wanted.items()}
+        target = replace(target, most_s=math.fsum(seconds[name] * n for name, n in most.items()))
+        return BudgetedPlan(
+            planned=replace(planned, request=replace(planned.request, target=target)), estimate=estimate
+        )
     affordable = within(wanted, seconds, target.budget_s)
     if not all(affordable.values()):
         raise UsageError(
-            f"{budget} for a repeat of each, about {duration(sum(seconds.values()))} by {some_of(estimate.runs, NAMED)}. "
-            "Give more, or select less"
+            f"--budget: {duration(target.budget_s)} is not enough for a repeat of each, about "
+            f"{duration(sum(seconds.values()))} by {some_of(estimate.runs, NAMED)}. Give more, or select less"
         )
     replicates = {name: Replicates(wanted=wanted[name], planned=n) for name, n in affordable.items()}
     if affordable != wanted:
