@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from milabench.bench.load import OptionError, load_benchfile, shared_modules, with_options
+from milabench.bench.registry import BENCHFILE, EVERY_NAME, foreign_format, module_of
 from milabench.errors import ConfigError, UsageError
 from milabench.redaction import mask_argument
 from milabench.shown import grouped
@@ -178,7 +180,6 @@ def _allocation(system: SystemConfig, options: SuiteOptions, session: Session) -
 def with_processes(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[ResolvedBenchmark, ...]:
     """Return the benchmarks, those whose benchfile is not ours with the processes that it starts on these machines."""
     from milabench.bench.api import ForeignBenchmark
-    from milabench.bench.registry import module_of
 
     foreign = ((bench.declared, bench) for bench in benches)
     by_format = grouped((own.format, bench) for own, bench in foreign if isinstance(own, ForeignBenchmark))
@@ -309,9 +310,6 @@ def suite_dirs(options: SuiteOptions, suite: Suite) -> Dirs:
 
 def declared_options(folder: Path) -> frozenset[str] | None:
     """Return the extra suite keys that the benchmark in `folder` understands. None, unknown, while it is not fetched."""
-    from milabench.bench.load import load_benchfile
-    from milabench.bench.registry import BENCHFILE, EVERY_NAME, foreign_format
-
     if not folder.is_dir():
         return None
     return EVERY_NAME if foreign_format(folder / BENCHFILE) else frozenset(load_benchfile(folder).options)
@@ -319,8 +317,6 @@ def declared_options(folder: Path) -> frozenset[str] | None:
 
 def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
     """Return a selected benchmark with the keys that its folder declares. Raises ConfigError."""
-    from milabench.bench.load import OptionError, load_benchfile, shared_modules, with_options
-    from milabench.bench.registry import BENCHFILE
     from milabench.plan.context import COMMAND, ResolvedBenchmark
 
     if bench.definition is None and not bench.command:

@@ -10,10 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import structs
+
+from milabench.analysis.json_codec import to_json_value
+from milabench.analysis.summary_io import Sources, sources_of, summary_from_bytes
 from milabench.devices.regular_file import open_regular, read_regular
 from milabench.errors import RecordError, os_reason
+from milabench.events.run_files import SUMMARY, is_journal_or_manifest
+from milabench.events.run_writer import RunWriter
 from milabench.events.wire import dump, parse_object
 from milabench.redaction import mask_data
+from milabench.seams import features_left_out
 
 if TYPE_CHECKING:
     from milabench.analysis.step_results import CourseOf, SupersededAttempt
@@ -86,11 +93,6 @@ def store_summary(path: Path, summary: Summary, stat: str) -> None:
     `stat` is the digest of sizes and times from before the records were read. Nothing is written where a feature is left out,
     whose section it may lack. Raises OSError.
     """
-    from milabench.analysis.json_codec import to_json_value
-    from milabench.analysis.summary_io import Sources
-    from milabench.events.run_writer import RunWriter
-    from milabench.seams import features_left_out
-
     if features_left_out():
         return
     value = mask_data(summary.to_json())  # as it will be written
@@ -126,9 +128,6 @@ def content_digest(path: Path) -> str:
 
 def _read_stored(run: Run) -> Summary | None:
     """Return the stored summary. None where it is missing, or belongs to other records or another version."""
-    from milabench.analysis.summary_io import summary_from_bytes
-    from milabench.events.run_files import SUMMARY
-
     # The summary of an active run is about other records a second later.
     if not run.is_ended:
         return None
@@ -141,8 +140,6 @@ def _read_stored(run: Run) -> Summary | None:
 
 def _is_up_to_date(content: bytes, run: Run) -> bool:
     """Return whether this version computed the stored summary, from these records, and nobody altered it since."""
-    from milabench.analysis.summary_io import sources_of
-
     sources = sources_of(content)
     if sources.analysis != ANALYSIS_VERSION or not _is_as_digested(content, sources.summary):
         return False
@@ -161,7 +158,6 @@ def _is_as_digested(content: bytes, digest: str) -> bool:
 
 def _relocated(run: Run, summary: Summary) -> Summary:
     """Return the summary with the name of the run and the paths of its logs as they are now."""
-    from msgspec import structs
 
     def of_bench(bench: BenchSummary) -> BenchSummary:
         if not bench.failures and not bench.flaky:
@@ -176,8 +172,6 @@ def _relocated(run: Run, summary: Summary) -> Summary:
 
 
 def _files(path: Path) -> Iterator[os.DirEntry[str]]:
-    from milabench.events.run_files import is_journal_or_manifest
-
     try:
         with os.scandir(path) as entries:
             for entry in entries:
