@@ -23,6 +23,7 @@ from milabench.events.rundir import Run
 from milabench.events.runs_folder import find_run, latest_run
 from milabench.report.registry import FORMATS, WORKBOOK, Format
 from milabench.report.rerun import below_base
+from milabench.shown import grouped
 from milabench.workflow.files import base_folder, is_archive
 from milabench.workflow.measured_runs import is_metered, with_ends
 from milabench.workflow.options import CompareRequest, ReportRequest, Session
@@ -305,27 +306,26 @@ def _system(name: str, sources: Sequence[ReportSource], costs: Costs) -> System:
 
 def _require_different_runs(sources: Sequence[Sequence[ReportSource]], session: Session) -> None:
     """Refuse a run that is given twice for the same system, also as a copy or a report. Warn of a run on two sides."""
-    named: dict[tuple[object, ...], str] = {}
-    repeated: dict[str, None] = {}
     for side in sources:
-        of_side: set[tuple[object, ...]] = set()
-        for source in side:
-            identity, name = _identity(source), source.name if source.run is None else str(source.run.path.resolve())
-            if identity in of_side:
-                raise UsageError(f"{name}: is given twice for the same system: a run counts as a single session")
-            if identity in named:
-                repeated[named[identity]] = None
-            of_side.add(identity)
-            named.setdefault(identity, name)
-    for name in repeated:
-        session.warn(f"{name}: is given more than once: it is compared with itself, which says nothing")
+        for alike in grouped((_identity(source), source) for source in side).values():
+            if len(alike) > 1:
+                raise UsageError(
+                    f"{_place(alike[1])}: is given twice for the same system: a run counts as a single session"
+                )
+    for alike in grouped((_identity(source), source) for side in sources for source in side).values():
+        if len(alike) > 1:
+            session.warn(f"{_place(alike[0])}: is given more than once: it is compared with itself, which says nothing")
 
 
 def _identity(source: ReportSource) -> tuple[object, ...]:
     """Return the identity of a run: its name, its time, and its numbers. For a run without a number, its path."""
-    summary, path = source.summary, None if source.run is None else source.run.path.resolve()
+    summary = source.summary
     numbers = tuple(sorted((bench.bench, bench.perf) for bench in summary.benchmarks if bench.perf is not None))
-    return (summary.run, summary.created, numbers) if numbers else (source.name, path)
+    return (summary.run, summary.created, numbers) if numbers else (_place(source),)
+
+
+def _place(source: ReportSource) -> str:
+    return source.name if source.run is None else str(source.run.path.resolve())
 
 
 def unique_names(sources: Sequence[Sequence[ReportSource]]) -> list[str]:

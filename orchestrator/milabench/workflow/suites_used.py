@@ -155,13 +155,12 @@ def with_last_chosen(options: SuiteOptions) -> tuple[SuiteOptions, str]:
     is_default = suite.system is None and suite.path == suite_file(None)
     system = options.system_file if suite.system is None else Path(suite.system)
     # Else a plan that follows a run of one size would be of another.
-    size = next((known for known in SIZES if f"size={known}" in suite.overrides), None)
+    sizes = (size for size in SIZES if f"size={size}" in suite.overrides)
+    size = next(sizes, None) if options.size is None else None
     given = replace(options, config_file=suite.path, system_file=system)
-    if options.size is None and size is not None:
+    if size is not None:
         given = replace(given, size=size, size_by=f"the last use of the suite in {where}")
-    else:
-        size = None
-    if is_default and size is None:
+    elif is_default:
         return given, ""
     at = "" if size is None else f" at size {size}"
     return given, f"suite: {suite}{at}, the last used in {where}. Choose another with --config"
