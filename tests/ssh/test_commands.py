@@ -163,7 +163,7 @@ def test_a_node_that_cannot_be_reached_is_named_and_nothing_is_started(
     system(made)
     checked = milabench("nodes", "check", "--no-links")
     assert checked.code == 5
-    assert "a run is not possible yet: 1 problem" in checked.out
+    assert "a run is not possible yet, 1 problem: reach" in checked.out
     for verb in ("install", "prepare", "run"):
         said = milabench(verb, "--select", "good")
         assert said.code == 5

@@ -22,7 +22,7 @@ from milabench.facts.probe import this_machine
 from milabench.plan.run import plan_run
 from milabench.plan.system import is_local
 from milabench.seams import handler, takes_part
-from milabench.shown import counted, wrapped
+from milabench.shown import counted, grouped, wrapped
 from milabench.workflow.context import read_context, read_suite_only
 from milabench.workflow.environments import environment_folders
 from milabench.workflow.files import base_folder
@@ -47,13 +47,17 @@ def diagnose_machine(base: Path | None) -> list[NodeFinding]:
 
 
 def findings_text(findings: Sequence[NodeFinding]) -> str:
-    """Return whether a run is possible, and then each finding."""
+    """Return whether a run is possible, and then each finding, of several machines below the names of their nodes."""
     width = max(len(finding.what) for finding in findings)
     bad = list(dict.fromkeys(finding.what for finding in findings if finding.state == "bad"))
     problems = f"a run is not possible yet, {counted(len(bad), 'problem')}: {', '.join(bad)}"
-    lines = [problems if bad else "a run is possible", ""]
-    for finding in findings:
-        lines += wrapped(finding.says, f"{finding.state:4}  {finding.what.ljust(width)}  ")
+    lines = [problems if bad else "a run is possible"]
+    by_node = grouped((finding.node, finding) for finding in sorted(findings, key=lambda finding: not finding.node))
+    heading, indent = ("", "") if by_node.keys() == {""} else ("between nodes", "  ")
+    for node, own in by_node.items():
+        lines.append(node or heading)
+        for finding in own:
+            lines += wrapped(finding.says, f"{indent}{finding.state:4}  {finding.what.ljust(width)}  ")
     return "\n".join(lines)
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import click
 
 from milabench.cli.options import json_option, suite_options, terminal_session
 from milabench.errors import DONE, UNREACHABLE
-from milabench.shown import counted, visible_line, wrapped
+from milabench.shown import visible_line
 from milabench.workflow.options import SuiteOptions
-
-if TYPE_CHECKING:
-    from milabench.doctor.findings import NodeCheck
 
 
 @click.group("nodes")
@@ -28,29 +25,22 @@ def command() -> None:
 @json_option
 def check_system(options: SuiteOptions, no_links: bool, as_json: bool) -> int:
     """Check that every node of the system file can be reached and is fit for a run."""
-    from milabench.doctor.findings import check_nodes
+    from milabench.doctor.findings import check_nodes, findings_text
 
     checked = check_nodes(options, terminal_session(), with_links=not no_links)
-    click.echo(
-        json.dumps(checked.to_json(), indent=1) if as_json else "\n".join(map(visible_line, check_lines(checked)))
-    )
+    if as_json:
+        click.echo(json.dumps(checked.to_json(), indent=1))
+    else:
+        click.echo("\n".join([findings_text(checked.findings), *map(visible_line, link_lines(checked.links))]))
     return UNREACHABLE if any(finding.state == "bad" for finding in checked.findings) else DONE
 
 
-def check_lines(checked: NodeCheck) -> Iterator[str]:
-    """Yield the lines on each node, on the differences between the nodes, and on their connections."""
-    width = max(len(finding.what) for finding in checked.findings)
-    bad = sum(finding.state == "bad" for finding in checked.findings)
-    yield f"a run is not possible yet: {counted(bad, 'problem')}" if bad else "a run is possible"
-    for node in [*dict.fromkeys(finding.node for finding in checked.findings if finding.node), ""]:
-        own = [finding for finding in checked.findings if finding.node == node]
-        if own:
-            yield node or "between nodes"
-        for finding in own:
-            yield from wrapped(finding.says, f"  {finding.state:4}  {finding.what.ljust(width)}  ")
-    if checked.links:
+def link_lines(links: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the lines on the connections of nodes, under a heading."""
+    width = max(map(len, links), default=0)
+    if links:
         yield "links"
-    for pair, link in checked.links.items():
+    for pair, link in links.items():
         if "error" in link:
             yield f"  note  {pair.ljust(width)}  {link['error']}"
         else:
