@@ -18,7 +18,7 @@ from milabench.plan.ab import SIDES, interleaved, of_side, side_name
 from milabench.plan.model import Plan, Step
 from milabench.plan.run import plan_run
 from milabench.redaction import mask_argument, mask_settings, secret_names
-from milabench.shown import grouped, some_of
+from milabench.shown import counted, cut_text, grouped, some_of
 from milabench.workflow.context import read_context
 from milabench.workflow.environments import environment_records
 from milabench.workflow.options import CommandContext, Extent, Session, SuiteOptions
@@ -255,14 +255,10 @@ def plan_request(request: Request) -> PlannedRequest:
 
 def _skip_reasons(plan: Plan) -> str:
     """Return why nothing can run, each reason once with the benchmarks that have it: a few names, and how many more."""
-    by_reason = grouped((_shortened(skip.why), skip.bench) for skip in plan.skipped)
-    shown = [f"{some_of(names, _NAMES)}: {why}" for why, names in [*by_reason.items()][:_REASONS]]
-    more = len(by_reason) - len(shown)
-    return "; ".join([*shown, f"{more} more reasons" if more > 1 else "1 more reason"] if more else shown)
-
-
-def _shortened(why: str) -> str:
-    return why if len(why) <= _REASON_LENGTH else f"{why[:_REASON_LENGTH]} ..."
+    by_reason = grouped((cut_text(skip.why, _REASON_LENGTH), skip.bench) for skip in plan.skipped)
+    shown = [f"{some_of(names, _NAMES)}: {why}" for why, names in by_reason.items()]
+    more = [counted(len(shown) - _REASONS, "more reason")] if len(shown) > _REASONS else []
+    return "; ".join([*shown[:_REASONS], *more])
 
 
 def require_request_ready(request: Request, plan: Plan, *, prepares: bool = False) -> None:
@@ -355,7 +351,7 @@ def differing_sides(sides: Sequence[RunDescription], benches: Sequence[str]) -> 
         System(name=name, summary=empty, manifest={"suite": mask_settings(side.suite), "locks": side.locks})
         for name, side in zip(SIDES, sides, strict=True)
     ]
-    more = [f"{len(packages) - _NAMES} more packages"] if len(packages) > _NAMES else []
+    more = [counted(len(packages) - _NAMES, "more package")] if len(packages) > _NAMES else []
     return "; ".join([*packages[:_NAMES], *more, difference_line(systems, benches)])
 
 
