@@ -6,16 +6,16 @@ import functools
 import hashlib
 import json
 import logging
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmate.devices.vendors.regular_file import MIB, read_regular
+from benchmate.devices.vendors.regular_file import MIB
 from benchmate.ops import arguments, builtin, registry
 from benchmate.ops.arguments import DEFAULT_GENERATOR, check_arguments, json_kind, require_list, require_object
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError
 from benchmate.ops.config_iterators import ConfigIterator, Identified
+from benchmate.ops.json_files import parse_json, read_text
 
 logger = logging.getLogger("benchmate.ops")
 
@@ -89,28 +89,12 @@ class OperatorInput:
 
 def read_operators(path: str) -> tuple[OperatorSpec, ...]:
     """Return the operators of a configuration file. Raises OpsError with file, line and column, or the path of the value."""
-    try:
-        text = read_regular(path, MAX_CONFIGURATION, is_pipe_allowed=True).decode()
-    except OSError as error:
-        raise OpsError(f"{path}: {error.strerror}. -c takes a JSON configuration") from error
-    except UnicodeDecodeError as error:
-        raise OpsError(f"{path}: not UTF-8 at byte {error.start}") from error
-    return parse_operators_text(text, path)
+    return parse_operators_text(read_text(path, "-c takes a JSON configuration", MAX_CONFIGURATION), path)
 
 
 def parse_operators_text(text: str, source: str = "configuration") -> tuple[OperatorSpec, ...]:
     """Return the operators of a configuration in JSON. Raises OpsError with line and column where it does not parse."""
-    try:
-        # json would keep the last of two equal keys and say nothing.
-        return parse_operators(json.loads(text, object_pairs_hook=_without_duplicates), source)
-    except json.JSONDecodeError as error:
-        raise OpsError(f"{source}:{error.lineno}:{error.colno}: not JSON: {error.msg.lower()}") from None
-    except RecursionError:
-        raise OpsError(f"{source}: not a configuration: its JSON is nested too deeply") from None
-    except _DuplicateKey as error:
-        raise OpsError(f"{source}: key {str(error)!r} is there twice in an object. Remove a copy") from None
-    except ValueError:  # Python's limit
-        raise OpsError(f"{source}: a number in it has more than {sys.get_int_max_str_digits()} digits") from None
+    return parse_operators(parse_json(text, source, functools.partial(_without_duplicates, source)), source)
 
 
 def parse_operators(data: object, source: str = "configuration") -> tuple[OperatorSpec, ...]:
@@ -141,15 +125,12 @@ def _builds(config: JsonMapping, iterator: Callable[..., ConfigIterator], device
     return iter(iterator(config, "build", device))
 
 
-class _DuplicateKey(ValueError):
-    pass
-
-
-def _without_duplicates(pairs: list[tuple[str, object]]) -> JsonObject:
+def _without_duplicates(source: str, pairs: list[tuple[str, object]]) -> JsonObject:
+    # json would keep the last of two equal keys and say nothing.
     unique: JsonObject = {}
     for key, value in pairs:
         if key in unique:
-            raise _DuplicateKey(key)
+            raise OpsError(f"{source}: key {key!r} is there twice in an object. Remove a copy")
         unique[key] = value
     return unique
 

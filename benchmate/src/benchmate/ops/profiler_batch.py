@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing import resource_tracker, shared_memory
 
 from benchmate.devices.vendors.regular_file import MIB, read_regular
-from benchmate.ops.base import JsonObject
+from benchmate.ops.base import JsonObject, OpsError
 from benchmate.ops.config_file import OperatorInput
 from benchmate.ops.device import MEASURED
 from benchmate.ops.options import Options, ProfilerOptions
@@ -128,14 +128,17 @@ def _run_profiler(argv: Sequence[str], device: int) -> tuple[int, str]:
     return ended.code or 0, b"".join(output).decode("utf-8", "replace")
 
 
-def read_shared_memory(name: str) -> bytes:
-    """Return the content of a shared memory that belongs to another process."""
-    memory = shared_memory.SharedMemory(name=name)
+def read_shared_memory(name: str) -> str:
+    """Return the text in a shared memory that belongs to another process. Raises OpsError where there is none."""
+    try:
+        memory = shared_memory.SharedMemory(name=name)
+    except OSError as error:
+        raise OpsError(f"{name}: {error.strerror}") from error
     try:
         # Python < 3.13 takes every memory that is attached for its own, and would remove it when this process ends.
         resource_tracker.unregister(memory._name, "shared_memory")  # type: ignore[attr-defined]
         # Some systems round the size up to whole pages, filled with zeros.
-        return bytes(memory.buf or b"").rstrip(b"\0")
+        return bytes(memory.buf or b"").rstrip(b"\0").decode()
     finally:
         memory.close()
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from collections.abc import Sequence
 
-from benchmate.devices.vendors.regular_file import read_regular
-from benchmate.ops.base import JsonMapping, JsonObject, OpsError, run_command
+from benchmate.ops.arguments import require_object
+from benchmate.ops.base import JsonMapping, OpsError, run_command
 from benchmate.ops.benchmark import resolved, seed_torch
 from benchmate.ops.config_file import OperatorInput, parse_operators
 from benchmate.ops.executor import InputRunner
+from benchmate.ops.json_files import parse_json, read_text
 from benchmate.ops.options import as_options
 from benchmate.ops.profiler_batch import read_shared_memory
 
@@ -54,15 +54,6 @@ def run_inputs(batch: JsonMapping) -> int:
     return failed
 
 
-def _read(memory: str | None, path: str | None) -> JsonObject:
-    try:
-        text = read_shared_memory(memory) if memory is not None else read_regular(path or "")
-    except OSError as error:
-        raise OpsError(f"{memory or path}: {error.strerror}") from error
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise OpsError(f"{memory or path}: not JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise OpsError(f"{memory or path}: expected an object")
-    return data
+def _read(memory: str | None, path: str) -> JsonMapping:
+    text = read_text(path, "-f takes a batch") if memory is None else read_shared_memory(memory)
+    return require_object(parse_json(text, memory or path), memory or path, "a batch")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from benchmate.devices.vendors.regular_file import read_regular
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError, printable
 from benchmate.ops.benchmark import format_seconds
+from benchmate.ops.json_files import parse_json, read_text
 from benchmate.ops.statistics import Estimate, estimate, quantile
 from benchmate.ops.traces.graph import Graph
 from benchmate.ops.traces.replay import ReplayResult
-from benchmate.ops.traces.schema import Node, Trace, gunzip, tensor_refs
+from benchmate.ops.traces.schema import Node, Trace, tensor_refs
 
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 
@@ -84,17 +82,7 @@ def _numbers(times: Estimate) -> JsonObject:
 
 def read_profile(path: str) -> list[JsonMapping]:
     """Return the events of a Chrome trace that torch's profiler wrote. Raises OpsError for another file."""
-    try:
-        content = read_regular(path, is_pipe_allowed=True)
-        if content[:2] == b"\x1f\x8b":
-            content = gunzip(content, path)
-        data = json.loads(content)
-    except OSError as error:
-        raise OpsError(
-            f"{path}: {error.strerror or error}. --profile takes the profiler's trace of the same step"
-        ) from error
-    except (EOFError, ValueError, RecursionError, zlib.error) as error:
-        raise OpsError(f"{path}: cut off or not JSON: {error}") from None
+    data = parse_json(read_text(path, "--profile takes the profiler's trace of the same step"), path)
     events = data.get("traceEvents") if isinstance(data, Mapping) else None
     if not isinstance(events, list):
         raise OpsError(f"{path}: no trace of torch's profiler: it has no 'traceEvents'")

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import functools
-import gzip
-import io
-import json
 import re
-import tarfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmate.devices.vendors.regular_file import MAX_WHOLE, MIB, read_regular
 from benchmate.ops import arguments
 from benchmate.ops.base import JsonMapping, OpsError
+from benchmate.ops.json_files import parse_json, read_text
 from benchmate.ops.sampling import gc_paused
-
-MAX_RATIO = 100  # unpacked over packed, from 16 MiB on
 
 FLAT = ("1.0.1",)  # a node's fields stand side by side; later ones have inputs, outputs and a list of attributes
 NESTED = ("1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")
@@ -164,13 +157,10 @@ def tensor_refs(value: object) -> Iterator[TensorRef]:
 
 def read_trace(path: str) -> Trace:
     """Read a trace from JSON, compressed by gzip or in a tar archive. Raises OpsError for incomplete traces and other files."""
-    try:
-        content = read_regular(path, is_pipe_allowed=True)
-    except OSError as error:
-        raise OpsError(f"{path}: {error.strerror}. Expected an execution trace (.json, .json.gz)") from error
+    text = read_text(path, "Expected an execution trace (.json, .json.gz)")
     # Millions of small objects, all of which stay: looking for cycles among them takes most of the time.
     with gc_paused():
-        return parse_trace(_load_json(_unpack(content, path), path), path)
+        return parse_trace(parse_json(text, path), path)
 
 
 def parse_trace(data: object, path: str = "trace") -> Trace:
@@ -202,68 +192,6 @@ def parse_trace(data: object, path: str = "trace") -> Trace:
         nodes=tuple(sorted(nodes, key=lambda node: node.id)),
         about=about if isinstance(about, Mapping) else {},
     )
-
-
-def _unpack(content: bytes, path: str) -> bytes:
-    # By what it begins with: a name may have lost its ending on the way.
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gunzip(content, path)
-        except (EOFError, OSError, zlib.error) as error:
-            raise OpsError(f"{path}: cut off or damaged: {str(error).lower()}. Copy or record it again") from None
-    if content[257:262] == b"ustar":
-        try:
-            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-                for member in archive:
-                    _require_size(member.size, path)  # a sparse one may have more than the archive
-                    file = archive.extractfile(member) if member.name.endswith(".json") else None
-                    if file is not None:
-                        return file.read()
-        except (EOFError, tarfile.TarError) as error:
-            raise OpsError(f"{path}: cut off or damaged: {str(error).lower()}. Copy it again") from None
-        raise OpsError(f"{path}: an archive without a .json in it")
-    return content
-
-
-def gunzip(content: bytes, path: str) -> bytes:
-    """Return the unpacked bytes. Raises OpsError for more than a trace has, EOFError, OSError and zlib.error for damage."""
-    pieces, size, most = [], 0, 16 * MIB
-    with io.BytesIO(content) as packed, gzip.GzipFile(fileobj=packed) as file:
-        # Piece by piece: Python makes room for as many bytes as it is asked for.
-        while size <= most and (piece := file.read(MIB)):
-            pieces.append(piece)
-            size += len(piece)
-            # A trace of repeated operators is packed to a thirtieth of its size, from its beginning on.
-            most = min(MAX_WHOLE, max(most, MAX_RATIO * packed.tell()))
-    _require_size(size, path, most)
-    return b"".join(pieces)
-
-
-def _require_size(size: int, path: str, most: int = MAX_WHOLE) -> None:
-    if size > most:
-        raise OpsError(f"{path}: unpacks to more than the limit of {most // MIB} MiB")
-
-
-def _load_json(content: bytes, path: str) -> object:
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        raise OpsError(f"{path}: not an execution trace: not UTF-8 at byte {error.start}") from None
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise OpsError(f"{path}: not an execution trace: its JSON is nested too deeply") from None
-    except json.JSONDecodeError as error:
-        where = f"{path}:{error.lineno}:{error.colno}"
-        is_at_end = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
-        if text.lstrip().startswith("{") and is_at_end:
-            raise OpsError(
-                f"{where}: cut off in the middle: the program that was recorded ended before "
-                "the trace did, or the copy did. Record or copy it again"
-            ) from None
-        raise OpsError(f"{where}: not JSON: {error.msg.lower()}") from None
-    except ValueError as error:  # Python's limit of digits
-        raise OpsError(f"{path}: not an execution trace: {str(error).lower()}") from None
 
 
 def _node(entry: JsonMapping, is_flat: bool) -> Node:

@@ -7,9 +7,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from benchmate.devices.vendors.regular_file import read_regular
 from benchmate.ops.arguments import DEFAULT_GENERATOR, DTYPES
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError, printable
+from benchmate.ops.json_files import read_text
 from benchmate.ops.statistics import quantile
 from benchmate.ops.traces.collectives import recorded_groups, recorded_ranks
 from benchmate.ops.traces.graph import build_graph
@@ -199,11 +199,7 @@ def predict_step(path: str) -> JsonObject:
 
     `missing` counts the calls of inputs that failed. Raises OpsError for a file without such records.
     """
-    try:
-        lines = read_regular(path, is_pipe_allowed=True).decode().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise OpsError(f"{path}: {reason}. Expected records of operators") from error
+    lines = read_text(path, "Expected records of operators").splitlines()
     total, calls, inputs, missing = 0.0, 0, 0, 0
     for number, line in enumerate(lines, 1):
         try:
@@ -211,8 +207,6 @@ def predict_step(path: str) -> JsonObject:
             count = _count(record)
             seconds = _forward_seconds(record) if count is not None else None
             total = _finite(total + (count or 0) * (seconds or 0.0))
-        except json.JSONDecodeError as error:
-            raise OpsError(f"{path}:{number}: not a record: {error.msg.lower()}") from None
         except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
             raise OpsError(f"{path}:{number}: not a record of an operator") from None
         if count is None:
