@@ -105,7 +105,7 @@ def test_the_originals_mapping_of_options_is_understood():
     )
     assert (options.device, options.has_backward, options.iteration, options.modes) == ("cuda", True, 7, ("discrete",))
     assert as_options(options.described()).iteration == 7
-    assert as_options({"cuda_l2_cache": "off"}).is_cache_kept is False
+    assert as_options({"cuda_l2_cache": "off"}).cuda_l2_cache is False
 
 
 def test_our_modes_combine_and_the_originals_stand_alone():

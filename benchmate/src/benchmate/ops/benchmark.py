@@ -16,6 +16,7 @@ from benchmate.ops.device import torch_device
 from benchmate.ops.executor import InputResult, InputRunner
 from benchmate.ops.interface import OperatorInterface
 from benchmate.ops.options import Options, as_options
+from benchmate.ops.profiler_batch import ProfilerBatches
 from benchmate.ops.sampling import measurement_floor
 
 logger = logging.getLogger("benchmate.ops")
@@ -66,7 +67,7 @@ class Benchmark:
         self.on_input = on_input
         self.counts = {"passed": 0, "failed": 0, "skipped": 0}
         self.unknown: list[str] = []
-        self._is_resumed = self.options.resume_id is None
+        self._is_resumed = self.options.resume_op_run_id is None
         self._is_stopped = False
 
     def run(self) -> dict[str, int]:
@@ -78,12 +79,7 @@ class Benchmark:
         seed_torch(options)
         floor = measurement_floor(torch_device(options.device)) if options.format == "rich" else None
         self._write(records.setup_record(options, floor))
-        batches = None
-        if options.ncu.is_on or options.nsys.is_on:
-            # Processes and shared memory: a third of the time that importing this package takes.
-            from benchmate.ops.profiler_batch import ProfilerBatches
-
-            batches = ProfilerBatches(options, self._add_batch)
+        batches = ProfilerBatches(options, self._add_batch)
         for spec, op in operators:
             runner = InputRunner(spec, op, options)
             for operator_input in self._selected(spec):
@@ -93,12 +89,11 @@ class Benchmark:
                 _log(operator_input, result)
                 if self.on_input is not None:
                     self.on_input(operator_input, result)
-                if batches is not None and result.status == "passed":
+                if result.status == "passed":
                     batches.add(operator_input)
-            if batches is not None:
-                batches.flush()
+            batches.flush()
             if self._is_stopped:
-                logger.info("stopped at %s", options.stop_id)
+                logger.info("stopped at %s", options.stop_op_run_id)
                 break
         self._write(records.finish_record(self.counts))
         return self.counts
@@ -107,8 +102,12 @@ class Benchmark:
         """Yield the inputs from `-r`, inclusive, to `-s`, exclusive."""
         options = self.options
         for operator_input in iterate_inputs(spec, options.device):
-            self._is_resumed = self._is_resumed or operator_input.answers_to(options.resume_id or "")
-            if options.stop_id is not None and self._is_resumed and operator_input.answers_to(options.stop_id):
+            self._is_resumed = self._is_resumed or operator_input.answers_to(options.resume_op_run_id or "")
+            if (
+                options.stop_op_run_id is not None
+                and self._is_resumed
+                and operator_input.answers_to(options.stop_op_run_id)
+            ):
                 self._is_stopped = True
                 return
             if self._is_resumed:
@@ -147,7 +146,7 @@ def resolved(specs: Sequence[OperatorSpec]) -> list[tuple[OperatorSpec, Operator
 
 def check_resume_ids(specs: Sequence[OperatorSpec], options: Options) -> None:
     """Raise OpsError for an id of `-r` or `-s` that no input has."""
-    for flag, name in (("-r", options.resume_id), ("-s", options.stop_id)):
+    for flag, name in (("-r", options.resume_op_run_id), ("-s", options.stop_op_run_id)):
         if name is None:
             continue
         inputs = itertools.chain.from_iterable(iterate_inputs(spec, options.device) for spec in specs)

@@ -65,7 +65,7 @@ def _execute(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 
 def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Options) -> int:
     check_resume_ids(specs, options)
-    if options.is_graphed and not options.device.startswith("cuda"):
+    if options.cuda_graph and not options.device.startswith("cuda"):
         logger.warning("--cuda-graph: there are none on %s. Timed without", options.device)
     import_torch()
     torch_device(options.device)
@@ -97,23 +97,23 @@ def options_from_args(args: argparse.Namespace) -> Options:
     require_at_least(("-w", args.warmup, 0), ("-i", args.iteration, 0))
     require_at_least(("--run-batch-size", args.run_batch_size, 1), ("--threads", args.threads, 1))
     given = vars(args)
-    same = ["device", "warmup", "iteration", "seed", "threads", "resume_id", "stop_id"]
-    same += ["run_batch_size", "batch_cuda_device", "batch_cmd"]
+    same = ["device", "warmup", "iteration", "seed", "threads", "run_batch_size", "batch_cuda_device", "batch_cmd"]
+    same += ["pt2_model", "cuda_graph"]
     return Options(
         **{name: given[name] for name in same},
         pass_type=ExecutionPass.BACKWARD if args.backward else ExecutionPass.FORWARD,
         modes=modes,
-        is_cache_kept=args.cuda_l2_cache == "on",
+        cuda_l2_cache=args.cuda_l2_cache == "on",
         format=args.format or ("rich" if is_sampled else "original"),
         # A product of zeros or of positive numbers needs less power than one of normal numbers, and runs faster.
-        fill=args.data or ("normal" if is_sampled else "uniform"),
+        data=args.data or ("normal" if is_sampled else "uniform"),
         rule=StopRule(precision=args.precision, seconds=min(args.min_time, args.max_time), longest_s=args.max_time),
         has_peaks=not args.no_peaks,
-        is_compiled=args.pt2_model,
-        is_graphed=args.cuda_graph,
+        resume_op_run_id=args.resume_id,
+        stop_op_run_id=args.stop_id,
         out_file_prefix=args.output_prefix,
-        ncu=_profiler_options(given, "ncu"),
-        nsys=_profiler_options(given, "nsys"),
+        run_ncu=_profiler_options(given, "ncu"),
+        run_nsys=_profiler_options(given, "nsys"),
         cmd_args=given,
     )
 

@@ -86,18 +86,18 @@ class OpExecutor:
         else:
             details["correctness"] = check_output(*passes.reference, work.flops, device)
         details["work"] = dataclasses.asdict(work)
-        if self.options.fill == "zeros":
+        if self.options.data == "zeros":
             details["reasons"] = ["zeros"]
         return work
 
     def _transform(self, passes: Passes) -> Passes:
         """Return the passes compiled, or captured in CUDA graphs, where that is asked for."""
-        if self.options.is_compiled and passes.reference is not None:
+        if self.options.pt2_model and passes.reference is not None:
             import torch
 
             function, args, kwargs = passes.reference
             passes = function_passes(torch.compile(function), args, kwargs, self.op.parameters())
-        if self.options.is_graphed and self.device.is_cuda:
+        if self.options.cuda_graph and self.device.is_cuda:
             return capture_passes(passes, self.options.has_backward)
         return passes
 
@@ -110,7 +110,7 @@ class OpExecutor:
             if not count:
                 continue
             with device.profiler_range(self.name, run_id, stage, label):
-                times = mode(passes, count, options.has_backward, device, not options.is_cache_kept)
+                times = mode(passes, count, options.has_backward, device, not options.cuda_l2_cache)
             lists = {"forward": times.forward}
             if times.no_backward is not None:
                 result.details["no_backward"] = times.no_backward
@@ -242,7 +242,7 @@ class InputRunner:
         options = self.options
         is_default = make_generator is DefaultDataGenerator
         # By the hash of what runs: an input has the same data wherever it stands, alone or resumed.
-        seeded = {"seed": f"{options.seed}|{operator_input.hash}", "fill": options.fill} if is_default else {}
+        seeded = {"seed": f"{options.seed}|{operator_input.hash}", "fill": options.data} if is_default else {}
         generator = make_generator(**seeded)
         args, kwargs = generator.get_data(spec, options.device)
         return args, kwargs, list(getattr(generator, "drawn", ()))  # what was drawn at random, of generators that tell

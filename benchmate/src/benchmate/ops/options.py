@@ -44,26 +44,29 @@ class ProfilerOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """A run. `modes` is a mode of the original's, or any of ours."""
+    """A run, by the original's names. `modes` is a mode of the original's, or any of ours.
+
+    `cuda_l2_cache` says whether the cache is kept from call to call.
+    """
 
     device: str = "cpu"
     pass_type: ExecutionPass = ExecutionPass.FORWARD
     modes: tuple[str, ...] = ("discrete",)
     warmup: int = 1
     iteration: int = 1
-    is_cache_kept: bool = True
+    cuda_l2_cache: bool = True
     out_file_prefix: str = "benchmark_result"
-    resume_id: str | None = None
-    stop_id: str | None = None
+    resume_op_run_id: str | None = None
+    stop_op_run_id: str | None = None
     run_batch_size: int = 50
     batch_cuda_device: int = 1
     batch_cmd: str = ""
-    ncu: ProfilerOptions = ProfilerOptions(program="ncu")
-    nsys: ProfilerOptions = ProfilerOptions(program="nsys", iteration=10)
-    is_compiled: bool = False
-    is_graphed: bool = False
+    run_ncu: ProfilerOptions = ProfilerOptions(program="ncu")
+    run_nsys: ProfilerOptions = ProfilerOptions(program="nsys", iteration=10)
+    pt2_model: bool = False
+    cuda_graph: bool = False
     format: str = "original"
-    fill: str = "uniform"
+    data: str = "uniform"
     seed: int = 0
     threads: int | None = None
     rule: StopRule = field(default_factory=StopRule)
@@ -90,28 +93,16 @@ class Options:
 
     def described(self) -> JsonObject:
         """Return the options as the record of a run holds them."""
-        values = {option.name: getattr(self, option.name) for option in dataclasses.fields(self)}
-        values |= {"pass_type": self.pass_type.value, "modes": ",".join(self.modes), "cmd_args": dict(self.cmd_args)}
-        values |= {"threads": self.cpu_threads}
-        values |= {"ncu": self.ncu.is_on, "nsys": self.nsys.is_on, "rule": dataclasses.asdict(self.rule)}
-        return {ORIGINAL_NAMES.get(name, name): values[name] for name in values if name not in NOT_RECORDED}
+        values: JsonObject = {option.name: getattr(self, option.name) for option in dataclasses.fields(self)}
+        values |= {"pass_type": self.pass_type.value, "threads": self.cpu_threads, "cmd_args": dict(self.cmd_args)}
+        values |= {"run_ncu": self.run_ncu.is_on, "run_nsys": self.run_nsys.is_on}
+        values |= {"rule": dataclasses.asdict(self.rule), "op_exec_mode": ",".join(values.pop("modes"))}
+        return {name: value for name, value in values.items() if name not in NOT_RECORDED}
 
 
 NOT_RECORDED = ("has_peaks", "out_stream")
-# Options that the original, whose names records and programs use, calls otherwise.
-ORIGINAL_NAMES = {
-    "modes": "op_exec_mode",
-    "is_cache_kept": "cuda_l2_cache",
-    "resume_id": "resume_op_run_id",
-    "stop_id": "stop_op_run_id",
-    "ncu": "run_ncu",
-    "nsys": "run_nsys",
-    "is_compiled": "pt2_model",
-    "is_graphed": "cuda_graph",
-    "fill": "data",
-}
-ORIGINAL_OPTIONS = ["device", "pass_type", "modes", "warmup", "iteration", "is_cache_kept", "out_file_prefix"]
-ORIGINAL_OPTIONS += ["out_stream", "resume_id", "stop_id", "run_batch_size", "batch_cuda_device", "batch_cmd"]
+ORIGINAL_OPTIONS = ["device", "pass_type", "warmup", "iteration", "cuda_l2_cache", "out_file_prefix", "out_stream"]
+ORIGINAL_OPTIONS += ["resume_op_run_id", "stop_op_run_id", "run_batch_size", "batch_cuda_device", "batch_cmd"]
 
 
 def require_at_least(*options: tuple[str, int | None, int]) -> None:
@@ -136,7 +127,7 @@ def parse_modes(text: str) -> tuple[str, ...]:
 
 def get_benchmark_options() -> dict[str, Any]:
     """Return the defaults as the mapping that a program changes and hands to `BenchmarkConfig`. Its keys are the original's."""
-    defaults = {ORIGINAL_NAMES.get(name, name): getattr(Options(), name) for name in ORIGINAL_OPTIONS}
+    defaults = {name: getattr(Options(), name) for name in ORIGINAL_OPTIONS}
     return {**defaults, "op_exec_mode": OpExecutionMode.DISCRETE}
 
 
@@ -144,20 +135,15 @@ def as_options(run_options: Options | JsonMapping) -> Options:
     """Return options from the original's mapping. Unknown keys are left alone. Raises OpsError for a wrong value."""
     if isinstance(run_options, Options):
         return run_options
-    known = {option.name for option in dataclasses.fields(Options)}
-    renamed = {name: option for option, name in ORIGINAL_NAMES.items()}
-    values: JsonObject = {}
-    for name, value in run_options.items():
-        if (option := renamed.get(name, name)) in known and name not in ("run_ncu", "run_nsys"):
-            values[option] = value
-    for name, make in (("ncu", ProfilerOptions), ("nsys", ProfilerOptions), ("rule", StopRule)):
-        if isinstance(values.get(name), Mapping):
-            values[name] = make(**values[name])
-    mode = values.get("modes")
-    if mode is not None and not isinstance(mode, tuple):
+    # Of the profilers the original says no more than whether they run.
+    known = {option.name for option in dataclasses.fields(Options)} - {"run_ncu", "run_nsys"}
+    values: JsonObject = {name: value for name, value in run_options.items() if name in known}
+    if isinstance(values.get("rule"), Mapping):
+        values["rule"] = StopRule(**values["rule"])
+    if (mode := run_options.get("op_exec_mode")) is not None:
         values["modes"] = parse_modes(str(getattr(mode, "value", mode)))
     if isinstance(values.get("pass_type"), str):
         values["pass_type"] = ExecutionPass(values["pass_type"].lower())
-    if isinstance(values.get("is_cache_kept"), str):
-        values["is_cache_kept"] = values["is_cache_kept"] == "on"
+    if isinstance(values.get("cuda_l2_cache"), str):
+        values["cuda_l2_cache"] = values["cuda_l2_cache"] == "on"
     return Options(**values)

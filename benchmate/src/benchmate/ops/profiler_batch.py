@@ -22,7 +22,7 @@ logger = logging.getLogger("benchmate.ops")
 
 
 class ProfilerBatches:
-    """Queues inputs of a build and runs them under each requested profiler. `done` takes the record of a run."""
+    """Queues inputs of a build and runs them under each requested profiler, if any. `done` takes the record of a run."""
 
     def __init__(self, options: Options, done: Callable[[JsonObject], None]) -> None:
         self.options, self.done = options, done
@@ -40,7 +40,7 @@ class ProfilerBatches:
         """Run the queued inputs."""
         if not self._queue:
             return
-        for name, profiler in (("ncu", self.options.ncu), ("nsys", self.options.nsys)):
+        for name, profiler in (("ncu", self.options.run_ncu), ("nsys", self.options.run_nsys)):
             if profiler.is_on:
                 self.done(self._run(name, profiler))
         self._queue.clear()

@@ -66,7 +66,7 @@ def suite_options(values: JsonMapping) -> Options:
         warmup=int(own.get("warmup") or 1),
         iteration=int(own.get("iteration") or 30),
         format="rich",
-        fill=str(own.get("data") or "normal"),
+        data=str(own.get("data") or "normal"),
         rule=StopRule(
             precision=float(own.get("precision") or default.precision),
             seconds=min(default.seconds, window_s / 6),
