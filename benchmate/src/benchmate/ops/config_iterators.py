@@ -5,9 +5,8 @@ Macros are inclusive ranges, lists and copies. Their products never hold all the
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError
@@ -16,8 +15,6 @@ Identified = tuple[Any, Any]
 """An id, whose text is unique, and a specification. The iterator decides both."""
 
 META = ("__range__", "__list__", "__copy__")
-
-Choices = Callable[[], Iterator[object]]
 
 
 class full_range:  # noqa: N801  (the name, and that it is called like a function, are the original's)
@@ -57,7 +54,7 @@ class ListProduct:
         self.values = values
 
     def __iter__(self) -> Iterator[list[object]]:
-        return map(list, _product([_choices(value) for value in self.values]))
+        return map(list, _product(list(map(_choices, self.values))))
 
 
 class TableProduct:
@@ -67,7 +64,7 @@ class TableProduct:
         self.table = table
 
     def __iter__(self) -> Iterator[dict[str, object]]:
-        for values in _product([_choices(value) for value in self.table.values()]):
+        for values in _product(list(map(_choices, self.table.values()))):
             yield dict(zip(self.table, values, strict=True))
 
 
@@ -76,7 +73,7 @@ def expand_spec(args: Sequence[JsonMapping], kwargs: Mapping[str, JsonMapping]) 
 
     Positional arguments vary slower than keyword arguments, and in both the last varies fastest.
     """
-    choices = [functools.partial(argument_variants, spec) for spec in (*args, *kwargs.values())]
+    choices = list(map(argument_variants, (*args, *kwargs.values())))
     copies = [spec.get("__copy__") or () for spec in args]
     for combination in _product(choices):
         positional = cast("list[JsonMapping]", list(combination[: len(args)]))
@@ -86,13 +83,9 @@ def expand_spec(args: Sequence[JsonMapping], kwargs: Mapping[str, JsonMapping]) 
         yield {"args": positional, "kwargs": dict(zip(kwargs, combination[len(args) :], strict=True))}
 
 
-def argument_variants(spec: JsonMapping) -> Iterator[JsonObject]:
-    """Yield every argument from an argument specification, free of `__range__` and `__list__`."""
-    keys = [key for key in spec if key not in META]
-    ranged = set(spec.get("__range__") or ())
-    listed = set(spec.get("__list__") or ())
-    for values in _product([_attribute(spec, key, key in ranged, key in listed) for key in keys]):
-        yield dict(zip(keys, values, strict=True))
+def argument_variants(spec: JsonMapping) -> Iterable[JsonObject]:
+    """Return every argument from an argument specification, free of `__range__` and `__list__`."""
+    return TableProduct({key: _attribute(spec, key) for key in spec if key not in META})
 
 
 def has_macros(spec: object) -> bool:
@@ -102,54 +95,36 @@ def has_macros(spec: object) -> bool:
     return isinstance(spec, list) and any(has_macros(item) for item in spec)
 
 
-def _attribute(spec: JsonMapping, key: str, is_range: bool, is_list: bool) -> Choices:
+def _attribute(spec: JsonMapping, key: str) -> Iterable[object]:
+    """Return the values of an attribute: several where a macro, or an item of its list, has several."""
     value, kind = spec[key], spec.get("type")
-    if is_list:
-        return lambda: iter(value)
+    if key in (spec.get("__list__") or ()):
+        return cast("Iterable[object]", value)
     if kind in ("genericlist", "tuple") and key == "value":
-        return lambda: map(list, _product([functools.partial(argument_variants, item) for item in value]))
-    if not is_range:
-        return _constant(value)
+        return ListProduct(list(map(argument_variants, value)))
+    if key not in (spec.get("__range__") or ()):
+        return (value,)
     if kind == "tensor" and key == "shape":
-        sizes = [_choices(full_range(*size)) if isinstance(size, list) else _constant(size) for size in value]
-        return lambda: map(list, _product(sizes))
+        return ListProduct([full_range(*size) if isinstance(size, list) else size for size in value])
     if kind in ("int", "long", "float", "double") and key == "value":
-        return _choices(full_range(*value))
-    return lambda: iter(value)
+        return full_range(*value)
+    return cast("Iterable[object]", value)
 
 
-def _choices(value: object) -> Choices:
-    if isinstance(value, Iterable) and not isinstance(value, (str, Mapping)):
-        return lambda: iter(value)
-    return _constant(value)
+def _choices(value: object) -> Iterable[object]:
+    return value if isinstance(value, Iterable) and not isinstance(value, (str, Mapping)) else (value,)
 
 
-def _constant(value: object) -> Choices:
-    return lambda: iter((value,))
-
-
-def _product(choices: Sequence[Choices]) -> Iterator[tuple[object, ...]]:
+def _product(choices: Sequence[Iterable[object]]) -> Iterator[tuple[object, ...]]:
     """Yield combinations, the last varying fastest. Holds an iterator for each position, however many combinations there are."""
-    # By hand: itertools.product holds all choices of every position, and nested generators are as deep as there are positions.
-    if not choices:
-        yield ()
+    # itertools.product holds all choices of every position. In halves: nested one by one they would be too deep.
+    if len(choices) < 2:
+        yield from ((value,) for value in choices[0]) if choices else [()]
         return
-    last = len(choices) - 1
-    iterators = [choices[0]()]
-    chosen: list[object] = []
-    while iterators:
-        try:
-            value = next(iterators[-1])
-        except StopIteration:
-            iterators.pop()
-            if chosen:
-                chosen.pop()
-            continue
-        if len(iterators) - 1 == last:
-            yield (*chosen, value)
-        else:
-            chosen.append(value)
-            iterators.append(choices[len(iterators)]())
+    middle = len(choices) // 2
+    for first in _product(choices[:middle]):
+        for rest in _product(choices[middle:]):
+            yield (*first, *rest)
 
 
 def _copy_attributes(args: Sequence[JsonMapping], index: int, rule: JsonMapping) -> JsonObject:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass, field
 
 from benchmate.memory import is_out_of_memory
@@ -57,7 +58,7 @@ class OpExecutor:
         if options.modes[0] in exec_modes.NAMES:
             self._count(passes, run_id, result)
         else:
-            self._sample(passes, args, kwargs, run_id, result)
+            self._sample(passes, run_id, result)
         if work is not None:
             # What a backward pass does is not declared.
             for record in (record for record in result.results if record["pass"] in FORWARD):
@@ -125,9 +126,7 @@ class OpExecutor:
                 numbers = _numbers(estimate([time_ms / 1e3 for time_ms in times_ms]))
                 result.results.append({"pass": direction, "mode": options.modes[0], **numbers, "loops": 1})
 
-    def _sample(
-        self, passes: Passes, args: base.Arguments, kwargs: base.Keywords, run_id: str, result: InputResult
-    ) -> None:
+    def _sample(self, passes: Passes, run_id: str, result: InputResult) -> None:
         """Time calls until their median is known, in our modes."""
         options, device = self.options, self.device
         for _ in range(options.warmup):
@@ -143,10 +142,13 @@ class OpExecutor:
                 record["inputs"] = {"copies": len(rotation.calls), "bytes": rotation.total_bytes}
             result.results.append(record)
 
+        rotation = None
+        # What is no function of its arguments, such as a captured graph, always reads the same memory.
+        if "cold" in options.modes and passes.reference is not None:
+            function, *inputs = passes.reference
+            rotation = rotate_inputs(lambda args, kwargs: functools.partial(function, *args, **kwargs), *inputs, device)
         for mode in options.modes:
-            # What is no function of its arguments, such as a captured graph, always reads the same memory.
-            bind = passes.bind if mode == "cold" else None
-            sample("forward", mode, passes.forward, bind and rotate_inputs(bind, args, kwargs, device))
+            sample("forward", mode, passes.forward, rotation if mode == "cold" else None)
         if not options.has_backward:
             return
         output = passes.forward()

@@ -14,9 +14,6 @@ from benchmate.ops.base import Arguments, Call, JsonMapping, Keywords, OperatorF
 NO_GRADIENT = "no output depends on an input that requires a gradient"
 WARM_UP_CALLS = 3  # calls before a capture, which choose algorithms and fill the allocator
 
-Bind = Callable[[Arguments, Keywords], Call]
-"""The call of an operator with other arguments."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Passes:
@@ -25,8 +22,8 @@ class Passes:
     `forward()` returns the output. `make_gradient(output)` prepares a backward pass and is not timed. It returns None, or
     the reason why there is no backward pass. `backward()` runs once after each forward. `backward_again(output)`, where there
     is one, returns a backward pass that can be repeated after a forward, or None. `reference` is
-    the bare callable with its arguments, for a check of the output. `bind(args, kwargs)` is `forward` of other arguments, None
-    where it is no function of them. `moved_bytes` is a forward's traffic, where its tensors do not show it.
+    the bare callable with its arguments, to check its output or call it with others, None where it is no function of them.
+    `moved_bytes` is a forward's traffic, where its tensors do not show it.
     """
 
     forward: Call
@@ -34,7 +31,6 @@ class Passes:
     backward: Call
     backward_again: Callable[[object], Call | None] | None = None
     reference: tuple[Callable[..., object], Arguments, Keywords] | None = None
-    bind: Bind | None = None
     moved_bytes: int | None = None
 
 
@@ -109,14 +105,10 @@ def function_passes(
     function: Callable[..., object], args: Arguments, kwargs: Keywords, parameters: Sequence[Tensor]
 ) -> Passes:
     """Return the passes of a function of its arguments. Gradients go to the leaves among them and among its parameters."""
-
-    def bind(args: Arguments, kwargs: Keywords) -> Call:
-        # The partial is all that stands between the clock and the function.
-        return functools.partial(function, *args, **kwargs)
-
     leaves = [tensor for tensor in tensors_in([*args, kwargs, *parameters]) if tensor.requires_grad and tensor.is_leaf]
-    passes = autograd_passes(bind(args, kwargs), leaves)
-    return dataclasses.replace(passes, reference=(function, args, kwargs), bind=bind)
+    # The partial is all that stands between the clock and the function.
+    passes = autograd_passes(functools.partial(function, *args, **kwargs), leaves)
+    return dataclasses.replace(passes, reference=(function, args, kwargs))
 
 
 def capture_passes(passes: Passes, has_backward: bool) -> Passes:

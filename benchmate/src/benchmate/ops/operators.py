@@ -10,7 +10,6 @@ from typing import Any, cast
 
 from benchmate.ops.base import (
     Arguments,
-    Call,
     FunctionSchema,
     Keywords,
     OperatorFailed,
@@ -25,32 +24,12 @@ from benchmate.ops.interface import BoundOp, OperatorInterface, Passes, forward_
 from benchmate.ops.registry import spelling_hint
 
 
-class CallableOp(OperatorInterface):
+class CallableOp(BoundOp):
     """A function of its arguments."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function
-        self._passes: Passes | None = None
-        self._output: object = None
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        self._passes = self.passes(args, kwargs)
-        self._output = self._passes.forward()
-        return self._output
-
-    def create_grad(self) -> None:
-        """Make the gradient of the last output. Raises OperatorFailed where nothing requires it."""
-        assert self._passes is not None, "forward first"
-        if reason := self._passes.make_gradient(self._output):
-            raise OperatorFailed(reason)
-
-    def backward(self) -> None:
-        assert self._passes is not None, "forward first"
-        self._passes.backward()
-
-    def cleanup(self) -> None:
-        self._passes = self._output = None
 
     def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
         return function_passes(self.function, args, kwargs, self.parameters())
@@ -66,14 +45,11 @@ class UnaryOp(BoundOp):
     def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
         if not args or not hasattr(args[0], self.method):
             raise OperatorFailed(f"{self.method} is a method: its first argument must be a tensor")
+        # The partial is all that stands between the clock and the method.
+        function, args = getattr(type(args[0]), self.method), [cast("Tensor", args[0]).detach(), *args[1:]]
         reason = "an operator that changes its input in place, without gradients"
-        reference = (lambda *args, **kwargs: self._bind(args, kwargs)(), args, kwargs)
-        passes = forward_only(self._bind(args, kwargs), reason)
-        return dataclasses.replace(passes, bind=self._bind, reference=reference)
-
-    def _bind(self, args: Arguments, kwargs: Keywords) -> Call:
-        tensor = cast("Tensor", args[0]).detach()
-        return functools.partial(getattr(tensor, self.method), *args[1:], **kwargs)
+        passes = forward_only(functools.partial(function, *args, **kwargs), reason)
+        return dataclasses.replace(passes, reference=(function, args, kwargs))
 
 
 class BuildableOp(CallableOp):

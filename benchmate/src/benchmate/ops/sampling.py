@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from benchmate.ops.base import Arguments, Call, Keywords, Storage, Tensor
 from benchmate.ops.device import TorchDevice, clock_pair_s, free_bytes
-from benchmate.ops.interface import Bind, map_tensors, tensors_in
+from benchmate.ops.interface import map_tensors, tensors_in
 from benchmate.ops.statistics import FEWEST_FOR_INTERVAL, Estimate, StopRule, estimate
 
 NAMES = ("hot", "cold", "end-to-end")
@@ -26,6 +26,8 @@ MAX_COPIES = 16384  # of inputs so small that more of them would only take time
 
 _clock = time.perf_counter_ns
 
+Bind = Callable[[Arguments, Keywords], Call]
+"""Return the call of an operator with other arguments."""
 Agree = Callable[[float], float]
 """Return the largest value of all ranks: every rank takes the same samples and stops at the same sample."""
 
