@@ -57,8 +57,14 @@ class UnknownOperator(OperatorSkipped):
     """An operator whose name means nothing: the others of its configuration run all the same."""
 
 
-def write_whole(path: str, text: str) -> None:
-    """Write the file of -o: the whole, or nothing and the file as it was. Into a pipe or device as it comes. Raises OpsError."""
+def write_whole(path: str | None, text: str) -> None:
+    """Write the file of -o: the whole, or nothing and the file as it was. Into a pipe or device as it comes. Raises OpsError.
+
+    Without a path to standard output.
+    """
+    if path is None:
+        sys.stdout.write(text)
+        return
     target = Path(path)
     try:
         if target.exists() and not target.is_file():

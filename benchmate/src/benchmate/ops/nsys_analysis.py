@@ -51,16 +51,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("-o", "--output", metavar="FILE", help="where the JSON goes (stdout)")
     parser.add_argument("-l", "--log-level", default="INFO", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
-    return run_command(lambda: _write_analysis(args.file, args.output))
 
+    def write() -> int:
+        write_whole(args.output, json.dumps(analyse(args.file), indent=1) + "\n")
+        return 0
 
-def _write_analysis(path: str, output: str | None) -> int:
-    text = json.dumps(analyse(path), indent=1)
-    if output:
-        write_whole(output, text + "\n")
-    else:
-        print(text)
-    return 0
+    return run_command(write)
 
 
 def _analyse(connection: sqlite3.Connection) -> JsonObject:

@@ -17,10 +17,17 @@ from pathlib import Path
 
 from benchmate.frameworks import launched_rank
 from benchmate.ops.base import OperatorFailed, OpsError, import_torch, printable, run_command, write_whole
+from benchmate.ops.benchmark import format_seconds
 from benchmate.ops.device import default_device
 from benchmate.ops.options import require_at_least
+from benchmate.ops.traces.plan import static_obstacle
 from benchmate.ops.traces.progress import Progress
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
+from benchmate.ops.traces.replay import Replay
+from benchmate.ops.traces.replay_calls import machine_obstacle
+from benchmate.ops.traces.replay_report import build_report, format_left_out, format_report, read_profile
+from benchmate.ops.traces.schema import read_trace
+from benchmate.ops.traces.summary import format_summary, predict_step, summarise_trace, to_configuration
 
 EPILOG = """\
 exit code: 0: done, also where a replay leaves out what the trace does not describe, and says so. 1: an operator of a replay
@@ -77,9 +84,6 @@ def record(args: argparse.Namespace) -> int:
 
 def summarise(args: argparse.Namespace) -> int:
     """Print a summary of a trace."""
-    from benchmate.ops.traces.schema import read_trace
-    from benchmate.ops.traces.summary import format_summary, summarise_trace
-
     summary = summarise_trace(read_trace(args.file))
     print(json.dumps(summary) if args.json else format_summary(summary, args.top))
     return 0
@@ -87,14 +91,8 @@ def summarise(args: argparse.Namespace) -> int:
 
 def to_config(args: argparse.Namespace) -> int:
     """Write the configuration of a trace's operators."""
-    from benchmate.ops.traces.plan import Obstacle, static_obstacle
-    from benchmate.ops.traces.replay_calls import machine_obstacle
-    from benchmate.ops.traces.schema import read_trace
-    from benchmate.ops.traces.summary import to_configuration
-
     trace = read_trace(args.file)
-    obstacle: Obstacle = static_obstacle
-    note = ""
+    obstacle, note = static_obstacle, ""
     try:
         import_torch()
         obstacle = machine_obstacle(args.device or default_device())
@@ -109,10 +107,7 @@ def to_config(args: argparse.Namespace) -> int:
     counts = [
         item["count"] for operator in operators.values() for entry in operator["config"] for item in entry["input"]
     ]
-    if args.output is None:
-        sys.stdout.write(content)
-    else:
-        write_whole(args.output, content)
+    write_whole(args.output, content)
     summary = f"{len(operators)} operators, {len(counts)} inputs, {sum(counts)} calls of a step"
     print(summary + (f" in {args.output}" if args.output else ""), file=sys.stderr)
     for reason, count in left_out.items():
@@ -122,10 +117,6 @@ def to_config(args: argparse.Namespace) -> int:
 
 def predict(args: argparse.Namespace) -> int:
     """Add up the records of a converted configuration."""
-    from benchmate.ops.benchmark import format_seconds
-    from benchmate.ops.traces.schema import read_trace
-    from benchmate.ops.traces.summary import predict_step
-
     prediction = predict_step(args.file)
     if args.trace is not None:
         prediction["recorded_step_s"] = read_trace(args.trace).about.get("step_s")
@@ -145,14 +136,6 @@ def predict(args: argparse.Namespace) -> int:
 
 def replay(args: argparse.Namespace) -> int:
     """Replay a trace and print the report."""
-    from benchmate.ops.traces.replay_report import (
-        build_report,
-        format_left_out,
-        format_report,
-        read_profile,
-    )
-    from benchmate.ops.traces.schema import read_trace
-
     require_at_least(("-w", args.warmup, 0), ("-i", args.iteration, 1), ("--threads", args.threads, 1))
     is_first = launched_rank()[0] == 0
     with Progress(sys.stderr, "replay") if is_first else contextlib.nullcontext() as progress:
@@ -166,8 +149,6 @@ def replay(args: argparse.Namespace) -> int:
         say("importing torch")
         import_torch()
         import torch
-
-        from benchmate.ops.traces.replay import Replay
 
         if args.threads is not None:
             torch.set_num_threads(args.threads)
