@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import time
@@ -58,9 +57,6 @@ def _lock(name: str, descriptor: int, deadline: float | None, notify: Callable[[
         if not has_notified:
             has_notified = True
             notify(f"waiting for {name}, in use by {_describe_holder(descriptor)}")
-        if deadline is None:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            return
         time.sleep(_PERIOD_S)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmate import memory
 from benchmate.frameworks import initialized_devices, jax_is_started
+from benchmate.kernel_files import kernel_bytes
 
 # A process that computes has one of these open: CUDA's, ROCm's, or a render node of Intel's and others.
 _COMPUTE_FILES = ("/dev/nvidia-uvm", "/dev/kfd", "/dev/dri/render", "/dev/accel")
@@ -28,7 +29,7 @@ class MemoryPeaks:
         """Note the memory allocated before the case: allocations during the program's import are not the case's."""
         # cuda_memory_usage is what the few-bit library reports: the peak above what was there before.
         self._allocated_before = allocated_bytes()
-        self._keep("host_memory_start", _resident_bytes())
+        self._keep("host_memory_start", kernel_bytes("/proc/self/status", b"VmRSS"))
         self._reset()
 
     def after_setup(self) -> None:
@@ -82,13 +83,6 @@ def allocated_bytes() -> int:
     """Return the memory that torch's allocator holds now on all devices that this process uses. 0 where it uses none."""
     module = memory.device_memory()
     return 0 if module is None else sum(module.memory_allocated(device) for device in range(module.device_count()))
-
-
-def _resident_bytes() -> int | None:
-    try:
-        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 def _open_files() -> list[str]:

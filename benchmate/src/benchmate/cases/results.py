@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypedDict, cast
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from benchmate.cases.registry import Case
 from benchmate.memory import OUT_OF_MEMORY
@@ -23,26 +23,10 @@ AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
 """The statistics of Google Benchmark. Deviations are of a sample."""
 
 
-class CasePayload(TypedDict, total=False):
-    """The message of a case's process to the runner, as a line of JSON.
-
-    `outcome` is always there, the rest where known. Nanoseconds are of all `iterations` together, on the wall and of
-    the whole process. Memory is in bytes.
-    """
-
-    name: str
-    outcome: str
-    why: str
-    detail: str
-    iterations: int
-    wall_ns: int
-    cpu_ns: int
-    items: float | None
-    bytes: float | None
-    counters: dict[str, float]
-    label: str
-    memory: dict[str, int]
-    notes: list[str]
+CasePayload = dict[str, Any]
+"""The message of a case's process to the runner, as a line of JSON: `outcome`, and fields of CaseResult where they are known."""
+_OF_RUNNER = ("case", "repetition", "reasons", "seconds", "tail")
+"""Fields of CaseResult that only the runner knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +106,8 @@ def parse_payload(line: bytes) -> CasePayload | None:
         return None
     if not isinstance(payload, dict) or payload.get("outcome") not in ("passed", "failed", "skipped"):
         return None
-    return cast("CasePayload", {name: payload[name] for name in CasePayload.__annotations__ if name in payload})
+    known = {field.name for field in fields(CaseResult)} - set(_OF_RUNNER)
+    return {name: value for name, value in payload.items() if name in known}
 
 
 def make_result(
@@ -138,8 +123,7 @@ def make_result(
     `foreign` are other processes seen on the devices.
     """
     reasons: tuple[str, ...] = ()
-    given: dict[str, Any] = {**(payload or {"outcome": "failed"})}
-    given.pop("name", None)
+    given: CasePayload = {**(payload or {"outcome": "failed"})}
     if payload is None:
         given["why"], given["detail"] = _explain_exit(ended, timeout_s)
     elif payload["outcome"] == "passed" and (ended.code != 0 or ended.is_late):

@@ -22,6 +22,8 @@ from benchmate.cases.isolation import Forks, IsolationError, Spawn
 from benchmate.cases.options import CaseOptions, UsageError
 from benchmate.cases.registry import Case
 from benchmate.cases.results import CaseResult, aggregate_results, make_result, parse_payload
+from benchmate.devices.api import DeviceLostError
+from benchmate.devices.detect import open_vendor, visible
 from benchmate.devices.vendors.locks import DeviceLocks
 from benchmate.machine_context import google_context
 from benchmate.supervisor import supervise
@@ -67,24 +69,29 @@ class CaseRunner:
         with contextlib.ExitStack() as stack:
             formats = self._open_formats(stack)
             self._announce(len(cases))
-            devices = stack.enter_context(_Devices())
+            # The accelerators that the cases may use, looked at from outside, without a context on any of them.
+            vendor, problem = open_vendor("auto", os.environ)
+            stack.callback(vendor.close)
+            if problem:
+                _print_stderr(f"note: {problem}")
+            self._devices = visible(vendor.devices, os.environ, vendor.arch)
             # Elsewhere than where all programs of this machine look for each other: for tests that run side by side.
             locks = DeviceLocks(os.environ.get("MILABENCH_LOCK_DIR"))
             stack.callback(locks.release)
-            self._lock(locks, devices)
+            self._lock(locks, vendor.arch)
             isolation = stack.enter_context(contextlib.closing(self._isolation(locks.descriptors())))
             context = google_context(sys.argv[0], options.context)
             for output in formats:
                 output.begin(context, [case.name for case in cases])
                 output.out.flush()
             try:
-                self._measure_all(isolation, devices, formats)
+                self._measure_all(isolation, formats)
             finally:
                 for output in formats:
                     output.end(self._results, aggregate_results(self._results))
                     output.out.flush()
 
-    def _measure_all(self, isolation: Spawn | Forks, devices: _Devices, formats: Sequence[ResultFormat]) -> None:
+    def _measure_all(self, isolation: Spawn | Forks, formats: Sequence[ResultFormat]) -> None:
         options = self._options
         todo = [(case, repetition) for case in self._cases for repetition in range(options.repetitions)]
         if options.interleaved:
@@ -93,7 +100,7 @@ class CaseRunner:
         for number, (case, repetition) in enumerate(todo):
             if number and options.delay_s:
                 time.sleep(options.delay_s)
-            result = self._measure(case, repetition, isolation, devices)
+            result = self._measure(case, repetition, isolation)
             self._results.append(result)
             for output in formats:
                 output.add(result)
@@ -105,20 +112,28 @@ class CaseRunner:
             if self._has_sink and len(of_case) == options.repetitions:
                 _record_case(of_case)
 
-    def _measure(self, case: Case, repetition: int, isolation: Spawn | Forks, devices: _Devices) -> CaseResult:
+    def _measure(self, case: Case, repetition: int, isolation: Spawn | Forks) -> CaseResult:
         timeout_s = self._options.timeout_s
         # Before and after, not during: what asks the driver meanwhile would share the device with the case.
-        before = devices.foreign_pids()
+        before = self._foreign_pids()
         ended = supervise(functools.partial(isolation.start, case.name), _forward_output, timeout_s=timeout_s)
-        foreign = sorted(before | devices.foreign_pids())
+        foreign = sorted(before | self._foreign_pids())
         return make_result(case, repetition, parse_payload(ended.result), ended, timeout_s, foreign)
 
-    def _lock(self, locks: DeviceLocks, devices: _Devices) -> None:
+    def _foreign_pids(self) -> set[int]:
+        """Return the processes that compute on the devices now, when no case of ours does."""
+        pids = set()
+        for device in self._devices:
+            with contextlib.suppress(DeviceLostError):
+                pids |= {process.pid for process in device.survey().processes or ()}
+        return pids
+
+    def _lock(self, locks: DeviceLocks, arch: str) -> None:
         options = self._options
         if options.lock == "none":
             return
         wait_s = options.lock_wait_s if options.lock == "wait" else 0.0
-        names = lock_names(devices.uuids, devices.arch, os.environ)
+        names = lock_names([device.uuid for device in self._devices], arch, os.environ)
         try:
             lock_devices(locks, names, shlex.join(sys.argv), wait_s, _print_stderr)
         except OSError as error:
@@ -152,34 +167,6 @@ class CaseRunner:
         shown = {output.format for output in self._options.outputs if output.path is None}
         stream = sys.stdout if shown <= {"stdout"} else sys.stderr
         print(f"total {count} benchmark(s) matched to pattern", file=stream, flush=True)
-
-
-class _Devices:
-    """The accelerators that the cases may use, looked at from outside, without a context on any of them."""
-
-    def __enter__(self) -> _Devices:
-        from benchmate.devices.detect import open_vendor, visible
-
-        self._vendor, problem = open_vendor("auto", os.environ)
-        self.arch = self._vendor.arch
-        self._devices = visible(self._vendor.devices, os.environ, self.arch)
-        self.uuids = tuple(device.uuid for device in self._devices)
-        if problem:
-            _print_stderr(f"note: {problem}")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._vendor.close()
-
-    def foreign_pids(self) -> set[int]:
-        """Return the processes that compute on them now, when no case of ours does."""
-        from benchmate.devices.api import DeviceLostError
-
-        pids = set()
-        for device in self._devices:
-            with contextlib.suppress(DeviceLostError):
-                pids |= {process.pid for process in device.survey().processes or ()}
-        return pids
 
 
 def _record_case(results: Sequence[CaseResult]) -> None:
