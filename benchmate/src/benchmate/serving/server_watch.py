@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import io
 import re
 import signal
 import socket
@@ -14,11 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 PERIOD_S = 1.0
 ANSWER_S = 5.0
@@ -118,42 +113,23 @@ def get(url: str, path: str) -> tuple[int, str]:
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     with contextlib.closing(kind(parts.hostname or "", parts.port, timeout=ANSWER_S)) as connection:
-        connection.response_class = _ResponseInTime
-        connection.request("GET", parts.path.rstrip("/") + path)
-        response = connection.getresponse()
-        body = response.read(MOST_BYTES + 1)
+        connection.connect()
+        deadline = time.monotonic() + ANSWER_S
+        # The timeout of its socket limits each read only, and an answer may come byte by byte.
+        limit = threading.Timer(ANSWER_S, connection.sock.shutdown, [socket.SHUT_RDWR])
+        limit.daemon = True
+        limit.start()
+        try:
+            connection.request("GET", parts.path.rstrip("/") + path)
+            response = connection.getresponse()
+            body = response.read(MOST_BYTES + 1)
+        finally:
+            limit.cancel()
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"no whole answer within {ANSWER_S:g} s")
     if len(body) > MOST_BYTES:
         raise ValueError(f"{path}: an answer of more than {MOST_BYTES >> 20} MiB")
     return response.status, body.decode("utf-8", "replace")
-
-
-class _ResponseInTime(http.client.HTTPResponse):
-    """An answer that is given up unless it is complete within ANSWER_S: a timeout of its socket limits each read only."""
-
-    def __init__(
-        self, sock: socket.socket, debuglevel: int = 0, method: str | None = None, url: str | None = None
-    ) -> None:
-        super().__init__(sock, debuglevel, method, url)
-        self.fp = io.BufferedReader(_ReaderInTime(self.fp.detach(), sock))
-
-
-class _ReaderInTime(io.RawIOBase):
-    def __init__(self, raw: io.RawIOBase, connection: socket.socket) -> None:
-        self._raw, self._connection, self._deadline = raw, connection, time.monotonic() + ANSWER_S
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int | None:
-        left = self._deadline - time.monotonic()
-        if left <= 0:  # what is always there to be read would never run into the timeout of a read
-            raise TimeoutError(f"no whole answer within {ANSWER_S:g} s")
-        self._connection.settimeout(left)
-        return self._raw.readinto(buffer)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
 
 
 def is_refused(url: str) -> bool:
