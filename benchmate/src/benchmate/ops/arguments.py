@@ -56,13 +56,14 @@ class Expected:
 WHOLE_NUMBER = Expected((int,), "a whole number")
 NUMBER = Expected((int, float), "a number")
 NUMBERS = {"int": WHOLE_NUMBER, "long": WHOLE_NUMBER, "float": NUMBER, "double": NUMBER}
-VALUES = {
+SCALARS = {
+    **NUMBERS,
     "bool": Expected((bool,), "true or false"),
     "str": Expected((str,), "a string"),
     "device": Expected((str,), "a device such as 'cpu'"),
 }
 LISTS = ("genericlist", "tuple")
-TYPES = (*NUMBERS, "bool", "str", "none", "device", "dtype", *LISTS, "tensor")
+TYPES = (*SCALARS, "none", "dtype", *LISTS, "tensor")
 
 
 def require_object(value: object, where: str, text: str) -> JsonMapping:
@@ -121,35 +122,30 @@ def _check_argument(spec: object, where: str, warn: Warn) -> None:
     elif kind == "dtype":
         for name in _values(spec, "value"):
             _check_dtype(name, f"{where}.value")
-    elif kind in NUMBERS:
-        _check_number(spec, NUMBERS[kind], where, warn)
-    elif kind in VALUES:
-        # A string may be left out: it is empty then; a device: it is that of the run.
-        _check_value(spec if kind == "bool" else {"value": "", **spec}, VALUES[kind], where)
+    elif kind in SCALARS:
+        _check_scalar(spec, where, warn)
 
 
-def _check_value(spec: JsonMapping, expected: Expected, where: str) -> None:
-    if "value" not in spec:
-        raise OpsError(f"{where}: {spec.get('type')} needs 'value'")
-    for value in _values(spec, "value"):
-        if not expected.fits(value):
-            raise OpsError(f"{where}.value: expected {expected.text}, got {value!r}")
-
-
-def _check_number(spec: JsonMapping, expected: Expected, where: str, warn: Warn) -> None:
-    bounds = spec.get("value_range")
-    if "value" not in spec and bounds is None:
-        raise OpsError(f"{where}: {spec['type']} needs 'value' or 'value_range'")
+def _check_scalar(spec: JsonMapping, where: str, warn: Warn) -> None:
+    kind = spec["type"]
+    expected, is_number = SCALARS[kind], kind in NUMBERS
+    bounds = spec.get("value_range") if is_number else None
     if bounds is not None:
         _check_bounds(bounds, expected, where)
-    if "value" in (spec.get("__range__") or ()):
+    if "value" not in spec:
+        # A string may be left out: it is empty then; a device: it is that of the run.
+        if bounds is None and kind not in ("str", "device"):
+            raise OpsError(f"{where}: {kind} needs 'value'{' or ' + repr('value_range') if is_number else ''}")
+    elif is_number and "value" in (spec.get("__range__") or ()):
         _check_range(spec["value"], expected, f"{where}.value")
-    elif "value" in spec:
-        # The original hands any number to the operator, and its own configurations have such.
-        odd = [value for value in _values(spec, "value") if NUMBER.fits(value) and not expected.fits(value)]
-        for value in odd:
-            warn(f"{where}.value: expected {expected.text}, got {value!r}, which is passed on as it is")
-        _check_value(spec, NUMBER if odd else expected, where)
+    else:
+        for value in _values(spec, "value"):
+            problem = f"{where}.value: expected {expected.text}, got {value!r}"
+            # The original hands any number to the operator, and its own configurations have such.
+            if is_number and NUMBER.fits(value) and not expected.fits(value):
+                warn(f"{problem}, which is passed on as it is")
+            elif not expected.fits(value):
+                raise OpsError(problem)
 
 
 def _check_tensor(spec: JsonMapping, where: str) -> None:
@@ -270,7 +266,7 @@ class DefaultDataGenerator(DataGenerator):
         if kind in ("genericlist", "tuple"):
             items = [self._make(item, device, f"{path}.value[{n}]") for n, item in enumerate(spec["value"])]
             return items if kind == "genericlist" else tuple(items)
-        if kind in ("int", "long", "float", "double"):
+        if kind in NUMBERS:
             return self._number(spec, path)
         if kind == "none":
             return None

@@ -18,6 +18,7 @@ Obstacle = Callable[[Node], str | None]
 _INDICES = "arange argmax argmin max max_pool2d max_pool2d_with_indices min multinomial nonzero"
 _BOUNDED = "ones randint randperm sort topk zeros zeros_like"
 TRUSTED = frozenset(f"aten::{name}" for name in (*_INDICES.split(), *_BOUNDED.split()))
+EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided")
 ARITHMETIC = ("aten::add", "aten::sub", "aten::mul", "aten::div", "aten::true_divide")
 
 
@@ -56,6 +57,8 @@ class PlannedCall:
     arguments: tuple[object, ...]
     results: tuple[object, ...]
     reads: tuple[int, ...]
+    is_collective: bool
+    zeroed: tuple[int, ...] = ()  # integers that nobody wrote yet: they must not become indices
     guards: tuple[tuple[int, int], ...] = ()  # (slot, bound) of indices that come from made-up data
     frees: tuple[int, ...] = ()
     forgets: tuple[int, ...] = ()  # generations
@@ -225,7 +228,15 @@ def build_plan(graph: Graph, selection: Selection) -> Plan:
         computed |= set(written.values()) - given
         safe |= _safe_integers(graph, node, given | safe)
         calls.append(
-            PlannedCall(node=node, arguments=arguments, results=results, reads=tuple(reads.values()), guards=guards)
+            PlannedCall(
+                node=node,
+                arguments=arguments,
+                results=results,
+                reads=tuple(reads.values()),
+                is_collective=node.is_collective,
+                zeroed=tuple(writes[id(ref)] for ref in tensor_refs(node.outputs) if _is_garbage(node, ref)),
+                guards=guards,
+            )
         )
     sizes: dict[int, int] = {}
     for view in table.views:
@@ -239,6 +250,10 @@ def build_plan(graph: Graph, selection: Selection) -> Plan:
         sizes=sizes,
         selection=selection,
     )
+
+
+def _is_garbage(node: Node, ref: TensorRef) -> bool:
+    return node.name in EMPTY and ref.dtype in INTEGERS
 
 
 def _python_numbers(graph: Graph, node: Node) -> frozenset[int]:

@@ -19,10 +19,9 @@ from benchmate.ops.traces.collectives import ProcessGroups
 from benchmate.ops.traces.graph import Graph, build_graph
 from benchmate.ops.traces.plan import Plan, PlannedCall, Slot, build_plan, select_calls, slots_in, static_obstacle
 from benchmate.ops.traces.replay_calls import ReplayMemory, dtype_of, map_devices
-from benchmate.ops.traces.schema import INTEGERS, Node, Trace, tensor_refs
+from benchmate.ops.traces.schema import Node, Trace, tensor_refs
 
 MAX_PLANS = 16  # plans, each around the operators that failed under the one before
-EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided")
 
 
 @dataclass(kw_only=True)
@@ -37,17 +36,7 @@ class ReplayResult:
     substituted: int = 0
 
 
-@dataclass(slots=True, kw_only=True)
-class _Ready:
-    """A call as it is made in every step."""
-
-    call: PlannedCall
-    bind: calls.BindSlots
-    is_collective: bool
-    is_garbage: bool  # integers that nobody wrote yet: they must not become indices
-
-
-Around = Callable[[_Ready, Call], object]
+Around = Callable[[PlannedCall, Call], object]
 """Make a call, and measure or guard it."""
 
 
@@ -131,7 +120,7 @@ class Replay:
                 for view in self._plan.views
             ]
             self._standing: calls.Slots = [None] * len(self._plan.views)  # tensors that are there in every step
-            self._ready = [self._prepare(call) for call in self._plan.calls]
+            self._ready = [(call, self._bind(call)) for call in self._plan.calls]
             failures = self._try_calls(f"of {len(self._ready)} of plan {number + 1}")
             # A rank that planned again alone would leave the others waiting in their collectives.
             if not self.groups.any_rank(bool(failures)):
@@ -161,28 +150,23 @@ class Replay:
             return str(error)
         return None
 
-    def _prepare(self, call: PlannedCall) -> _Ready:
-        node = call.node
-        if node.is_collective:
-            bind = calls.bind_function(self.groups.starter(node), call.arguments, self.device_of)
-        else:
-            bind = calls.bind_operator(node, call.arguments, self.device_of)
-        outputs = list(tensor_refs(node.outputs))
-        is_garbage = node.name in EMPTY and bool(outputs) and outputs[0].dtype in INTEGERS
-        return _Ready(call=call, bind=bind, is_collective=node.is_collective, is_garbage=is_garbage)
+    def _bind(self, call: PlannedCall) -> calls.BindSlots:
+        if call.is_collective:
+            return calls.bind_function(self.groups.starter(call.node), call.arguments, self.device_of)
+        return calls.bind_operator(call.node, call.arguments, self.device_of)
 
     def _try_calls(self, among: str) -> dict[int, str]:
         """Make a step in which each call may fail. Return {node: its error}."""
         failures: dict[int, str] = {}
         numbers = itertools.count(1)
 
-        def guarded(ready: _Ready, call: Call) -> object:
+        def guarded(planned: PlannedCall, call: Call) -> object:
             self._say(f"trying call {next(numbers)} {among}")
             try:
                 result = call()
                 self.device.synchronize()
             except Exception as error:  # an operator may raise whatever it likes: that is what is being found out
-                failures[ready.call.node.id] = _describe(error)
+                failures[planned.node.id] = _describe(error)
                 return None
             return result
 
@@ -192,13 +176,13 @@ class Replay:
     def _time_calls(self) -> dict[int, float]:
         pairs: dict[int, tuple[Event, Event]] = {}
 
-        def timed(ready: _Ready, call: Call) -> object:
+        def timed(planned: PlannedCall, call: Call) -> object:
             # Waiting for the device after each call would time the launch too, and leave the queue empty for the next.
             ((begin, end),) = self.device.event_pairs(1)
             begin.record()
             result = call()
             end.record()
-            pairs[ready.call.node.id] = (begin, end)
+            pairs[planned.node.id] = (begin, end)
             return result
 
         self._step(timed)
@@ -210,8 +194,7 @@ class Replay:
         views = self._plan.views
         slots = list(self._standing)
         storages: dict[int, Storage] = {}
-        for ready in self._ready:
-            planned = ready.call
+        for planned, bind in self._ready:
             for number in planned.reads:
                 if slots[number] is None:
                     slots[number] = self._recall(number, storages)
@@ -221,16 +204,15 @@ class Replay:
             for number, limit in planned.guards:
                 # Not in place: an index may be a view in which elements share their memory.
                 slots[number] = cast("Tensor", slots[number]).clamp(0, limit - 1)
-            call = ready.bind(slots)
-            result = call() if around is None else around(ready, call)
-            if ready.is_collective and result is not None:
+            call = bind(slots)
+            result = call() if around is None else around(planned, call)
+            if planned.is_collective and result is not None:
                 result = self._note_works(planned, cast("tuple[list[Work | None], object]", result))
             self._store(planned.results, result, slots, storages)
             # Whoever reads them before they are written would otherwise take garbage for indices, and fall out of a tensor.
-            if ready.is_garbage:
-                for slot in planned.results:
-                    if isinstance(slot, Slot) and (tensor := slots[slot.number]) is not None:
-                        tensor.zero_()
+            for number in planned.zeroed:
+                if (tensor := slots[number]) is not None:
+                    tensor.zero_()
             for number in planned.frees:
                 slots[number] = None
             for number in planned.forgets:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from benchmate.ops.arguments import DEFAULT_GENERATOR, DTYPES
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError, printable
@@ -15,7 +15,7 @@ from benchmate.ops.traces.collectives import recorded_groups, recorded_ranks
 from benchmate.ops.traces.graph import build_graph
 from benchmate.ops.traces.index_bounds import index_bounds
 from benchmate.ops.traces.plan import Obstacle, build_plan, select_calls, static_obstacle
-from benchmate.ops.traces.replay_calls import map_devices
+from benchmate.ops.traces.replay_calls import DeviceOf, map_devices
 from benchmate.ops.traces.schema import INTEGERS, DeviceRef, Node, TensorRef, Trace, tensor_refs
 
 Signature = tuple[object, ...]
@@ -127,7 +127,7 @@ def to_configuration(
     The build is the schema of the overload. A device among the arguments is the run's. `device` replaces it where
     given. `obstacle` tells why the machine that is to run it cannot run an operator.
     """
-    device_of = _devices(trace, device)
+    device_of = map_devices(trace, device or "")
     chosen = select_calls(trace, build_graph(trace), obstacle)
     left_out = Counter(reason for _, reason in chosen.skipped)
     counts: Counter[Signature] = Counter()
@@ -158,24 +158,14 @@ def to_configuration(
     return operators, dict(left_out)
 
 
-def _devices(trace: Trace, device: str | None) -> Callable[[str], JsonObject]:
-    """Return how a device among the arguments of a trace is written."""
-    map_device = map_devices(trace, device or "")
-
-    def described(name: str) -> JsonObject:
-        target = map_device(name)
-        return {"type": "device", "value": target} if target else {"type": "device"}
-
-    return described
-
-
-def _argument(value: object, limits: Mapping[int, int], device_of: Callable[[str], JsonObject]) -> JsonObject:
+def _argument(value: object, limits: Mapping[int, int], device_of: DeviceOf) -> JsonObject:
     if isinstance(value, TensorRef):
         return _tensor(value, limits.get(id(value)))
     if isinstance(value, tuple):
         return {"type": "genericlist", "value": [_argument(item, limits, device_of) for item in value]}
     if isinstance(value, DeviceRef):
-        return device_of(value.name)
+        target = device_of(value.name)
+        return {"type": "device", "value": target} if target else {"type": "device"}
     if value is None:
         return {"type": "none"}
     return {"type": KINDS.get(type(value), "str"), "value": value}
