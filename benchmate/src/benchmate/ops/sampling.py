@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import gc
 import itertools
@@ -11,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from benchmate.ops.base import Arguments, Call, Keywords, Storage, Tensor
+from benchmate.ops.base import Arguments, Call, Keywords
 from benchmate.ops.device import TorchDevice, clock_pair_s, free_bytes
-from benchmate.ops.interface import map_tensors, tensors_in
+from benchmate.ops.interface import tensors_in
 from benchmate.ops.statistics import FEWEST_FOR_INTERVAL, Estimate, StopRule, estimate
 
 NAMES = ("hot", "cold", "end-to-end")
@@ -225,13 +226,14 @@ class InputRotation:
 def rotate_inputs(bind: Bind, args: Arguments, kwargs: Keywords, device: TorchDevice) -> InputRotation | None:
     """Return enough copies of the inputs to exceed the last cache level. The first is the inputs themselves.
 
-    None for inputs that exceed it alone, and for those that are not made of plain strided memory. Fewer copies than it takes
-    where they would fill half of the device's free memory.
+    None for inputs that exceed it alone, and for those that are not plain strided memory or were computed with gradients.
+    Fewer copies than it takes where they would fill half of the device's free memory.
     """
     import torch
 
     tensors = list(tensors_in([args, kwargs]))
-    if any(tensor.layout is not torch.strided or tensor.device.type != device.kind for tensor in tensors):
+    kinds = {(tensor.layout, tensor.device.type, tensor.is_leaf) for tensor in tensors}
+    if kinds - {(torch.strided, device.kind, True)}:
         return None
     storages = [tensor.untyped_storage() for tensor in tensors]
     input_bytes = sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
@@ -240,22 +242,6 @@ def rotate_inputs(bind: Bind, args: Arguments, kwargs: Keywords, device: TorchDe
     free = free_bytes(str(device.device))
     limit = MAX_COPIES if free is None else min(MAX_COPIES, free // 2 // input_bytes)
     count = max(1, min(limit, math.ceil((device.cache_bytes + 1) / input_bytes)))
-    calls = [bind(args, kwargs), *(bind(*_copied(args, kwargs)) for _ in range(count - 1))]
+    # Tensors that share memory, such as views, share it in the copy too.
+    calls = [bind(args, kwargs), *(bind(*copy.deepcopy((args, kwargs))) for _ in range(count - 1))]
     return InputRotation(calls=calls, total_bytes=count * input_bytes)
-
-
-def _copied(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
-    """Return the arguments in memory of their own. Tensors that share memory, such as views, share it in the copy too."""
-    import torch
-
-    storages: dict[int, Storage] = {}
-
-    def copied(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in storages:
-            storages[storage.data_ptr()] = storage.clone()
-        copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        copy.set_(storages[storage.data_ptr()], tensor.storage_offset(), tensor.size(), tensor.stride())
-        return copy.requires_grad_(tensor.requires_grad)
-
-    return map_tensors(list(args), copied), map_tensors(kwargs, copied)
