@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 from benchmate.errors import BenchmateError
 from benchmate.recording import Recording
 from benchmate.records import encode
 from benchmate.serving.clients import Client, ClientFailed, load_client, plain
 from benchmate.serving.figures import point_notes, tail_note
-from benchmate.serving.load import Endpoint, LoadPoint, PointResult, RequestResult, Target, Workload, one_line
+from benchmate.serving.load import LoadPoint, PointResult, RequestResult, Target, Workload, one_line
 from benchmate.serving.server_watch import ServerWatch, is_refused, says_refused, wait_until_ready
 from benchmate.serving.workload import WorkloadRecipe, prompt_text, read_sessions
 
@@ -32,6 +32,7 @@ _READY_TIMEOUT_S = 600.0
 _POINT_SHARE = 0.9
 """Of `max_duration`, which is a point's: the rest is for work before the first and after the last point."""
 _GIVE_UP_S = 2.0
+_NO_RESULT = PointResult(requests=())
 
 
 class Interrupted(KeyboardInterrupt):
@@ -73,63 +74,51 @@ class SweepPlan:
 
 
 def plan_sweep(config: Mapping[str, Any], url: str, arguments: Sequence[str]) -> SweepPlan:
-    """Return the sweep of a benchmark's configuration. Raises BenchmateError with the problem in a line."""
+    """Return the sweep of a benchmark's resolved configuration. Raises BenchmateError with the problem in a line."""
     serve = config.get("serve")
     if not isinstance(serve, Mapping):
         raise BenchmateError(
             "the configuration has no `serve`. MILABENCH_BENCH_CONFIG names the file of a benchmark that has"
         )
     ready = (config.get("server") or {}).get("ready") or {}
-    model, seed = serve.get("model") or "", int(serve.get("seed", 1))
-    endpoint = cast("Endpoint", serve.get("endpoint") or "completions")
-    prompts = prompt_text(serve.get("tokenizer") or model, endpoint)
-    trace = serve.get("trace")
+    prompts = prompt_text(serve["tokenizer"], serve["endpoint"])
     recipe = WorkloadRecipe(
         prompts=prompts,
-        input_tokens=serve.get("input_tokens", 128),
-        output_tokens=serve.get("output_tokens", 128),
-        prefix_tokens=int(serve.get("prefix_tokens", 0)),
-        seed=seed,
-        sessions=read_sessions(trace, prompts) if trace else (),
+        sessions=read_sessions(serve["trace"], prompts) if serve["trace"] else (),
+        **{name: serve[name] for name in ("input_tokens", "output_tokens", "prefix_tokens", "seed")},
     )
-    options = {"ignore_eos": True, **(serve.get("request_options") or {})}
-    points = tuple(_points(serve, seed))
+    options = {"ignore_eos": True, **serve["request_options"]}
+    points = tuple(_points(serve))
     if not points:
         raise BenchmateError("serve: no points. Give concurrency, rate or scenario")
     return SweepPlan(
-        client=serve.get("client") or "plain",
         target=Target(
             url=url.rstrip("/"),
-            model=serve.get("served_model") or model,
-            tokenizer=serve.get("tokenizer") or model,
-            endpoint=endpoint,
+            model=serve["served_model"],
+            tokenizer=serve["tokenizer"],
+            endpoint=serve["endpoint"],
             options={name: value for name, value in options.items() if value is not None},
             arguments=tuple(arguments),
         ),
         points=points,
         recipe=recipe,
-        requests=int(serve.get("requests", 32)),
-        rounds=int(serve.get("rounds", 4)),
-        seconds=float(serve.get("seconds", 10)),
-        warmup=int(serve.get("warmup", 2)),
-        slo=serve.get("slo") or {},
-        seed=seed,
-        restarts=serve.get("on_server_exit") == "restart",
+        restarts=serve["on_server_exit"] == "restart",
         ready_path=ready.get("path") or "",
         ready_timeout_s=float(ready.get("timeout_s") or _READY_TIMEOUT_S),
         point_s=_POINT_SHARE * float(config.get("max_duration") or math.inf),
+        **{name: serve[name] for name in ("client", "requests", "rounds", "seconds", "warmup", "slo", "seed")},
     )
 
 
-def _points(serve: Mapping[str, Any], seed: int) -> Iterator[LoadPoint]:
+def _points(serve: Mapping[str, Any]) -> Iterator[LoadPoint]:
     for kind in ("concurrency", "rate", "scenario"):
-        for value in serve.get(kind) or ():
+        for value in serve[kind]:
             # A number whole and exact: two points must not have one name.
             is_whole = isinstance(value, float) and value.is_integer()
             name = f"{kind}={int(value) if is_whole else value}"
             # Other arrivals for each point, the same in each launch.
-            own: dict[str, Any] = {kind: value, "seed": zlib.crc32(f"{seed} {name}".encode())}
-            yield LoadPoint(name=name, arrivals=serve.get("arrivals") or "poisson", **own)
+            own: dict[str, Any] = {kind: value, "seed": zlib.crc32(f"{serve['seed']} {name}".encode())}
+            yield LoadPoint(name=name, arrivals=serve["arrivals"], **own)
 
 
 class Sweep:
@@ -295,9 +284,9 @@ class Sweep:
         *,
         why: str = "",
         start: float | None = None,
-        result: PointResult | None = None,
+        result: PointResult = _NO_RESULT,
     ) -> None:
-        requests = () if result is None else result.requests
+        requests = result.requests
         began, ended = _window(requests) if requests else (start, time.time())
         load: dict[str, object] = {}
         if point.concurrency is not None:
@@ -309,11 +298,11 @@ class Sweep:
             **load,
             "state": state,
             "why": why,
-            "notes": [one_line(note) for note in result.notes] if result is not None else [],
+            "notes": [one_line(note) for note in result.notes],
             "requests": len(requests),
             "warmup": max(self._plan.warmup, point.concurrency or 0) if self._plan.warmup else 0,
             **({} if began is None else {"start": began, "stop": ended}),
-            "client": dict(result.client) if result is not None else {},
+            "client": dict(result.client),
         }
         self._recorder.record("data", {"point": record})
         print(f"{point.name}: {state}{f': {why}' if why else ''}", flush=True)
