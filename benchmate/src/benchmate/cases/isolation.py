@@ -46,9 +46,8 @@ class Spawn:
 
 
 class ServerMessage(TypedDict, total=False):
-    """The answers of the fork server: that it is ready or why it refuses, then for each request a pid and an exit code."""
+    """The answers of the fork server: why it refuses, if it does, then for each request a pid and an exit code."""
 
-    ready: bool
     refused: str
     pid: int
     code: int
@@ -136,10 +135,9 @@ def serve_forks(descriptor: int, preload: Sequence[str], run_forked: RunForked) 
     refused = _fork_hazard(preload)
     # What every fork would import at its end, to send its result.
     importlib.import_module("benchmate.records")
+    _send(connection, {"refused": refused})
     if refused:
-        _send(connection, {"refused": refused})
         return 1
-    _send(connection, {"ready": True})
     while (request := _next_request(connection)) is not None:
         name, result, output = request
         known = child_pids()

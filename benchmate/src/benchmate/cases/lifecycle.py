@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import repeat
 from time import perf_counter_ns, process_time_ns
 from typing import TYPE_CHECKING
 
 from benchmate.cases.memory_peaks import MemoryPeaks
 from benchmate.cases.options import RunBudget
-from benchmate.cases.registry import Case, Skip, State, takes_state
+from benchmate.cases.registry import STATE, Case, Skip, State, takes_state
 from benchmate.clock import wait_for_devices
 from benchmate.frameworks import initialized_devices
 from benchmate.memory import is_out_of_memory
@@ -104,24 +105,22 @@ def _time_calls(run: Call, iterations: int) -> CasePayload:
 def _bind_subject(case: Case, state: State) -> tuple[Call, Call, Call]:
     """Return setup, run and teardown without arguments. Raises the errors of the case's constructor."""
     if not isinstance(case.subject, type):
-        values = dict(case.params)
-        if takes_state(case.subject):
-            values["state"] = state
-        function = case.subject
-        return _do_nothing, (lambda: function(**values)) if values else function, _do_nothing
+        return _do_nothing, _with_state(case.subject, case.params, state), _do_nothing
     instance = case.subject()
     for key, value in case.params.items():
         if hasattr(instance, key):
             name = type(instance).__qualname__
             raise RuntimeError(f"{name} makes an attribute {key} itself. Rename the parameter")
         setattr(instance, key, value)
-    setup, run, teardown = (_bind_method(instance, name, state) for name in ("setup", "run", "teardown"))
+    methods = (getattr(instance, name, _do_nothing) for name in ("setup", "run", "teardown"))
+    setup, run, teardown = (_with_state(method, {}, state) for method in methods)
     return setup, run, teardown
 
 
-def _bind_method(instance: object, name: str, state: State) -> Call:
-    method: Callable[..., object] = getattr(instance, name, _do_nothing)
-    return (lambda: method(state=state)) if takes_state(method) else method
+def _with_state(function: Callable[..., object], values: Mapping[str, object], state: State) -> Call:
+    """Return the call of a function with its values, and with the state where it takes that."""
+    values = {**values, STATE: state} if takes_state(function) else values
+    return partial(function, **values) if values else function
 
 
 def _do_nothing() -> None:
