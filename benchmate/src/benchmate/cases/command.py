@@ -94,16 +94,23 @@ def _run_here(options: CaseOptions, registry: Registry) -> int:
         print(encode({"name": case.name, **payload}).decode())
         # The runner learns from the payload that a case failed; a person at -r from the exit code.
         return FAILED if payload["outcome"] == "failed" else PASSED
-    if _DESCRIPTOR.fullmatch(options.channel) is not None:
-        die_with_supervisor()
-        return _send_case(_parse_descriptor(options.channel), case, options.budget)
+    return _send_case(_open_channel(options.channel), case, options.budget)
+
+
+def _open_channel(channel: str) -> int:
+    """Return the descriptor for a result: inherited from the runner, or of a file or named pipe. Raises UsageError."""
+    inherited = _DESCRIPTOR.fullmatch(channel)
     try:
-        # Open until this process ends, which it does next: the case itself may close every descriptor.
-        descriptor = os.open(options.channel, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        if inherited is None:
+            # Open until this process ends, which it does next: the case itself may close every descriptor.
+            return os.open(channel, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        os.fstat(int(inherited[1]))
     except OSError as error:
-        problem = f"-s {options.channel}: {error.strerror}"
-        raise UsageError(f"{problem}. Give a file that can be written, or a named pipe") from None
-    return _send_case(descriptor, case, options.budget)
+        if inherited is not None:
+            raise UsageError(f"{channel}: this descriptor is not open. Only the runner can open it") from None
+        raise UsageError(f"-s {channel}: {error.strerror}. Give a file that can be written, or a named pipe") from None
+    die_with_supervisor()
+    return int(inherited[1])
 
 
 def _send_case(descriptor: int, case: Case, budget: RunBudget) -> int:
@@ -117,16 +124,4 @@ def _serve(options: CaseOptions, registry: Registry) -> int:
     def run_forked(name: str, descriptor: int) -> int:
         return _send_case(descriptor, registry.cases[name], options.budget)
 
-    die_with_supervisor()
-    return serve_forks(_parse_descriptor(options.channel), options.preload, run_forked)
-
-
-def _parse_descriptor(channel: str | None) -> int:
-    matched = _DESCRIPTOR.fullmatch(channel or "")
-    if matched is None:
-        raise UsageError(f"{channel!r}: expected fd:NUMBER. Only the runner can open it")
-    try:
-        os.fstat(int(matched[1]))
-    except OSError:
-        raise UsageError(f"{channel}: this descriptor is not open. Only the runner can open it") from None
-    return int(matched[1])
+    return serve_forks(_open_channel(options.channel or ""), options.preload, run_forked)
