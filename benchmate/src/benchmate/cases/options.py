@@ -65,7 +65,6 @@ class CaseOptions:
     aggregates_only: bool = False
     display_aggregates_only: bool = False
     context: Mapping[str, str] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()
 
 
 def parse_options(argv: Sequence[str], env: Mapping[str, str]) -> CaseOptions:
@@ -75,14 +74,10 @@ def parse_options(argv: Sequence[str], env: Mapping[str, str]) -> CaseOptions:
     if given.serve is not None:
         return replace(options, action="serve", channel=given.serve)
     if given.run is not None:
-        return replace(options, action="one", name=given.run, channel=given.socket)
-    notices = (
-        ("-s: the parent talks to its children over private pipes, so the path is not used",) if given.socket else ()
-    )
+        return replace(options, action="one", name=given.run)
     if given.list is not None or given.list_tests:
-        listed = _pattern("-l", given.list) if given.list is not None else EVERYTHING
-        return replace(options, action="list", listed=listed, notices=notices)
-    return replace(options, notices=notices)
+        return replace(options, action="list", listed=_pattern("-l", given.list or ""))
+    return options
 
 
 def _common(given: argparse.Namespace) -> CaseOptions:
@@ -163,7 +158,7 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
     add("-f", "--filter", metavar="REGEX", help="cases whose name matches anywhere (after a leading '-', the others)")
     add("-l", "--list", metavar="REGEX", nargs="?", const="", help="print names and stop")
     add("-r", "--run", metavar="NAME", help="run only this case, in this process, for debugging")
-    add("-s", "--socket", metavar="PATH", help="where -r writes its result. fd:N is a descriptor")
+    add("-s", "--socket", dest="channel", metavar="PATH", help="where -r writes its result. fd:N is a descriptor")
     limit = "limit of each process, in seconds (600)"
     seconds("-t", "--timeout", dest="timeout_s", type=_positive, default=600.0, help=limit)
     seconds("-d", "--delay", dest="delay_s", default=1.5, help="pause between two processes, in seconds (1.5)")

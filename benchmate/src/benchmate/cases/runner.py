@@ -63,8 +63,8 @@ class CaseRunner:
 
     def _run(self) -> None:
         options, cases = self._options, self._cases
-        for notice in options.notices:
-            _print_stderr(f"note: {notice}")
+        if options.channel is not None:
+            _print_stderr("note: -s: the parent talks to its children over private pipes, so the path is not used")
         _correct_visible_devices()
         with contextlib.ExitStack() as stack:
             formats = self._open_formats(stack)
