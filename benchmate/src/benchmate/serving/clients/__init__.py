@@ -17,13 +17,8 @@ from benchmate.errors import BenchmateError
 from benchmate.serving.load import LoadPoint, PointResult, Target, Workload
 from benchmate.supervisor import ProcessExit, spawn, supervise
 
-CLIENTS: Mapping[str, str] = {
-    "vllm": "benchmate.serving.clients.vllm",
-    "aiperf": "benchmate.serving.clients.aiperf",
-    "loadgen": "benchmate.serving.clients.loadgen",
-    "plain": "benchmate.serving.clients.plain",
-}
-"""The name of a client in a suite -> its module."""
+CLIENTS = ("vllm", "aiperf", "loadgen", "plain")
+"""The clients that a suite may name, each a module here."""
 
 
 class ClientFailed(BenchmateError):
@@ -54,7 +49,7 @@ def load_client(name: str) -> Client:
     """Return a client. Raises ClientFailed for an unknown client."""
     if name not in CLIENTS:
         raise ClientFailed(f"unknown client {name!r}. Known: {', '.join(CLIENTS)}")
-    client = importlib.import_module(CLIENTS[name]).CLIENT
+    client = importlib.import_module(f"{__name__}.{name}").CLIENT
     assert isinstance(client, Client)
     return client
 
