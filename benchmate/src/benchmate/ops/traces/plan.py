@@ -6,6 +6,7 @@ import bisect
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from benchmate.ops.traces.graph import LOADING, Graph, step_window
 from benchmate.ops.traces.index_bounds import index_bounds, passthrough_integers
@@ -55,13 +56,18 @@ class PlannedCall:
 
     node: Node
     arguments: tuple[object, ...]
-    results: tuple[object, ...]
+    results: tuple[Slot | None, ...]  # nested lists walked through
     reads: tuple[int, ...]
     is_collective: bool
     zeroed: tuple[int, ...] = ()  # integers that nobody wrote yet: they must not become indices
     guards: tuple[tuple[int, int], ...] = ()  # (slot, bound) of indices that come from made-up data
     frees: tuple[int, ...] = ()
     forgets: tuple[int, ...] = ()  # generations
+
+    @property
+    def writes(self) -> list[int]:
+        """The slots of its results."""
+        return [slot.number for slot in self.results if slot is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +237,7 @@ def build_plan(graph: Graph, selection: Selection) -> Plan:
             PlannedCall(
                 node=node,
                 arguments=arguments,
-                results=results,
+                results=tuple(leaf if isinstance(leaf, Slot) else None for leaf in leaves(results)),
                 reads=tuple(reads.values()),
                 is_collective=node.is_collective,
                 zeroed=tuple(writes[id(ref)] for ref in tensor_refs(node.outputs) if _is_garbage(node, ref)),
@@ -308,7 +314,7 @@ def _with_last_uses(calls: list[PlannedCall], views: list[TensorView], given: se
     ended = []
     # Seen from the end, the first use of a slot or of its memory is the last one.
     for call in reversed(calls):
-        slots = {*call.reads, *slots_in(call.results)} - used
+        slots = {*call.reads, *call.writes} - used
         generations = {views[number].generation for number in slots}
         frees = tuple(number for number in slots if views[number].generation not in given)
         ended.append(dataclasses.replace(call, frees=frees, forgets=tuple(generations - touched)))
@@ -317,8 +323,6 @@ def _with_last_uses(calls: list[PlannedCall], views: list[TensorView], given: se
     return ended[::-1]
 
 
-def slots_in(value: object) -> list[int]:
-    """Return the numbers of the slots in a value, lists walked through."""
-    if isinstance(value, Slot):
-        return [value.number]
-    return [number for item in value for number in slots_in(item)] if isinstance(value, tuple) else []
+def leaves(value: object) -> list[Any]:
+    """Return the values that nested lists hold, in order."""
+    return [leaf for item in value for leaf in leaves(item)] if isinstance(value, (list, tuple)) else [value]

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 from benchmate.memory import is_out_of_memory
 from benchmate.ops.base import Call, Event, OperatorFailed, OpsError, Storage, Tensor, Work, first_line
@@ -17,7 +17,7 @@ from benchmate.ops.sampling import gc_paused
 from benchmate.ops.traces import replay_calls as calls
 from benchmate.ops.traces.collectives import ProcessGroups
 from benchmate.ops.traces.graph import Graph, build_graph
-from benchmate.ops.traces.plan import Plan, PlannedCall, Slot, build_plan, select_calls, slots_in, static_obstacle
+from benchmate.ops.traces.plan import Plan, PlannedCall, build_plan, leaves, select_calls, static_obstacle
 from benchmate.ops.traces.replay_calls import ReplayMemory, dtype_of, map_devices
 from benchmate.ops.traces.schema import Node, Trace, tensor_refs
 
@@ -208,7 +208,7 @@ class Replay:
             result = call() if around is None else around(planned, call)
             if planned.is_collective and result is not None:
                 result = self._note_works(planned, cast("tuple[list[Work | None], object]", result))
-            self._store(planned.results, result, slots, storages)
+            self._store(planned, result, slots, storages)
             # Whoever reads them before they are written would otherwise take garbage for indices, and fall out of a tensor.
             for number in planned.zeroed:
                 if (tensor := slots[number]) is not None:
@@ -231,38 +231,24 @@ class Replay:
             tensor = self._memory.view(view, storages.get(view.generation))
         return tensor if tensor is not None else self._memory.substitute(number)
 
-    def _store(
-        self, template: tuple[object, ...], result: Any, slots: calls.Slots, storages: dict[int, Storage]
-    ) -> None:
-        """Put the tensors of a result into the slots of its template. Both may be nested."""
-        if len(template) == 1 and not isinstance(template[0], tuple):
-            value = result[0] if isinstance(result, (tuple, list)) and result else result
-            self._store_tensor(template[0], value, slots, storages)
-        elif isinstance(result, (tuple, list)):
-            if len(template) == 1 and len(result) != 1:
-                result = (result,)  # an operator that returns one list
-            for slot, value in zip(template, result, strict=False):
-                if isinstance(slot, tuple):
-                    self._store(slot, value, slots, storages)
-                else:
-                    self._store_tensor(slot, value, slots, storages)
-
-    def _store_tensor(self, slot: object, tensor: Any, slots: calls.Slots, storages: dict[int, Storage]) -> None:
-        if not isinstance(slot, Slot) or tensor is None:
-            return
-        shape, dtype, kept = self._expected[slot.number]
-        if getattr(tensor, "shape", None) != shape or tensor.dtype is not dtype:
-            return  # its size depends on data, or its type on a number that was not recorded
-        slots[slot.number] = tensor
-        if kept is not None:
-            with contextlib.suppress(NotImplementedError, RuntimeError):  # some tensors have no storage
-                storages[kept] = tensor.untyped_storage()
+    def _store(self, call: PlannedCall, result: object, slots: calls.Slots, storages: dict[int, Storage]) -> None:
+        """Put the tensors of a result into the slots of its call."""
+        for slot, tensor in zip(call.results, leaves(result), strict=False):
+            if slot is None or tensor is None:
+                continue
+            shape, dtype, kept = self._expected[slot.number]
+            if getattr(tensor, "shape", None) != shape or tensor.dtype is not dtype:
+                continue  # its size depends on data, or its type on a number that was not recorded
+            slots[slot.number] = tensor
+            if kept is not None:
+                with contextlib.suppress(NotImplementedError, RuntimeError):  # some tensors have no storage
+                    storages[kept] = tensor.untyped_storage()
 
     def _note_works(self, call: PlannedCall, started: tuple[list[Work | None], object]) -> object:
         """Note the handle to wait for a collective, by its memory. Return its result."""
         works = [work for work in started[0] if work is not None]
         if works:
-            touched = {self._plan.views[slot].generation for slot in (*call.reads, *slots_in(call.results))}
+            touched = {self._plan.views[slot].generation for slot in (*call.reads, *call.writes)}
             for number in touched or {-1}:
                 self._works.setdefault(number, []).extend(works)
         return started[1]
