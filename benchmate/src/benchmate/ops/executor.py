@@ -145,8 +145,10 @@ class OpExecutor:
         rotation = None
         # What is no function of its arguments, such as a captured graph, always reads the same memory.
         if "cold" in options.modes and passes.reference is not None:
-            function, *inputs = passes.reference
-            rotation = rotate_inputs(lambda args, kwargs: functools.partial(function, *args, **kwargs), *inputs, device)
+            function, args, kwargs = passes.reference
+            rotation = rotate_inputs(
+                lambda args, kwargs: functools.partial(function, *args, **kwargs), args, kwargs, device
+            )
         for mode in options.modes:
             sample("forward", mode, passes.forward, rotation if mode == "cold" else None)
         if not options.has_backward:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 
@@ -23,10 +22,8 @@ def main(argv: Sequence[str]) -> int:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("-s", "--shm", metavar="NAME", help="the shared memory that holds the batch as JSON")
     source.add_argument("-f", "--file", metavar="FILE", help="a file that holds it")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print the commands")
+    parser.add_argument("-v", "--verbose", action="store_true", help=argparse.SUPPRESS)  # the original's
     args = parser.parse_args(argv)
-    level = logging.DEBUG if args.verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
     return run_command(lambda: 1 if run_inputs(_read(args.shm, args.file)) else 0)
 
 

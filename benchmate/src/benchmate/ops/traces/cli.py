@@ -20,7 +20,7 @@ from benchmate.ops.base import OperatorFailed, OpsError, import_torch, printable
 from benchmate.ops.benchmark import format_seconds
 from benchmate.ops.device import default_device
 from benchmate.ops.options import require_at_least
-from benchmate.ops.traces.plan import static_obstacle
+from benchmate.ops.traces.plan import Obstacle, static_obstacle
 from benchmate.ops.traces.progress import Progress
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
 from benchmate.ops.traces.replay import Replay
@@ -92,7 +92,8 @@ def summarise(args: argparse.Namespace) -> int:
 def to_config(args: argparse.Namespace) -> int:
     """Write the configuration of a trace's operators."""
     trace = read_trace(args.file)
-    obstacle, note = static_obstacle, ""
+    obstacle: Obstacle = static_obstacle
+    note = ""
     try:
         import_torch()
         obstacle = machine_obstacle(args.device or default_device())

@@ -23,7 +23,6 @@ class Generation:
 
     number: int
     birth: int | None
-    device: str
     size: int = 0  # bytes, as far as tensors reach
     dtypes: set[str] = field(default_factory=set)
 
@@ -112,7 +111,7 @@ def _follow_storages(
     written: dict[int, tuple[int, ...]] = {}
 
     def born(ref: TensorRef, birth: int | None) -> Generation:
-        life = Generation(number=len(generations), birth=birth, device=ref.device)
+        life = Generation(number=len(generations), birth=birth)
         generations.append(life)
         current[_storage(ref)] = life
         return life
