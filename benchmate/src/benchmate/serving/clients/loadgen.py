@@ -1,7 +1,7 @@
 """MLCommons' loadgen as the client: its scenarios Offline, Server and SingleStream, over our own streaming requests.
 
 It runs in a process of its own, which can be ended while loadgen's own code waits: `python -m benchmate.serving.clients.loadgen
-FOLDER` reads job.json there and writes results.json next to loadgen's logs.
+FOLDER` reads its job there and writes its results next to loadgen's logs.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import json
 import math
+import pickle
 import re
 import sys
 import threading
@@ -49,26 +50,20 @@ def _measure(target: Target, point: LoadPoint, workload: Workload, folder: Path)
     scenario = scenario_of(point)
     if workload.has_turns:
         raise ClientFailed("loadgen has no sessions of several turns")
-    job = {
-        "scenario": scenario,
-        "settings": settings(point, target.arguments),
-        "target": dataclasses.asdict(target),
-        "deadline": point.deadline,
-        "requests": [dataclasses.asdict(request) for request in workload.requests],
-    }
-    (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    job = (scenario, settings(point, target.arguments), target, point.deadline, workload.requests)
+    (folder / "job").write_bytes(pickle.dumps(job))
     output = folder / "output.txt"
     ended = run_client([sys.executable, "-m", "benchmate.serving.clients.loadgen", str(folder)], output)
     if ended.code:
         print(ended.tail, file=sys.stderr)
         raise ClientFailed(f"loadgen: {ended.how}: {(ended.tail.strip().splitlines() or ['no output'])[-1]}")
     try:
-        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        results = pickle.loads((folder / "results").read_bytes())
         summary = (folder / "mlperf_log_summary.txt").read_text(encoding="utf-8")
         trace = (folder / "mlperf_log_trace.json").read_text(encoding="utf-8") if scenario == "Server" else ""
-    except (OSError, ValueError) as error:
+    except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
         raise ClientFailed(f"loadgen's results cannot be read: {error}") from None
-    requests = with_due_times([RequestResult(**_with_tuples(result)) for result in results], trace)
+    requests = with_due_times(results, trace)
     notes, figures = list(invalid_notes(summary)), {}
     # loadgen knows no request that failed: with one, its figures are not ours.
     if not any(request.error for request in requests):
@@ -176,10 +171,6 @@ def _numbers(summary: str, names: Sequence[str]) -> Iterator[float]:
             yield float(text)
 
 
-def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-
-
 class SystemUnderTest:
     """Sends loadgen's queries, in a separate event loop, and reports first tokens and ends to it.
 
@@ -247,13 +238,12 @@ def run(folder: Path) -> None:
     """Run loadgen on the job in a folder. Raises ClientFailed."""
     import mlperf_loadgen
 
-    job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
-    requests = [PlannedRequest(**values) for values in job["requests"]]
+    scenario, chosen, target, deadline, requests = pickle.loads((folder / "job").read_bytes())
     wanted = mlperf_loadgen.TestSettings()
-    wanted.scenario = getattr(mlperf_loadgen.TestScenario, job["scenario"])
+    wanted.scenario = getattr(mlperf_loadgen.TestScenario, scenario)
     wanted.mode = mlperf_loadgen.TestMode.PerformanceOnly
     wanted.min_query_count = len(requests)
-    for name, value in job["settings"].items():
+    for name, value in chosen.items():
         if not hasattr(wanted, name):
             raise ClientFailed(f"client.argv: loadgen has no setting {name!r}")
         try:
@@ -263,8 +253,8 @@ def run(folder: Path) -> None:
     logs = mlperf_loadgen.LogSettings()
     logs.log_output.outdir = str(folder)
     logs.log_output.copy_summary_to_stdout = False
-    logs.enable_trace = job["scenario"] == "Server"  # it says when each query was due
-    system = SystemUnderTest(mlperf_loadgen, Target(**_with_tuples(job["target"])), requests, job["deadline"])
+    logs.enable_trace = scenario == "Server"  # it says when each query was due
+    system = SystemUnderTest(mlperf_loadgen, target, requests, deadline)
     sut = mlperf_loadgen.ConstructSUT(system.issue, lambda: None)
     library = mlperf_loadgen.ConstructQSL(len(requests), len(requests), lambda _: None, lambda _: None)
     mlperf_loadgen.StartTestWithLogSettings(sut, library, wanted, logs, "")
@@ -272,9 +262,7 @@ def run(folder: Path) -> None:
     mlperf_loadgen.DestroySUT(sut)
     system.close()
     results = sorted(system.results, key=lambda result: result.index)
-    (folder / "results.json").write_text(
-        json.dumps([dataclasses.asdict(result) for result in results]), encoding="utf-8"
-    )
+    (folder / "results").write_bytes(pickle.dumps(results))
 
 
 if __name__ == "__main__":
