@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
 import select
 import signal
@@ -12,13 +11,14 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TypedDict, cast
+from typing import NoReturn
 
 from benchmate.cases.memory_peaks import holds_device
 from benchmate.result_channel import die_with_parent
 from benchmate.supervisor import SupervisedProcess, adopt_orphans, child_pids, kill_strays, signal_group, spawn
 
 _LEAVING_S = 5.0
+_READY = "ready"
 _READY_S = 600.0  # importing a large program from a network file system
 
 RunForked = Callable[[str, int], int]
@@ -43,14 +43,6 @@ class Spawn:
 
     def close(self) -> None:
         """Nothing is kept."""
-
-
-class ServerMessage(TypedDict, total=False):
-    """The answers of the fork server: why it refuses, if it does, then for each request a pid and an exit code."""
-
-    refused: str
-    pid: int
-    code: int
 
 
 class Forks:
@@ -91,40 +83,39 @@ class Forks:
             self._server = spawn(argv, output=sys.stderr.fileno(), pass_fds=(theirs.fileno(), *self._kept))
         self._socket.settimeout(_READY_S)
         try:
-            refused = _receive(self._socket).get("refused")
+            answer = _receive(self._socket)
         except OSError:
             code = self.close()
             raise IsolationError(f"the program ended while it was imported, with exit code {code}") from None
-        if refused:
+        if answer != _READY:
             self.close()
-            raise IsolationError(f"--isolation fork: {refused}, or use --isolation spawn")
+            raise IsolationError(f"--isolation fork: {answer}, or use --isolation spawn")
 
     def _fork(self, name: str, result: int, output: int) -> SupervisedProcess:
         connection = self._socket
         socket.send_fds(connection, [name.encode()], [result, output])
-        pid = _receive(connection)["pid"]
+        pid = int(_receive(connection))
 
         def close() -> int | None:
             # Once the server has answered, the leader is reaped, its group ended, and its number may be somebody else's.
             if not select.select([connection], [], [], 0)[0]:
                 signal_group(pid)
             with contextlib.suppress(OSError):
-                return _receive(connection)["code"]
+                return int(_receive(connection))
             return None
 
         return SupervisedProcess(pid, connection.fileno(), close)
 
 
-def _receive(connection: socket.socket) -> ServerMessage:
-    """Return the next message of the server. Raises OSError when there will be none."""
+def _receive(connection: socket.socket) -> str:
+    """Return the server's next answer. Raises OSError when there will be none.
+
+    The first is _READY or why it refuses. For each request there are the process's number and its exit code.
+    """
     data = connection.recv(4096)
     if not data:
         raise ConnectionResetError("it closed its socket")
-    return cast("ServerMessage", json.loads(data))
-
-
-def _send(connection: socket.socket, message: ServerMessage) -> None:
-    connection.sendall(json.dumps(message).encode())
+    return data.decode()
 
 
 def serve_forks(descriptor: int, preload: Sequence[str], run_forked: RunForked) -> int:
@@ -135,7 +126,7 @@ def serve_forks(descriptor: int, preload: Sequence[str], run_forked: RunForked) 
     refused = _fork_hazard(preload)
     # What every fork would import at its end, to send its result.
     importlib.import_module("benchmate.records")
-    _send(connection, {"refused": refused})
+    connection.sendall((refused or _READY).encode())
     if refused:
         return 1
     while (request := _next_request(connection)) is not None:
@@ -144,13 +135,13 @@ def serve_forks(descriptor: int, preload: Sequence[str], run_forked: RunForked) 
         pid = _fork_case(connection, name, result, output, run_forked)
         os.close(result)
         os.close(output)
-        _send(connection, {"pid": pid})
+        connection.sendall(str(pid).encode())
         # The group is ended before its leader is reaped: until then nobody else can have its number.
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         signal_group(pid)
         _, status = os.waitpid(pid, 0)
         kill_strays(known)
-        _send(connection, {"code": os.waitstatus_to_exitcode(status)})
+        connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
     return 0
 
 
