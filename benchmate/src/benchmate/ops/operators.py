@@ -206,28 +206,31 @@ class AtenOp(CallableOp):
         self._schema = None
 
     def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
-        overload = self._find_overload(args, kwargs)
-        positional, named = _split_by_schema(overload._schema, args, kwargs)
-        self.function = overload
+        self.function, positional, named = self._find_overload(args, kwargs)
         return super().passes(positional, named)
 
-    def _find_overload(self, args: Arguments, kwargs: Keywords) -> OpOverload:
+    def _find_overload(self, args: Arguments, kwargs: Keywords) -> tuple[OpOverload, list[object], Keywords]:
+        """Return the overload, and the arguments as it takes them."""
+        import torch
+
+        known = self._packet.overloads()
         wanted = self._schema.overload_name or "default" if self._schema is not None else self._overload
         if wanted:
-            if wanted not in self._packet.overloads():
-                raise OperatorFailed(
-                    f"{self.name} has no overload {wanted!r}. Known: {', '.join(self._packet.overloads())}"
-                )
-            return getattr(self._packet, wanted)
-        reasons = []
-        # In torch's own order: the first that takes the arguments is meant, as in a call from Python.
-        for name in self._packet.overloads():
-            overload = getattr(self._packet, name)
-            reason = _mismatch(overload._schema, args, kwargs)
-            if reason is None:
-                return overload
-            reasons.append(f"{name}: {reason}")
-        raise OperatorFailed(f"no overload of {self.name} takes these arguments ({'; '.join(reasons)})")
+            if wanted not in known:
+                raise OperatorFailed(f"{self.name} has no overload {wanted!r}. Known: {', '.join(known)}")
+            overload = getattr(self._packet, wanted)
+            return overload, *_split_by_schema(overload._schema, args, kwargs)
+        reason = ""
+        for name in known:
+            try:
+                positional, named = _split_by_schema(getattr(self._packet, name)._schema, args, kwargs)
+                # The one that torch itself takes in a call from Python.
+                resolved = torch._C._jit_resolve_packet(self.name, *positional, **named)
+            except (OperatorFailed, RuntimeError) as error:
+                reason = " ".join(str(error).split())[:500]
+            else:
+                return getattr(self._packet, resolved), positional, named
+        raise OperatorFailed(f"no overload of {self.name} takes these arguments: {reason}")
 
 
 def _split_by_schema(schema: FunctionSchema, args: Arguments, kwargs: Keywords) -> tuple[list[object], Keywords]:
@@ -243,36 +246,3 @@ def _split_by_schema(schema: FunctionSchema, args: Arguments, kwargs: Keywords) 
         else:
             positional.append(value)
     return positional, named
-
-
-def _mismatch(schema: FunctionSchema, args: Arguments, kwargs: Keywords) -> str | None:
-    """Return why a schema does not take these arguments, or None."""
-    given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | kwargs
-    if len(args) > len(schema.arguments):
-        return "too many arguments"
-    unknown = set(kwargs) - {argument.name for argument in schema.arguments}
-    if unknown:
-        return f"no argument {', '.join(sorted(unknown))}"
-    for argument in schema.arguments:
-        if argument.name not in given:
-            if not argument.has_default_value():
-                return f"needs {argument.name}"
-        elif not _takes(str(argument.type), given[argument.name]):
-            return f"{argument.name} is {argument.type}"
-    return None
-
-
-def _takes(kind: str, value: object) -> bool:
-    """Whether a value fits a schema's type. Strict between numbers and tensors, lenient where it hardly matters."""
-    import torch
-
-    if kind.startswith("Optional["):
-        return value is None or _takes(kind[9:-1], value)
-    if kind.startswith("List["):
-        return isinstance(value, (list, tuple)) and all(_takes(kind[5:-1], item) for item in value)
-    if kind in ("int", "SymInt"):
-        # Element types are integers in a schema; true is not, though Python thinks so.
-        return isinstance(value, (int, torch.dtype)) and not isinstance(value, bool)
-    numbers = dict.fromkeys(("float", "number", "Scalar"), (int, float))
-    types: dict[str, Any] = {"Tensor": torch.Tensor, "bool": bool, "str": str, **numbers}
-    return isinstance(value, types[kind]) if kind in types else not isinstance(value, torch.Tensor)
