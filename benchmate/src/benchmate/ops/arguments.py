@@ -315,12 +315,9 @@ class DefaultDataGenerator(DataGenerator):
             return torch.zeros(shape, dtype=dtype, device=device)
         if bounds is None and self.fill == "normal":
             return torch.randn(shape, dtype=drawn_as, device=device, generator=generator).to(dtype)
+        low, high = bounds or ((0, 1) if shape else (-10, 10))  # as the original fills a tensor without dimensions
         tensor = torch.rand(shape, dtype=drawn_as, device=device, generator=generator)
-        if bounds is not None:
-            tensor = tensor * (bounds[1] - bounds[0]) + bounds[0]
-        elif not shape:
-            tensor = tensor * 20 - 10  # as the original fills a tensor without dimensions
-        return tensor.to(dtype)
+        return tensor.mul_(high - low).add_(low).to(dtype)
 
 
 def tensor_bytes(spec: object) -> int:

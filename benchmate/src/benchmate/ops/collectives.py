@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import cast
 
+from benchmate.frameworks import process_group
 from benchmate.ops.base import Arguments, Keywords, OperatorFailed, OperatorSkipped, OpsError, Tensor
 from benchmate.ops.interface import BoundOp, Passes, forward_only
 
@@ -102,9 +103,7 @@ class CollectiveOp(BoundOp):
 
 def leave() -> None:
     """Take the process group down, where it was made."""
-    import sys
-
-    dist = sys.modules.get("torch.distributed")
-    if dist is not None and dist.is_available() and dist.is_initialized():
+    dist = process_group()
+    if dist is not None:
         dist.barrier()
         dist.destroy_process_group()

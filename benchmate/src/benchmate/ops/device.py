@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+from benchmate import memory
 from benchmate.kernel_files import kernel_bytes
 from benchmate.machine_context import host_caches
-from benchmate.memory import host_peak_bytes, reset_host_peak
 from benchmate.ops.base import Event, OpsError
 
 UNKNOWN_CACHE = 64 * 2**20  # bytes, where the device does not say
@@ -121,22 +121,14 @@ class TorchDevice:
 
     def reset_peak(self) -> None:
         """Reset the memory peak."""
-        if self.is_cuda:
-            import torch
-
-            torch.cuda.reset_peak_memory_stats(self.device)
-        elif self.kind == "cpu":
-            reset_host_peak()  # where that is not allowed the peak is the process's
+        if self.kind == "cpu":
+            memory.reset_host_peak()  # where that is not allowed the peak is the process's
+        else:
+            memory.reset_allocator_peaks()
 
     def peak_bytes(self) -> int | None:
         """Return the peak since `reset_peak`: of torch's allocator on a GPU, of resident memory on a CPU; None where unknown."""
-        if self.is_cuda:
-            import torch
-
-            return int(torch.cuda.max_memory_allocated(self.device))
-        if self.kind == "cpu":
-            return host_peak_bytes()
-        return None
+        return memory.host_peak_bytes() if self.kind == "cpu" else memory.allocator_peaks().get("allocated")
 
     @contextlib.contextmanager
     def profiler_range(self, name: str, run_id: str, tag: str, direction: str) -> Iterator[None]:

@@ -79,7 +79,7 @@ class OpExecutor:
         device.synchronize()
         peak = device.peak_bytes()
         if peak is not None and before is not None:
-            kind = "allocator" if device.is_cuda else "resident"
+            kind = "resident" if device.kind == "cpu" else "allocator"
             details["memory"] = {"kind": kind, "peak_B": peak, "over_inputs_B": max(0, peak - before)}
         work = roofline.count_work(passes.forward, [args, kwargs, self.op.parameters()])
         if passes.reference is None:
