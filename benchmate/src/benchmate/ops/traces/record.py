@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmate.clock import wait_for_devices
 from benchmate.frameworks import launched_rank
+from benchmate.patching import apply_when_imported, call_when_imported, optimizer_step_hook
 
 if TYPE_CHECKING:
     from torch.profiler import profile
@@ -51,12 +52,11 @@ def start_from_environment() -> None:
 
 def start_recording(recording: TraceRecording) -> None:
     """Start recording as soon as the program imports torch."""
-    from benchmate.patching import ImportWatcher
-
     recorder = Recorder(recording)
-    watcher = ImportWatcher(recorder.hook_torch)
-    watcher.watch("torch", "torch.optim", "torch.optim.optimizer")
-    recorder.hook_torch()
+    if recording.is_whole:
+        call_when_imported("torch", recorder.start_whole)
+    else:
+        apply_when_imported(optimizer_step_hook(recorder.on_step))
     atexit.register(recorder.at_exit)
 
 
@@ -104,25 +104,16 @@ class Recorder:
         self.process = os.getpid()
         self.steps = 0
         self.times_s: list[float] = []
-        self._is_hooked = False
         self._first: int | None = None
         self._since = 0.0
         self._tracing: contextlib.ExitStack | None = None
         self._profiler: profile | None = None
         self._written: Path | None = None
 
-    def hook_torch(self) -> None:
-        """Install hooks on optimizers once their module is imported, or start at once to record the whole program."""
-        module = sys.modules.get("torch.optim.optimizer")
-        register = getattr(module, "register_optimizer_step_post_hook", None)
-        if register is not None and not self._is_hooked and not self.recording.is_whole:
-            self._is_hooked = True
-            register(self.on_step)
-        torch = sys.modules.get("torch")
+    def start_whole(self) -> None:
+        """Start to record the whole program, once torch is there."""
         # torchrun imports torch as well, and is not the program: its ranks are.
-        is_launcher = "torch.distributed.run" in sys.modules and "RANK" not in os.environ
-        if self.recording.is_whole and not self._is_hooked and hasattr(torch, "profiler") and not is_launcher:
-            self._is_hooked = True
+        if "torch.distributed.run" not in sys.modules or "RANK" in os.environ:
             self._start()
 
     def on_step(self, optimizer: object, *_: object) -> None:
