@@ -88,7 +88,7 @@ def test_a_model_may_be_a_function_and_its_arguments(tmp_path: Path) -> None:
     ("model", "said"),
     [
         ("of_mine:raises", "RuntimeError: no weights here"),
-        ("of_mine:gone", "ended without a result (code 3)"),
+        ("of_mine:gone", "ended without a result (exit code 3)"),
         ("of_mine:number", "expected a function"),
     ],
 )

@@ -143,9 +143,8 @@ def _measure_in_process(cell: Cell, options: argparse.Namespace) -> Answer:
     timeout_s = options.timeout
     ended = supervise(start, lambda _: None, timeout_s=timeout_s, leaving_s=timeout_s)
     if not ended.result:
-        code = ended.code or 0
-        how = f"signal {-code}" if code < 0 else f"code {code}"
-        return {"error": f"no result after {timeout_s:g} s" if ended.is_late else f"ended without a result ({how})"}
+        late = f"no result after {timeout_s:g} s"
+        return {"error": late if ended.is_late else f"ended without a result ({ended.how})"}
     if ended.is_late:
         return {"error": f"did not end within {timeout_s:g} s of its result"}
     answer: Answer = json.loads(ended.result)
