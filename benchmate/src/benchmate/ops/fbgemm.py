@@ -9,7 +9,6 @@ chooses the rows: above 1 a Zipf distribution, at most 0.5 sequential, else unif
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import os
 import random
@@ -18,7 +17,8 @@ from typing import Any
 
 from benchmate.ops.base import Arguments, Generator, JsonMapping, Keywords, OperatorFailed, OperatorSkipped, Tensor
 from benchmate.ops.config_iterators import ConfigIterator, Identified
-from benchmate.ops.interface import DataGenerator, OperatorInterface, Passes, autograd_passes
+from benchmate.ops.interface import DataGenerator, Passes
+from benchmate.ops.operators import BuildableOp
 from benchmate.ops.registry import spelling_hint
 
 POOLING = {0: "SUM", 1: "MEAN", "sum": "SUM", "mean": "MEAN", "none": "NONE"}
@@ -28,27 +28,26 @@ DISTRIBUTION = "split_embedding_distribution"
 FILES = {name: f"split_embedding_{name}" for name in ("indices", "offsets", "weights")}
 
 
-class SplitTableOp(OperatorInterface):
+class SplitTableOp(BuildableOp):
     """SplitTableBatchedEmbeddingBagsCodegen. Raises OperatorSkipped where fbgemm_gpu cannot be imported, however that fails."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(self._make_tables)
         try:
             from fbgemm_gpu import split_table_batched_embeddings_ops_common as common
             from fbgemm_gpu import split_table_batched_embeddings_ops_training as training
         except Exception as error:  # a missing package, a library built for another torch, a driver that is not there
             raise OperatorSkipped(f"fbgemm_gpu cannot be imported: {type(error).__name__}: {error}") from error
         self._common, self._training = common, training
-        self.module: Any = None
 
-    def build(self, *args: Any, **kwargs: Any) -> None:
-        """Make the tables. Raises OperatorFailed for too few arguments."""
+    def _make_tables(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the tables. Raises OperatorFailed for too few arguments."""
         tables, rows, dims, pooling, _, precision, optimizer = table_arguments(args)
         common, training = self._common, self._training
         is_cuda = self.device.startswith("cuda")
         where = common.EmbeddingLocation.DEVICE if is_cuda else common.EmbeddingLocation.HOST
         compute = training.ComputeDevice.CUDA if is_cuda else training.ComputeDevice.CPU
-        self.module = training.SplitTableBatchedEmbeddingBagsCodegen(
+        return training.SplitTableBatchedEmbeddingBagsCodegen(
             [(rows[n], dims[n], where, compute) for n in range(tables)],
             pooling_mode=common.PoolingMode[POOLING[pooling]],
             weights_precision=_member(training.SparseType, precision),
@@ -57,18 +56,10 @@ class SplitTableOp(OperatorInterface):
             **kwargs,
         )
 
-    def unbuild(self) -> None:
-        self.module = None
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.module(*args, **kwargs)
-
     def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
-        if self.module is None:
-            raise OperatorFailed('it is constructed: the configuration needs a "build"')
-        # The optimizer's step is fused into the backward pass, so one cannot be repeated after a single forward.
-        passes = autograd_passes(functools.partial(self.module, *args, **kwargs), list(self.module.parameters()))
-        return dataclasses.replace(passes, backward_again=None)
+        # The optimizer's step is fused into the backward pass, so one cannot be repeated after a single forward, nor the
+        # forward pass after it, which reads what the step has changed.
+        return dataclasses.replace(super().passes(args, kwargs), backward_again=None, reference=None)
 
 
 class SplitTableInputIterator(ConfigIterator):
