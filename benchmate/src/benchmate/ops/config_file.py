@@ -15,7 +15,7 @@ from benchmate.ops import arguments, builtin, registry
 from benchmate.ops.arguments import DEFAULT_GENERATOR, check_arguments, json_kind, require_list, require_object
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError
 from benchmate.ops.config_iterators import ConfigIterator, Identified
-from benchmate.ops.json_files import parse_json, read_text
+from benchmate.ops.json_files import parse_json, read_unpacked
 
 logger = logging.getLogger("benchmate.ops")
 
@@ -89,7 +89,7 @@ class OperatorInput:
 
 def read_operators(path: str) -> tuple[OperatorSpec, ...]:
     """Return the operators of a configuration file. Raises OpsError with file, line and column, or the path of the value."""
-    return parse_operators_text(read_text(path, "-c takes a JSON configuration", MAX_CONFIGURATION), path)
+    return parse_operators_text(read_unpacked(path, "-c takes a JSON configuration", MAX_CONFIGURATION), path)
 
 
 def parse_operators_text(text: str, source: str = "configuration") -> tuple[OperatorSpec, ...]:

@@ -17,7 +17,7 @@ from benchmate.ops.base import OpsError
 MAX_RATIO = 100  # unpacked over packed, from 16 MiB on
 
 
-def read_text(path: str, expected: str, most: int = MAX_WHOLE) -> str:
+def read_unpacked(path: str, expected: str, most: int = MAX_WHOLE) -> str:
     """Return the text of a file, also of one in gzip or in a tar archive. Raises OpsError, with the `expected` kind of file."""
     try:
         content = read_regular(path, most, is_pipe_allowed=True)

@@ -11,7 +11,7 @@ from benchmate.ops.base import JsonMapping, OpsError, run_command
 from benchmate.ops.benchmark import resolved, seed_torch
 from benchmate.ops.config_file import OperatorInput, parse_operators
 from benchmate.ops.executor import InputRunner
-from benchmate.ops.json_files import parse_json, read_text
+from benchmate.ops.json_files import parse_json, read_unpacked
 from benchmate.ops.options import as_options
 from benchmate.ops.profiler_batch import read_shared_memory
 
@@ -52,5 +52,5 @@ def run_inputs(batch: JsonMapping) -> int:
 
 
 def _read(memory: str | None, path: str) -> JsonMapping:
-    text = read_text(path, "-f takes a batch") if memory is None else read_shared_memory(memory)
+    text = read_unpacked(path, "-f takes a batch") if memory is None else read_shared_memory(memory)
     return require_object(parse_json(text, memory or path), memory or path, "a batch")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError, printable
 from benchmate.ops.benchmark import format_seconds
-from benchmate.ops.json_files import parse_json, read_text
+from benchmate.ops.json_files import parse_json, read_unpacked
 from benchmate.ops.statistics import Estimate, estimate, quantile
 from benchmate.ops.traces.graph import Graph
 from benchmate.ops.traces.replay import ReplayResult
@@ -82,7 +82,7 @@ def _numbers(times: Estimate) -> JsonObject:
 
 def read_profile(path: str) -> list[JsonMapping]:
     """Return the events of a Chrome trace that torch's profiler wrote. Raises OpsError for another file."""
-    data = parse_json(read_text(path, "--profile takes the profiler's trace of the same step"), path)
+    data = parse_json(read_unpacked(path, "--profile takes the profiler's trace of the same step"), path)
     events = data.get("traceEvents") if isinstance(data, Mapping) else None
     if not isinstance(events, list):
         raise OpsError(f"{path}: no trace of torch's profiler: it has no 'traceEvents'")

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmate.ops import arguments
 from benchmate.ops.base import JsonMapping, OpsError
-from benchmate.ops.json_files import parse_json, read_text
+from benchmate.ops.json_files import parse_json, read_unpacked
 from benchmate.ops.sampling import gc_paused
 
 FLAT = ("1.0.1",)  # a node's fields stand side by side; later ones have inputs, outputs and a list of attributes
@@ -157,7 +157,7 @@ def tensor_refs(value: object) -> Iterator[TensorRef]:
 
 def read_trace(path: str) -> Trace:
     """Read a trace from JSON, compressed by gzip or in a tar archive. Raises OpsError for incomplete traces and other files."""
-    text = read_text(path, "Expected an execution trace (.json, .json.gz)")
+    text = read_unpacked(path, "Expected an execution trace (.json, .json.gz)")
     # Millions of small objects, all of which stay: looking for cycles among them takes most of the time.
     with gc_paused():
         return parse_trace(parse_json(text, path), path)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from benchmate.ops.arguments import DEFAULT_GENERATOR, DTYPES
 from benchmate.ops.base import JsonMapping, JsonObject, OpsError, printable
-from benchmate.ops.json_files import read_text
+from benchmate.ops.json_files import read_unpacked
 from benchmate.ops.statistics import quantile
 from benchmate.ops.traces.collectives import recorded_groups, recorded_ranks
 from benchmate.ops.traces.graph import build_graph
@@ -189,7 +189,7 @@ def predict_step(path: str) -> JsonObject:
 
     `missing` counts the calls of inputs that failed. Raises OpsError for a file without such records.
     """
-    lines = read_text(path, "Expected records of operators").splitlines()
+    lines = read_unpacked(path, "Expected records of operators").splitlines()
     total, calls, inputs, missing = 0.0, 0, 0, 0
     for number, line in enumerate(lines, 1):
         try:
