@@ -204,8 +204,8 @@ class _Packing:
 
     def _add_files(self, folder: str, releases: list[supplies.Release]) -> list[str]:
         files = supplies.fetch_files(list(dict.fromkeys(releases)), self.environ, self.uv, jobs=self.jobs)
-        self._add(*(Content(path=f"{folder}/{file.name}", content=file.path) for file in files))
-        return [file.name for file in files]
+        self._add(*(Content(path=f"{folder}/{name}", content=path) for name, path in files.items()))
+        return list(files)
 
     def _add_projects(self) -> None:
         """Add the wheels of the instruments and of milabench."""
@@ -349,44 +349,36 @@ def packed_folders(definitions: Iterable[Path]) -> dict[str, Path]:
     return packed
 
 
-def tree(root: Path, prefix: str, is_left_out: IsLeftOut, depth: int = 0) -> Iterator[Content]:
-    """Yield the files and links below a folder. The target of a link to the outside is packed in its place.
+def tree(root: Path, prefix: str, is_left_out: IsLeftOut, depth: int = 0, top: Path | None = None) -> Iterator[Content]:
+    """Yield a file, or the files and links below a folder. The target of a link to the outside is packed in its place.
 
-    Raises EnvironmentFailed for files that a capsule cannot hold.
+    A link leads outside where that is not below `top`, by default the folder itself. Raises EnvironmentFailed for files that a
+    capsule cannot hold.
     """
-    if depth > MAX_DEPTH:
-        raise EnvironmentFailed(f"{root}: lies more than {MAX_DEPTH} folders deep: cannot be packed")
-    top = root.resolve()
     if root.is_file():
         yield Content(path=prefix, content=root, is_executable=os.access(root, os.X_OK))
         return
-    waiting = [(root, prefix, depth)]
-    while waiting:
-        folder, name, level = waiting.pop()
-        try:
-            children = sorted(folder.iterdir())
-        except OSError as error:
-            raise EnvironmentFailed(f"{folder}: cannot be read: {os_reason(error)}") from None
-        for path in children:
-            if is_left_out(path.name):
-                continue
-            inner = f"{name}/{path.name}"
-            if path.is_symlink():
-                target = path.resolve()
-                if target.is_relative_to(top) and target != top and _is_packed(target.relative_to(top), is_left_out):
-                    link = os.path.relpath(target, path.parent.resolve())
-                    yield Content(path=inner, link=link)
-                elif target.exists():
-                    yield from tree(target, inner, is_left_out, level + 1)
-                # A link to nothing is left out: nobody can have used it.
-            elif path.is_dir():
-                waiting.append((path, inner, level + 1))
-                if level > MAX_DEPTH:
-                    raise EnvironmentFailed(f"{path}: lies more than {MAX_DEPTH} folders deep: cannot be packed")
-            elif path.is_file():
-                yield Content(path=inner, content=path, is_executable=os.access(path, os.X_OK))
-            else:
-                raise EnvironmentFailed(f"{path}: is neither a file nor a folder: cannot be packed")
+    if not root.is_dir():
+        raise EnvironmentFailed(f"{root}: is neither a file nor a folder: cannot be packed")
+    if depth > MAX_DEPTH:
+        raise EnvironmentFailed(f"{root}: lies more than {MAX_DEPTH} folders deep: cannot be packed")
+    try:
+        children = sorted(root.iterdir())
+    except OSError as error:
+        raise EnvironmentFailed(f"{root}: cannot be read: {os_reason(error)}") from None
+    top = top or root.resolve()
+    for path in children:
+        if is_left_out(path.name):
+            continue
+        inner = f"{prefix}/{path.name}"
+        if not path.is_symlink():
+            yield from tree(path, inner, is_left_out, depth + 1, top)
+            continue
+        target = path.resolve()
+        if target.is_relative_to(top) and target != top and _is_packed(target.relative_to(top), is_left_out):
+            yield Content(path=inner, link=os.path.relpath(target, root.resolve()))
+        elif target.exists():  # a link to nothing is left out: nobody can have used it
+            yield from tree(target, inner, is_left_out, depth + 1)
 
 
 def _is_packed(path: Path, is_left_out: IsLeftOut) -> bool:

@@ -53,19 +53,6 @@ class Release:
     else_from: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseFile:
-    """A file of a release: its name, as an index lists it, and where it lies here."""
-
-    name: str
-    path: Path
-
-    @property
-    def is_wheel(self) -> bool:
-        """Whether it can be installed without being built."""
-        return self.name.endswith(".whl")
-
-
 def minor(python: str) -> str:
     """Return `3.11` of a version."""
     return ".".join(python.split(".")[:2])
@@ -137,31 +124,29 @@ def own_releases(settings: Mapping[str, str]) -> list[Release]:
     return [found[name] for name in sorted(found)]
 
 
-def fetch_files(
-    releases: Sequence[Release], environ: Mapping[str, str], uv: str, *, jobs: int
-) -> tuple[ReleaseFile, ...]:
+def fetch_files(releases: Sequence[Release], environ: Mapping[str, str], uv: str, *, jobs: int) -> dict[str, Path]:
     """Return a file of each release, the best for its Python on this machine, and wheels of the others' build tools.
 
-    Raises EnvironmentFailed for a release that no index has.
+    The keys are the names that indexes list, the values where the files lie here. Raises EnvironmentFailed for a release that no
+    index has.
     """
     stop = threading.Event()
-    done: dict[str, ReleaseFile] = {}
+    done: dict[str, Path] = {}
     wanted = list(releases)
     while wanted:
         files = thread_map(partial(_fetch, environ=environ, stop=stop), wanted, jobs=jobs, stop=stop.set)
         builders: list[Release] = []
-        for release, file in zip(wanted, files, strict=True):
-            known = done.setdefault(file.name, file)
-            if known.path != file.path:
-                raise EnvironmentFailed(f"{file.name}: two locks name different files of this name")
-            if not file.is_wheel:
-                builders += _builders(file, release, environ, uv)
+        for release, (name, path) in zip(wanted, files, strict=True):
+            if done.setdefault(name, path) != path:
+                raise EnvironmentFailed(f"{name}: two locks name different files of this name")
+            if not name.endswith(".whl"):
+                builders += _builders(name, path, release, environ, uv)
         wanted = [each for each in dict.fromkeys(builders) if each not in releases]
         releases = [*releases, *wanted]
-    return tuple(done[name] for name in sorted(done))
+    return dict(sorted(done.items()))
 
 
-def _fetch(release: Release, environ: Mapping[str, str], stop: threading.Event) -> ReleaseFile:
+def _fetch(release: Release, environ: Mapping[str, str], stop: threading.Event) -> tuple[str, Path]:
     where = indexes(dict(release.settings), environ)
     listed, silent = listed_files(release.project, where, stop)
     chosen = choose_file(listed, release)
@@ -177,7 +162,7 @@ def _fetch(release: Release, environ: Mapping[str, str], stop: threading.Event) 
         )
     name, sha256 = chosen
     archive = PyPI(release.project, release.version, file=name, sha256=sha256)
-    return ReleaseFile(name=name, path=cached_archive(archive, where, environ, stop))
+    return name, cached_archive(archive, where, environ, stop)
 
 
 def choose_file(listed: Iterable[tuple[str, str]], release: Release) -> tuple[str, str] | None:
@@ -209,14 +194,14 @@ def oldest_glibc(names: Iterable[str]) -> str:
     return "{}.{}".format(*max(needs)) if needs else ""
 
 
-def _builders(file: ReleaseFile, release: Release, environ: Mapping[str, str], uv: str) -> list[Release]:
+def _builders(name: str, sdist: Path, release: Release, environ: Mapping[str, str], uv: str) -> list[Release]:
     """Return the build tools of an sdist's wheel: the newest allowed."""
     settings = dict(release.settings)
     argv = (
         *(uv, "pip", "compile", "-", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"),
         *("--index-strategy", "unsafe-best-match", "--python-version", minor(release.python), *uv_options(settings)),
     )
-    needs, failed = build_requirements(file.path, file.name), f"{file.name}: its build requirements cannot be found"
+    needs, failed = build_requirements(sdist, name), f"{name}: its build requirements cannot be found"
     with tempfile.TemporaryDirectory(prefix="milabench-") as empty:  # where no uv.toml is
         compiled = _answer(argv, {**environ, **uv_env(settings, environ)}, Path(empty), failed, "\n".join(needs))
     return _releases(parse_requirements(compiled), release.python, settings)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from milabench.capsule.supplies import ReleaseFile, fetch_files, installed_wheel, locked_releases, sealed_environment
+from milabench.capsule.supplies import fetch_files, installed_wheel, locked_releases, sealed_environment
 from milabench.errors import EnvironmentFailed
 from tests.process.install.places import Index, Place, wheel
 
 
-def fetched(place: Place, text: str, uv: str, pip: dict[str, str] | None = None) -> dict[str, ReleaseFile]:
+def fetched(place: Place, text: str, uv: str, pip: dict[str, str] | None = None) -> dict[str, Path]:
     settings = {"find-links": str(place.wheels), "no-index": "true"} if pip is None else pip
     releases = locked_releases(place.spec(text, pip=settings), {})
-    return {file.name: file for file in fetch_files(releases, place.environ, uv, jobs=2)}
+    return fetch_files(releases, place.environ, uv, jobs=2)
 
 
 def sdist(place: Place, requires: str = "") -> str:
@@ -50,7 +50,7 @@ def test_the_files_that_a_lock_names_come_from_an_index_and_from_a_folder(place:
         files = fetched(place, lock, uv, pip)
         assert set(files) == {"tool-1-py3-none-any.whl", "voir-1-py3-none-any.whl"}
         for name, file in files.items():
-            assert file.path.read_bytes() == (place.wheels / name).read_bytes()
+            assert file.read_bytes() == (place.wheels / name).read_bytes()
 
 
 def test_a_file_of_another_hash_is_not_packed(place: Place, uv: str) -> None:
@@ -89,7 +89,7 @@ def test_a_project_without_a_wheel_is_packed_with_what_builds_it_and_both_instal
     folder = tmp_path / "a folder, packed"
     folder.mkdir()
     for name, file in files.items():
-        (folder / name).write_bytes(file.path.read_bytes())
+        (folder / name).write_bytes(file.read_bytes())
     # The suite's own settings name an index that nobody answers for: they are not asked.
     spec = place.spec(lock, pip={"index-url": "http://127.0.0.1:9/simple"})
     (outcome,) = place.install(
