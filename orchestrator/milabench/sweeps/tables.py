@@ -135,11 +135,11 @@ def _columns(curve: ServingCurve) -> tuple[_Column, ...]:
         _Column(heading="goodput", cell=_number("goodput"), rank=6),
         *map(_ttft_column, QUANTILES),
         _Column(heading="TPOT p90", cell=_number("tpot_p90_ms"), rank=12, is_brief=True),
-        _Column(heading="errors %", cell=_percent("error_rate"), rank=11, is_brief=True),
+        _Column(heading="errors %", cell=_number("error_rate", percent_cell), rank=11, is_brief=True),
         _Column(heading="SLO", cell=kept, is_brief=True, is_text=True),
-        _Column(heading="KV cache %", cell=_percent("kv_cache"), rank=3),
-        _Column(heading="batch", cell=_count("running"), rank=2),
-        _Column(heading="waiting", cell=_count("waiting"), rank=1),
+        _Column(heading="KV cache %", cell=_number("kv_cache", percent_cell), rank=3),
+        _Column(heading="batch", cell=_number("running", "{:.1f}".format), rank=2),
+        _Column(heading="waiting", cell=_number("waiting", "{:.1f}".format), rank=1),
         _Column(heading="J/M tokens", cell=_number("joules_per_mtok"), rank=9),
         _Column(heading=money, cell=_number("cost_per_mtok"), rank=10),
         _Column(heading="remarks", cell=remark, is_brief=True, is_text=True),
@@ -152,19 +152,11 @@ def _ttft_column(q: float) -> _Column:
     return _Column(heading=f"TTFT p{q}", cell=cell, rank=13 if is_headline else 7, is_brief=is_headline)
 
 
-def _number(name: str) -> Callable[[CurvePoint], str]:
+def _number(name: str, text: Callable[[float], str] = format_number) -> Callable[[CurvePoint], str]:
     def cell(point: CurvePoint) -> str:
-        return format_number(point.values[name].value) if name in point.values else "-" if name in point.few else ""
+        return text(point.values[name].value) if name in point.values else "-" if name in point.few else ""
 
     return cell
-
-
-def _percent(name: str) -> Callable[[CurvePoint], str]:
-    return lambda point: percent_cell(point.values[name].value) if name in point.values else ""
-
-
-def _count(name: str) -> Callable[[CurvePoint], str]:
-    return lambda point: f"{point.values[name].value:.1f}" if name in point.values else ""
 
 
 def _with_interval(name: str) -> Callable[[CurvePoint], str]:
