@@ -128,7 +128,7 @@ def plan_acceptance(
     planned = [
         criterion
         for bench in criteria.benchmarks
-        for criterion in _of_bench(bench, measured.get(bench.name), expected.get(bench.name), power)
+        for criterion in _BenchPlan(bench, measured.get(bench.name), expected.get(bench.name), power).criteria()
     ]
     return AcceptancePlan(
         title=criteria.title,
@@ -155,79 +155,76 @@ def _total(
     return PlannedBench(bench=name, launches=most, nodes=nodes, seconds=seconds.get(name))
 
 
-def _of_bench(
-    criteria: BenchCriteria, pilot: BenchSummary | None, reference: BenchSummary | None, power: float
-) -> Iterator[PlannedCriterion]:
-    for name, quantity, bound in criteria.of_quantities:
-        yield _unless_suspect(_of_bound(criteria, name, quantity, bound, pilot, reference, power), criteria, pilot)
-    for one, _, bound in criteria.of_curve:
-        yield PlannedCriterion(
-            bench=criteria.name,
-            criterion=one.name,
-            requirement=str(bound),
-            missing="a plan: points of curves are not planned, but the pilot's report has their spread over repeats",
+@dataclass(frozen=True, slots=True)
+class _BenchPlan:
+    """A benchmark's criteria, its numbers in the pilot and in the reference, and the power that each criterion is to have."""
+
+    asked: BenchCriteria
+    pilot: BenchSummary | None
+    reference: BenchSummary | None
+    power: float
+
+    def criteria(self) -> Iterator[PlannedCriterion]:
+        for name, quantity, bound in self.asked.of_quantities:
+            yield self._unless_suspect(self._of_bound(name, quantity, bound))
+        for one, _, bound in self.asked.of_curve:
+            yield PlannedCriterion(
+                bench=self.asked.name,
+                criterion=one.name,
+                requirement=str(bound),
+                missing="a plan: points of curves are not planned, but the pilot's report has their spread over repeats",
+                where=bound.where,
+            )
+
+    def _unless_suspect(self, planned: PlannedCriterion) -> PlannedCriterion:
+        """Return the criterion without a power where the pilot's number is suspect for a reason that is not accepted."""
+        reasons = [] if self.pilot is None else sorted({*self.pilot.doubts} - {*self.asked.allow})
+        if planned.launches is None or not reasons:
+            return planned
+        missing = (
+            f"numbers to trust: the pilot's are suspect ({', '.join(reasons)}), which no number of repeats changes and `accept`"
+            " does not pass. Measure it again without that, or let `allow` accept it"
+        )
+        return replace(planned, power=None, missing=missing)
+
+    def _of_bound(self, name: str, quantity: Quantity, bound: Bound) -> PlannedCriterion:
+        pilot, reference, is_minimum = self.pilot, self.reference, name == "minimum"
+        planned = PlannedCriterion(
+            bench=self.asked.name,
+            criterion=name,
+            requirement=requirement_text(bound, quantity, is_minimum=is_minimum),
             where=bound.where,
         )
-
-
-def _unless_suspect(planned: PlannedCriterion, criteria: BenchCriteria, pilot: BenchSummary | None) -> PlannedCriterion:
-    """Return the criterion without a power where the pilot's number is suspect for a reason that is not accepted."""
-    reasons = [] if pilot is None else sorted({*pilot.doubts} - {*criteria.allow})
-    if planned.launches is None or not reasons:
-        return planned
-    missing = (
-        f"numbers to trust: the pilot's are suspect ({', '.join(reasons)}), which no number of repeats changes and `accept`"
-        " does not pass. Measure it again without that, or let `allow` accept it"
-    )
-    return replace(planned, power=None, missing=missing)
-
-
-def _of_bound(
-    criteria: BenchCriteria,
-    name: str,
-    quantity: Quantity,
-    bound: Bound,
-    pilot: BenchSummary | None,
-    reference: BenchSummary | None,
-    power: float,
-) -> PlannedCriterion:
-    is_minimum = name == "minimum"
-    planned = PlannedCriterion(
-        bench=criteria.name,
-        criterion=name,
-        requirement=requirement_text(bound, quantity, is_minimum=is_minimum),
-        where=bound.where,
-    )
-    if pilot is None:
-        return replace(planned, missing=f"a measurement of its {quantity} in the pilot")
-    found = bound_numbers(pilot, reference, quantity, bound)
-    if found.missing:
-        return replace(planned, missing=f"{found.missing}; the pilot: {found.measured}")
-    values, base = found.values, found.base
-    expected = geometric_mean(values) / (geometric_mean(base) if base else 1.0)
-    planned = replace(planned, expected=expected, units="x reference" if base else found.units)
-    if math.isclose(expected, bound.value, rel_tol=1e-12) or (expected > bound.value) != is_minimum:
-        hint = ". Name a pilot of the system to be accepted as RUN" if pilot is reference else ""
-        return replace(planned, missing=f"a better system: it is expected at the bound or beyond{hint}")
-    if criteria.confidence is None or quantity == "memory_peak":  # the measured value decides
-        return replace(planned, launches=1, power=1.0)
-    if len(values) < LEAST_LAUNCHES:
-        missing = f"repeats of the pilot: {len(values)} of at least {LEAST_LAUNCHES} that a spread needs"
-        return replace(planned, missing=missing)
-    is_rate = quantity in ("rate", "system")
-    of_nodes = _node_noise(pilot) if is_rate else None
-    lost = _lost(pilot, reference if base else None, is_minimum=is_minimum) if is_rate else 0.0
-    if (expected * math.exp(lost) > bound.value) != is_minimum:
-        missing = f"a calmer pilot: the possible cost of disturbances ({abs(lost):.2%}) exceeds the bound"
-        return replace(planned, missing=missing)
-    question = PowerQuestion(
-        expected=expected * math.exp(lost),
-        bound=bound.value,
-        power=power,
-        confidence=criteria.confidence,
-        reference_error=(log_stdev(base) or 0.0) / math.sqrt(len(base)) if base else 0.0,
-    )
-    return _with_launches(planned, question, log_stdev(values) or 0.0, of_nodes, is_rate=is_rate)
+        if pilot is None:
+            return replace(planned, missing=f"a measurement of its {quantity} in the pilot")
+        found = bound_numbers(pilot, reference, quantity, bound)
+        if found.missing:
+            return replace(planned, missing=f"{found.missing}; the pilot: {found.measured}")
+        values, base = found.values, found.base
+        expected = geometric_mean(values) / (geometric_mean(base) if base else 1.0)
+        planned = replace(planned, expected=expected, units="x reference" if base else found.units)
+        if math.isclose(expected, bound.value, rel_tol=1e-12) or (expected > bound.value) != is_minimum:
+            hint = ". Name a pilot of the system to be accepted as RUN" if pilot is reference else ""
+            return replace(planned, missing=f"a better system: it is expected at the bound or beyond{hint}")
+        if self.asked.confidence is None or quantity == "memory_peak":  # the measured value decides
+            return replace(planned, launches=1, power=1.0)
+        if len(values) < LEAST_LAUNCHES:
+            missing = f"repeats of the pilot: {len(values)} of at least {LEAST_LAUNCHES} that a spread needs"
+            return replace(planned, missing=missing)
+        is_rate = quantity in ("rate", "system")
+        of_nodes = _node_noise(pilot) if is_rate else None
+        lost = _lost(pilot, reference if base else None, is_minimum=is_minimum) if is_rate else 0.0
+        if (expected * math.exp(lost) > bound.value) != is_minimum:
+            missing = f"a calmer pilot: the possible cost of disturbances ({abs(lost):.2%}) exceeds the bound"
+            return replace(planned, missing=missing)
+        question = PowerQuestion(
+            expected=expected * math.exp(lost),
+            bound=bound.value,
+            power=self.power,
+            confidence=self.asked.confidence,
+            reference_error=(log_stdev(base) or 0.0) / math.sqrt(len(base)) if base else 0.0,
+        )
+        return _with_launches(planned, question, log_stdev(values) or 0.0, of_nodes, is_rate=is_rate)
 
 
 def _lost(pilot: BenchSummary, reference: BenchSummary | None, *, is_minimum: bool) -> float:

@@ -189,7 +189,7 @@ def matching_nodes(wanted: BudgetSystem, system: BudgetSystem, terms: Terms, *, 
     """
     quotient = product([(wanted.score, 1), (system.score, -1)], system.nodes, "nodes")
     asked = f"the {wanted.score.value:.4g} of {wanted.nodes:g} nodes of {wanted.name}"
-    answer = _answer("match", system, terms, asked, quotient, _up)
+    answer = _answer("match", system, terms, asked, quotient)
     if answer.score is not None:
         answer = replace(answer, ratio=product([(answer.score, 1), (wanted.score, -1)]))
 
@@ -216,7 +216,7 @@ def nodes_for_money(budget: UncertainValue, system: BudgetSystem, terms: Terms, 
     quotient = propagate(lambda names: (names["budget"] - names.get("fixed", 0.0)) / names["node"], inputs, "nodes")
     years = terms.years.value if terms.years is not None and _has_energy(system, terms) else 0.0
     asked = f"{_money(budget)} over {years:g} years" if years else f"{_money(budget)} to buy"
-    answer = _answer("spend", system, terms, asked, quotient, _down)
+    answer = _answer("spend", system, terms, asked, quotient)
     stated = {
         "budget": budget if budget.deviations else None,
         "price of a node": system.node_price,
@@ -243,7 +243,7 @@ def nodes_for_power(limit: UncertainValue, system: BudgetSystem, terms: Terms, *
         hint = "give its offer power: {node: 10 kW}"
         raise ConfigError(Problem("", system.name, "the power of a node is not known", hint))
     quotient = product([(limit, 1), (system.node_kw, -1)], 1.0, "nodes")
-    answer = _answer("power", system, terms, f"{limit.value:g} kW", quotient, _down)
+    answer = _answer("power", system, terms, f"{limit.value:g} kW", quotient)
     stated = {"limit of power": limit if limit.deviations else None, "power of a node": system.node_kw}
 
     def score(names: Mapping[str, float]) -> float:
@@ -255,14 +255,10 @@ def nodes_for_power(limit: UncertainValue, system: BudgetSystem, terms: Terms, *
 
 
 def _answer(
-    question: Question,
-    system: BudgetSystem,
-    terms: Terms,
-    asked: str,
-    quotient: UncertainValue,
-    rounded: Callable[[float], int],
+    question: Question, system: BudgetSystem, terms: Terms, asked: str, quotient: UncertainValue
 ) -> BudgetAnswer:
     """Return the totals of the whole nodes."""
+    rounded = _up if question == "match" else _down
     nodes, interval = rounded(quotient.value), quotient.interval()
     answer = BudgetAnswer(
         question=question,
