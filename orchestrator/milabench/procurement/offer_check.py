@@ -18,7 +18,7 @@ from milabench.procurement.measured import measured_figure, side_of
 from milabench.procurement.offer import Offer, OfferBenchmark, PowerSource, Standing, offer_problems
 from milabench.procurement.power_levels import PowerLevel, PowerMeasurement, power_level
 from milabench.procurement.projection import Projected
-from milabench.procurement.scaling_study import DeclaredBound, scaling_study
+from milabench.procurement.scaling_study import DeclaredBound, ScalingQuestion, scaling_study
 from milabench.procurement.tender import Tender, Tier
 from milabench.procurement.tiers import TierChange
 from milabench.procurement.uncertainty import UncertainValue, constant
@@ -154,7 +154,8 @@ def _with_projection(
     assert declared.nodes is not None  # a projected benchmark without it is a mistake of the declaration
     bound = DeclaredBound(count=declared.nodes, why=declared.bound) if declared.bound else None
     try:
-        study = scaling_study(systems, of="nodes", to=[declared.nodes], bound=bound, benchmarks=[declared.name])
+        question = ScalingQuestion(of="nodes", to=(declared.nodes,), bound=bound)
+        study = scaling_study(systems, question, [declared.name])
     except (NothingSelected, UsageError) as error:
         why_not = str(error).removesuffix(" (--bound)")
         return evidence if evidence.why_not else replace(evidence, why_not=why_not)

@@ -7,7 +7,7 @@ import re
 from milabench.analysis.comparison_model import System
 from milabench.errors import UsageError
 from milabench.procurement.requests import ProjectRequest
-from milabench.procurement.scaling_study import DeclaredBound, ScalingStudy, scaling_study
+from milabench.procurement.scaling_study import DeclaredBound, ScalingQuestion, ScalingStudy, scaling_study
 from milabench.workflow.files import base_folder
 from milabench.workflow.report_inputs import find_report_source, session_names
 
@@ -25,9 +25,8 @@ def project_runs(request: ProjectRequest) -> ScalingStudy:
         if paths.count(path) > 1:
             raise UsageError(f"{path}: is given twice: a run counts as a single session")
     systems = [System(name=source.name, summary=source.summary, manifest=source.manifest) for source in sources]
-    return scaling_study(
-        systems, of=request.of, to=request.to, bound=bound, benchmarks=request.benchmarks, across=request.across
-    )
+    question = ScalingQuestion(of=request.of, to=request.to, bound=bound, across=request.across)
+    return scaling_study(systems, question, request.benchmarks)
 
 
 def declared_bound(text: str | None) -> DeclaredBound | None:

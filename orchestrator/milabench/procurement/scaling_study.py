@@ -41,6 +41,20 @@ class DeclaredBound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingQuestion:
+    """The counts `to` that are projected to, by default 2, 4 and 8 times the largest measured, up to a `bound`.
+
+    `of` is by default nodes where a benchmark was measured on several numbers of them, else devices. `across`: also
+    where arguments differ between the counts.
+    """
+
+    of: Counted | None = None
+    to: tuple[int, ...] = ()
+    bound: DeclaredBound | None = None
+    across: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCount(CountPoint):
     """The result of a benchmark at a count: `side` over all `runs` with this count, each a session.
 
@@ -116,20 +130,11 @@ class ScalingStudy:
     differs: str = ""
 
 
-def scaling_study(
-    runs: Sequence[System],
-    *,
-    of: Counted | None = None,
-    to: Sequence[int] = (),
-    bound: DeclaredBound | None = None,
-    benchmarks: Sequence[str] = (),
-    across: bool = False,
-) -> ScalingStudy:
-    """Return the projection of runs of one kind of machine to the counts `to`, by default 2, 4 and 8 times the largest measured.
+def scaling_study(runs: Sequence[System], question: ScalingQuestion, benchmarks: Sequence[str] = ()) -> ScalingStudy:
+    """Return the projection of these benchmarks, by default all, in runs of one kind of machine.
 
-    `of` is by default nodes where a benchmark was measured on several numbers of them, else devices. `across`: also where
-    arguments differ between the counts. Raises NothingSelected where nothing can be projected, UsageError for an unknown
-    benchmark, runs of unlike machines, and counts beyond the bound.
+    Raises NothingSelected where nothing can be projected, UsageError for an unknown benchmark, runs of unlike machines, and
+    counts beyond the bound.
     """
     known = list(dict.fromkeys(bench.bench for run in runs for bench in run.summary.benchmarks))
     for name in benchmarks:
@@ -139,7 +144,7 @@ def scaling_study(
     studied: list[BenchScaling] = []
     reasons: list[tuple[str, str]] = []
     for name in dict.fromkeys(benchmarks) or sorted(known):
-        outcome = _bench_scaling(name, runs, of, to, bound, across=across)
+        outcome = _bench_scaling(name, runs, question)
         if isinstance(outcome, str):
             reasons.append((name, outcome))
         else:
@@ -149,25 +154,19 @@ def scaling_study(
         more = f", and {len(reasons) - _MOST_REASONS} more" if len(reasons) > _MOST_REASONS else ""
         raise NothingSelected(f"nothing can be projected: {named}{more}" if reasons else "the runs have no benchmark")
     differs = difference_line(runs, [each.bench for each in studied]) if len(runs) > 1 else ""
-    return ScalingStudy(benchmarks=tuple(studied), not_projected=tuple(reasons), bound=bound, differs=differs)
+    return ScalingStudy(benchmarks=tuple(studied), not_projected=tuple(reasons), bound=question.bound, differs=differs)
 
 
-def _bench_scaling(
-    name: str,
-    runs: Sequence[System],
-    of: Counted | None,
-    to: Sequence[int],
-    bound: DeclaredBound | None,
-    *,
-    across: bool,
-) -> BenchScaling | str:
+def _bench_scaling(name: str, runs: Sequence[System], question: ScalingQuestion) -> BenchScaling | str:
     """Return the study of a benchmark, or why there is none."""
-    with_it = [run for run in runs if name in run.by_name]
-    counted: Counted = of or ("nodes" if len({_count(run, name, "nodes") for run in with_it} - {0}) > 1 else "devices")
+    with_it, bound = [run for run in runs if name in run.by_name], question.bound
+    counted: Counted = question.of or (
+        "nodes" if len({_count(run, name, "nodes") for run in with_it} - {0}) > 1 else "devices"
+    )
     by_count: dict[int, list[System]] = {}
     for run in with_it:
         by_count.setdefault(_count(run, name, counted), []).append(run)
-    measured, left_out = _measured(name, by_count, counted, across=across)
+    measured, left_out = _measured(name, by_count, counted, across=question.across)
     if why_not := _why_no_law(measured, left_out, counted):
         return why_not
     if counted == "nodes" and (unlike := _unlike_nodes(name, [run for m in measured for run in by_count[m.count]])):
@@ -181,7 +180,7 @@ def _bench_scaling(
         chosen = choose_law(measured)
     except UsageError as error:
         return str(error)
-    projected = _projected(name, chosen, to or _default_targets(measured[-1].count, bound), bound)
+    projected = _projected(name, chosen, question.to or _default_targets(measured[-1].count, bound), bound)
     held_out, why_not = _back_tested(measured)
     return BenchScaling(
         bench=name,
