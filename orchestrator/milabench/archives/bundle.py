@@ -16,6 +16,7 @@ from milabench.errors import RecordError
 from milabench.events.rundir import Run
 from milabench.events.stored_json import from_json_value
 from milabench.events.wire import parse_object
+from milabench.version import __version__
 
 NAME = "bundle.json"
 SIGNATURE = f"{NAME}.sig"
@@ -43,12 +44,7 @@ class RunParts:
 
 
 def create_bundle(
-    target: Path,
-    parts: Iterable[RunParts],
-    *,
-    version: str,
-    key: Path | None = None,
-    declared: Mapping[str, bytes] | None = None,
+    target: Path, parts: Iterable[RunParts], key: Path | None = None, declared: Mapping[str, bytes] | None = None
 ) -> Manifest:
     """Write a bundle. The same runs give the same bytes (a signature aside, and with the same zlib). Raises RecordError.
 
@@ -65,7 +61,7 @@ def create_bundle(
     with create_archive(target) as file:
         packed = tuple(add_file(file, name, content) for name, content in contents.items())
         notes = tuple(note for part in parts for note in part.notes)
-        manifest = Manifest(version=version, runs=tuple(names), files=packed, notes=notes)
+        manifest = Manifest(version=__version__, runs=tuple(names), files=packed, notes=notes)
         listed = manifest.to_bytes()
         add_file(file, NAME, listed)
         if key is not None:

@@ -13,7 +13,6 @@ from milabench.events.rundir import Run
 from milabench.plan.ab import SIDES, side_name
 from milabench.plan.model import STEP_DIRS
 from milabench.report import markdown
-from milabench.version import __version__
 from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.summaries import recompute_summary, summary_of
 
@@ -31,7 +30,7 @@ def bundle_runs(
     """
     left_out = () if with_step_dirs else (STEP_DIRS,)
     parts = [replace(bundle_parts(run), left_out=left_out) for run in resolve_runs(base, names)]
-    return create_bundle(output, parts, version=__version__, key=key)
+    return create_bundle(output, parts, key)
 
 
 def bundle_parts(run: Run) -> RunParts:

@@ -90,10 +90,8 @@ def accept_growing_run(request: AcceptRequest, plan: SequentialPlan) -> Acceptan
         )
         for bench in ("", *launches)
     }
-    planned = replace(plan, launches=launches)
-    return decided_beside(
-        request, run, lambda now, then, unlike: accept_so_far(criteria, now, then, planned, trials, unlike)
-    )
+    planned = replace(plan, launches=launches, trials=trials)
+    return decided_beside(request, run, lambda now, then, unlike: accept_so_far(criteria, now, then, planned, unlike))
 
 
 def launch_seconds(run: Run) -> dict[str, float]:

@@ -36,7 +36,6 @@ from milabench.procurement.tender import read_tender
 from milabench.procurement.tender_scores import score_tender
 from milabench.procurement.tenders import reference_system
 from milabench.shown import grouped
-from milabench.version import __version__
 from milabench.workflow.files import base_folder, is_archive, read_file
 from milabench.workflow.measured_runs import resolve_runs
 from milabench.workflow.options import Session
@@ -87,7 +86,7 @@ def create_offer(
                 raise RecordError(
                     f"{part.notes[0]}. An offer needs the locks of its run: pack it in the base where the run was measured"
                 )
-        return create_bundle(output, parts, version=__version__, key=key, declared=files)
+        return create_bundle(output, parts, key, files)
 
 
 @contextmanager

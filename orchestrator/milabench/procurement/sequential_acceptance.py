@@ -37,10 +37,19 @@ LARGEST_CAP = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trials:
+    """The steps that have ended, in this order, whether each failed, and how many were planned."""
+
+    failed: Sequence[bool] = ()
+    planned: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialPlan:
     """The decisions before the first repeat: error rates, and the maximum number of repeats.
 
-    `launches` are planned for each benchmark, `cap` replaces them. A failure rate of `bad_failure_rate` is a bad
+    `launches` are planned for each benchmark, `cap` replaces them. `trials` are the steps so far of each benchmark, and of the
+    run under an empty name. A failure rate of `bad_failure_rate` is a bad
     system. None: BAD_FAILURES times the promised rate. A good system, and a bad one, is exactly at its bounds.
     """
 
@@ -49,6 +58,7 @@ class SequentialPlan:
     cap: int | None = None
     bad_failure_rate: float | None = None
     launches: Mapping[str, int] = field(default_factory=dict)
+    trials: Mapping[str, Trials] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise UsageError for rates that are none, and a cap below three repeats or above LARGEST_CAP."""
@@ -57,24 +67,10 @@ class SequentialPlan:
             raise UsageError(f"--cap {self.cap}: give {LEAST_LAUNCHES} to {LARGEST_CAP} repeats")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trials:
-    """The steps that have ended, in this order, whether each failed, and how many were planned."""
-
-    failed: Sequence[bool] = ()
-    planned: int = 0
-
-
 def accept_so_far(
-    criteria: Criteria,
-    run: Summary,
-    reference: Summary | None,
-    plan: SequentialPlan,
-    trials: Mapping[str, Trials],
-    unlike: OtherWork | None = None,
+    criteria: Criteria, run: Summary, reference: Summary | None, plan: SequentialPlan, unlike: OtherWork | None = None
 ) -> Acceptance:
-    """Return the state of each criterion. `trials` are of each benchmark, and of the run under an empty name,
-    `unlike` the work that differs from the reference.
+    """Return the state of each criterion. `unlike` is the work that differs from the reference.
 
     A reference's number counts as agreed, without its own spread. Numbers that are decided by the measured value (a spread
     between devices, a bound without a confidence) are those so far.
@@ -94,7 +90,7 @@ def accept_so_far(
         bench = asked.get(check.bench)
         limit = criteria.failure_rate if bench is None else bench.failure_rate
         if check.criterion == "failure_rate" and limit is not None:
-            failures, note = _failures(limit, trials.get(check.bench, Trials()), plan)
+            failures, note = _failures(limit, plan.trials.get(check.bench, Trials()), plan)
             checks.append(replace(failures, bench=check.bench, where=check.where))
             notes += [line for line in note if line not in notes]
         elif check.criterion == "runs" and not run.is_ended and bench is not None and check.bench in measured:

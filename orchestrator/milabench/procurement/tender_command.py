@@ -9,7 +9,7 @@ import click
 
 from milabench.cli.compare import metric_option
 from milabench.cli.formats import Destination, format_options
-from milabench.cli.options import base_option, is_on_command_line, same_command, terminal_session
+from milabench.cli.options import base_option, collected_as, is_on_command_line, same_command, terminal_session
 from milabench.errors import DONE, STEPS_FAILED, UsageError
 from milabench.workflow.options import CompareRequest
 
@@ -35,18 +35,14 @@ def check_tender(tender: Path, offers: tuple[Path, ...]) -> None:
 @_TENDER
 @click.argument("keys", nargs=-1, metavar="[KEY]...")
 @click.option(
-    "--of", "names", multiple=True, metavar="RUN|OFFER", help="Also the score of this run, report, bundle or offer."
+    "--of", "runs", multiple=True, metavar="RUN|OFFER", help="Also the score of this run, report, bundle or offer."
 )
 @metric_option
 @base_option
 @functools.partial(format_options, is_wide=True)
+@collected_as("request", CompareRequest)
 def explain_tender(
-    tender: Path,
-    keys: tuple[str, ...],
-    names: tuple[str, ...],
-    metric: str | None,
-    base: Path | None,
-    destination: Destination,
+    tender: Path, keys: tuple[str, ...], request: CompareRequest, metric: str | None, destination: Destination
 ) -> None:
     """Show where each number of a tender and of its scores comes from: value, interval, formula, and file and line or records.
 
@@ -57,9 +53,8 @@ def explain_tender(
     from milabench.procurement.tender_report import provenance_document, provenance_to_json
     from milabench.procurement.tenders import explain_numbers
 
-    if metric is not None and not names:
+    if metric is not None and not request.runs:
         raise UsageError(f"--metric {metric} scores nothing here: name a run or an offer with --of")
-    request = CompareRequest(runs=names, base=base)
     numbers = select_keys(explain_numbers(tender, request, terminal_session(), metric), keys)
     document = provenance_document(f"where the numbers of {tender} come from", numbers)
     destination.write(write_document(destination.format, document, provenance_to_json(numbers), destination.width))

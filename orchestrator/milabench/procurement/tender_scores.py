@@ -257,7 +257,7 @@ def score_tender(
         margin=margin,
         bids=tuple(compared_with_first(entries, margin)),
         scored=tuple(scored) if complete else (),
-        excluded=tuple(_excluded(tender, scored, bids, rows)) if complete else (),
+        excluded=tuple(scoring.excluded(scored, bids, rows)) if complete else (),
         reference=reference,
     )
 
@@ -425,6 +425,19 @@ class Scoring:
             potency=potency(delivered) if delivered else None,
         )
 
+    def excluded(
+        self, scored: Sequence[str], bids: Sequence[Bid], rows: Sequence[Sequence[ScoredBenchmark]]
+    ) -> Iterator[tuple[str, str]]:
+        """Yield each benchmark that is in no score, with the first bid that lacks it, and why."""
+        for name in self.tender.benchmarks:
+            if name in scored:
+                continue
+            for bid, bid_rows in zip(bids, rows, strict=True):
+                row = next(row for row in bid_rows if row.bench == name)
+                if not row.counts:
+                    yield name, f"{bid.name}: {row.why_not}"
+                    break
+
     def _reference_nodes(self) -> float | None:
         given = self.tender.reference.nodes
         return run_nodes(self.reference) if given is None and self.reference is not None else given
@@ -509,19 +522,3 @@ def compared_with_first(entries: Sequence[ScoredBid], margin: float) -> Iterator
 def _undoubted(entry: ScoredBid) -> ScoredBid:
     """Return a bid whose minimum score is decided only from numbers without warnings."""
     return replace(entry, meets="INCONCLUSIVE") if entry.meets is not None and entry.doubts else entry
-
-
-def _excluded(
-    tender: Tender,
-    scored: Sequence[str],
-    bids: Sequence[Bid],
-    rows: Sequence[Sequence[ScoredBenchmark]],
-) -> Iterator[tuple[str, str]]:
-    for name in tender.benchmarks:
-        if name in scored:
-            continue
-        for bid, bid_rows in zip(bids, rows, strict=True):
-            row = next(row for row in bid_rows if row.bench == name)
-            if not row.counts:
-                yield name, f"{bid.name}: {row.why_not}"
-                break

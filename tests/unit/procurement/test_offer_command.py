@@ -375,7 +375,7 @@ def test_an_archive_that_lacks_the_locks_of_its_runs_fails(offered: Offered, tmp
     with zipfile.ZipFile(archive) as file:
         declared = {name: file.read(name) for name in ("offer.yaml", "offer.json")}
     part = replace(bundle_parts(open_run(manifest.parent)), locks={})
-    create_bundle(tmp_path / "old.zip", [part], version="0.1.0", declared=declared)
+    create_bundle(tmp_path / "old.zip", [part], declared=declared)
     found = verified(tmp_path / "old.zip", tender, code=7)
     assert found["verdict"] == "FAIL"
     assert "nothing shows which packages ran" in ran("verify", tmp_path / "old.zip", "--tender", tender).stdout

@@ -43,8 +43,8 @@ def so_far(
     trials: Trials | None = None,
     **plan: float | str | None,
 ) -> Acceptance:
-    chosen = SequentialPlan(**{"cap": 10, **plan})  # type: ignore[arg-type]
-    return accept_so_far(parse_criteria(text.encode(), "a.yaml"), summary, reference, chosen, {"": trials or Trials()})
+    chosen = SequentialPlan(**{"cap": 10, **plan, "trials": {"": trials or Trials()}})  # type: ignore[arg-type]
+    return accept_so_far(parse_criteria(text.encode(), "a.yaml"), summary, reference, chosen)
 
 
 def only(found: Acceptance, criterion: str = "minimum") -> CriterionResult:
@@ -120,9 +120,9 @@ def test_two_launches_decide_nothing_and_a_run_that_has_not_begun_misses_its_fir
 def test_the_planned_launches_are_the_cap_where_none_is_given(tmp_path: Path) -> None:
     criteria = parse_criteria(AT_LEAST_100.encode(), "a.yaml")
     plan = SequentialPlan(launches={"a": 4})
-    found = accept_so_far(criteria, run(tmp_path, CLEAR[:3]), None, plan, {})
+    found = accept_so_far(criteria, run(tmp_path, CLEAR[:3]), None, plan)
     assert "of at most 4 repeats" in only(found).measured
-    few = accept_so_far(criteria, run(tmp_path, CLEAR[:2], "few"), None, SequentialPlan(launches={"a": 2}), {})
+    few = accept_so_far(criteria, run(tmp_path, CLEAR[:2], "few"), None, SequentialPlan(launches={"a": 2}))
     assert "Allow more with --cap" in only(few).missing
 
 
