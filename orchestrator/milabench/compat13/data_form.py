@@ -133,7 +133,7 @@ def _clones(folder: Path) -> Iterable[str]:
 def data_form(placed: Sequence[tuple[ResolvedBenchmark, PlanContext]]) -> DataForm:
     """Return the processes of a benchmark on several systems as a single value. Raises NotRecognised.
 
-    What depends on the devices in another way than our launchers do is found when the plans of both forms are compared.
+    Differences between devices are found when the plans of both forms are compared.
     """
     forms = [_on_system(bench, context) for bench, context in placed if _processes(bench)]
     if not forms:

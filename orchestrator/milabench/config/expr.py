@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 from milabench.config.problems import UnplacedProblem, did_you_mean
@@ -135,13 +136,9 @@ def _evaluated(node: ast.expr, names: Mapping[str, object]) -> object:
                     break
             return result
         case ast.Compare(left=first, ops=ops, comparators=others):
-            left_value = _value(first, names)
-            for comparison, other in zip(ops, others, strict=True):
-                right_value = _value(other, names)
-                if not _COMPARISONS[type(comparison)](left_value, right_value):
-                    return False
-                left_value = right_value
-            return True
+            # Only as far as all comparisons hold, as in Python.
+            pairs = pairwise(_value(operand, names) for operand in (first, *others))
+            return all(_COMPARISONS[type(op)](left, right) for op, (left, right) in zip(ops, pairs, strict=False))
         case ast.Call(func=ast.Name(id=name), args=args):
             return _FUNCTIONS[name](*[_value(argument, names) for argument in args])
         case ast.List(elts=items) | ast.Tuple(elts=items):

@@ -148,12 +148,14 @@ class Interpolator:
         from omegaconf.errors import OmegaConfBaseException
 
         nowhere = object()
+        missing: list[object] = []
 
         def variable(name: object, default: object = nowhere) -> Any:
             if str(name) in self.env:
                 return self.env[str(name)]
             if default is nowhere:
-                raise KeyError(f"the environment variable {name!s} is not set")
+                missing.append(name)
+                raise KeyError(name)
             return default if default is None else str(default)
 
         # OmegaConf 2.4 gave `register_resolver` the meaning that `register_new_resolver` has in 2.3.
@@ -167,12 +169,10 @@ class Interpolator:
             answer = config["it"]
             return OmegaConf.to_container(answer, resolve=True) if OmegaConf.is_config(answer) else answer
         except OmegaConfBaseException as error:
-            reason = str(error).split("\n", 1)[0].replace(_ENV, "oc.env")
-            missing = re.search(r"the environment variable (\S+) is not set", reason)
             if missing:
-                name = missing[1].rstrip("'\"")
-                hint = f"set it, or give a default: ${{oc.env:{name},default}}"
-                raise UnplacedProblem(f"the environment variable {name} is not set", hint) from None
+                hint = f"set it, or give a default: ${{oc.env:{missing[0]},default}}"
+                raise UnplacedProblem(f"the environment variable {missing[0]} is not set", hint) from None
+            reason = str(error).split("\n", 1)[0].replace(_ENV, "oc.env")
             raise UnplacedProblem(f"cannot be resolved: {reason}") from None
         except (RecursionError, ValueError, TypeError, AttributeError) as error:
             raise UnplacedProblem(f"cannot be resolved: {str(error).split(chr(10), 1)[0]}") from None

@@ -194,7 +194,7 @@ class _Inheritance:
         """The number of values in each container of parents, by its id."""
         self.united_tags: dict[tuple[int, int], tuple[Located, Located, Located]] = {}
         self.pre: dict[str, Located] = {EVERY: entries.pop(EVERY)} if EVERY in entries else {}
-        """The merged overrides of each name, with what the files say of `*`. They reach the children of that name."""
+        """The merged overrides of each name, with the keys of `*`. They reach the children of that name."""
         # Twice: before the expansion a name may be that of a matrix, after it that of one of its jobs.
         self._override_known(entries)
         self.entries = self._expanded(entries)

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Final
 
-from milabench.config.kinds import Capacity, Kind, ValueParser, Whole, capacity_mib, key, record_of
+from milabench.config.kinds import INVALID, Capacity, Kind, ValueParser, Whole, key, record_of
 from milabench.config.problems import Problems
 from milabench.config.schema import Positive, PositiveWhole
-from milabench.config.source_map import Located, Origins, SourceLocation, plain, sequence
+from milabench.config.source_map import Located, Origins, SourceLocation, mapping_at, plain, scalar, sequence
 from milabench.errors import ConfigError, Problem
 
 # Keys of `system.options.sizer` that say where observations are, not how to size.
@@ -25,6 +25,14 @@ class CapacityOrAll(Capacity):
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         return None if node.value == "All" else super().parse(node, path, parser)
+
+
+class ObservedMemory(Capacity):
+    """An amount of memory, of a bare number also what it has behind its point."""
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        is_bare = isinstance(node.value, int | float) and not isinstance(node.value, bool)
+        return float(node.value) if is_bare else super().parse(node, path, parser)
 
 
 class OnOff(Kind):
@@ -71,9 +79,9 @@ class SizerOptions:
 class Observation:
     """A batch size that fitted, with its peak memory in MiB and its rate, in the benchmark's unit, where known."""
 
-    batch_size: int
-    memory_mib: float | None = None
-    rate: float | None = None
+    batch_size: PositiveWhole = key("The size.")
+    memory_mib: Annotated[float, ObservedMemory()] | None = key("Peak memory in MiB.", name="memory", default=None)
+    rate: float | None = key("Rate in the benchmark's unit.", alias="perf", default=None)
 
     def to_json(self) -> dict[str, float]:
         """Return it as scaling files spell it."""
@@ -206,61 +214,41 @@ def parse_scaling(content: bytes, name: str) -> Scaling:
         return Scaling(head=text)
     if type(root.value) is not dict:
         raise ConfigError(Problem(str(root.mark), "", "expected a mapping from benchmark to observations"))
-    problems: list[Problem] = []
+    problems = Problems()
     benches = {name: node for name, node in root.value.items() if name != "version" or type(node.value) in (dict, list)}
     observations = {bench: tuple(_observations(bench, node, problems)) for bench, node in benches.items()}
-    if problems:
-        raise ConfigError(problems)
+    problems.raise_any()
     head = "".join(f"{line}\n" for line in itertools.takewhile(lambda line: line.startswith("#"), text.splitlines()))
     return Scaling(observations=observations, data=plain(root), head=head)
 
 
-def _observations(bench: str, node: Located, problems: list[Problem]) -> Iterator[Observation]:
-    for path, entry, data in _entries(node, bench, problems):
-        try:
-            yield _observation(data)
-        except ValueError as error:
-            problems.append(Problem(str(entry.mark), path, f"expected {error}"))
+def _observations(bench: str, node: Located, problems: Problems) -> Iterator[Observation]:
+    record, parser = record_of(Observation), ValueParser(problems, "")
+    for path, entry in _entries(node, bench, problems):
+        known = entry.value
+        if type(known) is dict:  # other keys are somebody's notes
+            known = {name: known[name] for name in record.keys if name in known}
+        observation = record.parse(entry.holding(known, entry.flags), path, parser)
+        if observation is not INVALID:
+            yield observation
 
 
-def _entries(
-    node: Located, bench: str, problems: list[Problem]
-) -> Iterator[tuple[str, Located, Mapping[str, object] | None]]:
-    """Yield the entries of a benchmark: path, node and data. Those of 1.3 below `model` as if they were in a list."""
+def _entries(node: Located, bench: str, problems: Problems) -> Iterator[tuple[str, Located]]:
+    """Yield the entries of a benchmark: path and mapping. Those of 1.3 below `model` as if they were in a list."""
     listed = node
     if type(node.value) is dict:
         model = node.value.get("model")
         for size, memory in model.value.items() if model is not None and type(model.value) is dict else ():
             number = int(size) if size.isdecimal() and len(size) < 19 else size  # 64 bits hold no larger one
-            yield f"{bench}.model.{size}", memory, {"batch_size": number, "memory": plain(memory)}
+            entry = {"batch_size": scalar(number, memory.mark), "memory": memory}
+            yield f"{bench}.model.{size}", mapping_at(entry, memory.mark)
         if node.value.keys() <= KEYS_OF_13:  # some have nothing but the name of the option, or nothing at all
             listed = node.value.get("observations") or sequence([], node.mark)
     if type(listed.value) is not list:
-        problems.append(Problem(str(node.mark), bench, "expected a list of observations"))
+        problems.note(node.mark, bench, "expected a list of observations")
         return
     for position, item in enumerate(listed.value):
-        yield f"{bench}.{position}", item, plain(item) if type(item.value) is dict else None
-
-
-def _observation(data: Mapping[str, object] | None) -> Observation:
-    if data is None:
-        raise ValueError("a mapping with batch_size, memory and rate")
-    size = data.get("batch_size")
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise ValueError("a whole number that is at least 1")
-    memory = _optional_number(data.get("memory"))
-    if memory is None and data.get("memory") is not None:
-        memory = capacity_mib(str(data["memory"]))
-        if not memory:
-            raise ValueError("an amount of memory such as 80 GiB")
-    rate = data.get("rate", data.get("perf"))
-    if rate is not None and _optional_number(rate) is None:
-        raise ValueError("a rate that is a number")
-    return Observation(batch_size=size, memory_mib=memory, rate=_optional_number(rate))
-
-
-def _optional_number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        yield f"{bench}.{position}", item
 
 
 def scaling_text(scaling: Scaling, added: Mapping[str, Sequence[Observation]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from itertools import combinations
 from typing import Any, TypeVar
 
 from milabench.bench.api import Git, Source, WorkingCopy
@@ -251,33 +252,25 @@ def _contradictions(members: Sequence[VenvRequest]) -> list[Problem]:
         for member in members
         for file in member.requirements
     }
-    read = list(files.values())
-    for index, (bench, file, lock) in enumerate(read):
-        problems += [
-            _problem(group, f"{mine.line} in {file.name} ({bench}), {theirs.line} in {other_file.name} ({other_bench})")
-            for other_bench, other_file, other_lock in read[index + 1 :]
-            for mine, theirs in disagreements(lock, other_lock)
-        ]
+    problems += [
+        _problem(group, f"{mine.line} in {file.name} ({bench}), {theirs.line} in {other.name} ({other_bench})")
+        for (bench, file, lock), (other_bench, other, other_lock) in combinations(files.values(), 2)
+        for mine, theirs in disagreements(lock, other_lock)
+    ]
+    constraints = first.constraints or RequirementFile(name="", text="")
+    limits = parse_requirements(constraints.text)
+    for _, file, lock in files.values():
         locked = lock.header.get("variant")
         if locked not in (None, first.variant) and first.variant != UNPINNED:
             what = f"is a lock of the variant {locked!r}, not {first.variant!r}"
             problems.append(Problem(file.name, "", what))
-    files_by_python = {lock.header["python"]: file.name for _, file, lock in read if "python" in lock.header}
+        for pin, limit in broken_constraints(lock, limits):
+            what = f"{pin.line} breaks the constraint {limit.line} of {constraints.name}"
+            problems.append(Problem(file.name, pin.name, what, "rewrite the lock with `milabench pin`"))
+    files_by_python = {lock.header["python"]: file.name for _, file, lock in files.values() if "python" in lock.header}
     if len(files_by_python) > 1:
         pythons = ", ".join(f"{name} for {python}" for python, name in files_by_python.items())
         problems.append(_problem(group, f"locks for different pythons: {pythons}"))
-    if first.constraints:
-        limits = parse_requirements(first.constraints.text)
-        problems += [
-            Problem(
-                file.name,
-                pin.name,
-                f"{pin.line} breaks the constraint {limit.line} of {first.constraints.name}",
-                "rewrite the lock with `milabench pin`",
-            )
-            for _, file, lock in read
-            for pin, limit in broken_constraints(lock, limits)
-        ]
     return problems
 
 

@@ -207,7 +207,7 @@ def test_files_of_batch_sizes_are_read_in_both_versions(text: str, sizes: list[t
 def test_a_batch_size_that_is_none_is_told_with_its_place() -> None:
     with pytest.raises(ConfigError) as error:
         parse_scaling(b"a: {model: {many: 100 MiB}}", "scaling.yaml")
-    assert str(error.value) == "scaling.yaml:1:19: a.model.many: expected a whole number that is at least 1"
+    assert str(error.value) == "scaling.yaml:1:19: a.model.many.batch_size: expected a whole number, got 'many'"
 
 
 def test_the_capacity_to_fill_may_be_all() -> None:

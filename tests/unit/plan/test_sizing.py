@@ -157,9 +157,10 @@ def test_files_of_milabench_1_3_are_read() -> None:
     [
         ("[]", "f:1:1: expected a mapping"),
         ("a: 3", "f:1:4: a: expected a list of observations"),
-        ("a: [{batch_size: 0}]", "f:1:5: a.0: expected a whole number that is at least 1"),
-        ("a: [{batch_size: 1, memory: lots}]", "f:1:5: a.0: expected an amount of memory"),
-        ("a: [{batch_size: 1, rate: fast}, 3]", "f:1:5: a.0: expected a rate that is a number"),
+        ("a: [{batch_size: 0}]", "f:1:18: a.0.batch_size: expected a whole number that is at least 1, got 0"),
+        ("a: [{batch_size: 1, memory: lots}]", "f:1:29: a.0.memory: expected an amount of memory"),
+        ("a: [{batch_size: 1, rate: fast}, 3]", "f:1:27: a.0.rate: expected a number, got 'fast'"),
+        ("a: [{memory: 3}]", "f:1:5: a.0: the key 'batch_size' is missing"),
         ("a: [", "f:2:1: not YAML"),
         (f"a: {{model: {{? {'1' * 5000} : 5 MiB}}}}", "f:1:5018: a.model.1"),  # more digits than Python reads
     ],
