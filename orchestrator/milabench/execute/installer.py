@@ -101,14 +101,12 @@ class Uv:
         is_chosen = backend and self.is_reachable(torch_index(backend))
         yield InstallCommand(argv=argv, env=chosen if is_chosen else {})
 
-    def rehearse(self, spec: VenvSpec, python: str, empty: str, files: InstallFiles) -> InstallCommand:
+    def rehearse(self, spec: VenvSpec, python: str, empty: str, files: InstallFiles) -> tuple[str, ...]:
         """Say which packages the cache does not hold, for an interpreter. `empty` is an empty folder."""
         options = ("--dry-run", "--offline", "--verbose", "--python", python, "--target", empty, *self.options)
         if spec.is_hashed:
-            argv = (self.path, "pip", "sync", *options, "--require-hashes", files.requirements)
-        else:
-            argv = (self.path, "pip", "install", *options, *files.options)
-        return InstallCommand(argv=argv, needs_network=False)
+            return (self.path, "pip", "sync", *options, "--require-hashes", files.requirements)
+        return (self.path, "pip", "install", *options, *files.options)
 
     def build(self, project: str, into: str) -> Iterator[InstallCommand]:
         """Build the wheel of a project. Its build backend comes from the cache when it can."""

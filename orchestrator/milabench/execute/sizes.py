@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-_WHOLE = ("B", "kB", "MB")
-_LARGE = ("GB", "TB", "PB")
+_DECIMALS = {"B": 0, "kB": 0, "MB": 0, "GB": 1, "TB": 1, "PB": 1}
 
 
 def size_text(size: float) -> str:
     """Return a number of bytes as `500 B`, `12 kB`, `412 MB`, `2.1 GB`, `2.5 TB`, `1.2 EB`."""
-    for unit in _WHOLE:
+    for unit, decimals in _DECIMALS.items():
         if size < 999.5:
-            return f"{size:.0f} {unit}"
-        size /= 1000
-    for unit in _LARGE:
-        if size < 999.5:
-            return f"{size:.1f} {unit}"
+            return f"{size:.{decimals}f} {unit}"
         size /= 1000
     return f"{size:,.1f} EB"
 

@@ -130,8 +130,7 @@ class VenvBuild:
                 is_newest = self._options.update and not spec.is_pinned  # which only the indexes know
                 if (is_newest and not attempt.needs_network) or self._ended(attempt.argv, attempt.env)[0] != 0:
                     continue
-                look = self._installer.rehearse(spec, python, str(empty), files)
-                code, output = self._ended(look.argv, attempt.env)
+                code, output = self._ended(self._installer.rehearse(spec, python, str(empty), files), attempt.env)
                 if code != 0:
                     continue
                 packages, absent = files_of(pylock.read_text(), spec.python), uncached(output)

@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from milabench.events.shares import Share
 from milabench.plan.model import Plan, Step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedShare:
-    """The part of a plan that a job carries out: its steps, in the plan's order, and the nodes that these are planned for.
-
-    Shares with the same `array` are submitted together, as the tasks of a job array. Empty: a separate job.
-    """
-
-    name: str
-    steps: tuple[str, ...]
-    nodes: tuple[str, ...]
-    array: str = ""
 
 
 def shares_of(
@@ -30,7 +17,7 @@ def shares_of(
     reached: Mapping[str, Sequence[str]] = {},
     array: bool = False,
     distribute: bool = False,
-) -> tuple[PlannedShare, ...]:
+) -> tuple[Share, ...]:
     """Return the shares of a plan, named `s1`, `s2`, ... in its order. Each step is in exactly one share.
 
     A share is a benchmark with all its replicates: compared benchmarks are measured on the same nodes. So are the two
@@ -55,7 +42,7 @@ def shares_of(
         used = dict.fromkeys(name for step in steps for name in (step.node, *reached.get(step.bench, ())))
         name = f"s{number}"
         shares.append(
-            PlannedShare(
+            Share(
                 name=name,
                 steps=tuple(sorted((step.id for step in steps), key=number_of.__getitem__)),
                 nodes=tuple(sorted(used, key=lambda name: order.index(name) if name in order else len(order))),

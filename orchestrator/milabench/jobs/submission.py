@@ -16,7 +16,7 @@ from milabench.errors import RecordError, UsageError
 from milabench.events.run_writer import RunWriter
 from milabench.events.shares import Share
 from milabench.events.values import as_mapping
-from milabench.jobs.planned_shares import PlannedShare, shares_of
+from milabench.jobs.planned_shares import shares_of
 from milabench.plan.ab import SIDES, side_name
 from milabench.plan.method import reached_nodes
 from milabench.plan.system import nodes_in
@@ -110,7 +110,7 @@ def for_jobs(options: SuiteOptions, session: Session) -> SuiteOptions:
     return replace(options, slurm_args=(*options.slurm_args, f"nodelist={','.join(names)}"))
 
 
-def planned_shares(planned: PlannedRequest, submission: Submission) -> tuple[PlannedShare, ...]:
+def planned_shares(planned: PlannedRequest, submission: Submission) -> tuple[Share, ...]:
     """Return the shares of a planned request."""
     request = planned.request
     compared = [(request.baseline, bench.config.name) for bench in request.context.benches] if request.baseline else []
@@ -131,7 +131,7 @@ def planned_shares(planned: PlannedRequest, submission: Submission) -> tuple[Pla
 
 
 def job_batches(
-    shares: Sequence[PlannedShare | Share],
+    shares: Sequence[Share],
     system: SystemConfig,
     marker: str,
     run: Path,
@@ -143,7 +143,7 @@ def job_batches(
     `submissions` counts those that each share has behind it: no two jobs of a run have the same name.
     """
     jobs = job_system(system.engine or "")
-    arrays: dict[str, list[PlannedShare | Share]] = {}
+    arrays: dict[str, list[Share]] = {}
     for share in shares:
         arrays.setdefault(share.array or share.name, []).append(share)
     batches = []
@@ -196,7 +196,7 @@ def job_scripts(planned: PlannedRequest, submission: Submission | None) -> tuple
 
 
 def submission_entry(
-    shares: Sequence[PlannedShare], submission: Submission, scheduler: str, marker: str, retry: RetryPolicy
+    shares: Sequence[Share], submission: Submission, scheduler: str, marker: str, retry: RetryPolicy
 ) -> dict[str, object]:
     """Return the manifest's entry of a submission."""
     return {

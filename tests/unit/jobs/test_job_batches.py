@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milabench.config.read import read_suite
-from milabench.jobs.planned_shares import PlannedShare
+from milabench.events.shares import Share
 from milabench.jobs.submission import job_batches
 from milabench.slurm.script import script_options
 
@@ -25,7 +25,7 @@ from milabench.slurm.script import script_options
 def test_a_share_asks_for_the_named_nodes_that_it_was_planned_for(
     nodelist: str, nodes: tuple[str, ...], asks: list[str], tmp_path: Path
 ) -> None:
-    share = PlannedShare(name="s1", steps=("a.0",), nodes=nodes)
+    share = Share(name="s1", steps=("a.0",), nodes=nodes)
     (tmp_path / "suite.yaml").write_text(f"system: {{engine: slurm, slurm: {{nodelist: '{nodelist}'}}}}\n")
     system = read_suite([tmp_path / "suite.yaml"]).system
     (batch,) = job_batches([share], system, "m", Path("/b/runs/r"), None)

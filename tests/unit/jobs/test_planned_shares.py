@@ -8,7 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milabench.jobs.planned_shares import PlannedShare, shares_of
+from milabench.events.shares import Share
+from milabench.jobs.planned_shares import shares_of
 from milabench.plan.ab import interleaved
 from milabench.plan.model import Plan, Step
 from tests.examples import examples
@@ -79,8 +80,8 @@ def test_every_step_is_in_one_share_and_a_group_is_parted_by_node_alone(
 def test_all_replicates_of_a_benchmark_are_one_share_and_tasks_of_one_array_when_asked_for() -> None:
     made = plan(["a", "b"], ["n1"], 2)
     assert shares_of(made, made.groups()) == (
-        PlannedShare(name="s1", steps=("a.R0.n1", "a.R1.n1"), nodes=("n1",)),
-        PlannedShare(name="s2", steps=("b.R0.n1", "b.R1.n1"), nodes=("n1",)),
+        Share(name="s1", steps=("a.R0.n1", "a.R1.n1"), nodes=("n1",)),
+        Share(name="s2", steps=("b.R0.n1", "b.R1.n1"), nodes=("n1",)),
     )
     tasks = shares_of(made, made.groups(), array=True)
     assert [(share.steps, share.array) for share in tasks] == [

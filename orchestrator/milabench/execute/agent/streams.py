@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import os
@@ -339,6 +340,7 @@ class ObservationConnection(Source):
 
 
 LINE_BYTES = 1 << 20  # longer lines are cut
+LONGEST_CHARACTER = 4  # bytes
 WORD = re.compile(r"\w")
 
 
@@ -426,10 +428,6 @@ def _pieces(data: bytes) -> list[bytes]:
 
 def _complete_characters(data: bytes) -> tuple[bytes, bytes]:
     """Split before a UTF-8 character that has only partly arrived."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue
-        length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-        return (data[:-back], data[-back:]) if length > back else (data, b"")
-    return data, b""
+    before = max(0, len(data) - LONGEST_CHARACTER)
+    _, complete = codecs.utf_8_decode(data[before:], "ignore", False)
+    return data[: before + complete], data[before + complete :]
