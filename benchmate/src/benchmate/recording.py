@@ -37,7 +37,6 @@ class Recording:
         # torchrun and its like say it in the environment; mpirun and spawn() leave it to the program.
         rank, world_size = (0, 1) if "RANK" in environ else _process_group_rank()
         self.rank = getenv("RANK", int, rank)
-        self.local_rank = getenv("LOCAL_RANK", int, rank)
         self.world_size = getenv("WORLD_SIZE", int, world_size)
         self.rank_label: Mapping[str, int] = {"rank": self.rank} if self.world_size > 1 else {}
         """The rank in a record, where there are others."""
@@ -45,7 +44,7 @@ class Recording:
             "pid": os.getpid(),
             "role": "rank",
             "rank": self.rank,
-            "local_rank": self.local_rank,
+            "local_rank": getenv("LOCAL_RANK", int, rank),
             "world_size": self.world_size,
         }
         if self._is_of_a_child(environ):

@@ -63,7 +63,6 @@ class AgentSink(Sink):
         self._socket: socket.socket | None = None
         self._file_id: FileId | None = None
         self._is_gone = False
-        self._received = b""
         self._connect()
 
     @property
@@ -78,25 +77,20 @@ class AgentSink(Sink):
         self._send(encode(line) + b"\n")
 
     def answer(self, timeout_s: float) -> dict[str, object] | None:
+        connection = self._open_socket()
+        if connection is None:
+            return None
         with contextlib.suppress(OSError, ValueError):
-            while b"\n" not in self._received:
-                connection = self._open_socket()
-                if connection is None:
-                    return None
-                connection.settimeout(timeout_s)
-                chunk = connection.recv(65536)
-                if not chunk:
-                    return None
-                self._received += chunk
-            line, _, self._received = self._received.partition(b"\n")
-            answer: dict[str, object] = json.loads(line)
+            connection.settimeout(timeout_s)
+            # Without a buffer nothing behind the line is taken.
+            with connection.makefile("rb", buffering=0) as lines:
+                answer: dict[str, object] = json.loads(lines.readline())
             return answer
         return None
 
     def forked(self) -> None:
         # Closing our end of what is one connection leaves the parent's open.
         self._disconnect()
-        self._received = b""
         self.hello["pid"] = os.getpid()
 
     def close(self) -> None:
@@ -136,7 +130,7 @@ class AgentSink(Sink):
                 _print_error(f"benchmate: {self.path}: {error.strerror or error}. Records are lost from here on")
             self._is_gone = True
             return None
-        self._socket, self._file_id, self._received = connection, _file_id(connection.fileno()), b""
+        self._socket, self._file_id = connection, _file_id(connection.fileno())
         return connection
 
     def _open_socket(self) -> socket.socket | None:
