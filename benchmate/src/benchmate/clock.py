@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter_ns
-from typing import Protocol
+from typing import Any, Protocol
 
 from benchmate.frameworks import initialized_devices, jax_is_started, used_devices
 from benchmate.kernel_files import process_stat
@@ -132,18 +132,7 @@ def wait_for_devices() -> None:
             array.block_until_ready()
 
 
-class JaxArray(Protocol):
-    """The members of jax.Array that are used here."""
-
-    nbytes: int
-
-    def is_deleted(self) -> bool: ...
-    def is_ready(self) -> bool: ...
-    def copy(self) -> object: ...
-    def block_until_ready(self) -> object: ...
-
-
-def _live_arrays() -> list[JaxArray]:
+def _live_arrays() -> list[Any]:
     """Return the arrays of JAX in this process, newest first."""
     return list(sys.modules["jax"].live_arrays()) if jax_is_started() else []
 
@@ -191,7 +180,7 @@ class BoundedLag:
             array.block_until_ready()
 
 
-def _newest_pending(candidates: int = 16) -> JaxArray | None:
+def _newest_pending(candidates: int = 16) -> Any:
     """Return an array that the device has still to compute: the newest small array, since keeping it keeps its memory.
 
     None where the device has caught up. An array that the device already has, such as a batch, is no result of the last step.

@@ -29,10 +29,8 @@ def load_instruments(path: str) -> list[Instrument]:
     # Before it runs, as for every import: a data class asks sys.modules for its own module.
     sys.modules[VOIRFILE_MODULE] = module
     spec.loader.exec_module(module)
-    if hasattr(module, "__instruments__"):
-        return list(_flat(module.__instruments__))
     named = [value for name, value in vars(module).items() if name.startswith("instrument_")]
-    return list(_flat(named))
+    return list(_flat(getattr(module, "__instruments__", named)))
 
 
 def _flat(value: object) -> Iterable[Instrument]:

@@ -60,7 +60,7 @@ def _statement_hazard(node: ast.AST) -> str:
             return "nonlocal"
         case ast.MatchAs(name=str()) | ast.MatchStar(name=str()) | ast.MatchMapping(rest=str()):
             return "names captured by match"
-        case ast.Assign(targets=targets) if any(_is_unpacking(target) for target in targets):
+        case ast.Assign(targets=targets) if any(isinstance(target, (ast.Tuple, ast.List)) for target in targets):
             if any(isinstance(item, ast.Starred) for target in targets for item in ast.walk(target)):
                 return "starred unpacking"
             return "" if _is_display(node.value, targets) else "unpacking of a value that may not be indexable"
@@ -95,10 +95,6 @@ def _rewritten_nodes(root: ast.FunctionDef) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.Lambda)):
             queue.extend(ast.iter_child_nodes(node))
-
-
-def _is_unpacking(target: ast.expr) -> bool:
-    return isinstance(target, (ast.Tuple, ast.List))
 
 
 def _is_display(value: ast.expr, targets: list[ast.expr]) -> bool:
