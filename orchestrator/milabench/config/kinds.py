@@ -375,7 +375,8 @@ class MapOf(Kind):
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         if type(node.value) is not dict:
             return parser.expected(self.expected, node, path)
-        items = {key: parser.parse(self.item, child, f"{path}.{key}") for key, child in node.value.items()}
+        start = f"{path}." if path else ""
+        items = {key: parser.parse(self.item, child, f"{start}{key}") for key, child in node.value.items()}
         return INVALID if INVALID in items.values() else items
 
     def json_schema(self) -> dict[str, object]:

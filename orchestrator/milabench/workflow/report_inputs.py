@@ -16,7 +16,7 @@ from milabench.events.rundir import ReadManifest, Run, read_alone
 from milabench.events.runs_folder import find_run
 from milabench.events.stored_json import from_json_value
 from milabench.events.stored_run import StoredManifest
-from milabench.events.values import as_mapping, finite_number, positive
+from milabench.events.values import as_mapping
 from milabench.events.wire import parse_object
 from milabench.workflow.files import ROOT, file_or_shipped, is_archive, read_file
 from milabench.workflow.measured_runs import require_measured, with_ends
@@ -24,13 +24,13 @@ from milabench.workflow.summaries import summary_of
 
 if TYPE_CHECKING:
     from milabench.analysis.traces import Trace
+    from milabench.config.kinds import Kind
     from milabench.workflow.options import Session
 
 NO_REFERENCE = "none"  # instead of the name of a reference
 SHIPPED = "reference:"  # before the name of a shipped one, where a run is expected
 REFERENCES = ROOT / "config" / "references"
 WEIGHTS = ROOT / "config" / "weights"
-_COSTS = ("price", "currency", "years", "power_W", "pue", "electricity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,15 +130,15 @@ def read_profile(path: Path | None) -> WeightProfile:
     """
     if path is None:
         return WeightProfile()
+    from milabench.config.kinds import MapOf, Number
+
     is_shipped = (path := file_or_shipped(path, WEIGHTS, "weight profile")).parent == WEIGHTS
     name = f"the profile {path.stem}" if is_shipped else path.name
-    values = _mapping(path)
-    weights = work = tags = None
-    if values.keys() <= {"weights", "work", "tags"} and all(isinstance(value, dict) for value in values.values()):
-        numbers = {name: _numbers(path, own, f"{name}.") for name, own in values.items()}
-        weights, work, tags = map(numbers.get, ("weights", "work", "tags"))
-    else:
-        weights = _numbers(path, values, "")
+    parts = _values_by_name(path, MapOf(item=Number(at_least=0)), ["weights"])
+    if unknown := sorted(parts.keys() - {"weights", "tags", "work"}):
+        raise ConfigError(f"{path}: {unknown[0]}: unknown key. Known: weights, tags, work")
+    numbers = {part: {name: float(number) for name, number in own.items()} for part, own in parts.items()}
+    weights, work, tags = map(numbers.get, ("weights", "work", "tags"))
     if (weights is not None or tags is not None) and not any((*(weights or {}).values(), *(tags or {}).values())):
         raise ConfigError(f"{path}: no weight is above zero. Give a benchmark a weight")
     return WeightProfile(name=name, is_shipped=is_shipped, weights=weights, work=work, tags=tags)
@@ -148,13 +148,14 @@ def read_costs(path: Path | None, systems: Sequence[str]) -> dict[str, Mapping[s
     """Read the costs of each system from a YAML file, the same for all or `system: {price: ...}`. Raises ConfigError."""
     if path is None:
         return {}
-    values = _mapping(path)
-    if all(isinstance(value, dict) for value in values.values()):
-        for name in values:
-            if name not in systems:
-                raise ConfigError(f"{path}: {name}: no such system is compared. They are {', '.join(systems)}")
-        return {str(name): _costs(path, value, f"{name}.") for name, value in values.items()}
-    return dict.fromkeys(systems, _costs(path, values, ""))
+    from milabench.config.kinds import keys_of
+    from milabench.config.schema import CostKeys
+
+    costs = _values_by_name(path, keys_of(CostKeys), systems)
+    for name in costs:
+        if name not in systems:
+            raise ConfigError(f"{path}: {name}: no such system is compared. They are {', '.join(systems)}")
+    return costs
 
 
 def find_report_source(
@@ -248,38 +249,25 @@ def _json_report(path: Path) -> ReportSource:
     return ReportSource(name=name or summary.run or path.stem, summary=summary, manifest=manifest, metered=metered)
 
 
-def _mapping(path: Path) -> dict[str, Any]:
+def _values_by_name(path: Path, kind: Kind, names: Sequence[str]) -> dict[str, Any]:
+    """Return the values of a YAML file by name: all of a kind where it has only mappings, else its own for each of `names`.
+
+    Raises ConfigError with every problem.
+    """
     # Few reports have weights or costs: the others do not pay for a YAML reader.
-    from milabench.config.source_map import SourceLocation, plain
+    from milabench.config.kinds import ValueParser
+    from milabench.config.problems import Problems
+    from milabench.config.source_map import SourceLocation
     from milabench.config.yaml_reader import decode_text, parse_document
 
     text = decode_text(read_file(path), str(path))
-    values = plain(parse_document(text, SourceLocation(str(path), str(path.parent))).root)
-    if not isinstance(values, dict) or not values:
-        kind = type(values).__name__ if values else "nothing"
-        raise ConfigError(f"{path}: expected `name: number` lines, found {kind}")
+    root = parse_document(text, SourceLocation(str(path), str(path.parent))).root
+    if not root.value:
+        raise ConfigError(f"{path}: is empty. Write a line `name: number` for each name")
+    is_by_name = type(root.value) is dict and all(type(own.value) is dict for own in root.value.values())
+    nodes = root.value if is_by_name else dict.fromkeys(names, root)
+    problems = Problems()
+    parser = ValueParser(problems, home="")
+    values = {name: parser.parse(kind, node, name if is_by_name else "") for name, node in nodes.items()}
+    problems.raise_any()
     return values
-
-
-def _numbers(path: Path, values: Mapping[str, Any], within: str) -> dict[str, float]:
-    for name, value in values.items():
-        number = finite_number(value)
-        if number is None or number < 0:
-            raise _expected(f"{path}: {within}{name}", "a number, 0 or more", value)
-    return {str(name): float(value) for name, value in values.items()}
-
-
-def _costs(path: Path, values: Mapping[str, object], within: str) -> Mapping[str, Any]:
-    for name, value in values.items():
-        if name not in _COSTS:
-            raise ConfigError(f"{path}: {within}{name}: unknown key. Known: {', '.join(_COSTS)}")
-        if name != "currency" and positive(value) is None:
-            raise _expected(f"{path}: {within}{name}", "a number above 0", value)
-    return values
-
-
-def _expected(where: str, what: str, value: object) -> ConfigError:
-    from milabench.config.source_map import shown_scalar
-
-    shown = f"a {type(value).__name__}" if isinstance(value, list | dict) else shown_scalar(value)
-    return ConfigError(f"{where}: expected {what}, got {shown}")

@@ -263,10 +263,10 @@ def test_the_score_of_milabench_1_3_is_named_so(tmp_path: Path, invoke: Invoke) 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("", "found nothing"),
-        ("- a\n", "found list"),
+        ("", "is empty"),
+        ("- a\n", "expected a mapping, got a list"),
         ("digits: much\n", "digits: expected a number"),
-        ("digits: -1\n", "expected a number, 0 or more"),
+        ("digits: -1\n", "digits: expected a number that is at least 0"),
         ("weights: {digits: .nan}\n", "weights.digits: expected a number"),
         ("digits: 0\n", "no weight is above zero"),
         ("a: [\n", "weights.yaml"),
@@ -305,7 +305,7 @@ def test_costs_come_from_the_system_file_or_a_file_of_the_reader(tmp_path: Path,
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("prize: 1\n", "prize: unknown key"),
+        ("prize: 1\n", "unknown key 'prize'"),
         ("price: -1\n", "price: expected a number above 0"),
         ("c: {price: 1}\n", "no such system is compared"),
     ],
