@@ -13,6 +13,7 @@ from milabench.execute.locks import Orchestrator, orchestrator_of
 from milabench.execute.remote_host import connect_all, node_marker
 from milabench.execute.ssh import Address
 from milabench.seams import handler, takes_part
+from milabench.shown import grouped
 from milabench.workflow.options import Session
 
 T = TypeVar("T")
@@ -50,13 +51,12 @@ def process_markers(dead: Sequence[tuple[Orchestrator, Sequence[Address]]], *, i
     # Nothing outlives a restart of this machine.
     here = [orchestrator.marker for orchestrator, _ in dead if orchestrator.is_of_this_boot]
     markers: Markers = {None: here} if here else {}
-    jobs = _jobs_over() if is_local_only else _jobs_over(*(address for _, used in dead for address in used))
-    for orchestrator, addresses in () if is_local_only else dead:
-        for address in addresses:
-            if address.job in jobs:
-                continue
-            markers.setdefault(address, []).append(node_marker(orchestrator.marker, address.name))
-    return markers
+    if is_local_only:
+        return markers
+    left = [(address, orchestrator.marker) for orchestrator, used in dead for address in used]
+    jobs = _jobs_over(*(address for address, _ in left))
+    reached = ((at, node_marker(marker, at.name)) for at, marker in left if at.job not in jobs)
+    return {**markers, **grouped(reached)}
 
 
 def _jobs_over(*addresses: Address) -> set[str]:

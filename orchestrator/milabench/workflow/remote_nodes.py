@@ -12,6 +12,7 @@ from milabench.facts.compare import compare_nodes
 from milabench.facts.model import Node
 from milabench.plan.context import definition_on, dirs_at
 from milabench.plan.model import Plan
+from milabench.shown import grouped
 from milabench.workflow.options import CommandContext
 
 if TYPE_CHECKING:
@@ -30,10 +31,7 @@ def remote_nodes(context: CommandContext) -> tuple[Node, ...]:
 
 def first_of_storages(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Return a node for each file system."""
-    first: dict[str, Node] = {}
-    for node in nodes:
-        first.setdefault(node.storage, node)
-    return tuple(first.values())
+    return tuple(own[0] for own in grouped((node.storage, node) for node in nodes).values())
 
 
 def require_healthy(context: CommandContext) -> None:
@@ -159,8 +157,5 @@ def environment_marks(context: CommandContext, plan: Plan) -> dict[str, list[str
     mark = COMPLETE if context.plan_context.environments else "bin/python"
     nodes = {node.name: node for node in remote_nodes(context)}
     first = {node.storage: node.name for node in first_of_storages(list(nodes.values()))}
-    wanted: dict[str, dict[str, None]] = {}
-    for step in plan.steps:
-        if step.node in nodes and step.venv:
-            wanted.setdefault(first[nodes[step.node].storage], {})[f"{step.venv}/{mark}"] = None
-    return {node: list(paths) for node, paths in wanted.items()}
+    used = [step for step in plan.steps if step.node in nodes and step.venv]
+    return grouped(dict.fromkeys((first[nodes[step.node].storage], f"{step.venv}/{mark}") for step in used))
