@@ -292,7 +292,7 @@ class BenchEvaluation:
         if quantity in ("rate", "system"):
             own, other = bench.allowance, self.reference if bound.is_relative else None
             wanted = replace(wanted, allowance=own if other is None else own.over(other.allowance))
-        return self._decided(bench, asked, found.values, found.base, found.units, wanted)
+        return self._decided(bench, asked, found, wanted)
 
     def _of_curve(
         self, bench: BenchSummary, one: ServingCriterion, bound: Bound, *, is_minimum: bool
@@ -319,8 +319,8 @@ class BenchEvaluation:
             if decide is None:
                 missing = "few-requests: enough requests in each repeat, as each is decided on its own"
                 return replace(asked, missing=missing)
-            evaluation = replace(self, decide=decide)
-            return evaluation._decided(bench, asked, found.values, base.values, found.units, wanted)
+            numbers = BoundNumbers(values=found.values, base=base.values, units=found.units)
+            return replace(self, decide=decide)._decided(bench, asked, numbers, wanted)
         value = found.value / base.value if bound.is_relative else found.value
         verdict: Verdict = "PASS" if wanted.is_kept_by(value) else "FAIL"
         measured = f"{value:.4g} x reference" if bound.is_relative else found.measured or f"{value:.6g}"
@@ -340,17 +340,11 @@ class BenchEvaluation:
         return self.decide if quantile.launches else None
 
     def _decided(
-        self,
-        bench: BenchSummary,
-        asked: CriterionResult,
-        values: Sequence[float],
-        base: Sequence[float],
-        units: str,
-        wanted: BoundTarget,
+        self, bench: BenchSummary, asked: CriterionResult, found: BoundNumbers, wanted: BoundTarget
     ) -> CriterionResult:
         """Check the repeats' numbers, or their ratio to the reference's."""
-        decision = self.decide(values, base, wanted)
-        shown = f"{decision.value:.4g} x reference" if base else f"{decision.value:.6g} {units}"
+        decision = self.decide(found.values, found.base, wanted)
+        shown = f"{decision.value:.4g} x reference" if found.base else f"{decision.value:.6g} {found.units}"
         check = replace(
             asked,
             verdict=decision.verdict,
@@ -360,7 +354,7 @@ class BenchEvaluation:
             bounds=decision.bounds,
             briefly=", ".join(filter(None, (shown, decision.bound or decision.sure))),
         )
-        return self.trusted_on_both(bench, check, is_relative=bool(base))
+        return self.trusted_on_both(bench, check, is_relative=bool(found.base))
 
     def trusted_on_both(self, bench: BenchSummary, check: CriterionResult, *, is_relative: bool) -> CriterionResult:
         check = self._trusted(bench, check)

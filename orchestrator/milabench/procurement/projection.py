@@ -298,7 +298,7 @@ def _weighted(
 class Candidate:
     """A law that was considered: its fit, the root mean square of the errors with each count left out, or why it is not chosen.
 
-    The error is a share of the values where noise is relative.
+    The error is a share of the values.
     """
 
     law: str
@@ -320,15 +320,13 @@ class ChosenFit:
     candidates: tuple[Candidate, ...]
 
 
-def choose_law(
-    points: Sequence[CountPoint], laws: Sequence[str] = tuple(LAWS), *, noise: Noise = "relative"
-) -> ChosenFit:
+def choose_law(points: Sequence[CountPoint], laws: Sequence[str] = tuple(LAWS)) -> ChosenFit:
     """Return the law with the smallest error when each of two or more measured counts in turn is left out of the fit.
 
     A law that equals another at a bound, or has as many parameters as there are counts, is not chosen. Raises UsageError where
     none can be.
     """
-    candidates = tuple(_candidate(law, tuple(points), noise) for law in laws)
+    candidates = tuple(_candidate(law, tuple(points)) for law in laws)
     able = [(each.left_out_error, each.fit) for each in candidates if each.left_out_error is not None and each.fit]
     if not able:
         reasons = "; ".join(f"{each.law}: {each.why_not}" for each in candidates)
@@ -350,32 +348,32 @@ def _is_like(error: float, freedom: int, least: float, least_freedom: int) -> bo
     )
 
 
-def _candidate(law: str, points: tuple[CountPoint, ...], noise: Noise) -> Candidate:
-    fit = fit_law(law, points, noise=noise)
+def _candidate(law: str, points: tuple[CountPoint, ...]) -> Candidate:
+    fit = fit_law(law, points)
     why_not = ""
     if fit is None:
         why_not = f"{len(points)} measured counts do not settle its {len(LAWS[law].parameters)} parameters"
     elif fit.why_no_interval:
         why_not = fit.why_no_interval
-    error = _left_out_error(law, points, noise) if not why_not else None
+    error = _left_out_error(law, points) if not why_not else None
     if not why_not and error is None:
         why_not = "it has no fit when a count is left out"
     return Candidate(law=law, fit=fit, left_out_error=error, why_not=why_not)
 
 
-def _left_out_error(law: str, points: tuple[CountPoint, ...], noise: Noise) -> float | None:
+def _left_out_error(law: str, points: tuple[CountPoint, ...]) -> float | None:
     squares: list[float] = []
     for index, point in enumerate(points):
         others = points[:index] + points[index + 1 :]
         # Of two counts one is left: enough for the one parameter of a proportion.
-        fit = fit_law(law, others, noise=noise) if len(others) > 1 else None
+        fit = fit_law(law, others) if len(others) > 1 else None
         if fit is not None:
             projected = fit.at(point.count)
         elif len(others) == 1 and LAWS[law].parameters == ("g",):
             projected = others[0].value / others[0].count * point.count
         else:
             return None
-        squares.append(((point.value - projected) / (point.value if noise == "relative" else 1)) ** 2)
+        squares.append(((point.value - projected) / point.value) ** 2)
     return math.sqrt(math.fsum(squares) / len(squares))
 
 
@@ -466,18 +464,12 @@ class HeldOut:
     is_within: bool | None
 
 
-def back_test(
-    points: Sequence[CountPoint],
-    held_out: int,
-    laws: Sequence[str] = tuple(LAWS),
-    *,
-    noise: Noise = "relative",
-) -> tuple[HeldOut, ...]:
+def back_test(points: Sequence[CountPoint], held_out: int, laws: Sequence[str] = tuple(LAWS)) -> tuple[HeldOut, ...]:
     """Return how a law chosen without the `held_out` largest counts, which leave two or more, does on them.
 
     Raises UsageError as `choose_law`, and where a count is beyond the bound of projections.
     """
-    chosen = choose_law(points[:-held_out], laws, noise=noise)
+    chosen = choose_law(points[:-held_out], laws)
     results = []
     for point in points[-held_out:]:
         projected = project(chosen, point.count)
