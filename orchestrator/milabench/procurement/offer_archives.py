@@ -29,7 +29,6 @@ from milabench.procurement.opened_offers import (
     checked_offer,
     offer_bid,
     opened_offer,
-    warn_of_other_text,
 )
 from milabench.procurement.requests import OffersRequest
 from milabench.procurement.tender import read_tender
@@ -126,7 +125,6 @@ def verify_offer(
     """
     tender = read_tender(tender_file)
     with opened_offer(path, tender, allowed_signers) as opened:
-        warn_of_other_text(opened, tender, session)
         return opened.verification, checked_offer(opened, tender, session)
 
 
@@ -151,16 +149,11 @@ def offer_table(request: OffersRequest, session: Session) -> OfferTable:
                     raise
                 unreadable.append((path.name, str(error).removeprefix(f"{path}: ")))
         _require_one_archive_each(opened)
-        for each in opened:
-            warn_of_other_text(each, tender, session)
-        checks = [checked_offer(each, tender, session) for each in opened]
-        bids = [
-            offer_bid(each, each.verification.verdict or check.verdict)
-            for each, check in zip(opened, checks, strict=True)
-        ]
+        checked = [(each, checked_offer(each, tender, session)) for each in opened]
+        bids = [offer_bid(each, check) for each, check in checked]
         reference = reference_system(base_folder(request.base), tender)
         scores = beside_the_leading(score_tender(tender, bids, reference, metric=request.metric or ""))
-        found = {each.offer.name: (each, check) for each, check in zip(opened, checks, strict=True)}
+        found = {each.offer.name: (each, check) for each, check in checked}
         sides = tuple(
             OfferSide(
                 file=each.path.name,

@@ -24,8 +24,8 @@ from milabench.procurement.offer_check import OfferCheck, OfferRecords, check_of
 from milabench.procurement.power_levels import PowerLevel
 from milabench.procurement.run_expenses import metered_benches, with_expenses
 from milabench.procurement.tender import Tender
-from milabench.procurement.tender_scores import Bid, Verified
-from milabench.procurement.tender_suites import Locks, TenderSuites, lock_texts
+from milabench.procurement.tender_scores import Bid
+from milabench.procurement.tender_suites import Locks, TenderSuites, install_group, lock_texts
 from milabench.procurement.tiers import NO_LOCK, TierChange, change_by
 from milabench.procurement.uncertainty import UncertainValue
 from milabench.workflow.options import Session
@@ -68,7 +68,9 @@ def is_offer_archive(path: Path) -> bool:
 
 
 def checked_offer(opened: OpenedOffer, tender: Tender, session: Session) -> OfferCheck:
-    """Return the result of checking an opened offer."""
+    """Return the result of checking an opened offer. Warns of an archive that was made for another text of the tender."""
+    if opened.tender != tender.digest:
+        session.warn(f"{opened.path}: was made for another text of the tender than {tender.file}")
     own = TenderSuites(tender, session)
     changes = [
         change
@@ -82,32 +84,25 @@ def checked_offer(opened: OpenedOffer, tender: Tender, session: Session) -> Offe
 def _missing_locks(systems: Sequence[System], declared: OfferBenchmark, locks: Locks) -> Iterator[TierChange]:
     """Yield a change that no tier allows for each run without its lock file: nothing shows which packages ran."""
     for session in (session for system in systems for session in system.sessions):
-        suite = as_mapping(session.manifest.get("suite"))
-        group = str(as_mapping(suite.get(declared.name)).get("install_group") or "")
+        group = install_group(session, declared.name)
         if group in as_mapping(session.manifest.get("locks")) and (session.summary.run, group) not in locks:
             asked, found = f"the lock file of {group}", f"none of {session.summary.run}"
             yield change_by(NO_LOCK, "lock file", asked, found, declared)
 
 
-def offer_bid(opened: OpenedOffer, verified: Verified) -> Bid:
+def offer_bid(opened: OpenedOffer, check: OfferCheck) -> Bid:
     """Return the bid of an opened offer: its declaration, its measured runs, its verification."""
     benchmarks = opened.offer.benchmarks
     return Bid(
         name=opened.offer.name,
         offer=opened.offer,
-        verified=verified,
+        verified=opened.verification.verdict or check.verdict,
         runs={
             bench: one_system(opened.offer.name, systems)
             for bench, systems in opened.runs.items()
             if bench in benchmarks and benchmarks[bench].standing == "measured"
         },
     )
-
-
-def warn_of_other_text(opened: OpenedOffer, tender: Tender, session: Session) -> None:
-    """Warn of an archive that was made for another text of the tender."""
-    if opened.tender != tender.digest:
-        session.warn(f"{opened.path}: was made for another text of the tender than {tender.file}")
 
 
 @contextmanager

@@ -36,6 +36,11 @@ def lock_texts(run: Run, locks: Mapping[str, bytes] | None = None) -> dict[tuple
     }
 
 
+def install_group(system: System, bench: str) -> str:
+    """Return the install group of a benchmark in a run. Empty where none is recorded."""
+    return str(as_mapping(as_mapping(system.manifest.get("suite")).get(bench)).get("install_group") or "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TenderSuite:
     """A tender's suite as the manifest of a run has it, and the texts of its lock files by benchmark."""
@@ -91,8 +96,7 @@ class TenderSuites:
         suite = self._suite(str(system.summary.system.get("arch") or ""))
         if suite is None:
             return
-        group = str(as_mapping(as_mapping(system.manifest.get("suite")).get(bench)).get("install_group") or "")
-        lock = locks.get((system.summary.run, group))
+        lock = locks.get((system.summary.run, install_group(system, bench)))
         # Where both lock files are known their packages say more than digests, in which this machine's Python is too.
         kept = ("suite", "programs", "options", *(() if suite.locks else ("locks",)))
         bare = replace(system, manifest={key: system.manifest[key] for key in kept if key in system.manifest}, later=())

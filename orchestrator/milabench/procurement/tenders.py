@@ -22,7 +22,6 @@ from milabench.procurement.opened_offers import (
     one_system,
     opened_offer,
     system_by,
-    warn_of_other_text,
 )
 from milabench.procurement.provenance import Provenance, scores_provenance, tender_provenance
 from milabench.procurement.tender import Tender, read_tender
@@ -76,8 +75,7 @@ def _bids(names: Sequence[str], folder: Path, tender: Tender, session: Session, 
         require_unaltered(path, found.verification.wrong, "offer verify")
         if problems := offer_problems(found.offer, tender):
             raise ConfigError(problems)
-        warn_of_other_text(found, tender, session)
-        return offer_bid(found, checked_offer(found, tender, session).verdict), found.locks
+        return offer_bid(found, checked_offer(found, tender, session)), found.locks
 
     own = TenderSuites(tender, session)
     offers = {name: offer for name in names if (offer := offer_in(Path(name))) is not None}
