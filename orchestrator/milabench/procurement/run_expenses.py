@@ -28,7 +28,7 @@ from milabench.workflow.options import Session
 def with_expenses(
     summary: Summary,
     run: Run | None,
-    tender: Tender | None,
+    tender: Tender | None = None,
     costs: Mapping[str, object] | None = None,
     offer: Offer | None = None,
     metered: Mapping[str, MeteredBench] | None = None,
@@ -114,11 +114,6 @@ def _windows(steps: Sequence[StepPower]) -> tuple[dict[int, Interval], bool]:
         start, stop = windows.get(step.repeat, window)
         windows[step.repeat] = min(start, window[0]), max(stop, window[1])
     return windows, has_windows
-
-
-def with_energy(summary: Summary, run: Run | None, *, metered: Mapping[str, MeteredBench]) -> Summary:
-    """Return a summary with the energy that a meter measured. `metered` is for a run in a bundle."""
-    return with_expenses(summary, run, None, metered=metered or None)
 
 
 def with_expenses_of_runs(

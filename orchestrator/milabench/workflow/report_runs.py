@@ -295,7 +295,8 @@ def _metered_source(source: ReportSource) -> ReportSource:
     if not seams.takes_part("meters"):
         return source
     return replace(
-        source, summary=seams.handler("meters").with_energy(source.summary, source.run, metered=source.metered)
+        source,
+        summary=seams.handler("meters").with_expenses(source.summary, source.run, metered=source.metered or None),
     )
 
 
