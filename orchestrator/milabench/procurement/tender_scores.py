@@ -402,18 +402,18 @@ class Scoring:
         ]
         try:
             score = offer_score(self.metric, figures, entry.machine, self.mean)
+            phases = bid.offer.phases if self.metric == "ssp" and bid.offer is not None else ()
+            # Scored anew: a phase may have fewer nodes than a benchmark needs.
+            machines = [replace(entry.machine, nodes=phase.nodes) for phase in phases]
+            delivered = [
+                (offer_score(self.metric, figures, machine, self.mean).value, phase.months)
+                for machine, phase in zip(machines, phases, strict=True)
+            ]
         except ConfigError as error:
             # What an offer or a tender lacks has the place of the benchmark in the offer, else in the tender.
             of_offer = error if bid.offer is None else with_places(error, bid.offer.origin)
             self.problems.take(with_places(of_offer, tender.origin))
             return entry
-        delivered: list[tuple[UncertainValue, float]] = []
-        if self.metric == "ssp" and bid.offer is not None:
-            # It grows in proportion to the nodes.
-            of_node = product([(score.value, 1)], 1 / bid.offer.nodes, score.value.units)
-            delivered = [
-                (product([(of_node, 1)], phase.nodes, of_node.units), phase.months) for phase in bid.offer.phases
-            ]
         terms = {term.name: term for term in score.terms}
         least = tender.limits.scores.get(self.metric)
         return replace(

@@ -149,6 +149,14 @@ def test_k_ssp_3_phases_of_a_delivery_add_up(invoke: Invoke) -> None:
     assert (potency["value"], potency["units"]) == (pytest.approx(1275, rel=1e-12), "TFLOP/s years")
 
 
+def test_a_phase_of_fewer_nodes_than_a_benchmark_needs_is_refused(invoke: Invoke) -> None:
+    asked = {"metric": "ssp", "benchmarks": {"a": {"work": "1 TFLOP"}}}
+    phases = [{"nodes": 100, "months": 6}, {"nodes": 300, "months": 54}]
+    offer = {**declared("A", 300, a={"value": "1 s", "nodes": 200}), "phases": phases}
+    with pytest.raises(ConfigError, match="200, more than the 100 of the machine"):
+        scores(invoke, asked, offer)
+
+
 def test_k_euro_3_from_the_files(invoke: Invoke) -> None:
     """K-EURO-3, computed; github PDC-support/arrhenius-benchmarks, README."""
     asked = {"metric": "throughput", "benchmarks": {"a": {"weight": 1}, "b": {"weight": 2}}}
