@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from milabench.own_program.reading import FoundPause, Reading
-from milabench.own_program.script import Found, Loop
+from milabench.own_program.script import Found, Loop, Script
 
 _BATCHES = re.compile(r"load|batch|\bdl\b")
 _IMAGES = r"pixel_values|ImageProcessor|FeatureExtractor"
@@ -95,19 +95,15 @@ _LIBRARIES = (
         why="the updates of spaCy's pipeline",
         pauses=(("setup_cli", "spacy.language.Language.evaluate", "validation"),),
     ),
-    _Library(
-        package="xgboost",
-        call=r"xgboost\.train|.*\.fit",
-        steps='probes.calls(ov, "xgboost.core.Booster.update", units="rounds/s")',
-        why="the boosting rounds of XGBoost",
-        is_brief=True,
-    ),
-    _Library(
-        package="lightgbm",
-        call=r"lightgbm\.train|.*\.fit",
-        steps='probes.calls(ov, "lightgbm.basic.Booster.update", units="rounds/s")',
-        why="the boosting rounds of LightGBM",
-        is_brief=True,
+    *(
+        _Library(
+            package=package,
+            call=rf"{package}\.train|.*\.fit",
+            steps=f'probes.calls(ov, "{package}.{module}.Booster.update", units="rounds/s")',
+            why=f"the boosting rounds of {name}",
+            is_brief=True,
+        )
+        for package, module, name in (("xgboost", "core", "XGBoost"), ("lightgbm", "basic", "LightGBM"))
     ),
 )
 
@@ -222,23 +218,23 @@ def _notes(reading: Reading, observation: ProgramObservation) -> Iterator[str]:
 
 def ways_text(script: str, reading: Reading, observation: ProgramObservation | None) -> str:
     """Return the ways to measure a program that is timed as a whole, with an example of each for this script."""
-    main = reading.scripts[0]
-    function = next(iter(sorted(main.functions - {"main"})), "")
-    loop = next((node.lineno for node in ast.walk(main.tree) if isinstance(node, Loop)), None)
-    steps = {
-        f"calls of {function} as steps": f'probes.calls(ov, "__main__.{function}", units="steps/s")'
-        if function
-        else "",
-        f"the loop at line {loop}": f'probes.loop(ov, {loop}, units="steps/s", batch_size=1)' if loop else "",
-    }
-    head = "no training loop was found"
-    if observation is not None:
-        steps = {observation.why: observation.steps}
-        head = f"{observation.why} usually end before half a minute"
+    if observation is None:
+        head, steps = "no training loop was found", dict(_possible_steps(reading.scripts[0]))
+    else:
+        head, steps = f"{observation.why} usually end before half a minute", {observation.why: observation.steps}
     lines = [
         f"{head}. Possible measurements:",
         "  the time of the whole program, as in the suite now",
         f"  a number that it prints, such as: milabench bench --metric 'loss (\\S+)' --direction lower -- python {script}",
-        *(f"  {what}, in a voirfile (suite.yaml says how): {probe}" for what, probe in steps.items() if probe),
+        *(f"  {what}, in a voirfile (suite.yaml says how): {probe}" for what, probe in steps.items()),
     ]
     return "\n".join(lines)
+
+
+def _possible_steps(main: Script) -> Iterator[tuple[str, str]]:
+    """Yield a function of a script and a loop, each with the probe that takes it for steps."""
+    for function in sorted(main.functions - {"main"})[:1]:
+        yield f"calls of {function} as steps", f'probes.calls(ov, "__main__.{function}", units="steps/s")'
+    lines = [node.lineno for node in ast.walk(main.tree) if isinstance(node, Loop)]
+    for line in lines[:1]:
+        yield f"the loop at line {line}", f'probes.loop(ov, {line}, units="steps/s", batch_size=1)'
