@@ -10,7 +10,9 @@ import os
 
 TYPE_CHECKING = False  # as of typing, which takes longer to import than all of this
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 # groups of verbs on the page of `milabench --help-all`; HIDDEN are called by other programs: neither listed nor completed
 SET_UP, MEASURE, RUNS, DECIDE = "Set up", "Measure", "Follow and manage runs", "Report, compare and decide"
@@ -171,6 +173,12 @@ def handler(option: str) -> Any:
     """Return what does what an option of the core says, as in HANDLERS. Raises UsageError where its feature is left out."""
     require(option, option)
     return resolved(HANDLERS[option])
+
+
+def made_by(option: str, otherwise: T, *values: object, **named: object) -> T:
+    """Return what the handler of an option makes of some values. `otherwise` where its feature is left out."""
+    made: T = handler(option)(*values, **named) if takes_part(option) else otherwise
+    return made
 
 
 def spellings() -> list[Any]:

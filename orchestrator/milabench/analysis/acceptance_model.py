@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from milabench.analysis.json_codec import NOT_WRITTEN, OPTIONAL, JsonKey, to_json_value
 
-Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+Verdict = Literal["FAIL", "INCONCLUSIVE", "PASS"]
+WORST_FIRST: tuple[Verdict, ...] = get_args(Verdict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +54,8 @@ class Acceptance:
     @property
     def verdict(self) -> Verdict:
         """FAIL when anything failed, INCONCLUSIVE when anything could not be decided, else PASS."""
-        for verdict in ("FAIL", "INCONCLUSIVE"):
-            if any(check.verdict == verdict for check in self.checks):
-                return verdict
-        return "PASS"
+        verdicts = {check.verdict for check in self.checks}
+        return next((verdict for verdict in WORST_FIRST if verdict in verdicts), "PASS")
 
     def to_json(self) -> dict[str, Any]:
         """Return the output of `accept --format json`."""

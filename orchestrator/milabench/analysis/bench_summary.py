@@ -81,8 +81,7 @@ class RunConditions:
 
 def bench_summary(name: str, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
     """Return the summary of a benchmark, from its steps."""
-    judged, answers = _judged_by_answers(results)
-    results = with_shared_energy(_with_stragglers(judged, conditions.clocks), conditions.clocks)
+    results, answers = _compared(results, conditions.clocks)
     serving, everything = _swept(results, tuple(_processes(results)), conditions)
     processes = undisturbed(everything, conditions.most_others)
     passed = [result for result in results if result.outcome == "passed"]
@@ -129,6 +128,18 @@ def _swept(
     return swept
 
 
+def _compared(
+    results: Sequence[StepResult], clocks: SharedClocks
+) -> tuple[Sequence[StepResult], tuple[KeptAnswers, ...]]:
+    """Return the steps as they are next to each other: wrong answers, stragglers, energy. Also the answers that agree."""
+    answers: tuple[KeptAnswers, ...] = ()
+    if any(result.measured.answers for result in results):
+        results, answers = seams.made_by("answers", (results, answers), results)
+    if any(result.measured.collectives for result in results):
+        results = seams.made_by("stragglers", results, results, clocks)
+    return with_shared_energy(results, clocks), answers
+
+
 def undisturbed(processes: Sequence[ReplicateResult], most_others: float | None) -> tuple[ReplicateResult, ...]:
     """Return the numbers of the repeats of which others took no more than this share, if there are three. Else all."""
     disturbed = {
@@ -148,11 +159,10 @@ def _disturbed(everything: Sequence[ReplicateResult], processes: Sequence[Replic
 
 def _wall_s(results: Iterable[StepResult]) -> float | None:
     """Return the seconds of all repeats, each as long as the longest of its steps. None where no step has a time."""
-    launches: dict[int, float] = {}
-    for result in results:
-        if result.measured.end is not None and (wall_s := finite_number(result.measured.end.wall_s)) is not None:
-            launches[result.step.repeat] = max(wall_s, launches.get(result.step.repeat, 0.0))
-    return math.fsum(launches.values()) if launches else None
+    ends = [(result.step.repeat, result.measured.end) for result in results]
+    known = [(repeat, finite_number(end.wall_s)) for repeat, end in ends if end is not None]
+    launches = grouped((repeat, wall_s) for repeat, wall_s in known if wall_s is not None)
+    return math.fsum(map(max, launches.values())) if launches else None
 
 
 def _device_count(results: Sequence[StepResult]) -> int:
@@ -301,22 +311,6 @@ def _doubts(summary: BenchSummary, results: Sequence[StepResult], conditions: Ru
     return found | {doubt: set(repeats) for doubt, repeats in grouped(seen).items()}
 
 
-def _judged_by_answers(results: Sequence[StepResult]) -> tuple[Sequence[StepResult], tuple[KeptAnswers, ...]]:
-    """Return the steps, of which those have failed whose answers are found wrong, and the answers that they agree on."""
-    if not seams.takes_part("answers") or not any(result.measured.answers for result in results):
-        return results, ()
-    judged: tuple[Sequence[StepResult], tuple[KeptAnswers, ...]] = seams.handler("answers")(results)
-    return judged
-
-
-def _with_stragglers(results: Sequence[StepResult], clocks: SharedClocks) -> Sequence[StepResult]:
-    """Return the steps, with a verdict on the ranks that the others wait for."""
-    if not seams.takes_part("stragglers") or not any(result.measured.collectives for result in results):
-        return results
-    judged: Sequence[StepResult] = seams.handler("stragglers")(results, clocks)
-    return judged
-
-
 def _validity(doubts: Sequence[str], uncertainty: Uncertainty | None) -> Validity:
     """Return `imprecise` only where nothing worse is known: of a suspect number nobody knows the uncertainty."""
     if doubts:
@@ -349,10 +343,8 @@ def slot_of(step: PlannedStep) -> str:
 
 def _are_on_different_nodes(results: Sequence[StepResult], processes: Sequence[ReplicateResult]) -> bool:
     """Return whether replicates that have a number had other nodes than others of them."""
-    counted, nodes = {process.repeat for process in processes}, dict[int, set[str]]()
-    for result in results:
-        if result.step.repeat in counted:
-            nodes.setdefault(result.step.repeat, set()).add(result.step.node)
+    counted = {process.repeat for process in processes}
+    nodes = grouped((result.step.repeat, result.step.node) for result in results if result.step.repeat in counted)
     return len({*map(frozenset, nodes.values())}) > 1
 
 
@@ -363,11 +355,8 @@ def job_throughput(members: Sequence[Measurement]) -> Throughput | None:
         return throughputs[0] if throughputs else None
     # A doubt of one step is a doubt of the job, however fast that step was.
     doubts = [doubt for throughput in throughputs for doubt in throughput.doubts]
-    doubts += (
-        [Doubt.MIXED]
-        if len({(throughput.units, throughput.basis == "metric") for throughput in throughputs}) > 1
-        else []
-    )
+    if len({(throughput.units, throughput.basis == "metric") for throughput in throughputs}) > 1:
+        doubts.append(Doubt.MIXED)
     known = tuple(dict.fromkeys(doubts))
     totals = [total for throughput in throughputs for total in throughput.totals]
     if not totals:

@@ -27,7 +27,7 @@ from milabench.analysis.score import Score, ScoreEntry, counted_entries, log_ind
 from milabench.analysis.sides import noise_of, sides_of
 from milabench.analysis.system_diff import difference_line
 from milabench.analysis.two_samples import DEFAULT_MARGIN, judge_family
-from milabench.seams import handler, takes_part
+from milabench.seams import made_by
 
 
 def compare_systems(
@@ -54,7 +54,9 @@ def compare_systems(
         [_row(name, systems, sides_of(name, systems, per, across=across), margin, weights, per) for name in names]
     )
     indices = _indices(systems, rows, margin, None if weights is None else weights_of)
-    curves = _compared_curves(systems, margin, across=across)
+    curves: tuple[CurveComparison, ...] = ()
+    if any(bench.serving is not None for _, bench in systems[0].benches):
+        curves = made_by("curves: comparison", curves, systems, margin=margin, across=across)
     comparison = Comparison(
         systems=tuple(systems),
         rows=tuple(rows),
@@ -69,13 +71,6 @@ def compare_systems(
         curves=curves,
     )
     return replace(comparison, sentence=sentence_on(comparison))
-
-
-def _compared_curves(systems: Sequence[System], margin: float, *, across: bool) -> tuple[CurveComparison, ...]:
-    if all(bench.serving is None for _, bench in systems[0].benches) or not takes_part("curves: comparison"):
-        return ()
-    curves: tuple[CurveComparison, ...] = handler("curves: comparison")(systems, margin=margin, across=across)
-    return curves
 
 
 def _row(
@@ -196,9 +191,7 @@ def _job_mixes(
     is_weighted = any(row.weight for row in rows)
     common = [row for row in rows if row.contrasts and all(contrast is not None for contrast in row.contrasts)]
     mixes = []
-    index_of = {
-        index.system: index for index in reversed(indices)
-    }  # where there are two, by the first system's weights
+    index_of = {index.system: index for index in reversed(indices)}  # of two the one by the first system's weights
     for column, system in enumerate(systems):
         tasks = []
         for row in common:

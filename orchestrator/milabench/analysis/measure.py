@@ -327,12 +327,11 @@ def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
 def _doubts_of_program(data: Mapping[str, object]) -> tuple[str, ...]:
     """Return a process's own warnings about its number. `converged: false` is from programs older than `reasons`."""
     given = data.get("reasons")
-    doubts = (
-        [one_line(reason)[:_LONGEST_DOUBT] for reason in given if isinstance(reason, str)]
-        if isinstance(given, list)
-        else []
-    )
-    return tuple(dict.fromkeys([*doubts, *([Doubt.UNCONVERGED] if data.get("converged") is False else [])]))
+    texts = [reason for reason in given if isinstance(reason, str)] if isinstance(given, list) else []
+    doubts = [one_line(text)[:_LONGEST_DOUBT] for text in texts]
+    if data.get("converged") is False:
+        doubts.append(Doubt.UNCONVERGED)
+    return tuple(dict.fromkeys(doubts))
 
 
 def _wall_time(config: Mapping[str, object], end: End | None) -> Throughput | None:

@@ -6,7 +6,8 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import Any
 
 from milabench.analysis.measure import main_task
@@ -101,13 +102,11 @@ def sums_of(event: StepEvent) -> dict[str, object]:
     """Return a record as the agent sums up observations for a display. Empty when it says nothing of a rate or progress."""
     match event:
         case ObservationBatch():
-            spans: list[list[float]] = []
+            spans = []
             rows = zip(event.t0_ns, event.host_ns, event.n, event.warmup, strict=True)
-            for t0_ns, host_ns, items, is_warmup in rows:
-                if not spans or spans[-1][3] != is_warmup:
-                    spans.append([t0_ns, 0, 0.0, is_warmup])
-                spans[-1][1] = t0_ns + host_ns
-                spans[-1][2] += items
+            for is_warmup, group in groupby(rows, key=itemgetter(3)):
+                own = list(group)
+                spans.append([own[0][0], own[-1][0] + own[-1][1], math.fsum(row[2] for row in own), is_warmup])
             return {"task": event.task, "rank": event.rank, "units": event.units, "spans": spans}
         case Data(data={"pause": pause}):
             start_ns, stop_ns = (whole(as_mapping(pause).get(name), -1) for name in ("start_ns", "stop_ns"))

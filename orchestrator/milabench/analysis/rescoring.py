@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from milabench import seams
 from milabench.analysis.compare import compare_systems
 from milabench.analysis.comparison_model import ComparisonRow, System
 from milabench.analysis.sample_statistics import geometric_mean
@@ -18,7 +17,7 @@ from milabench.analysis.summary import scored
 from milabench.analysis.summary_model import BenchSummary, Summary, validity_words
 from milabench.analysis.system_diff import knows_work
 from milabench.events.values import as_mapping, finite_number
-from milabench.seams import handler, takes_part
+from milabench.seams import handler, made_by, takes_part
 
 
 def reweighted(summary: Summary, weights: Mapping[str, float], weights_of: str) -> Summary:
@@ -61,10 +60,9 @@ def relative_to(run: System, reference: System, *, is_strict: bool = False) -> S
 
 def with_answers_of(run: System, reference: System) -> Summary:
     """Return the run's summary, in which numbers with other answers than the reference's on equal devices are wrong."""
-    if not seams.takes_part("answers of a reference") or not any(bench.answers for bench in run.summary.benchmarks):
+    if not any(bench.answers for bench in run.summary.benchmarks):
         return run.summary
-    compared: Summary = seams.handler("answers of a reference")(run, reference)
-    return compared
+    return made_by("answers of a reference", run.summary, run, reference)
 
 
 def _only(system: System, names: Collection[str]) -> System:
@@ -130,9 +128,8 @@ def milabench13_summary(summary: Summary) -> Summary:
             entries.append((figures.score, bench.weight or 0.0, 1.0))
             continue
         ran = bench.counts["planned"] - bench.counts["skipped"]
-        rate = (
-            _within_steps(bench) * bench.instances if bench.perf is not None and bench.direction == "higher" else None
-        )
+        has_rate = bench.perf is not None and bench.direction == "higher"
+        rate = _within_steps(bench) * bench.instances if has_rate else None
         entries.append((rate, bench.weight or 0.0, bench.counts["passed"] / ran if ran else 0.0))
     counted = sum(1 for rate, weight, _ in entries if rate is not None and weight)
     suspects = sum(1 for bench in summary.benchmarks if bench.validity == "suspect" and bench.weight)

@@ -288,13 +288,13 @@ def _overlooked_by_1_3(run: Run, outcome: OutcomeName, measured: Measurement) ->
         whose = "is of a node that records no rates"
     elif measured.is_stopped:
         whose = "was stopped, for it had all its observations"
-    doubts = [error] if error else []
+    problems = [error] if error else []
     if not error and code not in (_CODES_OF_A_STOP if measured.is_stopped else (0,)):
-        doubts.append("no exit code" if code is None else f"exit code {code}")
+        problems.append("no exit code" if code is None else f"exit code {code}")
     if measured.is_stopped and not measured.train_rates:
-        doubts.append("no rate of the task train")
-    for doubt in doubts:
-        yield f"{doubt}: of a step that {whose}, which milabench 1.3 counts as a success"
+        problems.append("no rate of the task train")
+    for problem in problems:
+        yield f"{problem}: of a step that {whose}, which milabench 1.3 counts as a success"
 
 
 def _is_nolog(measured: Measurement) -> bool:

@@ -183,7 +183,7 @@ def _counted(parts: Sequence[Part], pauses: Sequence[Pause], *, is_complete: boo
     slowest = max(parts, key=_span_s)
     # Seconds an item, so that a smaller last batch is not a faster one.
     durations = slowest.durations()
-    left = None if durations is None else settled_at(durations, slowest.order(durations))
+    left = None if durations is None else settled_at(durations, slowest.step_order if slowest.items_each else None)
     if left and not slowest.is_alike(left):
         left = 0
     if left and is_complete:

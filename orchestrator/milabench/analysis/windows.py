@@ -139,10 +139,6 @@ class Part:
         n = array("d", self._entries(self.series.n))
         return None if n and min(n) <= 0 else array("d", map(truediv, self._lasted, n))
 
-    def order(self, durations: Sequence[float]) -> Order:
-        """Return `order_of` times of the entries. Of those that were recorded it is worked out once."""
-        return self.step_order if durations is self._lasted else order_of(durations)
-
     def rates(self) -> Iterator[Sequence[float]]:
         """Yield the rates of the entries, items a second, some at a time."""
         per_s, entries, each = self.series.lasted_per_s, self._entries(self.series.n), self.items_each
@@ -309,13 +305,9 @@ class Part:
         if isinstance(series, GeneralSeries):
             return math.fsum(self._lasted)
         # Nearly all of the series is in the part: of the rest there is less to add up.
-        column, bounds = (
-            memoryview(series.lasted),
-            [0, *(end for each in self._ranges for end in (each.start, each.stop))],
-        )
-        return series.whole_ns - sum(
-            sum(column[i:j]) for i, j in zip(bounds[::2], [*bounds[1::2], len(column)], strict=True)
-        )
+        column = memoryview(series.lasted)
+        begins, ends = [0, *(each.stop for each in self._ranges)], [*(each.start for each in self._ranges), len(column)]
+        return series.whole_ns - sum(sum(column[i:j]) for i, j in zip(begins, ends, strict=True))
 
     @cached_property
     def _lasted(self) -> Sequence[float]:

@@ -32,9 +32,9 @@ class UsageCheck(Check):
     def verdict(self, measured: Measurement) -> Verdict:
         """Fail, warn or pass, with each device's load and memory."""
         readings = measured.readings
+        asked = {"load": "gpu_load_threshold", "memory": "gpu_mem_threshold"}
         thresholds = {
-            "load": _threshold(self.settings.get("gpu_load_threshold")),
-            "memory": _threshold(self.settings.get("gpu_mem_threshold")),
+            name: least for name, key in asked.items() if (least := finite_number(self.settings.get(key))) is not None
         }
         by_device: dict[str, object] = {}
         low: list[str] = []
@@ -52,17 +52,12 @@ class UsageCheck(Check):
             lacking = len(low) + len(unknown)
             for name, threshold in thresholds.items():
                 value = usage[name]
-                if threshold is None:
-                    continue
                 if value is None:
                     unknown.append(f"{name} of device {key}")
                 elif value < threshold:
                     low.append(f"{name} of device {key} is {value:.1%}, below {threshold:.1%}")
             is_used |= len(low) + len(unknown) == lacking
-        numbers = {
-            "thresholds": {name: threshold for name, threshold in thresholds.items() if threshold is not None},
-            "devices": by_device,
-        }
+        numbers = {"thresholds": thresholds, "devices": by_device}
         if is_used and self.context.may_use_one:
             return self.passed(numbers)
         if low:
@@ -72,10 +67,6 @@ class UsageCheck(Check):
         if not by_device and self.context.devices:
             return self.warning("no monitor read the devices", numbers)
         return self.passed(numbers)
-
-
-def _threshold(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 # methodology.md, 1.1: any of THROTTLED in more than one sample of a hundred is throttling; a power cap in software is not.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
+from milabench.analysis.json_codec import picked
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.report.document import Table
 from milabench.report.labels import format_number, percent_cell
@@ -209,12 +210,7 @@ CSV_FIELDS = ("run", "profile", *(each.name for each in _FIELDS), "capsule")
 def csv_rows(summaries: Iterable[Summary]) -> list[dict[str, CsvValue]]:
     """Return the fields of each run and benchmark."""
     return [
-        {
-            "run": summary.run,
-            "profile": summary.profile,
-            **{each.name: each.of(bench) for each in _FIELDS},
-            "capsule": summary.capsule,
-        }
+        {**picked(summary, "run", "profile", "capsule"), **{each.name: each.of(bench) for each in _FIELDS}}
         for summary in summaries
         for bench in ordered(summary.benchmarks)
     ]

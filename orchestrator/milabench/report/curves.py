@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from milabench.analysis.comparison_model import Comparison
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.report.document import Document, Notes
-from milabench.seams import handler, missing, takes_part
+from milabench.seams import handler, made_by, missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,17 +39,15 @@ def curve_blocks(shown: Summary | Comparison, *, is_brief: bool = False) -> Docu
 
 def curve_case(bench: BenchSummary) -> CurveCase | None:
     """Return the curve of a benchmark as a test case. None without a curve."""
-    if bench.serving is None or curves_left_out():
-        return None
-    case: CurveCase = handler("curves: test case")(bench.bench, bench.serving)
-    return case
+    case: CurveCase | None = None
+    return case if bench.serving is None else made_by("curves: test case", case, bench.bench, bench.serving)
 
 
 def messages_of_curve(bench: BenchSummary) -> frozenset[str]:
     """Return the messages of a benchmark that stand with its curve."""
-    if bench.serving is None or not takes_part("curves: messages"):
-        return frozenset()
-    messages: Iterable[str] = handler("curves: messages")(bench.serving)
+    messages: Iterable[str] = ()
+    if bench.serving is not None:
+        messages = made_by("curves: messages", messages, bench.serving)
     return frozenset(messages)
 
 

@@ -6,13 +6,12 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from milabench.analysis.acceptance_model import Acceptance, CriterionResult
+from milabench.analysis.acceptance_model import WORST_FIRST, Acceptance, CriterionResult
 from milabench.analysis.comparison_model import Comparison
 from milabench.analysis.comparison_words import claim_lines
 from milabench.analysis.system_diff import Differences
 from milabench.report import comparison_text, document
 from milabench.report.curves import curve_blocks
-from milabench.report.document_renderer import WORST_FIRST
 from milabench.report.rerun import below_base, line_about_run, rerun_line
 from milabench.shown import grouped
 

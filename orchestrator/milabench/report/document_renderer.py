@@ -8,21 +8,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from milabench.analysis.acceptance_model import WORST_FIRST, Acceptance
 from milabench.report import comparison_text, document, model, run_tables
 from milabench.report.columns import LEGEND, REFERENCE_LEGEND, run_table
 from milabench.report.curves import curve_blocks
 from milabench.report.document import Document
 from milabench.report.system_lines import system_lines
 
-# A report needs none of these at run time; acceptance alone takes 15 ms, for criteria are YAML.
+# A report needs none of these at run time.
 if TYPE_CHECKING:
-    from milabench.analysis.acceptance_model import Acceptance
     from milabench.analysis.comparison_model import Comparison
     from milabench.analysis.summary_model import Summary
     from milabench.analysis.system_diff import Differences
     from milabench.analysis.traces import RunTraces
-
-WORST_FIRST = ("FAIL", "INCONCLUSIVE", "PASS")
 
 
 def run_document(summary: Summary) -> document.Document:

@@ -6,13 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from milabench.analysis.intervals import LEAST_LAUNCHES
-from milabench.analysis.summary_model import (
-    SOUND,
-    BenchSummary,
-    Summary,
-    some_names,
-    validity_words,
-)
+from milabench.analysis.summary_model import SOUND, BenchSummary, Summary, some_names, validity_words
 from milabench.events.attempts import with_node
 from milabench.events.doubts import Doubt
 from milabench.events.run_files import parse_stem

@@ -39,11 +39,9 @@ _BASE_IS_NAMED = "base is named"
 
 def below_base(summary: Summary, base: Path | None) -> Summary:
     """Return the summary of a run that lies below a base that the user named: commands about it name that base."""
-    return (
-        summary
-        if base is None
-        else replace(summary, options={**summary.options, "base": str(base), _BASE_IS_NAMED: True})
-    )
+    if base is None:
+        return summary
+    return replace(summary, options={**summary.options, "base": str(base), _BASE_IS_NAMED: True})
 
 
 def line_about_run(summary: Summary, verb: str, *words: str) -> str:
