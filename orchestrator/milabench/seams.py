@@ -176,7 +176,7 @@ def handler(option: str) -> Any:
 
 
 def made_by(option: str, otherwise: T, *values: object, **named: object) -> T:
-    """Return what the handler of an option makes of some values. `otherwise` where its feature is left out."""
+    """Return the result of the handler of an option for some values. `otherwise` where its feature is left out."""
     made: T = handler(option)(*values, **named) if takes_part(option) else otherwise
     return made
 

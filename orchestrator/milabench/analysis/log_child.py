@@ -34,12 +34,12 @@ class LogChild:
         self._input: IO[bytes] | None = None
 
     def observe(self, text: str, pipe: str | None = None) -> None:
-        """Take what came from a pipe; see LogFold."""
+        """Take the data of a pipe; see LogFold."""
         with contextlib.suppress(BrokenPipeError):  # `series` says that it has ended
             marshal.dump((text, pipe), self._input or self._started())
 
     def series(self) -> tuple[LogSeries, ...]:
-        """Return what was found, a series for each metric, in their order; nothing may be observed after it."""
+        """Return the numbers, a series for each metric, in their order; nothing may be observed after it."""
         if self._process is None:
             return tuple(LogSeries(metric=metric, values=array("d")) for metric in self._metrics)
         found, _ = self._process.communicate()
@@ -49,7 +49,7 @@ class LogChild:
         return tuple(LogSeries(metric=metric, values=(), failure=failure) for metric in self._metrics)
 
     def _started(self) -> IO[bytes]:
-        """Start the child, and return what to write the texts to."""
+        """Start the child, and return its standard input, to write the texts to."""
         # A session of its own: a key that interrupts is for us. It ends with its input, even when we are killed.
         command = [sys.executable, "-P", "-c", _PROGRAM, str(_PACKAGES)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
