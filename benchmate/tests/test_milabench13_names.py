@@ -54,6 +54,15 @@ def imported_names() -> Iterator[tuple[str, str, str]]:
                 yield from ((str(file), alias.name, "") for alias in node.names if alias.name.split(".")[0] in PACKAGES)
 
 
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("monitor", name) for name in ("auto_push", "monogpu_monitor", "multigpu_monitor", "smuggle_monitor")]
+    + [("metrics", "is_running_with_voir")],
+)
+def test_names_that_no_benchmark_of_the_project_imports_are_there_for_others(module, name):
+    assert callable(getattr(importlib.import_module(f"benchmate.{module}"), name))
+
+
 @pytest.mark.skipif(not CHECKOUT, reason="MILABENCH13 is not set: no checkout of milabench 1.3")
 @needs("torch", "tqdm")
 def test_every_name_that_a_benchmark_of_the_project_imports_is_there():

@@ -219,7 +219,7 @@ def test_a_reason_of_validity_is_a_declaration_and_the_code_that_raises_it(
     )
     copy.insert(
         "analysis/bench_summary.py",
-        "        Doubt.WRONG: any(result.why == \"wrong\" for result in results),",
+        '        Doubt.WRONG: any(result.why == "wrong" for result in results),',
         "        Doubt.LONELY: len(processes) == 1,",
     )
     path = run(MEASURED, "--repeat", "1")

@@ -66,6 +66,11 @@ def file_push(fp: TextIO | None = None) -> Push:
     return write
 
 
+def is_running_with_voir() -> bool:
+    """Return whether the program runs under voir's overseer, ours or its own."""
+    return current_overseer.get() is not None
+
+
 # How much is observed in a script of its own
 
 

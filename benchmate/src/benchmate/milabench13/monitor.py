@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmate.configuration import getenv
-from benchmate.metrics import has_sink, measure_in_script, record_push
+from benchmate.metrics import Push, give_push, has_sink, measure_in_script, record_push
 from benchmate.session import current
 
 Log = Callable[[Mapping[str, Any]], None]
@@ -48,7 +48,7 @@ class IdleMonitor:
         """Do nothing."""
 
 
-bench_monitor = multigpu_monitor = IdleMonitor
+bench_monitor = monogpu_monitor = multigpu_monitor = smuggle_monitor = IdleMonitor
 monitor_monogpu = monitor_process_monogpu = monitor_node = IdleMonitor
 
 
@@ -64,6 +64,11 @@ def setupvoir(monogpu: bool = True, enabled: bool = True, interval: float = 1) -
 def milabench_sys_monitor(monogpu: bool = False) -> tuple[Log, IdleMonitor]:
     """Return the result of `setupvoir`."""
     return setupvoir(monogpu)
+
+
+def auto_push() -> Push:
+    """Return a function that records measurements, or gives them to the voirfile's streams where there is a voirfile."""
+    return give_push()
 
 
 def get_rank() -> int:
