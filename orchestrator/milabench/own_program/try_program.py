@@ -187,6 +187,11 @@ class _Trials:
         work = self._work
         if work is None:
             return self._keep()
+        if work.what.startswith("-"):
+            typed = shlex.join(self._program.typed)
+            if any(word.partition("=")[0] == work.what for word in self._program.arguments):
+                return f"`milabench try {typed}` with a larger {work.what} measures its steps"
+            return f"`milabench try {typed} {work.what} N` with a larger N measures its steps"
         return f"a larger `{work.what}` (line {work.line}) measures its steps"
 
 
