@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from milabench.analysis.order_statistics import Order, order_of, quantiles
+from milabench.analysis.order_statistics import Order, median_distance, order_of
 from milabench.analysis.sample_statistics import MAD_TO_SD, median
 
 _PART_MATTERS = 0.007  # of the window's time, in the longest step of a rhythm, above which whole periods are counted
@@ -128,10 +128,10 @@ def _excess(durations: Sequence[float], order: Order | None = None) -> dict[int,
         return {}
     order = order_of(durations) if order is None else order
     centre, excess = order[0.5], dict[int, float]()
-    if order[1.0] - centre <= _LEAST_EXCESS * centre:
+    reach, deviations = _LEAST_EXCESS * centre, _FAR * MAD_TO_SD
+    if order[1.0] - centre <= reach:
         return excess
-    (deviation,) = quantiles(durations, [0.5], around=centre)
-    reach = max(_FAR * MAD_TO_SD * deviation, _LEAST_EXCESS * centre)
+    reach = max(reach, deviations * median_distance(durations, order, reach / deviations))
     # Of millions nearly none is far above: where the longest of many is not, none of them is looked at.
     for first in range(0, len(durations), _AT_ONCE):
         some = durations[first : first + _AT_ONCE]
