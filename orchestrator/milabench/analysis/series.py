@@ -11,8 +11,8 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, compress
-from operator import not_
+from itertools import chain, compress, islice, repeat
+from operator import not_, sub
 from typing import ClassVar, overload
 
 from milabench.events.model import ObservationBatch
@@ -52,7 +52,13 @@ class RunLengths(Sequence[float]):
         return self._ends[-1] if self._ends else 0
 
     def __iter__(self) -> Iterator[float]:
-        return (value for indices, value in self.runs() for _ in indices)
+        return self._numbers_from(0)
+
+    def _numbers_from(self, run: int) -> Iterator[float]:
+        # All of it in C: where every step has another number of items, there are as many runs.
+        ends, values = memoryview(self._ends)[run:], memoryview(self._values)[run:]
+        lengths = map(sub, ends, chain(self._ends[run - 1 : run] if run else (0,), ends))
+        return chain.from_iterable(map(repeat, values, lengths))
 
     @overload
     def __getitem__(self, index: int) -> float: ...
@@ -60,7 +66,10 @@ class RunLengths(Sequence[float]):
     def __getitem__(self, index: slice) -> Sequence[float]: ...
     def __getitem__(self, index: int | slice) -> float | Sequence[float]:
         if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(len(self)))]
+            start, stop, step = index.indices(len(self))
+            run = bisect_right(self._ends, start)
+            begin = self._ends[run - 1] if run else 0
+            return list(islice(self._numbers_from(run), start - begin, max(start, stop) - begin, step))
         index = index + len(self) if index < 0 else index
         if not 0 <= index < len(self):
             raise IndexError(index)
