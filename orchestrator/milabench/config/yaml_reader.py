@@ -33,6 +33,12 @@ LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNREADABLE: Final = re.compile("[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TAG: Final = "tag:yaml.org,2002:"
 _TEXT_TAGS: Final = (None, "!", f"{_TAG}str")
+_TYPE_TAGS: Final = {
+    f"{_TAG}int": (int,),
+    f"{_TAG}float": (float, int),
+    f"{_TAG}bool": (bool,),
+    f"{_TAG}null": (type(None),),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +218,11 @@ class _Builder:
             if text:
                 self._problem(mark, f"!delete takes no value, got {text!r}")
             return DELETED
+        if event.tag in _TYPE_TAGS:
+            value, types = resolve_scalar(text)[0], _TYPE_TAGS[event.tag]
+            if type(value) not in types:
+                self._problem(mark, f"expected !!{event.tag.removeprefix(_TAG)}, got {text!r}")
+            return float(value) if types[0] is float and type(value) is int else value
         if event.tag not in _TEXT_TAGS:
             self._unknown_tag(mark, event.tag)
         if event.tag is not None or not event.implicit[0]:

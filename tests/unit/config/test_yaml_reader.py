@@ -98,6 +98,20 @@ def test_merge_keys_work_and_own_keys_win() -> None:
     assert (values["a"], values["b"]) == ({"x": 1, "y": 3}, {"x": 1, "y": 2, "z": 4})
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("!!float 2", 2.0), ("!!int 0x1F", 31), ("!!bool true", True), ("!!null ~", None), ("!!str 1", "1")],
+)
+def test_the_tags_of_yaml_itself_say_a_type(text: str, value: object) -> None:
+    read_value = plain(read(f"a: {text}").root)["a"]
+    assert (read_value, type(read_value)) == (value, type(value))
+
+
+@pytest.mark.parametrize("text", ["!!int x", "!!int 1.5", "!!int true", "!!float '2x'", "!!bool 1", "!!null 0"])
+def test_a_value_of_another_type_than_its_tag_is_refused(text: str) -> None:
+    assert f"a: expected {text.split(maxsplit=1)[0]}, got" in problem(f"a: {text}")
+
+
 def test_python_tags_are_refused() -> None:
     assert "unknown tag !!python/object/apply:os.system" in problem("a: !!python/object/apply:os.system [x]")
 
