@@ -109,9 +109,10 @@ def open_checked(path: Path) -> zipfile.ZipFile:
     return archive
 
 
-def files(archive: zipfile.ZipFile) -> list[str]:
-    """Return the names of the files in an archive, in order, without folders."""
-    return [info.filename for info in archive.infolist() if not info.is_dir()]
+def files(archive: zipfile.ZipFile, below: str = "") -> list[str]:
+    """Return the names of the files in an archive, or below a folder in it, in order, without folders."""
+    head = f"{below}/" if below else ""
+    return [info.filename for info in archive.infolist() if not info.is_dir() and info.filename.startswith(head)]
 
 
 def archived_digest(archive: zipfile.ZipFile, name: str) -> tuple[int, str]:
@@ -146,9 +147,9 @@ def contents(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
         raise RecordError(f"{archive.filename}: {name}: is damaged: {_clause(error)}") from None
 
 
-def unpack_archive(archive: zipfile.ZipFile, names: list[str], below: str, target: Path) -> None:
-    """Write the files below a folder of a checked archive into `target`. Raises RecordError."""
-    for name in names:
+def unpack_archive(archive: zipfile.ZipFile, below: str, target: Path) -> None:
+    """Write the files below a folder of a checked archive, or all, into `target`. Raises RecordError."""
+    for name in files(archive, below):
         path = target / PurePosixPath(name).relative_to(below or ".")
         path.parent.mkdir(parents=True, exist_ok=True)
         # x: whatever slipped through, no file is written over.

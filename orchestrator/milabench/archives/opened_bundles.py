@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from milabench import seams
 from milabench.archives import archive
@@ -17,25 +16,16 @@ from milabench.events.rundir import Run, open_run
 from milabench.workflow.measured_runs import METERS
 
 
-def records_of(file: zipfile.ZipFile, name: str) -> list[str]:
-    """Return the files of an archive that are the records of a run."""
-    return [each for each in archive.files(file) if each.startswith(f"{RECORDS}/{name}/")]
-
-
 def unpacked_run(file: zipfile.ZipFile, name: str, folder: Path) -> Run:
     """Write the records of a run to a folder, and return it. Raises RecordError."""
-    archive.unpack_archive(file, records_of(file, name), f"{RECORDS}/{name}", folder)
+    archive.unpack_archive(file, f"{RECORDS}/{name}", folder)
     return open_run(folder)
 
 
 def archived_locks(file: zipfile.ZipFile, name: str) -> dict[str, bytes]:
     """Return the lock files of a run in an archive, as `locks_of` those of a run."""
-    folder = f"locks/{name}/"
-    return {
-        each.removeprefix(folder): archive.read_member(file, each)
-        for each in archive.files(file)
-        if each.startswith(folder)
-    }
+    folder = f"locks/{name}"
+    return {each.removeprefix(f"{folder}/"): archive.read_member(file, each) for each in archive.files(file, folder)}
 
 
 @contextmanager
@@ -49,16 +39,9 @@ def opened_bundle(path: Path) -> Iterator[Run]:
 def bundled_report(path: Path) -> tuple[str, Mapping[str, object], Mapping[str, object], Mapping[str, object]]:
     """Return the name of the only run of a bundle, its summary and manifest, and the meters' measurements. Raises RecordError."""
     name, summary, manifest = bundled_run(path)
-    return name, summary, manifest, _bundled_meters(path, name)
-
-
-def _bundled_meters(path: Path, name: str) -> Mapping[str, object]:
-    """Return the meters' measurements of a bundle's run. Its records are unpacked only where there are any."""
     with archive.open_checked(path) as file:
-        if not any(f"/{METERS}/" in each for each in records_of(file, name)):
-            return {}
-    if not seams.takes_part("meters"):
-        return {}
+        has_meters = bool(archive.files(file, f"{RECORDS}/{name}/{METERS}"))
+    if not has_meters or not seams.takes_part("meters"):
+        return name, summary, manifest, {}
     with opened_bundle(path) as run:
-        metered: Mapping[str, Any] = seams.handler("meters").metered_benches(run)
-        return metered
+        return name, summary, manifest, seams.handler("meters").metered_benches(run)

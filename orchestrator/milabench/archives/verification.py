@@ -151,9 +151,8 @@ def _signer(
 
 def _recompute(file: zipfile.ZipFile, run: str, names: list[str], wrong: list[str]) -> int:
     """Recompute the numbers of a run's summary from its records, note those that differ, and return their count."""
-    stored, folder = f"{bundle.COMPUTED}/{run}/{bundle.SUMMARY}", f"{bundle.RECORDS}/{run}/"
-    records = [name for name in names if name.startswith(folder)]
-    if "/" in run or stored not in names or not records:
+    stored, folder = f"{bundle.COMPUTED}/{run}/{bundle.SUMMARY}", f"{bundle.RECORDS}/{run}"
+    if "/" in run or stored not in names or not archive.files(file, folder):
         wrong.append(f"{run}: its summary or its records are missing: no number can be recomputed")
         return 0
     try:
@@ -162,7 +161,7 @@ def _recompute(file: zipfile.ZipFile, run: str, names: list[str], wrong: list[st
             seams.require(feature, f"verify {run}")
         with tempfile.TemporaryDirectory(prefix="milabench-verify-") as scratch:
             target = Path(scratch, run)
-            archive.unpack_archive(file, records, folder.rstrip("/"), target)
+            archive.unpack_archive(file, folder, target)
             # Through JSON, as the stored one went: tuples are lists and keys are text on both sides.
             recomputed = json.loads(json.dumps(recompute_summary(open_run(target))))
     except (RecordError, ValueError) as error:

@@ -68,5 +68,5 @@ def unpacked(source: Path) -> Iterator[Path]:
     with archive.open_checked(source) as file, tempfile.TemporaryDirectory(prefix="milabench-import-") as scratch:
         folder = Path(scratch, source.stem)
         folder.mkdir()
-        archive.unpack_archive(file, archive.files(file), "", folder)
+        archive.unpack_archive(file, "", folder)
         yield folder

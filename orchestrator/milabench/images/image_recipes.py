@@ -77,7 +77,7 @@ def read_control_plane(wheel: Path) -> ControlPlane:
                 raise EnvironmentFailed(f"{wheel}: not a wheel of milabench that knows its dependencies. {_HINT}")
             about = Parser().parsestr(read_member(archive, metadata).decode())
             lock = parse_requirements(read_member(archive, _LOCK).decode())
-            _require_same_instruments(archive, names, wheel)
+            _require_same_instruments(archive, wheel)
     except (OSError, RecordError, UnicodeDecodeError) as error:
         why = os_reason(error) if isinstance(error, OSError) else str(error)
         raise EnvironmentFailed(why if str(wheel) in why else f"{wheel}: cannot be read: {why}. {_HINT}") from None
@@ -90,11 +90,9 @@ def read_control_plane(wheel: Path) -> ControlPlane:
     )
 
 
-def _require_same_instruments(archive: zipfile.ZipFile, names: list[str], wheel: Path) -> None:
+def _require_same_instruments(archive: zipfile.ZipFile, wheel: Path) -> None:
     """Raise EnvironmentFailed unless the wheel brings the instruments of which the environment's digest speaks."""
     with tempfile.TemporaryDirectory(prefix="milabench-") as scratch:
-        unpack_archive(
-            archive, [name for name in names if name.startswith(f"{_INSTRUMENTS}/")], _INSTRUMENTS, Path(scratch)
-        )
+        unpack_archive(archive, _INSTRUMENTS, Path(scratch))
         if benchmate_digest(Path(scratch)) != benchmate_digest(BENCHMATE):
             raise EnvironmentFailed(f"{wheel}: brings another benchmate than this milabench. {_HINT}")
