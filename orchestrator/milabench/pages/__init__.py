@@ -11,11 +11,11 @@ from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
 from milabench.pages import comparison as compared
 from milabench.pages import run
+from milabench.pages.blocks import document_page
 from milabench.pages.details import fineness
-from milabench.pages.markup import el, html_table
-from milabench.pages.page import alert, article, document
+from milabench.pages.page import document
 from milabench.report import comparison_text
-from milabench.report.document_renderer import acceptance_sentence, acceptance_title, criteria_table, missing_evidence
+from milabench.report.document_renderer import acceptance_document
 
 
 def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
@@ -43,14 +43,4 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
 
 def render_acceptance(acceptance: Acceptance) -> str:
     """Return the page of the verdict on a run, criterion by criterion."""
-    body, nav = article(
-        acceptance_title(acceptance),
-        acceptance_sentence(acceptance),
-        None,
-        alert("Inconclusive", "doubt", missing_evidence(acceptance)),
-        [
-            ("criteria", "Criteria", html_table(criteria_table(acceptance))),
-            *([("notes", "Notes", [el("p", note) for note in acceptance.notes])] if acceptance.notes else []),
-        ],
-    )
-    return document(acceptance_title(acceptance), nav, body)
+    return document_page(acceptance_document(acceptance))
