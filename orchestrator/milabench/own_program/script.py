@@ -91,16 +91,8 @@ class Script:
         return {each.alias: each.name for each in self.imported if each.alias and not each.name.startswith(".")}
 
     def full_name(self, node: ast.expr) -> str:
-        """Return `torch.optim.Adam` for `optim.Adam`. Empty: the expression is no name."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.insert(0, node.attr)
-            node = node.value
-        if isinstance(node, ast.Call):  # a method of the result of a call
-            return ".".join((self.full_name(node.func), *parts))
-        if not isinstance(node, ast.Name):
-            return ".".join(("", *parts)) if parts else ""
-        return ".".join((self._aliases.get(node.id, node.id), *parts))
+        """Return `torch.optim.Adam` for `optim.Adam`, and the text of an expression that is no name."""
+        return re.sub(r"\w+", lambda first: self._aliases.get(first[0], first[0]), ast.unparse(node), count=1)
 
     @cached_property
     def calls(self) -> tuple[ScriptCall, ...]:
