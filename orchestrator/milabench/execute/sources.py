@@ -245,6 +245,12 @@ def opened_release(source: PyPI, into: Path, environ: Mapping[str, str]) -> Path
     return into
 
 
+def opened_repository(source: Git, into: Path, environ: Mapping[str, str]) -> str:
+    """Clone a revision of a repository into a new folder, and return its commit. Raises EnvironmentFailed."""
+    _clone(source, into, environ, Event())
+    return (into / ".git" / "HEAD").read_text().strip()  # the commit itself: no branch is checked out
+
+
 def _client(where: Indexes) -> PyPIClient:
     from unearth.auth import MultiDomainBasicAuth
     from unearth.fetchers import PyPIClient

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.parser import HeaderParser
@@ -12,9 +11,9 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from milabench.bench.api import Git, PyPI
-from milabench.errors import EnvironmentFailed, UsageError
+from milabench.errors import UsageError
 from milabench.own_program.program import Program
-from milabench.shown import last_line, some_of
+from milabench.shown import some_of
 
 _REPOSITORY: Final = re.compile(r"(?:(?:https?|ssh|git|file)://|git@)\S+|\S+\.git")
 _RELEASE: Final = re.compile(
@@ -101,13 +100,10 @@ def _release(given: str, scratch: Path) -> ProgramOrigin:
 
 def _clone(url: str, clone: Path) -> ProgramOrigin:
     """Clone a repository, and return it at the commit of its default branch."""
-    commit = ""
-    for words in (("clone", "--quiet", "--depth", "1", "--", url, str(clone)), ("-C", str(clone), "rev-parse", "HEAD")):
-        environ = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
-        ended = subprocess.run(["git", *words], capture_output=True, text=True, check=False, env=environ)
-        if ended.returncode:
-            raise EnvironmentFailed(f"--from {url}: {last_line(ended.stderr, 'git failed')}")
-        commit = ended.stdout.strip()
+    from milabench.execute.sources import opened_repository
+
+    url = str(Path(url).resolve()) if Path(url).is_dir() else url  # git is started elsewhere, now and by `install`
+    commit = opened_repository(Git(url, "HEAD"), clone, os.environ)
     return ProgramOrigin(root=clone, name=url, source=Git(url, commit))
 
 
