@@ -164,7 +164,7 @@ def test_a_model_is_looked_for_in_the_folder_that_is_named(tmp_path: Path) -> No
         (["--batch", "0"], "expected whole numbers from 1 on"),
         (["--batch", "one"], "expected whole numbers from 1 on"),
         (["--warmup", "-1"], "expected whole numbers from 0 on"),
-        (["--sync", "none,often"], "'often': expected some of none, each, end"),
+        (["--sync", "none,often"], "'none,often': expected some of none, each, end"),
         (["--clock", "sun"], "'sun': expected some of wall, event"),
         (["--processes", "0"], "expected a whole number from 1 on"),
         (["--calls", "many"], "expected a whole number from 1 on"),

@@ -10,10 +10,10 @@ import random
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import benchmate
 from benchmate.audit.models import BUILT_IN, EXPECTED, ModelError, find_model
@@ -22,6 +22,7 @@ from benchmate.supervisor import SupervisedProcess, spawn, supervise
 
 SYNCS = ("none", "each", "end")
 CLOCKS = ("wall", "event")
+T = TypeVar("T")
 Answer = dict[str, Any]
 """The message of a worker process: the fields of CellTimes, or why it failed under `error`."""
 
@@ -105,28 +106,25 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _numbers(least: int) -> Callable[[str], list[int]]:
-    def parse(text: str) -> list[int]:
-        try:
-            values = list(dict.fromkeys(int(word) for word in text.split(",")))
-        except ValueError:
-            values = []
-        if not values or min(values) < least:
-            raise argparse.ArgumentTypeError(f"{text!r}: expected whole numbers from {least} on, joined by commas")
-        return values
+def _several(read: Callable[[str], T], is_right: Callable[[T], bool], expected: str) -> Callable[[str], list[T]]:
+    """Return the reader of several values, joined by commas. Each counts once."""
+
+    def parse(text: str) -> list[T]:
+        with suppress(ValueError):
+            values = list(dict.fromkeys(map(read, text.split(","))))
+            if all(map(is_right, values)):
+                return values
+        raise argparse.ArgumentTypeError(f"{text!r}: expected {expected}, joined by commas")
 
     return parse
+
+
+def _numbers(least: int) -> Callable[[str], list[int]]:
+    return _several(int, lambda number: number >= least, f"whole numbers from {least} on")
 
 
 def _words(known: Sequence[str]) -> Callable[[str], list[str]]:
-    def parse(text: str) -> list[str]:
-        words = list(dict.fromkeys(text.split(",")))
-        unknown = [word for word in words if word not in known]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"{unknown[0]!r}: expected some of {', '.join(known)}")
-        return words
-
-    return parse
+    return _several(str, known.__contains__, f"some of {', '.join(known)}")
 
 
 def _measure_in_process(cell: Cell, options: argparse.Namespace) -> Answer:

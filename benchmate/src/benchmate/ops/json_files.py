@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import sys
 import tarfile
 import zlib
 from collections.abc import Callable
@@ -44,10 +43,8 @@ def parse_json(text: str, source: str, make_object: Callable[[list[tuple[str, An
                 "Write or copy it again"
             ) from None
         raise OpsError(f"{where}: not JSON: {error.msg.lower()}") from None
-    except RecursionError:
-        raise OpsError(f"{source}: its JSON is nested too deeply") from None
-    except ValueError:  # Python's limit
-        raise OpsError(f"{source}: a number in it has more than {sys.get_int_max_str_digits()} digits") from None
+    except (RecursionError, ValueError) as error:  # Python's limits
+        raise OpsError(f"{source}: its JSON cannot be read: {error}") from None
 
 
 def _unpack(content: bytes, path: str, most: int) -> bytes:

@@ -5,25 +5,20 @@ from __future__ import annotations
 import asyncio
 import select
 import selectors
-import sys
 from collections.abc import Collection, Coroutine
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-if sys.platform == "linux":
 
-    class _PreciseSelector(selectors.EpollSelector):
-        """Waits in select(2), whose limit has microseconds, for the single descriptor of epoll."""
+class _PreciseSelector(selectors.EpollSelector):
+    """Waits in select(2), whose limit has microseconds, for the single descriptor of epoll."""
 
-        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-            if timeout is not None and timeout > 0:
-                select.select([self.fileno()], [], [], timeout)
-                timeout = 0
-            return super().select(timeout)
-
-else:
-    _PreciseSelector = selectors.DefaultSelector
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout > 0:
+            select.select([self.fileno()], [], [], timeout)
+            timeout = 0
+        return super().select(timeout)
 
 
 def run_precisely(coroutine: Coroutine[Any, Any, Result]) -> Result:

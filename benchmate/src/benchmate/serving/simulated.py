@@ -293,13 +293,11 @@ class _Stream:
 
 def parse_request(body: bytes) -> dict[str, Any]:
     """Return the body of a request. Raises BadRequestError."""
-    try:
+    with contextlib.suppress(ValueError):
         request = json.loads(body)
-    except ValueError:
-        raise BadRequestError("the body is not JSON") from None
-    if not isinstance(request, dict):
-        raise BadRequestError("the body is not a JSON object")
-    return request
+        if isinstance(request, dict):
+            return request
+    raise BadRequestError("the body is not a JSON object")
 
 
 def count_input(request: Mapping[str, Any], is_chat: bool) -> int:

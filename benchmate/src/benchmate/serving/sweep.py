@@ -21,6 +21,7 @@ from benchmate.records import encode
 from benchmate.serving.clients import Client, ClientFailed, load_client, plain
 from benchmate.serving.figures import point_notes, tail_note
 from benchmate.serving.load import LoadPoint, PointResult, RequestResult, Target, Workload, one_line
+from benchmate.serving.precise_loop import run_precisely
 from benchmate.serving.server_watch import ServerWatch, is_refused, says_refused, wait_until_ready
 from benchmate.serving.workload import WorkloadRecipe, prompt_text, read_sessions
 
@@ -240,8 +241,7 @@ class Sweep:
             raise ClientFailed(errors[0])
 
     def _send(self, point: LoadPoint, workload: Workload) -> tuple[RequestResult, ...]:
-        with tempfile.TemporaryDirectory(prefix="benchmate-serving-") as folder:
-            return plain.CLIENT.measure(self._plan.target, point, workload, Path(folder)).requests
+        return run_precisely(plain.send_all(self._plan.target, point, workload))
 
     def _require_server(self, watch: ServerWatch | None, requests: Sequence[RequestResult]) -> None:
         was_gone = (watch is not None and watch.is_gone) or any(says_refused(each.error) for each in requests)

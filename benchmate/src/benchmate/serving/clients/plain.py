@@ -50,6 +50,7 @@ _MOST_INTERIM = 100
 """Interim answers (1xx) before an answer, and lines after its last chunk."""
 _PIECE_BYTES = 1 << 16
 _STATUS = re.compile(r"HTTP/1\.([01]) (\d{3})(?: (.*))?")
+_HEX = re.compile(rb"\s*([0-9a-fA-F]+)\s*(?:;|$)")
 _NO_BODY = (204, 304)
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Value = TypeVar("Value")
@@ -493,13 +494,10 @@ async def _exactly(reader: asyncio.StreamReader, size: int) -> AsyncIterator[byt
 
 
 def _chunk_size(line: bytes) -> int:
-    digits = line.partition(b";")[0].strip()
-    try:
-        if digits.isalnum():
-            return int(digits, 16)
-    except ValueError:
-        pass
-    raise ValueError(f"the answer is not HTTP: a chunk of {_excerpt(line)!r} bytes")
+    digits = _HEX.match(line)
+    if digits is None:
+        raise ValueError(f"the answer is not HTTP: a chunk of {_excerpt(line)!r} bytes")
+    return int(digits[1], 16)
 
 
 async def _lines(pieces: AsyncIterator[bytes], most_bytes: int) -> AsyncIterator[bytes]:
