@@ -5,7 +5,6 @@ The throughput is the ratio of totals over the window after warm-up: all items o
 
 from __future__ import annotations
 
-import contextlib
 import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +28,6 @@ from milabench.events import model
 from milabench.events.doubts import Doubt
 from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
 from milabench.events.readings import Readings, Span, device_joules
-from milabench.events.stored_json import Number, Whole, from_json_value
 from milabench.events.values import SMALLEST_NUMBER, as_mapping, finite_number, one_line, whole
 from milabench.seams import handler, missing
 
@@ -134,11 +132,11 @@ class RankAnswers(RepeatedSteps, frozen=True, kw_only=True):
     `device` is its model, `software` the releases that decide about bits. Within `tolerance` numbers count as equal.
     """
 
-    rank: Whole | None = None
+    rank: int | None = None
     device: str = ""
     software: str = ""
     gradients: RepeatedSteps = RepeatedSteps()
-    tolerance: Number = 0.0
+    tolerance: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +231,23 @@ def measure(step: str, events: Iterable[StepEvent]) -> Measurement:
     for event in events:
         fold.observe(event)
     return fold.result(step)
+
+
+def _rank_answers(answers: Mapping[str, object], rank: object, asked: Mapping[str, object]) -> RankAnswers:
+    """Return a rank's recorded answers, without values that are not texts."""
+
+    def steps(of: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+        known = {name: values for name in ("first", "again") if isinstance(values := of.get(name), list)}
+        return {name: tuple(each for each in values if isinstance(each, str)) for name, values in known.items()}
+
+    return RankAnswers(
+        rank=rank if isinstance(rank, int) else None,
+        device=one_line(str(answers.get("device", ""))),
+        software=one_line(str(answers.get("software", ""))),
+        **steps(answers),
+        gradients=RepeatedSteps(**steps(as_mapping(answers.get("gradients")))),
+        tolerance=finite_number(asked.get("tolerance")) or 0.0,
+    )
 
 
 def main_task(tasks: Iterable[str]) -> str:
@@ -436,9 +451,7 @@ class MeasurementFold:
             self._devices(data["gpudata"])
         if isinstance(data.get("answers"), Mapping):
             asked = as_mapping(self.recorded.config.get("answers"))
-            own = {**data["answers"], "rank": data.get("rank"), "tolerance": asked.get("tolerance", 0.0)}
-            with contextlib.suppress(ValueError):  # of another shape than ours
-                self.recorded.answers.append(from_json_value(RankAnswers, own))
+            self.recorded.answers.append(_rank_answers(data["answers"], data.get("rank"), asked))
         if isinstance(data.get("collectives"), Mapping):
             self.recorded.collectives.append({**data["collectives"], "rank": data.get("rank")})
         if isinstance(data.get("pause"), Mapping):

@@ -81,7 +81,7 @@ def install_from(file: Path, options: SuiteOptions, session: Session, settings: 
         # As a URL: a folder may have a space or a comma in its name.
         pip={"no-index": "true", "find-links": (home / "wheels").as_uri()},
     )
-    install_locally(environments.decide_install(context), context, how)
+    install_locally(environments.decide_install(context), context, how, as_default=True)
     _mark_prepared(context, manifest)
     session.info(f"install: capsule sha256:{manifest.digest}")
 

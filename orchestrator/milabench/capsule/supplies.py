@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import tomllib
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from milabench.bench.api import PyPI
 from milabench.errors import EnvironmentFailed
@@ -27,7 +28,6 @@ from milabench.execute.inventory import marker_environment
 from milabench.execute.needs import version_of, wheel_rank
 from milabench.execute.package_indexes import indexes, uv_env, uv_options
 from milabench.execute.sources import cached_archive, listed_files
-from milabench.execute.unpack_release import unpack_release
 from milabench.plan.requirements import Lock, applies, parse_requirements
 from milabench.plan.venvs import VenvSpec
 from milabench.redaction import mask
@@ -218,15 +218,26 @@ def _answer(argv: Sequence[str], environ: Mapping[str, str], cwd: Path, failed: 
 
 def build_requirements(archive: Path, name: str) -> list[str]:
     """Return the build requirements of an sdist. Setuptools where it names none. Raises EnvironmentFailed."""
-    with tempfile.TemporaryDirectory(prefix="milabench-") as folder:
-        unpack_release(archive, name, Path(folder, "sdist"))
-        project = Path(folder, "sdist", "pyproject.toml")
-        try:
-            text = project.read_text() if project.is_file() else ""
-            requires = tomllib.loads(text).get("build-system", {}).get("requires")
-        except ValueError as error:
-            raise EnvironmentFailed(f"{name}: cannot be read: {error}") from None
+    text = ""
+    try:
+        if name.endswith(".zip"):
+            with zipfile.ZipFile(archive) as zipped:
+                paths = [path for path in zipped.namelist() if _is_project_file(path)]
+                text = zipped.read(paths[0]).decode() if paths else ""
+        else:
+            with tarfile.open(archive) as tar:
+                for member in tar:
+                    if _is_project_file(member.name) and (file := tar.extractfile(member)) is not None:
+                        text = file.read().decode()
+                        break
+        requires = tomllib.loads(text).get("build-system", {}).get("requires")
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError, OSError) as error:
+        raise EnvironmentFailed(f"{name}: cannot be read: {error}") from None
     return [str(line) for line in requires] if isinstance(requires, list) else ["setuptools>=40.8", "wheel"]
+
+
+def _is_project_file(path: str) -> bool:
+    return PurePath(path).name == "pyproject.toml" and len(PurePath(path).parts) == 2
 
 
 def managed_python(uv: str, version: str, environ: Mapping[str, str]) -> Path | None:

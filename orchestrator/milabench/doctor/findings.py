@@ -22,7 +22,7 @@ from milabench.facts.probe import this_machine
 from milabench.plan.run import plan_run
 from milabench.plan.system import is_local
 from milabench.seams import handler, takes_part
-from milabench.shown import counted, grouped, wrapped
+from milabench.shown import counted, grouped, visible_line, wrapped
 from milabench.workflow.context import read_context, read_suite_only
 from milabench.workflow.environments import environment_folders
 from milabench.workflow.files import base_folder
@@ -58,7 +58,7 @@ def findings_text(findings: Sequence[NodeFinding]) -> str:
         lines.append(node or heading)
         for finding in own:
             lines += wrapped(finding.says, f"{indent}{finding.state:4}  {finding.what.ljust(width)}  ")
-    return "\n".join(lines)
+    return "\n".join(map(visible_line, lines))  # nodes say some of it
 
 
 def check_machine(node: Node) -> Iterator[NodeFinding]:

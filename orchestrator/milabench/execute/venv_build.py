@@ -53,7 +53,6 @@ from milabench.plan.requirements import (
 )
 from milabench.plan.venvs import VenvSpec
 from milabench.redaction import mask
-from milabench.shown import last_line
 
 # They would change what is installed, or where; what runs in an environment must not depend on who built it.
 _DROPPED = (
@@ -385,12 +384,18 @@ class VenvBuild:
         return sys.executable, (note,)
 
     def _python(self, version: str) -> str | None:
-        """Return an interpreter of this version: uv knows those on PATH and its own, and asks each for its version."""
-        if not self._options.uv:
-            return shutil.which(f"python{version}", path=self._environ.get("PATH"))
-        find = (self._options.uv, "python", "find", version, "--system", "--no-project", "--no-python-downloads")
-        code, output = self._ended(find)
-        return last_line(output, "") if code == 0 else None
+        """Return an interpreter of this version: on PATH, or where uv finds it."""
+        candidates = [shutil.which(f"python{version}", path=self._environ.get("PATH"))]
+        if self._options.uv:
+            find = (self._options.uv, "python", "find", version, "--no-project", "--no-python-downloads")
+            code, output = self._ended(find)
+            candidates.append(output.strip() if code == 0 else None)
+        ask = "import sys; print('%d.%d' % sys.version_info[:2])"
+        for candidate in filter(None, candidates):
+            code, output = self._ended((candidate, "-I", "-c", ask))
+            if (code, output.strip()) == (0, version):
+                return candidate
+        return None
 
     def _say(self, stage: str, observe: Callable[[], str] = str) -> None:
         """Report a stage, and make it the current activity."""

@@ -97,6 +97,11 @@ def accept_so_far(
             checks.append(_runs_so_far(check, bench, measured[check.bench]))
         else:
             checks.append(check)
+    for absent in (bench for bench in criteria.benchmarks if bench.name not in measured):
+        if absent.failure_rate is not None:
+            failures, note = _failures(absent.failure_rate, plan.trials.get(absent.name, Trials()), plan)
+            checks.append(replace(failures, bench=absent.name, where=absent.where))
+            notes += [line for line in note if line not in notes]
     return replace(found, checks=tuple(checks), notes=tuple(notes))
 
 

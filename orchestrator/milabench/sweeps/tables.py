@@ -91,9 +91,8 @@ def case_of_curve(bench: str, curve: ServingCurve) -> CurveCase:
 
 def slo_text(curve: ServingCurve) -> str:
     """Return `TTFT p90 <= 500 ms, TPOT p90 <= 50 ms`. Empty without limits."""
-    return ", ".join(
-        f"{metric_label(name)} <= {limit:g} {POINT_METRICS[name].units}".rstrip() for name, limit in curve.slo.items()
-    )
+    units = {name: POINT_METRICS[name].units if name in POINT_METRICS else "" for name in curve.slo}
+    return ", ".join(f"{metric_label(name)} <= {limit:g} {units[name]}".rstrip() for name, limit in curve.slo.items())
 
 
 def point_remarks(curve: ServingCurve, *, has_notes: bool = True) -> list[tuple[str, str]]:

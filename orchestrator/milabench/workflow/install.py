@@ -79,13 +79,13 @@ def install(options: SuiteOptions, session: Session, settings: InstallSettings =
     plan = environments.decide_install(context)
     warn_of_missing_locks(context)
     plan = replace(plan, venvs=with_known_commits(plan.venvs, context.dirs, how))
-    # Before anything is made: a `gc` that waits for the base must find it in use.
-    record_use(context, as_default=settings.as_default)
     # Environments that only other nodes use are built there, unless they are copied from here.
     is_local = is_needed_here(context) or "venv" in context.system.sync
     local = plan if is_local else replace(plan, venvs=())
     if is_local or local.sources:
-        install_locally(local, context, how)
+        install_locally(local, context, how, as_default=settings.as_default)
+    else:
+        record_use(context, as_default=settings.as_default)
     install_on_nodes(plan, context, how)
 
 
@@ -127,10 +127,11 @@ def fetch_definitions(context: CommandContext, how: InstallOptions) -> None:
                 wanted.append(find_release(project, version, environ=how.environ))
             case _:
                 pass
-    record_use(context, as_default=False)  # a `gc` that comes before the environments are made must find them in use
-    base, session = Path(context.dirs.base), context.session
-    with hold_base(base, "install", say=session.note), progress_shown(session) as activities:
-        fetched = fetch_sources(tuple(dict.fromkeys(wanted)), context.dirs, how, activities)
+    with hold_base(Path(context.dirs.base), "install", say=context.session.note):
+        with progress_shown(context.session) as activities:
+            fetched = fetch_sources(tuple(dict.fromkeys(wanted)), context.dirs, how, activities)
+        # While the base is held: a `gc` that comes before the environments are made must find them in use.
+        record_use(context, as_default=False)
     raise_failures(fetched)
 
 
@@ -178,7 +179,9 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
         on_nodes(context, fetch, remote_nodes(context))
 
 
-def install_locally(plan: InstallPlan, context: CommandContext, how: InstallOptions) -> None:
+def install_locally(
+    plan: InstallPlan, context: CommandContext, how: InstallOptions, *, as_default: bool = True
+) -> None:
     """Fetch and build missing parts on this machine. Raises EnvironmentFailed with a line for each failure."""
     dirs, session = context.dirs, context.session
     is_all_there = all(is_fetched(dirs, source) for source in plan.sources) and all(
@@ -188,6 +191,7 @@ def install_locally(plan: InstallPlan, context: CommandContext, how: InstallOpti
         for venv in plan.venvs:
             with contextlib.suppress(OSError):  # a base that somebody else has installed, and that can only be read
                 link_to(venv_link(dirs, venv.group), store_folder(dirs, venv))
+        record_use(context, as_default=as_default)
         session.info(f"install: nothing to do, {install_summary(plan)} are installed")
         return
     needs = environments_of(context, plan, lambda venv: how.force or how.update or not is_complete(dirs, venv))
@@ -198,6 +202,8 @@ def install_locally(plan: InstallPlan, context: CommandContext, how: InstallOpti
         # Environments first: they say what they need, and are refused where it does not fit.
         built = install_venvs(plan.venvs, dirs, how, activities)
         fetched = fetch_sources(plan.sources, dirs, how, activities)
+        # While the base is held: a `gc` that waits for it must find what was built in use.
+        record_use(context, as_default=as_default)
     for result in built:
         for note in result.notes:
             session.note(f"{result.name}: {note}")

@@ -112,6 +112,17 @@ def test_devices_of_different_models_are_not_compared(tmp_path: Path) -> None:
     assert (bench.outcome, bench.failures) == ("passed", ())
 
 
+def test_answers_with_values_of_another_shape_take_part_in_the_vote(tmp_path: Path) -> None:
+    odd = data(answers={"device": "H\n", "first": [*from_step(7), None], "again": from_step(7), "gradients": None})
+    good = data(answers={"device": "H", "first": GOOD, "again": GOOD})
+    steps = [
+        Recorded(tag=f"D{n}", devices=(n,), events=(*rates(800, 800), each)) for n, each in enumerate((good, odd, good))
+    ]
+    (bench,) = summarise(record(tmp_path, *steps)).benchmarks
+    [failure] = bench.failures
+    assert "step 7" in failure.detail and failure.detail.isprintable()
+
+
 def test_a_rank_whose_gradients_differ_after_the_all_reduce_is_named(tmp_path: Path) -> None:
     losses = [[(float.fromhex(value) + rank * 100).hex() for value in GOOD] for rank in range(3)]
     events = [

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from milabench.doctor.findings import check_accelerated
+from milabench.doctor.findings import check_accelerated, findings_text
 from milabench.errors import EnvironmentFailed
+from milabench.facts.compare import NodeFinding
 from milabench.facts.model import Device, Node
 from milabench.plan.requirements import RequirementFile
 from milabench.plan.venvs import InstallPlan, VenvRequest, plan_venvs
@@ -23,6 +24,14 @@ LOCKS = {"sft": "torch==2.13.0\nnvidia-nccl-cu13==2.29.7\n", "flax": "jax==0.10.
 
 def said(tmp_path: Path, **details: str) -> list[tuple[str, str]]:
     return [(finding.what, finding.state) for finding in check_accelerated(Node(details=details), str(tmp_path))]
+
+
+def test_what_a_node_says_moves_no_cursor_and_makes_no_line() -> None:
+    shown = findings_text(
+        [NodeFinding(what="system", state="ok", says="kernel 5.1\x1b]0;owned\x07\nok  all", node="n1\x1b[2J")]
+    )
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert "kernel 5.1\u241b]0;owned\u2407 ok  all" in shown
 
 
 def test_a_python_without_headers_is_noted(tmp_path: Path) -> None:

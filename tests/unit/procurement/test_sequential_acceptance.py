@@ -70,6 +70,11 @@ def test_a_good_system_is_accepted_before_the_cap_and_no_later_launch_counts(tmp
     assert only(so_far(AT_LEAST_100, spoiled)).measured == found[first].measured
 
 
+def test_failures_of_a_benchmark_that_the_run_does_not_have_are_not_decided(tmp_path: Path) -> None:
+    criteria = "benchmarks: {x: {required: false, failure_rate: 1 %}}"
+    assert only(so_far(criteria, run(tmp_path, CLEAR[:3])), "failure_rate").verdict == "INCONCLUSIVE"
+
+
 def test_a_bad_system_is_rejected(tmp_path: Path) -> None:
     found = so_far(AT_LEAST_100, run(tmp_path, [value - 20 for value in CLEAR]))
     assert found.verdict == "FAIL"

@@ -131,6 +131,10 @@ def test_what_a_curve_does_not_have_is_said(made: Made, form: str, how: dict[str
     assert said in shown and "at least 7 show" not in shown
 
 
+def test_a_limit_of_a_metric_that_this_version_does_not_know_is_shown_without_a_unit() -> None:
+    assert "SLO: my_metric <= 5" in curve_lines("chat", ServingCurve(slo={"my_metric": 5.0}))
+
+
 def test_a_sweep_without_a_number_says_why(made: Made) -> None:
     none = made(slo={"ttft_p90_ms": 1})
     assert result_text(none).endswith("passed; chat: no point meets the SLO")
