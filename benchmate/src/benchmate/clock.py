@@ -77,6 +77,10 @@ class DeviceClock:
         event.record(self._current_stream())
         return event
 
+    def is_complete(self, event: DeviceEvent) -> bool:
+        """Return whether the device has passed the event. Does not wait."""
+        return event.query()
+
     def elapsed_ns(self, begin: DeviceEvent, end: DeviceEvent) -> int:
         """Return the nanoseconds on the device between two complete events. NO_DEVICE_CLOCK where they have none in common."""
         try:
@@ -87,6 +91,10 @@ class DeviceClock:
     def release(self, event: DeviceEvent) -> None:
         """Give an event back to be recorded again."""
         self._free.append(event)
+
+    def wait(self, event: DeviceEvent) -> None:
+        """Wait until the device has passed the event."""
+        event.synchronize()
 
 
 def keep_for_ever(thing: object) -> None:

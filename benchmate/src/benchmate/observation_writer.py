@@ -307,7 +307,7 @@ class ObservationWriter:
         """Wait until the device has done the step that was marked last. Return False when there is no such mark."""
         if self.device is None or self._end is None:
             return False
-        self._end.synchronize()
+        self.device.wait(self._end)
         return True
 
     def settle(self) -> None:
@@ -315,7 +315,7 @@ class ObservationWriter:
         try:
             self.flush()
             if self.device is not None and self._pending:
-                self._pending[-1].end.synchronize()
+                self.device.wait(self._pending[-1].end)
                 self._fill_finished()
         except RuntimeError:  # the device has failed: the program's own next call says so
             self._forget_device()
@@ -325,7 +325,7 @@ class ObservationWriter:
         """Fill in the times of the entries that the device has finished. Does not wait."""
         device, pending = self.device, self._pending
         assert device is not None
-        while pending and pending[0].end.query():
+        while pending and device.is_complete(pending[0].end):
             number, begin, end, part_spans = pending.popleft()
             if part_spans is not None:
                 self._fill_parts(device, number - 1, part_spans)
