@@ -88,7 +88,8 @@ def module_file(start: Sequence[str], module: str) -> Path:
     """Return the file of a module that an interpreter finds here, or has installed. Raises UsageError and EnvironmentFailed."""
     found = find_interpreter(start, (), module)
     if not found.file:
-        raise UsageError(f"-m {module}: no such module in {Path.cwd()} or {found.python}")
+        pypi = f"`milabench new NAME --from pypi:PROJECT==VERSION --module {module}` fetches a package"
+        raise UsageError(f"-m {module}: no such module in {Path.cwd()} or {found.python}. {pypi}")
     return Path(found.file)
 
 

@@ -81,11 +81,11 @@ def parse_program(words: Sequence[str]) -> Program:
     # Of a launcher, the first word that ends in .py: words before it may be values of its options.
     for at, word in enumerate(rest):
         start, following = (first, *rest[:at]), tuple(rest[at + 1 :])
-        if word in ("-m", "--module") and following:
+        if word in ("-m", "" if is_python else "--module") and following:
             return Program(module=following[0], start=start, arguments=following[1:])
         if word.endswith(".py") or (is_python and not word.startswith("-")):
             return Program(script=word, start=start, arguments=following)
-        if is_python and word not in _PYTHON_FLAGS:
+        if is_python and word not in (*_PYTHON_FLAGS, "-m"):
             raise UsageError(
                 f"{first} {word}: only scripts and modules are measured here. `milabench bench` measures any command"
             )

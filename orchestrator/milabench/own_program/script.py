@@ -81,8 +81,8 @@ class Script:
                 imported += [ImportedName(each.name, each.asname or "", node.lineno) for each in node.names]
             elif isinstance(node, ast.ImportFrom):
                 module = "." * node.level + (f"{node.module}." if node.module else "")
-                names = {module + each.name: each.asname or each.name for each in node.names}
-                imported += [ImportedName(name, alias, node.lineno) for name, alias in names.items()]
+                names = [(module + each.name, each.asname or each.name) for each in node.names]
+                imported += [ImportedName(name, alias, node.lineno) for name, alias in names]
         return tuple(imported)
 
     @cached_property

@@ -28,10 +28,18 @@ def test_a_command_line_is_taken_apart(words: list[str], program: Program) -> No
 
 
 @pytest.mark.parametrize(
-    "words", [["python"], ["python", "-m"], ["python", "-c", "1"], ["torchrun", "--x"], ["accelerate", "train.py"]]
+    ("words", "said"),
+    [
+        (["python"], "or -m and a module"),
+        (["python", "-m"], "or -m and a module"),
+        (["python", "-c", "1"], "python -c: only scripts and modules"),
+        (["python", "--module", "x"], "python --module: only scripts and modules"),
+        (["torchrun", "--x"], "or -m and a module"),
+        (["accelerate", "train.py"], "expected `accelerate launch`"),
+    ],
 )
-def test_a_command_line_without_a_program_is_refused(words: list[str]) -> None:
-    with pytest.raises(UsageError):
+def test_a_command_line_without_a_program_is_refused(words: list[str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
         parse_program(words)
 
 

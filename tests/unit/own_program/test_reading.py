@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from milabench.own_program.reading import FoundPause, Reading
-from milabench.own_program.script import Found
+from milabench.own_program.script import MAIN, Found, Script
 from tests.commands import ROOT
 from tests.own_programs import read as read_texts
 
@@ -116,3 +118,8 @@ def test_what_is_saved_in_a_loop_is_a_checkpoint() -> None:
 def test_a_validation_that_is_a_generator_or_unknown_is_no_pause() -> None:
     assert read("for epoch in range(3):", "    evaluate(model)").pauses == ()
     assert read("def evaluate():", "    yield 1", "for epoch in range(3):", "    evaluate()").pauses == ()
+
+
+def test_a_name_that_is_imported_twice_is_known_by_both_names() -> None:
+    script = Script(ast.parse("from xgboost import train as fit_it, train\nfit_it()\ntrain()"), MAIN)
+    assert [call.name for call in script.calls] == ["xgboost.train", "xgboost.train"]
