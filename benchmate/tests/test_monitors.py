@@ -28,7 +28,7 @@ from benchmate.monitors.host import CpuSampler, Disks, Network, group_peak_bytes
 from benchmate.monitors.monitor import installed_versions
 from benchmate.monitors.process_tree import THREADS_AT_ONCE, ProcessTrees
 from benchmate.monitors.processors import Processors, pressure
-from benchmate.monitors.watched_steps import WatchedStep, steps_holding
+from benchmate.monitors.watched_steps import WatchedStep, parse_steps, steps_holding
 
 CEILING_S = 60
 
@@ -641,3 +641,8 @@ def test_a_busy_loop_beside_a_step_is_foreign_work(watch: Any) -> None:
         loop.kill()
         loop.wait()
         loop.stdout.close()
+
+
+def test_steps_of_a_newer_agent_are_watched() -> None:
+    [step] = parse_steps('{"steps": [{"sink": "unix:/s", "pid": "7", "devices": null, "later": 1}]}')
+    assert (step.name, step.pid, step.devices) == ("", 7, ())

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from benchmate.records import encode, observation
 from benchmate.ring import EPOCH_END, MILLI, WARM_UP, RingEntry
+from benchmate.sink import TableSink, open_sink
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -102,3 +103,8 @@ def test_an_observation_with_everything():
         "steps": 4,
         "parts": {"wait": pytest.approx(0.1)},
     }
+
+
+def test_a_sink_without_a_place_is_refused_and_results_are_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    assert isinstance(open_sink({"MILABENCH_SINK": "unix"}, {}), TableSink)
+    assert "expected unix:PATH or fd:NUMBER" in capfd.readouterr().err

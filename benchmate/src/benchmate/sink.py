@@ -205,8 +205,8 @@ class TableSink(Sink):
 def open_sink(env: Mapping[str, str], hello: Mapping[str, object]) -> Sink:
     """Return the sink that the environment asks for: MILABENCH_SINK, then DATA_FD, else a table."""
     target = env.get("MILABENCH_SINK") or (f"fd:{env['DATA_FD']}" if env.get("DATA_FD") else "")
-    kind, _, place = target.partition(":")
-    if kind == "unix":
+    kind, colon, place = target.partition(":")
+    if kind == "unix" and colon:
         return AgentSink(place, hello)
     if kind == "fd" and place.isdecimal():
         return PipeSink(int(place))

@@ -262,6 +262,13 @@ def test_a_module_that_cannot_be_preloaded_ends_the_program_with_a_line(program:
     assert (said.code, said.err.splitlines()[-1]) == (2, f"{line}, or use --isolation spawn")
 
 
+def test_a_fork_server_takes_no_file(program: Make, tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("text")
+    said = program(QUIET).run("--serve", str(tmp_path / "kept"))
+    assert (said.code, (tmp_path / "kept").read_text()) == (2, "text")
+    assert "expected fd:NUMBER. Only the runner can open it" in said.err
+
+
 def test_a_program_that_cannot_be_imported_twice_ends_with_a_line(program: Make) -> None:
     said = program('if "--serve" in sys.argv: sys.exit(4)\n' + textwrap.dedent(QUIET)).run("--isolation", "fork")
     line = "error: the program ended while it was imported, with exit code 4"

@@ -10,6 +10,7 @@ from configurations import CONFIGS, GENERATOR, number, operator, tensor
 from benchmate.ops import create_bench_config, create_op_args, create_type
 from benchmate.ops.base import OpsError
 from benchmate.ops.config_file import iterate_inputs, parse_operators, parse_operators_text, read_operators
+from benchmate.ops.json_files import parse_json, read_unpacked
 
 DOCUMENTED = [
     {"type": "int", "value": 237},
@@ -141,3 +142,8 @@ def test_a_program_makes_the_same_configuration_as_a_file():
     assert create_type("tensor", [4], "long")["requires_grad"] is False
     with pytest.raises(OpsError, match="unknown kind"):
         create_type("tensr", [1])
+
+
+def test_a_file_that_begins_with_a_byte_order_mark_is_read(tmp_path):
+    (tmp_path / "f.json").write_bytes(b'\xef\xbb\xbf{"torch.mm": {}}')
+    assert parse_json(read_unpacked(str(tmp_path / "f.json"), "a file"), "f.json") == {"torch.mm": {}}

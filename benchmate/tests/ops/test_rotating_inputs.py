@@ -3,6 +3,7 @@
 import pytest
 
 from benchmate.ops.device import TorchDevice
+from benchmate.ops.interface import tensors_in
 from benchmate.ops.sampling import MAX_COPIES, rotate_inputs, sample_calls
 from benchmate.ops.statistics import StopRule
 
@@ -80,3 +81,13 @@ def test_cold_calls_take_turns_and_hot_ones_do_not(device):
     seen.clear()
     sample_calls("end-to-end", calls[0], device, rule, in_turn=calls)
     assert set(seen) == {0}
+
+
+def test_tensors_are_found_in_structures_of_classes_of_their_own():
+    class Result(dict):
+        pass
+
+    class Pair(tuple):
+        pass
+
+    assert len(list(tensors_in([Result(a=torch.ones(1)), Pair((torch.ones(1), 2)), {"b": [torch.ones(1)]}]))) == 3

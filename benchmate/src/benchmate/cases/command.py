@@ -124,4 +124,7 @@ def _serve(options: CaseOptions, registry: Registry) -> int:
     def run_forked(name: str, descriptor: int) -> int:
         return _send_case(descriptor, registry.cases[name], options.budget)
 
-    return serve_forks(_open_channel(options.channel or ""), options.preload, run_forked)
+    channel = options.channel or ""
+    if _DESCRIPTOR.fullmatch(channel) is None:
+        raise UsageError(f"{channel!r}: expected fd:NUMBER. Only the runner can open it")
+    return serve_forks(_open_channel(channel), options.preload, run_forked)

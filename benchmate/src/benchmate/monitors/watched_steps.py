@@ -24,18 +24,22 @@ class WatchedStep:
     name: str
     sink: str
     pid: int
-    devices: Sequence[int] = ()
-    uuids: Sequence[str] = ()
+    devices: tuple[int, ...] = ()
+    uuids: tuple[str, ...] = ()
     is_container: bool = False
 
 
 def parse_steps(text: str) -> tuple[WatchedStep, ...]:
-    """Parse `{"steps": [{"step", "sink", "pid", "devices", "uuids", "container"}]}`, of which the last three may be absent.
-
-    Raise ValueError, KeyError, TypeError or AttributeError.
-    """
+    """Parse `{"steps": [{"step", "sink", "pid", "devices", "uuids", "container"}]}`. Raise ValueError or KeyError."""
     return tuple(
-        WatchedStep(name=step.pop("step"), is_container=step.pop("container", False), **step)
+        WatchedStep(
+            name=str(step.get("step", "")),
+            sink=str(step["sink"]),
+            pid=int(step["pid"]),
+            devices=tuple(step.get("devices") or ()),
+            uuids=tuple(step.get("uuids") or ()),
+            is_container=bool(step.get("container")),
+        )
         for step in json.loads(text)["steps"]
     )
 

@@ -121,14 +121,20 @@ class TorchDevice:
 
     def reset_peak(self) -> None:
         """Reset the memory peak."""
-        if self.kind == "cpu":
+        if self.is_cuda:
+            import torch
+
+            torch.cuda.reset_peak_memory_stats(self.device)
+        elif self.kind == "cpu":
             memory.reset_host_peak()  # where that is not allowed the peak is the process's
-        else:
-            memory.reset_allocator_peaks()
 
     def peak_bytes(self) -> int | None:
         """Return the peak since `reset_peak`: of torch's allocator on a GPU, of resident memory on a CPU; None where unknown."""
-        return memory.host_peak_bytes() if self.kind == "cpu" else memory.allocator_peaks().get("allocated")
+        if self.is_cuda:
+            import torch
+
+            return int(torch.cuda.max_memory_allocated(self.device))
+        return memory.host_peak_bytes() if self.kind == "cpu" else None
 
     @contextlib.contextmanager
     def profiler_range(self, name: str, run_id: str, tag: str, direction: str) -> Iterator[None]:

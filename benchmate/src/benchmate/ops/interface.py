@@ -42,9 +42,12 @@ def forward_only(forward: Call, reason: str, moved_bytes: int | None = None) -> 
 def tensors_in(value: object) -> Iterator[Tensor]:
     """Yield the tensors inside nested lists, tuples and mappings, in order."""
     import torch
-    from torch.utils import _pytree
 
-    return (leaf for leaf in _pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from tensors_in(item)
 
 
 def autograd_passes(call: Call, leaves: Sequence[Tensor]) -> Passes:
@@ -85,9 +88,14 @@ def autograd_passes(call: Call, leaves: Sequence[Tensor]) -> Passes:
 def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """Return nested lists, tuples and mappings with each tensor changed."""
     import torch
-    from torch.utils import _pytree
 
-    return _pytree.tree_map_only(torch.Tensor, change, value)
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, list) or type(value) is tuple:
+        return type(value)(map_tensors(item, change) for item in value)
+    if isinstance(value, dict):
+        return {key: map_tensors(item, change) for key, item in value.items()}
+    return value
 
 
 def function_passes(

@@ -23,7 +23,7 @@ def read_unpacked(path: str, expected: str, most: int = MAX_WHOLE) -> str:
     except OSError as error:
         raise OpsError(f"{path}: {error.strerror}. {expected}") from error
     try:
-        return _unpack(content, path, most).decode()
+        return _unpack(content, path, most).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise OpsError(f"{path}: not UTF-8 at byte {error.start}. {expected}") from None
     except (EOFError, OSError, tarfile.TarError, zlib.error) as error:

@@ -138,7 +138,7 @@ def read_shared_memory(name: str) -> str:
         # Python < 3.13 takes every memory that is attached for its own, and would remove it when this process ends.
         resource_tracker.unregister(memory._name, "shared_memory")  # type: ignore[attr-defined]
         # Some systems round the size up to whole pages, filled with zeros.
-        return bytes(memory.buf or b"").rstrip(b"\0").decode()
+        return bytes(memory.buf or b"").rstrip(b"\0").decode(errors="replace")
     finally:
         memory.close()
 

@@ -12,10 +12,9 @@ from types import ModuleType
 from typing import Any
 
 from benchmate.ops import collectives
-from benchmate.ops.base import JsonMapping, JsonObject, OpsError, Tensor, Work
+from benchmate.ops.base import JsonMapping, JsonObject, OperatorFailed, OpsError, Tensor, Work
 from benchmate.ops.operators import parse_schema
 from benchmate.ops.traces.graph import Graph
-from benchmate.ops.traces.replay_calls import dtype_of
 from benchmate.ops.traces.schema import Node, Trace, dtype_name
 
 INIT = "## process_group:init ##"
@@ -279,7 +278,10 @@ class ProcessGroups:
         """Return the arguments of any collective for an entry that tells nothing but its sizes."""
         import torch
 
-        dtype = dtype_of(dtype_name(str(node.attributes.get("dtype") or "Float")))
+        name = str(node.attributes.get("dtype") or "Float")
+        dtype = getattr(torch, dtype_name(name), None)
+        if not isinstance(dtype, torch.dtype):
+            raise OperatorFailed(f"unknown element type {name!r} of a collective")
         given, taken = (
             torch.zeros(int(node.attributes.get(f"{side}_msg_nelems") or 0), dtype=dtype, device=self._device)
             for side in ("in", "out")
