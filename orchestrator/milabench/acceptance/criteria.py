@@ -16,9 +16,7 @@ from milabench.config.kinds import (
     INVALID,
     Key,
     Kind,
-    ListOf,
     MapOf,
-    Matching,
     Record,
     ShareText,
     ValueParser,
@@ -106,6 +104,19 @@ class _Confidence(Kind):
         return float(node.value) if is_level else parser.expected(self.expected, node, path)
 
 
+class _Names(Kind):
+    """A list of names. No lone one, no empty one, and no `append`, for nothing is merged."""
+
+    expected = "a list"
+    schema: Mapping[str, Any] = {"type": "array", "items": {"type": "string"}}
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        if type(node.value) is not list:
+            return parser.expected(self.expected, node, path)
+        wrong = next((item for item in node.value if not isinstance(item.value, str) or not item.value), None)
+        return tuple(item.value for item in node.value) if wrong is None else parser.expected("text", wrong, path)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -141,6 +152,7 @@ _POINT = re.compile(r"(concurrency|rate)=[0-9.eE+-]+|scenario=[a-z_]+")
 _OF_POINT = Record(
     {name: Key(name, name, _Bounds(metric.units), metric.label, None) for name, metric in POINT_METRICS.items()}, None
 )
+_NOTHING = _Bounds("")
 _OF_CURVE = {"slo_concurrency": _Bounds(""), "slo_rate": _Bounds(""), "area": _Bounds("(tokens/s)^2")}
 
 
@@ -159,6 +171,11 @@ class _Curve(Kind):
             elif _POINT.fullmatch(name):
                 metrics = _OF_POINT.parse(child, f"{path}.{name}", parser)
                 found += [("", "", INVALID)] if metrics is INVALID else [(name, *each) for each in metrics.items()]
+                # A record takes null for a key that is not there; a bound that is left empty is a mistake.
+                empty = (
+                    {} if metrics is INVALID else {key: own for key, own in child.value.items() if own.value is None}
+                )
+                found += [("", "", _NOTHING.parse(own, f"{path}.{name}.{key}", parser)) for key, own in empty.items()]
             else:
                 hint = "" if "=" in name else did_you_mean(name, _OF_CURVE)
                 hint = hint or f"name a point such as 'concurrency=8' or 'rate=2.5', or one of {', '.join(_OF_CURVE)}"
@@ -178,7 +195,7 @@ class _Curve(Kind):
 
 _Bounded = Annotated[Bound | None, _BoundText()]
 _OptionalShare = Annotated[float | None, ShareText()]
-_NameList = Annotated[tuple[str, ...], ListOf(item=Matching(pattern=".+", expected="text"))]
+_NameList = Annotated[tuple[str, ...], _Names()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

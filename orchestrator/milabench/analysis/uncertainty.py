@@ -250,7 +250,7 @@ class Uncertainty:
         if self.low is None or self.high is None:
             return NO_ALLOWANCE
         sizes = [each.size for each in self.components if each.name == "launches"]
-        scatter = math.log1p(sizes[0] or 0.0) if sizes else 0.0
+        scatter = math.log1p(max(0.0, sizes[0] or 0.0)) if sizes else 0.0
         return Allowance(
             max(0.0, math.log(value / self.low) - scatter), max(0.0, math.log(self.high / value) - scatter)
         )

@@ -64,3 +64,25 @@ def test_a_bound_is_a_number_with_a_unit(bound: str) -> None:
 def test_a_file_that_asks_for_nothing_is_refused(content: bytes) -> None:
     with pytest.raises(ConfigError):
         parse_criteria(content, "a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "benchmarks: {chat: {serving: {concurrency=8: {output_tps: }}}}",
+            "a.yaml:1:59: benchmarks.chat.serving.concurrency=8",
+        ),
+        (
+            "benchmarks: {chat: {serving: {rate=2: {output_tps: {minimum: 1 x reference}, ttft_p90_ms: }}}}",
+            "rate=2.ttft_p90_ms",
+        ),
+        ("required: [3]", "a.yaml:1:12: required: expected text, got 3"),
+        ("required: [chat, true]", "required: expected text, got true"),
+        ("benchmarks: {a: {minimum: 1 x reference, allow: [5]}}", "allow: expected text, got 5"),
+    ],
+)
+def test_an_empty_bound_and_a_name_that_is_no_text_are_refused(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_criteria(text.encode(), "a.yaml")
+    assert said in str(refused.value)
