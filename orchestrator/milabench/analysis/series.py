@@ -25,13 +25,17 @@ class RunLengths(Sequence[float]):
     def __init__(self) -> None:
         self._values = array("d")
         self._ends = array("I")
+        self._is_whole = True  # recorded without a point, as reports write it then
 
     def extend(self, values: Sequence[float]) -> None:
         """Append numbers, which must be exact as floats."""
+        if not values:
+            return
         # One comparison in C for a whole batch: nearly every batch only continues the last run.
-        if values and self._values and values.count(self._values[-1]) == len(values):
+        if self._values and values.count(self._values[-1]) == len(values):
             self._ends[-1] += len(values)
             return
+        self._is_whole = self._is_whole and type(values[0]) is int
         for end, value in enumerate(values, len(self) + 1):
             if self._values and value == self._values[-1]:
                 self._ends[-1] = end
@@ -42,7 +46,9 @@ class RunLengths(Sequence[float]):
     @property
     def constant(self) -> float | None:
         """The value that all of them have. None where they differ, or there is none."""
-        return self._values[0] if len(self._values) == 1 else None
+        if len(self._values) != 1:
+            return None
+        return int(self._values[0]) if self._is_whole else self._values[0]
 
     def runs(self) -> Iterator[tuple[range, float]]:
         """Return the index range of each run with its number."""

@@ -121,9 +121,8 @@ class Part:
         return _constant(self.series.n)
 
     def items(self) -> float:
-        """Return the number of items in all of them, without a point where it is whole."""
-        total = self._total(self.series.n)
-        return int(total) if float(total).is_integer() else total
+        """Return the number of items in all of them."""
+        return self._total(self.series.n)
 
     def steps(self) -> int:
         """Return the number of their steps."""
