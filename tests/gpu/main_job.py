@@ -49,8 +49,8 @@ def must(said: Said, verb: str) -> None:
     """Skip where the benchmark cannot run here, and fail where the command did."""
     if "not in the cache, and" in said.err or "fatal: unable to access" in said.err:
         skip(f"needs a network: {said.error.removeprefix('error: ')[:200]}")
-    if said.code == NOTHING_SELECTED or "not installed in" in said.err:
-        missing = re.findall(r"(?<=: )\S+(?=: not installed)", said.err)
+    if said.code == NOTHING_SELECTED or (said.code and "(not installed)" in said.err):
+        missing = re.findall(r"\S+(?= \(not installed\))", said.err)
         skip(f"not installed: {', '.join(missing)}" if missing else said.error.removeprefix("error: ")[:200])
     if said.code and (lacking := re.search(r"ModuleNotFoundError: No module named '([^']+)'", said.err)):
         skip(f"not installed, and needed by what is: {lacking[1]}")
