@@ -152,7 +152,6 @@ _POINT = re.compile(r"(concurrency|rate)=[0-9.eE+-]+|scenario=[a-z_]+")
 _OF_POINT = Record(
     {name: Key(name, name, _Bounds(metric.units), metric.label, None) for name, metric in POINT_METRICS.items()}, None
 )
-_NOTHING = _Bounds("")
 _OF_CURVE = {"slo_concurrency": _Bounds(""), "slo_rate": _Bounds(""), "area": _Bounds("(tokens/s)^2")}
 
 
@@ -170,12 +169,13 @@ class _Curve(Kind):
                 found.append(("", name, _OF_CURVE[name].parse(child, f"{path}.{name}", parser)))
             elif _POINT.fullmatch(name):
                 metrics = _OF_POINT.parse(child, f"{path}.{name}", parser)
-                found += [("", "", INVALID)] if metrics is INVALID else [(name, *each) for each in metrics.items()]
-                # A record takes null for a key that is not there; a bound that is left empty is a mistake.
-                empty = (
-                    {} if metrics is INVALID else {key: own for key, own in child.value.items() if own.value is None}
-                )
-                found += [("", "", _NOTHING.parse(own, f"{path}.{name}.{key}", parser)) for key, own in empty.items()]
+                if metrics is INVALID:
+                    found.append(("", "", INVALID))
+                    continue
+                for metric, own in child.value.items():
+                    # Records skip null, as suites want it. Here it is a bound that was forgotten, which is no mapping.
+                    given = metrics.get(metric) or parser.expected(Record.expected, own, f"{path}.{name}.{metric}")
+                    found.append((name, metric, given))
             else:
                 hint = "" if "=" in name else did_you_mean(name, _OF_CURVE)
                 hint = hint or f"name a point such as 'concurrency=8' or 'rate=2.5', or one of {', '.join(_OF_CURVE)}"

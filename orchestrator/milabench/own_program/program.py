@@ -78,10 +78,11 @@ def parse_program(words: Sequence[str]) -> Program:
         return Program(start=(first,), arguments=tuple(rest))
     if name == "accelerate" and rest[:1] != ["launch"]:
         raise UsageError(f"{first}: expected `{first} launch` and a script")
+    module_options = ("-m",) if is_python else ("-m", "--module")
     # Of a launcher, the first word that ends in .py: words before it may be values of its options.
     for at, word in enumerate(rest):
         start, following = (first, *rest[:at]), tuple(rest[at + 1 :])
-        if word in ("-m", "" if is_python else "--module") and following:
+        if word in module_options and following:
             return Program(module=following[0], start=start, arguments=following[1:])
         if word.endswith(".py") or (is_python and not word.startswith("-")):
             return Program(script=word, start=start, arguments=following)

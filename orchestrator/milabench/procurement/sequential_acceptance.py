@@ -81,6 +81,11 @@ def accept_so_far(
         cap = plan.cap or min(plan.launches.get(bench.name, 0), LARGEST_CAP)
         return Looks(cap, Risks(alpha=plan.alpha / claims, beta=plan.beta))
 
+    def failures(limit: float, bench: str, where: str) -> CriterionResult:
+        check, note = _failures(limit, plan.trials.get(bench, Trials()), plan)
+        notes.extend(line for line in note if line not in notes)
+        return replace(check, bench=bench, where=where)
+
     # That a growing run has not ended is no reason against it.
     found = evaluate_criteria(criteria, structs.replace(run, is_ended=True), reference, unlike, looks)
     asked = {bench.name: bench for bench in criteria.benchmarks}
@@ -90,18 +95,17 @@ def accept_so_far(
         bench = asked.get(check.bench)
         limit = criteria.failure_rate if bench is None else bench.failure_rate
         if check.criterion == "failure_rate" and limit is not None:
-            failures, note = _failures(limit, plan.trials.get(check.bench, Trials()), plan)
-            checks.append(replace(failures, bench=check.bench, where=check.where))
-            notes += [line for line in note if line not in notes]
+            checks.append(failures(limit, check.bench, check.where))
         elif check.criterion == "runs" and not run.is_ended and bench is not None and check.bench in measured:
             checks.append(_runs_so_far(check, bench, measured[check.bench]))
         else:
             checks.append(check)
-    for absent in (bench for bench in criteria.benchmarks if bench.name not in measured):
-        if absent.failure_rate is not None:
-            failures, note = _failures(absent.failure_rate, plan.trials.get(absent.name, Trials()), plan)
-            checks.append(replace(failures, bench=absent.name, where=absent.where))
-            notes += [line for line in note if line not in notes]
+    # `evaluate_criteria` says nothing of the steps of a benchmark that is not in the run.
+    checks += [
+        failures(bench.failure_rate, bench.name, bench.where)
+        for bench in criteria.benchmarks
+        if bench.name not in measured and bench.failure_rate is not None
+    ]
     return replace(found, checks=tuple(checks), notes=tuple(notes))
 
 
