@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 from typing import Annotated, Any, Protocol
 
-from msgspec import Struct
-
 from milabench.analysis.conservation import broken_laws
 from milabench.analysis.json_codec import OPTIONAL, JsonKey
 from milabench.analysis.log_child import LogChild, log_fold
@@ -116,7 +114,8 @@ class Losses:
         self.lowest, self.highest = min(self.lowest, loss), max(self.highest, loss)
 
 
-class RepeatedSteps(Struct, frozen=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedSteps:
     """A result of a rank's first steps, the first time and again after the window: hexadecimal floats, with all of their bits.
 
     Empty where there was none.
@@ -126,7 +125,8 @@ class RepeatedSteps(Struct, frozen=True):
     again: tuple[str, ...] = ()
 
 
-class RankAnswers(RepeatedSteps, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankAnswers(RepeatedSteps):
     """The losses of a rank's first steps, and its gradient norms where requested.
 
     `device` is its model, `software` the releases that decide about bits. Within `tolerance` numbers count as equal.
