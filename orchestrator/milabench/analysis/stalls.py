@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from milabench.analysis.order_statistics import Order, median_distance, order_of
+from milabench.analysis.order_statistics import OrderStatistics, order_statistics
 from milabench.analysis.sample_statistics import MAD_TO_SD, median
 
 _PART_MATTERS = 0.007  # of the window's time, in the longest step of a rhythm, above which whole periods are counted
@@ -74,12 +74,12 @@ class Stalls:
 def stalls(
     cycles: Sequence[float],
     items: Sequence[float] | None = None,
-    order: Order | None = None,
+    order: OrderStatistics | None = None,
     epochs: Sequence[int] = (),
 ) -> Stalls:
     """Find the stalls of a window: `cycles` from the begin of each step to the next, `items` of each where they differ.
 
-    A step is long only when it is long for its items, too: a large batch is no stall. `order` is `order_of` the
+    A step is long only when it is long for its items, too: a large batch is no stall. `order` is the order of the
     cycles, where it is known. `epochs` are the steps with which an epoch begins: where these are long, that is known
     rhythm, however unlike they are.
     """
@@ -122,16 +122,16 @@ def _of_epochs(events: Sequence[Stall], epochs: Sequence[int], count: int) -> Se
     return known if 2 * len(known) >= len(epochs) else []
 
 
-def _excess(durations: Sequence[float], order: Order | None = None) -> dict[int, float]:
+def _excess(durations: Sequence[float], order: OrderStatistics | None = None) -> dict[int, float]:
     """Return by how much each duration is above the median, by its index, for those that are far above it."""
     if not durations:
         return {}
-    order = order_of(durations) if order is None else order
-    centre, excess = order[0.5], dict[int, float]()
-    reach, deviations = _LEAST_EXCESS * centre, _FAR * MAD_TO_SD
-    if order[1.0] - centre <= reach:
+    order = order_statistics(durations) if order is None else order
+    centre = order.median
+    reach = max(_FAR * MAD_TO_SD * order.deviation, _LEAST_EXCESS * centre)
+    excess: dict[int, float] = {}
+    if order.most - centre <= reach:
         return excess
-    reach = max(reach, deviations * median_distance(durations, order, reach / deviations))
     # Of millions nearly none is far above: where the longest of many is not, none of them is looked at.
     for first in range(0, len(durations), _AT_ONCE):
         some = durations[first : first + _AT_ONCE]

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise, takewhile
 
-from milabench.analysis.order_statistics import Order
+from milabench.analysis.order_statistics import OrderStatistics
 from milabench.analysis.sample_statistics import MAD_TO_SD, median, median_absolute_deviation
 from milabench.analysis.stalls import stalls
 
@@ -25,7 +25,7 @@ _RHYTHM_COUNTS = 0.05  # of the time, in regular long steps
 _LEAST_PERIODS = 20  # fewer are too few to be judged as one value each
 
 
-def settled_at(durations: Sequence[float], order: Order | None = None) -> int:
+def settled_at(durations: Sequence[float], order: OrderStatistics | None = None) -> int:
     """Return how many of the first durations of a window are warm-up that is left over.
 
     These are the stretches at its begin that are slower than all later ones, to the last slow step. Any other change is none: a
@@ -54,7 +54,7 @@ def _low_median(values: Sequence[float]) -> float:
     return sorted(values)[(len(values) - 1) // 2]
 
 
-def _units(durations: Sequence[float], order: Order | None) -> tuple[Sequence[float], Sequence[int]]:
+def _units(durations: Sequence[float], order: OrderStatistics | None) -> tuple[Sequence[float], Sequence[int]]:
     """Return (the tested values, the index at which each begins): durations, means of neighbours, or of whole periods.
 
     Where regular long steps hold a good part of the time, as at the end of each epoch, the steps between them say little.

@@ -16,7 +16,7 @@ from operator import add, sub, truediv
 from typing import NamedTuple, TypeVar
 
 from milabench.analysis.intervals import most_bounds
-from milabench.analysis.order_statistics import Order, order_of
+from milabench.analysis.order_statistics import OrderStatistics, order_statistics
 from milabench.analysis.sample_statistics import in_blocks
 from milabench.analysis.series import CompactSeries, GeneralSeries, RunLengths, Series
 
@@ -294,9 +294,9 @@ class Part:
         return abs((self.items() - rest.items()) / count * len(rest) / rest.items() - 1) < _ALIKE
 
     @cached_property
-    def step_order(self) -> Order:
-        """The quantiles of the durations of the entries, in the series' unit."""
-        return order_of(self._lasted, QUANTILES.values())
+    def step_order(self) -> OrderStatistics:
+        """The order statistics of the durations of the entries, in the series' unit."""
+        return order_statistics(self._lasted, QUANTILES.values())
 
     @cached_property
     def _whole(self) -> float:
@@ -348,5 +348,5 @@ def latency(part: Part) -> dict[str, float]:
     if not count or part.steps() > count:
         return {}
     order = part.step_order
-    bounded = {name: q for name, q in QUANTILES.items() if count >= most_bounds(q)}
-    return {name: scale * order[q] for name, q in {"min": 0.0, **bounded, "max": 1.0}.items()}
+    bounded = {name: order.quantiles[q] for name, q in QUANTILES.items() if count >= most_bounds(q)}
+    return {name: scale * value for name, value in {"min": order.least, **bounded, "max": order.most}.items()}

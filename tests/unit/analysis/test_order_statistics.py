@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from milabench.analysis.order_statistics import median_distance, order_of, quantiles
+from milabench.analysis.order_statistics import OrderStatistics, order_statistics, quantiles
 from milabench.analysis.sample_statistics import median, median_absolute_deviation, quantile
 
 MANY = 50_001  # the least that is counted
@@ -37,15 +37,17 @@ def test_very_many_numbers_come_to_what_sorting_them_does(kind: str, more: int) 
     values: Sequence[float] = memoryview(array(typecode, (value(draw) for _ in range(MANY + more))))
     ordered = sorted(values)
     assert quantiles(values, QS) == [quantile(ordered, q) for q in QS]
-    order = order_of(values, QS)
-    assert {q: order[q] for q in QS} == {q: quantile(ordered, q) for q in QS}
-    assert (order[0.0], order[0.5], order[1.0]) == (ordered[0], median(ordered), ordered[-1])
-    assert median_distance(values, order) == median_absolute_deviation(ordered)
-    assert median_distance(values, order, least=2**40) < 2**40 or kind == "the extremes of floats"
+    assert order_statistics(values, QS) == OrderStatistics(
+        least=ordered[0],
+        most=ordered[-1],
+        median=median(ordered),
+        deviation=median_absolute_deviation(ordered),
+        quantiles={q: quantile(ordered, q) for q in QS},
+    )
 
 
 def test_few_numbers_are_sorted() -> None:
     assert quantiles([3.0, 1.0, 2.0], [0.0, 0.25, 1.0]) == [1.0, 1.5, 3.0]
-    order = order_of([9.0, 1.0, 2.0], [0.25])
-    assert (order[0.0], order[0.25], order[0.5], order[1.0]) == (1.0, 1.5, 2.0, 9.0)
-    assert median_distance([9.0, 1.0, 2.0], order) == 1.0
+    found = order_statistics([9.0, 1.0, 2.0], [0.25])
+    assert (found.least, found.median, found.most, found.deviation) == (1.0, 2.0, 9.0, 1.0)
+    assert found.quantiles == {0.25: 1.5}
