@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from collections import namedtuple
 from dataclasses import dataclass
 
@@ -43,6 +45,22 @@ class Sample:
 def test_the_size_is_the_first_dimension_of_the_first_tensor(batch):
     guess = BatchSizeGuess()
     assert [guess.of(batch), guess.of(batch)] == [8, 8]
+
+
+@pytest.mark.parametrize("attribute", ["_index_sampler", "batch_sampler"])
+def test_a_loader_of_an_iterable_data_set_is_asked_for_no_length(monkeypatch, attribute):
+    # As torch has it: the sampler of such a data set has no end, so that the sampler of its batches has no length either.
+    class BatchSampler:
+        batch_size, drop_last, sampler = 8, False, object()
+
+        def __len__(self):
+            return len(self.sampler)
+
+    monkeypatch.setitem(sys.modules, "torch.utils.data", types.SimpleNamespace(BatchSampler=BatchSampler))
+    told = []
+    guess = BatchSizeGuess(types.SimpleNamespace(**{attribute: BatchSampler()}), told.append)
+    assert [guess.of((Tensor(8, 3), Tensor(8))), guess.of((Tensor(5, 3), Tensor(5)))] == [8, 5]
+    assert told == []
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,9 @@ def _told_by(loader: Any) -> tuple[int, int]:
 
     A sampler that forms batches in another way than torch's own is not asked.
     """
-    sampler: Any = getattr(loader, "_index_sampler", None) or getattr(loader, "batch_sampler", None)
+    sampler: Any = getattr(loader, "_index_sampler", None)
+    if sampler is None:  # as such: to be true or false it would be asked for its length, which may be unknown
+        sampler = getattr(loader, "batch_sampler", None)
     torch_data = sys.modules.get("torch.utils.data")
     if torch_data is None or type(sampler) is not torch_data.BatchSampler:
         return 0, 0
