@@ -90,15 +90,19 @@ class Launch:
 
     def counted(self, rank: int) -> dict[str, int]:
         """The time of the observations that are in the number: those after the warm-up that the report names."""
+        _, chosen = self.warm_up_and_counted(rank)
+        # Not from the end of the warm-up: an observation of several of its steps lacks the time between them.
+        return {"since": chosen[0]["t0_ns"], "until": chosen[-1]["t0_ns"] + chosen[-1]["host_ns"]}
+
+    def warm_up_and_counted(self, rank: int) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+        """The observations before those that are in the number, and these."""
         _, seen = self.records(rank)
         (total,) = [total for total in self.rate["totals"] if total["rank"] == rank]
         steps, first = 0, 0
         while steps < self.rate["warm_up_steps"]:
             steps += seen[first].get("steps", 1)
             first += 1
-        chosen = seen[first : first + total["observations"]]
-        before = seen[first - 1]
-        return {"since": before["t0_ns"] + before["host_ns"], "until": chosen[-1]["t0_ns"] + chosen[-1]["host_ns"]}
+        return seen[:first], seen[first : first + total["observations"]]
 
     def program_window(self) -> dict[str, int]:
         """The time of the rates that the program measured itself, which have no observations of their own."""
