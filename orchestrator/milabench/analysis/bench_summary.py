@@ -445,6 +445,7 @@ def _metrics_json(results: Iterable[StepResult]) -> Iterable[dict[str, object]]:
 _NO_RATE = (
     "no observation after warm-up: no rate. Shorten the warm-up with `--profile quick` or a smaller `voir.options.skip`"
 )
+_NO_RATIO = "its number is not above zero, so it has no result: results are compared by their ratios"
 _READY = "it is ready"
 """State messages of a server, without its numbers."""
 
@@ -458,6 +459,10 @@ def _messages(results: Iterable[StepResult], serving: ServingCurve | None) -> tu
         measured = result.measured
         if result.outcome == "passed" and measured.task and measured.throughput is None:
             texts[_NO_RATE] = None
+        number = measured.throughput
+        main = [metric.value for metric in measured.metrics if metric.is_main] if number is None else [number.value]
+        if result.outcome == "passed" and main and max(main) < SMALLEST_NUMBER:
+            texts[_NO_RATIO] = None
         if result.outcome == "passed":  # else it is why it failed
             texts.update({one_line(log.problem): None for log in measured.logs if log.problem})
         for verdict in measured.verdicts:

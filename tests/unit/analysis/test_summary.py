@@ -177,6 +177,16 @@ def test_a_passed_step_without_a_rate_says_so(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("value", [0, -3])
+def test_a_passed_step_whose_number_has_no_ratio_says_so(tmp_path: Path, value: float) -> None:
+    main = data(metric="errors", value=value, units="", direction="lower", main=True)
+    bench = only(summarise(record(tmp_path, Recorded(events=[main]))))
+    assert (bench.outcome, bench.perf, bench.validity) == ("passed", None, None)
+    assert bench.messages == (
+        "its number is not above zero, so it has no result: results are compared by their ratios",
+    )
+
+
 def test_a_failed_step_without_a_detail_tells_its_first_error(tmp_path: Path) -> None:
     from milabench.events.model import Error
 
