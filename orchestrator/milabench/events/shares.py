@@ -216,13 +216,15 @@ def merge_journals(
 
     Each journal keeps its own order, also where a clock jumped back. An entry without a time keeps its place. How an attempt
     ended is known best by the job in which it ran: an orchestrator that gave a job up, which then wrote an end after all, is
-    not believed. But why a step was stopped the job may not know: then the orchestrator does.
+    not believed. But why a step was stopped the job may not know: then the orchestrator does, whichever of them wrote first.
     """
-    shares = [list(entries) for entries in of_shares]
+    ours, shares = list(own), [list(entries) for entries in of_shares]
     if not shares:
-        return tuple(own)
+        return tuple(ours)
     ended = {_attempt_of(entry) for entries in shares for entry in entries if _is_own_end(entry)}
-    ours = [entry for entry in own if entry.get("state") != "ended" or _attempt_of(entry) not in ended]
+    ours = [entry for entry in ours if entry.get("state") != "ended" or _attempt_of(entry) not in ended]
+    told = {_attempt_of(entry) for entry in ours if entry.get("state") == "ended"}
+    shares = [[one for one in entries if not _is_stop(one) or _attempt_of(one) not in told] for entries in shares]
     timed = (_timed(number, entries) for number, entries in enumerate([ours, *shares]))
     stamped = sorted((item for entries in timed for item in entries), key=lambda item: item[:2])
     return tuple(entry for _, _, entry in stamped)
@@ -230,8 +232,13 @@ def merge_journals(
 
 def _is_own_end(entry: Mapping[str, object]) -> bool:
     """Return whether a job says that an attempt came to an end of its own, rather than was stopped."""
-    was_stopped = entry.get("outcome") == "cancelled" or entry.get("why") in ("signal", "lost-node")
-    return entry.get("state") == "ended" and not was_stopped
+    return entry.get("state") == "ended" and not _is_stop(entry)
+
+
+def _is_stop(entry: Mapping[str, object]) -> bool:
+    return entry.get("state") == "ended" and (
+        entry.get("outcome") == "cancelled" or entry.get("why") in ("signal", "lost-node")
+    )
 
 
 def _attempt_of(entry: Mapping[str, object]) -> tuple[Any, Any]:

@@ -117,13 +117,15 @@ def test_a_second_job_of_a_share_keeps_where_the_first_one_measured(tmp_path: Pa
         ({"outcome": "failed", "why": "signal"}, "time-limit"),
     ],
 )
+# Before the orchestrator's, and after it: a node that failed may work on for a while.
+@pytest.mark.parametrize("t", [4.0, 6.0])
 def test_the_job_itself_knows_best_how_its_step_ended_but_not_why_it_was_stopped(
-    own_end: dict[str, Any], why: str | None
+    own_end: dict[str, Any], why: str | None, t: float
 ) -> None:
     entry = {"step": "a", "attempt": 1, "state": "ended"}
     given_up = {**entry, "t": 5.0, "outcome": "failed", "why": "time-limit"}
     other = {**given_up, "step": "b"}
-    merged = merge_journals([given_up, other], [[{**entry, "t": 4.0, "share": "s1", **own_end}]])
+    merged = merge_journals([given_up, other], [[{**entry, "t": t, "share": "s1", **own_end}]])
     tried = attempts(merged)
     assert tried["a"][-1].entry.get("why") == why
     assert tried["b"][-1].why == "time-limit"
