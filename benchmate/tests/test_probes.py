@@ -326,14 +326,29 @@ def test_a_for_loop_is_observed_by_its_line(agent, tmp_path):
     assert [entry.n for entry in agent.entries()] == [8] * 7
 
 
-def test_of_a_loop_over_enumerate_the_batches_are_observed(agent, tmp_path):
-    script = """
-        batches = [[0.5] * 8 for _ in range(100)]
-        for index, batch in enumerate(batches):
+@pytest.mark.parametrize("wrapped", ["enumerate(batches)", "enumerate(tqdm(batches))", "tqdm(enumerate(batches))"])
+def test_of_a_loop_over_enumerate_and_tqdm_the_batches_are_observed(agent, tmp_path, wrapped):
+    script = f"""
+        batches, tqdm = [[0.5] * 8 for _ in range(100)], lambda rows: (row for row in rows)
+        for index, batch in {wrapped}:
             assert (index, len(batch)) == (index, 8)
     """
     assert run(agent, tmp_path, script, 'probes.loop(ov, 3, units="samples/s", batch_size=len)').code == 0
     assert [entry.n for entry in agent.entries()] == [8] * 7
+
+
+@needs_torch
+def test_of_a_loader_in_two_wrappers_the_size_of_its_batches_is_known(agent, tmp_path):
+    # Graphs, of which the first tensor has a row for each node.
+    script = """
+        import torch
+        from torch.utils.data import DataLoader
+        tqdm = lambda rows: (row for row in rows)
+        for index, batch in enumerate(tqdm(DataLoader(range(3, 103), batch_size=4, collate_fn=lambda n: torch.ones(sum(n))))):
+            batch.sum()
+    """
+    assert run(agent, tmp_path, script, 'probes.loop(ov, 5, units="samples/s")').code == 0
+    assert [entry.n for entry in agent.entries()] == [4] * 7
 
 
 def test_a_while_loop_is_observed_by_its_line_and_what_is_between_two_of_them_is_no_step(agent, tmp_path):

@@ -1,7 +1,7 @@
 """Loops of the program that are observed where they stand: `for` and `while` statements, named by their lines.
 
 Before the program is compiled, the iterable of such a `for`, or the condition of such a `while`, becomes the argument of a
-function of ours. Nothing else of the program changes. Of `enumerate(loader)` and `tqdm(loader)` it is the loader.
+function of ours. Nothing else of the program changes. Of `enumerate(loader)` and `enumerate(tqdm(loader))` it is the loader.
 """
 
 from __future__ import annotations
@@ -44,11 +44,14 @@ class _LinePlacer(ast.NodeTransformer):
         self._namespace = namespace
 
     def visit_For(self, node: ast.For) -> ast.For:
-        inner = node.iter
-        if isinstance(inner, ast.Call) and _last_name(inner.func) in _WRAPPERS and inner.args:
-            inner.args[0] = self._passed(node, inner.args[0], 0)
+        wrapper, inner = None, node.iter
+        while isinstance(inner, ast.Call) and _last_name(inner.func) in _WRAPPERS and inner.args:
+            wrapper, inner = inner, inner.args[0]
+        passed = self._passed(node, inner, 0)
+        if wrapper is None:
+            node.iter = passed
         else:
-            node.iter = self._passed(node, inner, 0)
+            wrapper.args[0] = passed
         self.generic_visit(node)
         return node
 
