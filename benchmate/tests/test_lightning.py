@@ -77,6 +77,16 @@ def test_every_step_is_counted_and_lasts_as_long_as_it_did(agent, tmp_path, scri
     assert len(agent.losses()) >= 64
 
 
+def test_a_batch_has_the_size_that_its_loader_says_in_every_epoch(agent, tmp_path, script):
+    # Graphs, of which the first tensor has a row for each node.
+    script = script.replace("batch_size=4)", "batch_size=4, collate_fn=lambda rows: torch.stack([*rows[0] * 7]))")
+    ran = run(
+        agent, tmp_path, script.replace("LIMITS", ""), 'probes.lightning(ov, units="samples/s")', config=CONFIG, env=ENV
+    )
+    assert ran.code == 0, ran.stderr
+    assert [entry.n for entry in agent.entries()] == [*[4] * 67, 2] * 4
+
+
 def test_the_window_ends_the_training(agent, tmp_path, script):
     ran = run(agent, tmp_path, script.replace("LIMITS", ""), 'probes.lightning(ov, units="samples/s")', env=ENV)
     assert ran.code == 0, ran.stderr

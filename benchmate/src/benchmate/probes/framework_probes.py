@@ -94,7 +94,6 @@ def lightning(
     probe = expect(Probe("lightning", required=required))
     probe.why_not = lambda: "no Trainer of Lightning made a training step"
     size, n = size_function(batch_size)
-    items: Items = n if size is None else lambda _trainer, _module, _outputs, batch, *_: size(batch)
     for package in ("lightning.pytorch", "pytorch_lightning"):
 
         def wrap(fit: Function, package: str = package) -> Function:
@@ -102,7 +101,17 @@ def lightning(
 
             class EndOfSteps(base):  # type: ignore[misc,valid-type]
                 def __init__(self) -> None:
-                    self.end_step = StepEnd(probe, units=units, items=items, task="train", stop=stop)
+                    self.size = size
+                    self.end_step = StepEnd(probe, units=units, items=self.items, task="train", stop=stop)
+
+                def items(
+                    self, _trainer: object, _module: object, _outputs: object, batch: object, *_: object
+                ) -> float:
+                    return n if self.size is None else self.size(batch)
+
+                def on_train_epoch_start(self, trainer: Any, *_: object) -> None:
+                    message = functools.partial(current().message, once=True)
+                    self.size, _n = size_function(batch_size, trainer.train_dataloader, message)
 
                 def on_train_start(self, *_: object) -> None:
                     self.end_step.begin()
