@@ -12,6 +12,7 @@ from milabench.own_program.script import Found, Loop, Script
 
 _BATCHES = re.compile(r"load|batch|\bdl\b")
 _IMAGES = r"pixel_values|ImageProcessor|FeatureExtractor"
+_TRAINERS = r"\w\.\w*Trainer\b"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +38,15 @@ class ProgramObservation:
 class _Library:
     """A library that trains by itself, in a call like `call`: the probe on its steps.
 
-    `package` is the one that a program imports. `text` and the first of each of `pauses` are patterns in the program's text:
-    of programs that this is about, and of those that pause in this function, by this name.
+    `package` is the one that a program imports. `texts` and the first of each of `pauses` are patterns in the program's text,
+    after the full names that it imports: of programs that this is about, and of those that pause in this function, by this name.
     """
 
     package: str
     call: str
     steps: str
     why: str
-    text: str = ""
+    texts: tuple[str, ...] = ()
     pauses: tuple[tuple[str, str, str], ...] = ()
     missing: tuple[str, ...] = ("loss: the library keeps it",)
     is_brief: bool = False
@@ -56,9 +57,10 @@ _TEXT_TRAINER = _Library(
     call=r"(.*\.)?\w*Trainer",
     steps='probes.trainer(ov, units="tokens/s")',
     why="the training steps of transformers' Trainer, and their loss",
+    texts=(_TRAINERS,),
     pauses=(
         ("", "transformers.trainer.Trainer._save_checkpoint", "checkpoint"),
-        ("eval_dataset", "transformers.trainer.Trainer.evaluate", "validation"),
+        ("eval_", "transformers.trainer.Trainer.evaluate", "validation"),
     ),
     missing=(),
 )
@@ -68,12 +70,13 @@ _LIBRARIES = (
         call=r".*\.fit|.*\bLightningCLI",
         steps='probes.lightning(ov, units="samples/s")',
         why="the training steps of Lightning's Trainer, and their loss",
+        texts=(r"\w\.(Trainer|LightningCLI)\b",),
         pauses=(("validation_step", "{lightning}.loops.evaluation_loop._EvaluationLoop.run", "validation"),),
         missing=(),
     ),
     replace(
         _TEXT_TRAINER,
-        text=_IMAGES,
+        texts=(_TRAINERS, _IMAGES),
         steps='probes.trainer(ov, units="samples/s", '
         "items=lambda trainer, model, inputs, *rest: len(next(iter(inputs.values()))))",
     ),
@@ -110,10 +113,14 @@ _LIBRARIES = (
 
 def observation_of(reading: Reading) -> ProgramObservation | None:
     """Return how a program is observed. None where it has no step that anything could observe."""
-    text = " ".join(ast.unparse(script.tree) for script in reading.scripts)
+    names = (each.name for script in reading.scripts for each in script.imported)
+    others = (name for name in names if name.partition(".")[0] in reading.imports)  # not those of its own modules
+    text = "\n".join((*others, *(ast.unparse(script.tree) for script in reading.scripts)))
     for library in _LIBRARIES:
         imported = any(re.fullmatch(library.package, name) for name in reading.imports)
-        if imported and re.search(library.text, text) and (found := reading.first_call(library.call)) is not None:
+        if not imported or not all(re.search(each, text) for each in library.texts):
+            continue
+        if (found := reading.first_call(library.call)) is not None:
             return _of_library(library, reading, replace(found, what=f"{found.what}(...)"), text)
     observed = _torch(reading) or _own_loop(reading)
     return None if observed is None else replace(observed, pauses=reading.pauses)

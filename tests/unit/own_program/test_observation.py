@@ -85,6 +85,52 @@ def test_a_torch_loop_in_a_module_beside_the_script_is_observed_by_its_loader() 
     assert found.steps == 'probes.dataloader(ov, units="samples/s")'
 
 
+OWN_TRAINER = """
+class Trainer:
+    def fit(self, loader, optimizer):
+        for batch in loader:
+            batch.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import torch\nfrom transformers import AutoModel, AutoImageProcessor",
+        "import torch\nfrom lightning import Fabric",
+    ],
+)
+def test_a_trainer_of_the_program_itself_is_not_that_of_a_library(imports: str) -> None:
+    call = "Trainer().fit(torch.utils.data.DataLoader([]), torch.optim.SGD([]))\n"
+    loop = 'probes.loop(ov, 6, units="samples/s")'
+    assert steps(f"{imports}\n{OWN_TRAINER}{call}") == loop
+    found = observation_of(read(f"{imports}\nfrom engine import Trainer\n{call}", engine=OWN_TRAINER))
+    assert found is not None
+    assert found.steps == 'probes.dataloader(ov, units="samples/s")'
+
+
+@pytest.mark.parametrize(
+    ("text", "probe"),
+    [
+        ("from transformers import Trainer\nclass MyTrainer(Trainer):\n    pass\nMyTrainer()", "trainer"),
+        ("import transformers\nclass MyTrainer(transformers.Trainer):\n    pass\nMyTrainer().train()", "trainer"),
+        ("from trl import SFTTrainer\nSFTTrainer(model).train()", "trainer"),
+        ("import lightning as L\ntrainer = L.Trainer()\ntrainer.fit(model)", "lightning"),
+        ("from pytorch_lightning import Trainer\nTrainer().fit(model)", "lightning"),
+    ],
+)  # fmt: skip
+def test_a_trainer_of_a_library_is_known_by_where_it_is_from(text: str, probe: str) -> None:
+    assert steps(text).startswith(f"probes.{probe}(ov, ")
+
+
+def test_a_validation_of_the_trainer_is_a_pause_also_where_its_data_has_no_name() -> None:
+    text = "from transformers import Trainer, TrainingArguments as A\nTrainer(m, A(eval_strategy='steps'), c, train, held_out)\n"
+    found = observation(text)
+    assert found is not None
+    assert [pause.name for pause in found.pauses] == ["checkpoint", "validation"]
+
+
 def test_images_of_transformers_trainer_count_as_samples() -> None:
     text = "from transformers import Trainer\nTrainer(data_collator=lambda rows: {'pixel_values': rows}).train()\n"
     assert steps(text).startswith('probes.trainer(ov, units="samples/s", items=lambda')
