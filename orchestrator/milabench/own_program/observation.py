@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from milabench.own_program.reading import FoundPause, Reading
 from milabench.own_program.script import Found, Loop, Script
 
-_BATCHES = re.compile(r"load|batch|\bdl\b")
+_BATCHES = re.compile(r"load|batch|(\b|_)dl(\b|_)")
 _IMAGES = r"pixel_values|ImageProcessor|FeatureExtractor"
 _TRAINERS = r"\w\.\w*Trainer\b"
 

@@ -131,6 +131,11 @@ def test_a_validation_of_the_trainer_is_a_pause_also_where_its_data_has_no_name(
     assert [pause.name for pause in found.pauses] == ["checkpoint", "validation"]
 
 
+@pytest.mark.parametrize("name", ["dl", "train_dl", "dl_train", "train_dataloader", "batches"])
+def test_the_samples_of_a_loader_are_counted_by_its_usual_names(name: str) -> None:
+    assert steps(TORCH.replace("step in range(100)", f"x in {name}")) == 'probes.loop(ov, 4, units="samples/s")'
+
+
 def test_images_of_transformers_trainer_count_as_samples() -> None:
     text = "from transformers import Trainer\nTrainer(data_collator=lambda rows: {'pixel_values': rows}).train()\n"
     assert steps(text).startswith('probes.trainer(ov, units="samples/s", items=lambda')
