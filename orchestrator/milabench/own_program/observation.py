@@ -85,7 +85,8 @@ _LIBRARIES = (
         package="keras|tensorflow",
         call=r".*\.fit",
         steps='probes.calls(ov, "keras.src.callbacks.callback_list.CallbackList.on_train_batch_end", units="steps/s", '
-        "result=lambda callbacks, batch, logs=None: logs)",
+        "result=lambda callbacks, batch, logs=None: logs, items=lambda callbacks, batch, logs=None: "
+        'min(batch + 1, callbacks.params["steps"] or batch + 1) - batch - 1 + callbacks.model.steps_per_execution)',
         why="the batches of Keras' fit",
         pauses=(("validation_(data|split)=", "keras.src.models.model.Model.evaluate", "validation"),),
         missing=("loss: Keras gives it to callbacks",),

@@ -35,7 +35,8 @@ def steps(text: str) -> str:
         (
             "keras_convnet.py",
             'probes.calls(ov, "keras.src.callbacks.callback_list.CallbackList.on_train_batch_end", units="steps/s", '
-            "result=lambda callbacks, batch, logs=None: logs)",
+            "result=lambda callbacks, batch, logs=None: logs, items=lambda callbacks, batch, logs=None: "
+            'min(batch + 1, callbacks.params["steps"] or batch + 1) - batch - 1 + callbacks.model.steps_per_execution)',
         ),
         (
             "spacy_textcat.py",
