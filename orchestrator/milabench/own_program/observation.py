@@ -161,6 +161,12 @@ def _torch(reading: Reading) -> ProgramObservation | None:
     elif loader is not None and reading.first_call(r"(.*\.)?\w*DataLoader") is not None:
         steps, why = 'probes.dataloader(ov, units="samples/s")', "every loop over a DataLoader, where gradients are on"
         found = loader
+    elif loop is not None and not loop.file and reading.has_several_optimizers:
+        steps = f'probes.loop(ov, {loop.line}, units="steps/s", batch_size=1)'
+        why, found = "the iterations of the program's own loop", loop
+        missing.append(
+            "samples: a step counts as a sample. `batch_size=64` in the probe sets how many samples a step has"
+        )
     elif optimizer is not None and backward is not None:
         steps, why, found = 'probes.optimizer_step(ov, units="steps/s")', "every step of the optimizer", optimizer
         missing.append("samples: a step counts as a sample. `items=64` in the probe sets how many samples a step has")

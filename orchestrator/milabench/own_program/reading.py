@@ -72,6 +72,12 @@ class Reading:
         """Return the first call of a function whose full name matches the pattern."""
         return next(_calls(self.scripts, pattern), None)
 
+    @property
+    def has_several_optimizers(self) -> bool:
+        """Whether it gives optimizers to more than one name: a step of its loop may be a step of each."""
+        made = (each for script in self.scripts for each in script.made_by.values())
+        return sum(re.fullmatch(_OPTIMIZERS, name) is not None for name in made) > 1
+
     def first_name(self, name: str) -> Found | None:
         """Return the first use of a name."""
         names = ((script, node) for script in self.scripts for node in ast.walk(script.tree))

@@ -71,6 +71,16 @@ def test_a_torch_loop_that_counts_is_observed_by_its_optimizer() -> None:
     assert found.loss == Found(what="loss", line=6)
 
 
+def test_a_loop_in_which_two_optimizers_step_is_observed_itself() -> None:
+    both = TORCH.replace("for step", "critic = torch.optim.Adam([])\nfor step") + "    critic.step()\n"
+    found = observation(both)
+    assert found is not None
+    assert found.steps == 'probes.loop(ov, 5, units="steps/s", batch_size=1)'
+    assert found.loss == Found(what="loss", line=7)
+    chosen = TORCH.replace("for step", "if adam:\n    optimizer = torch.optim.Adam([])\nfor step")
+    assert steps(chosen) == 'probes.optimizer_step(ov, units="steps/s")'
+
+
 def test_a_scaled_loss_is_not_taken_for_the_loss() -> None:
     found = observation(TORCH.replace("loss.backward()", "scaler.scale(loss).backward()"))
     assert found is not None
