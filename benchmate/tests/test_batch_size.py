@@ -28,6 +28,17 @@ class Sample:
     values: Tensor
 
 
+def test_what_is_said_of_a_loader_is_the_same_in_each_epoch(monkeypatch):
+    # It is said once, by its text; the first batch of joined graphs has another number of nodes each time.
+    sampler = types.SimpleNamespace(batch_size=8, drop_last=True)
+    monkeypatch.setitem(sys.modules, "torch.utils.data", types.SimpleNamespace(BatchSampler=types.SimpleNamespace))
+    told = []
+    for nodes in (90, 110):
+        assert BatchSizeGuess(types.SimpleNamespace(batch_sampler=sampler), told.append).of((Tensor(nodes, 3),)) == 8
+    assert len(told) == 2
+    assert len(set(told)) == 1
+
+
 @pytest.mark.parametrize(
     "batch",
     [

@@ -104,7 +104,7 @@ class BatchSizeGuess:
         """Return whether the loader's size is taken, where no tensor of its first batch that can be found again has it."""
         if best is not None and best.length == min(known, samples or known):
             return False
-        guess = "it has no tensors" if best is None else f"its first tensor has {best.length}"
+        guess = "it has no tensors" if best is None else "its first tensor has another number"
         is_taken = best is None or known > 1
         self._message(
             f"batch_size: the loader says {known}, of its first batch {guess}. Used: "
