@@ -28,6 +28,20 @@ class Sample:
     values: Tensor
 
 
+@pytest.mark.parametrize(("is_split", "length"), [(False, 8), (True, 4)])
+def test_a_rank_of_accelerate_knows_the_size_of_its_batches(monkeypatch, is_split, length):
+    class BatchSampler:
+        batch_size = 8
+
+    monkeypatch.setitem(sys.modules, "torch.utils.data", types.SimpleNamespace(BatchSampler=BatchSampler))
+    monkeypatch.setitem(
+        sys.modules, "accelerate.data_loader", types.SimpleNamespace(BatchSamplerShard=types.SimpleNamespace)
+    )
+    shard = types.SimpleNamespace(batch_sampler=BatchSampler(), split_batches=is_split, num_processes=2)
+    # Joined graphs: the first tensor has a row for each node.
+    assert BatchSizeGuess(types.SimpleNamespace(batch_sampler=shard)).of((Tensor(90, 3),)) == length
+
+
 def test_what_is_said_of_a_loader_is_the_same_in_each_epoch(monkeypatch):
     # It is said once, by its text; the first batch of joined graphs has another number of nodes each time.
     sampler = types.SimpleNamespace(batch_size=8, drop_last=True)

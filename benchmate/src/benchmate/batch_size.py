@@ -124,11 +124,16 @@ def _told_by(loader: Any) -> tuple[int, int]:
     if sampler is None:  # as such: to be true or false it would be asked for its length, which may be unknown
         sampler = getattr(loader, "batch_sampler", None)
     torch_data = sys.modules.get("torch.utils.data")
+    # A rank of accelerate has its share of the batches, or of each batch, the last of them filled up.
+    is_shared = type(sampler) is getattr(sys.modules.get("accelerate.data_loader"), "BatchSamplerShard", None)
+    ranks = sampler.num_processes if is_shared and sampler.split_batches else 1
+    if is_shared:
+        sampler = sampler.batch_sampler
     if torch_data is None or type(sampler) is not torch_data.BatchSampler:
         return 0, 0
-    known: int = sampler.batch_size
+    known: int = sampler.batch_size // ranks
     try:
-        return known, 0 if sampler.drop_last else len(sampler.sampler)
+        return known, 0 if is_shared or sampler.drop_last else len(sampler.sampler)
     except TypeError:  # the sampler of an iterable data set has no end
         return known, 0
 
