@@ -270,6 +270,27 @@ def test_every_loop_over_a_dataloader_at_module_level_is_observed(agent, tmp_pat
 
 
 @needs_torch
+def test_a_loop_over_the_loader_of_torchdata_is_observed(agent, tmp_path):
+    write(
+        tmp_path,
+        "torchdata/stateful_dataloader/stateful_dataloader.py",
+        """
+        from torch.utils.data import DataLoader
+        class StatefulDataLoader(DataLoader):
+            def __iter__(self):
+                return self._get_iterator()
+        """,
+    )
+    script = """
+        from torchdata.stateful_dataloader.stateful_dataloader import StatefulDataLoader
+        for batch in StatefulDataLoader(range(1000), batch_size=4):
+            pass
+    """
+    assert run(agent, tmp_path, script, 'probes.dataloader(ov, units="samples/s")').code == 0
+    assert [entry.n for entry in agent.entries()] == [4] * 7
+
+
+@needs_torch
 def test_workers_of_a_loader_are_gone_after_an_early_stop(agent, tmp_path):
     script = TRAIN.replace("import sys, torch", "import sys, torch, atexit, multiprocessing").replace(
         "for epoch",

@@ -28,7 +28,9 @@ __all__ = ["accelerated_ranks", "backward", "dataloader", "lightning", "optimize
 def dataloader(ov: InstrumentHost, **options: Unpack[LoopOptions]) -> None:
     """Observe every loop over a torch DataLoader. A loop begun with gradients off is `validation` unless `task` is given."""
     options["task"] = options.get("task") or _task_by_gradients
-    iterable(ov, "torch.utils.data.dataloader.DataLoader.__iter__", **options)
+    # torchdata's is a DataLoader with an `__iter__` of its own.
+    stateful = "torchdata.stateful_dataloader.stateful_dataloader.StatefulDataLoader.__iter__"
+    iterable(ov, "torch.utils.data.dataloader.DataLoader.__iter__", stateful, **options)
 
 
 def optimizer_step(

@@ -98,10 +98,11 @@ def patch(ov: InstrumentHost, target: str, wrap: Wrap, *, required: bool = True)
     _replace(ov, probe, target, counting)
 
 
-def iterable(ov: InstrumentHost, target: str, **options: Unpack[LoopOptions]) -> None:
+def iterable(ov: InstrumentHost, target: str, *others: str, **options: Unpack[LoopOptions]) -> None:
     """Observe the loops over the result of a function, also of a generator function or of `__iter__` of a class.
 
     Where it returns an iterator, the first step of the loop includes the call, in which a loader may start its workers.
+    `others` are functions like it, which need not exist.
     """
     probe = LoopProbe(f"iterable {target}", **options)
 
@@ -120,6 +121,8 @@ def iterable(ov: InstrumentHost, target: str, **options: Unpack[LoopOptions]) ->
         return replacement
 
     _replace(ov, probe, target, wrap)
+    for other in others:
+        place_patch(ov, Patch(other, wrap))
 
 
 def loop(ov: InstrumentHost, line: int, **options: Unpack[LoopOptions]) -> None:
