@@ -52,6 +52,24 @@ def test_training_steps_are_observed_with_their_tokens_and_losses(agent, tmp_pat
     assert all(entry.parts_ns is not None and entry.parts_ns[1] > 0 for entry in entries)
 
 
+@pytest.mark.parametrize("batch", ["{'input_values': None}", "[{'prompt': 'a'}]"])
+def test_of_inputs_without_tokens_the_message_says_what_to_give(agent, tmp_path, batch):
+    # Sounds; and the prompts of TRL's GRPO, which are a list.
+    script = f"""
+        from transformers import Trainer
+        class Bare(Trainer):
+            def __init__(self):
+                pass
+        Bare().training_step(None, {batch})
+    """
+    wrapped = 'probes.patch(ov, "transformers.trainer.Trainer.training_step", lambda step: lambda *_: None)\nprobes.trainer(ov)'
+    assert run(agent, tmp_path, script, wrapped, config=CONFIG, env=OFFLINE).code == 1
+    details = [failed["detail"] for failed in agent.controls("fail")]
+    assert any(
+        "have no input_ids. Give items=: a function of trainer, model and inputs" in detail for detail in details
+    ), details
+
+
 def test_optimizer_steps_are_observed_through_a_callback(agent, tmp_path):
     probe = """
         probes.calls(ov, "transformers.trainer_callback.CallbackHandler.on_step_end", units="sequences/s", items=4)

@@ -11,7 +11,7 @@ from milabench.own_program.reading import FoundPause, Reading
 from milabench.own_program.script import Found, Loop, Script
 
 _BATCHES = re.compile(r"load|batch|(\b|_)dl(\b|_)")
-_IMAGES = r"pixel_values|ImageProcessor|FeatureExtractor"
+_NO_TEXTS = r"pixel_values|input_(values|features)|ImageProcessor|FeatureExtractor"
 _TRAINERS = r"\w\.\w*Trainer\b"
 
 
@@ -76,7 +76,7 @@ _LIBRARIES = (
     ),
     replace(
         _TEXT_TRAINER,
-        texts=(_TRAINERS, _IMAGES),
+        texts=(_TRAINERS, _NO_TEXTS),
         steps='probes.trainer(ov, units="samples/s", '
         "items=lambda trainer, model, inputs, *rest: len(next(iter(inputs.values()))))",
     ),

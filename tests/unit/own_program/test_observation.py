@@ -147,8 +147,9 @@ def test_the_samples_of_a_loader_are_counted_by_its_usual_names(name: str) -> No
     assert steps(TORCH.replace("step in range(100)", f"x in {name}")) == 'probes.loop(ov, 4, units="samples/s")'
 
 
-def test_images_of_transformers_trainer_count_as_samples() -> None:
-    text = "from transformers import Trainer\nTrainer(data_collator=lambda rows: {'pixel_values': rows}).train()\n"
+@pytest.mark.parametrize("key", ["pixel_values", "input_values", "input_features"])
+def test_images_and_sounds_of_transformers_trainer_count_as_samples(key: str) -> None:
+    text = f"from transformers import Trainer\nTrainer(data_collator=lambda rows: {{'{key}': rows}}).train()\n"
     assert steps(text).startswith('probes.trainer(ov, units="samples/s", items=lambda')
 
 

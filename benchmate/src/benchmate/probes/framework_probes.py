@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmate import fail, observe_loss
 from benchmate.batch_size import BatchSize, size_function
+from benchmate.errors import BatchSizeError
 from benchmate.patching import Patch, optimizer_step_hook
 from benchmate.probe_registry import Probe, expect
 from benchmate.probes.patch_probes import Function, Items, StepEnd, batches, calls, iterable, patch, place_patch
@@ -180,7 +181,11 @@ def parts(ov: InstrumentHost, task: str = "train") -> None:
 
 
 def _tokens(_trainer: object, _model: object, inputs: Any, *_rest: object, **_more: object) -> int:
-    count: int = inputs["input_ids"].numel()
+    try:
+        count: int = inputs["input_ids"].numel()
+    except (LookupError, TypeError):
+        what = f"the inputs of a step, of type {type(inputs).__name__}, have no input_ids"
+        raise BatchSizeError(f"{what}. Give items=: a function of trainer, model and inputs") from None
     return count
 
 
