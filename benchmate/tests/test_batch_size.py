@@ -112,6 +112,8 @@ def test_the_size_may_be_a_number_a_key_or_a_function():
     assert size_function(32) == (None, 32)
     assert size_function("ids")[0]({"ids": Tensor(5)}) == 5
     assert size_function("ids")[0]({"ids": "abc"}) == 3
+    assert size_function("ids")[0]({"ids": [Tensor(37), Tensor(12)]}) == 2  # not the length of the first
+    assert size_function("ids")[0]({"ids": {"input": Tensor(5)}}) == 5
     assert size_function(lambda batch: Tensor(7))[0](None) == 7
     with pytest.raises(BatchSizeError, match="has no key 'ids'"):
         size_function("ids")[0]({"other": 1})

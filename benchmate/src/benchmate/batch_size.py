@@ -222,7 +222,7 @@ def _by_key(key: str) -> Size:
             value = batch[key]
         except (KeyError, TypeError, IndexError):
             raise BatchSizeError(f"a batch of type {_describe(batch)} has no key {key!r}. {_HINT}") from None
-        size = next(_sizes(value, None, 2), None)
+        size = None if isinstance(value, (tuple, list)) else next(_sizes(value, None, 2), None)
         return len(value) if size is None else size.length
 
     return size
