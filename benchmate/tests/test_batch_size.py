@@ -72,6 +72,20 @@ def test_the_size_is_the_first_dimension_of_the_first_tensor(batch):
     assert [guess.of(batch), guess.of(batch)] == [8, 8]
 
 
+def test_samples_of_different_sizes_in_one_tensor_have_a_number():
+    class Strided:
+        """torch's strided nested tensor."""
+
+        @property
+        def shape(self):
+            raise RuntimeError("Internal error: NestedTensorImpl doesn't support sizes. Please file an issue.")
+
+    assert BatchSizeGuess().of(Tensor(8, object(), 64)) == 8  # a jagged one: its second dimension is a symbol
+    assert BatchSizeGuess().of((Strided(), Tensor(8))) == 8
+    with pytest.raises(BatchSizeError, match="cannot tell how many items"):
+        BatchSizeGuess().of(Strided())
+
+
 @pytest.mark.parametrize("attribute", ["_index_sampler", "batch_sampler"])
 def test_a_loader_of_an_iterable_data_set_is_asked_for_no_length(monkeypatch, attribute):
     # As torch has it: the sampler of such a data set has no end, so that the sampler of its batches has no length either.

@@ -207,12 +207,13 @@ def _are_columns(shapes: Sequence[tuple[int, ...]]) -> bool:
 
 def _shape(value: object) -> tuple[int, ...] | None:
     """Return the shape of an array, () where it has no first dimension. None for anything else."""
-    shape: Any = getattr(value, "shape", None)
-    if shape is None or callable(shape):
-        return None
     try:
-        return tuple(int(length) for length in shape)
-    except (TypeError, ValueError):
+        shape: Any = getattr(value, "shape", None)
+        if shape is None or callable(shape):
+            return None
+        # Only the first: another one of torch's nested tensors is no number, as it differs from sample to sample.
+        return (int(shape[0]), *shape[1:]) if len(shape) else ()
+    except (TypeError, ValueError, RuntimeError):  # torch's strided nested tensors raise when asked
         return ()
 
 
