@@ -20,6 +20,7 @@ _STEPS = re.compile(
 _NO_STEPS = re.compile(r"(?:pbar|bar|params|progress|meter|metrics?|args|config|dict|log\w*|os\.environ)\w*\.update")
 _LOOP_NAMES = re.compile(r"epoch|step|iter|batch|round|episode|update")
 _LOOP_SOURCES = re.compile(r"epoch|step|batch|round|episode|loader")
+_NUMBERS = re.compile(r"(?:.*\.)?(?:range|arange|trange)")
 _OPTIMIZERS = r"(?:torch\.optim|optax|transformers\.optimization|keras\.optimizers|flax\.nnx\.Optimizer)\b.*"
 _WORK = re.compile(
     r"(?:num_?)?(?:train_?)?(?:max_?)?(?:epochs?|steps|iters?|iterations|rounds|timesteps)|\w+_(?:epochs|steps|iters)|n_iter\w*"
@@ -222,7 +223,7 @@ def _source(loop: Loop) -> str:
 def _loader(script: Script, loop: Loop) -> Found | None:
     """Return the source of the batches in the training loop. None: the loop counts."""
     iterated = script.iterated(loop)
-    if iterated is None or (isinstance(iterated, ast.Call) and script.full_name(iterated.func) == "range"):
+    if iterated is None or (isinstance(iterated, ast.Call) and _NUMBERS.fullmatch(script.full_name(iterated.func))):
         return None
     return script.found(ast.unparse(iterated), iterated)
 

@@ -16,7 +16,7 @@ LONGEST: Final = 60
 """Characters of an expression that are shown."""
 Loop = ast.For | ast.While
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_WRAPPERS = ("enumerate", "tqdm", "trange", "iter", "reversed", "zip", "islice", "track")
+_WRAPPERS = ("enumerate", "tqdm", "iter", "reversed", "zip", "islice", "track")
 _JITTED = re.compile(r"\b(jit|pmap|filter_jit|shard_map)\b")
 
 

@@ -81,6 +81,11 @@ def test_a_loop_in_which_two_optimizers_step_is_observed_itself() -> None:
     assert steps(chosen) == 'probes.optimizer_step(ov, units="steps/s")'
 
 
+@pytest.mark.parametrize("numbers", ["trange(num_batches)", "np.arange(0, 99, batch_size)", "tqdm(range(num_batches))"])
+def test_the_numbers_of_batches_are_no_batches(numbers: str) -> None:
+    assert steps(TORCH.replace("range(100)", numbers)) == 'probes.optimizer_step(ov, units="steps/s")'
+
+
 def test_a_scaled_loss_is_not_taken_for_the_loss() -> None:
     found = observation(TORCH.replace("loss.backward()", "scaler.scale(loss).backward()"))
     assert found is not None
