@@ -86,18 +86,30 @@ def test_samples_of_different_sizes_in_one_tensor_have_a_number():
         BatchSizeGuess().of(Strided())
 
 
+class Endless:
+    def __len__(self):
+        raise NotImplementedError
+
+
+class BatchSampler:
+    """torch's."""
+
+    batch_size, drop_last = 8, False
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __len__(self):
+        return len(self.sampler)
+
+
 @pytest.mark.parametrize("attribute", ["_index_sampler", "batch_sampler"])
-def test_a_loader_of_an_iterable_data_set_is_asked_for_no_length(monkeypatch, attribute):
+@pytest.mark.parametrize("sampler", [object(), Endless()])
+def test_a_loader_of_an_iterable_data_set_is_asked_for_no_length(monkeypatch, attribute, sampler):
     # As torch has it: the sampler of such a data set has no end, so that the sampler of its batches has no length either.
-    class BatchSampler:
-        batch_size, drop_last, sampler = 8, False, object()
-
-        def __len__(self):
-            return len(self.sampler)
-
     monkeypatch.setitem(sys.modules, "torch.utils.data", types.SimpleNamespace(BatchSampler=BatchSampler))
     told = []
-    guess = BatchSizeGuess(types.SimpleNamespace(**{attribute: BatchSampler()}), told.append)
+    guess = BatchSizeGuess(types.SimpleNamespace(**{attribute: BatchSampler(sampler)}), told.append)
     assert [guess.of((Tensor(8, 3), Tensor(8))), guess.of((Tensor(5, 3), Tensor(5)))] == [8, 5]
     assert told == []
 

@@ -134,7 +134,7 @@ def _told_by(loader: Any) -> tuple[int, int]:
     known: int = sampler.batch_size // ranks
     try:
         return known, 0 if is_shared or sampler.drop_last else len(sampler.sampler)
-    except TypeError:  # the sampler of an iterable data set has no end
+    except (TypeError, NotImplementedError):  # the sampler of an iterable data set has no end
         return known, 0
 
 
