@@ -103,6 +103,13 @@ class BatchSampler:
         return len(self.sampler)
 
 
+def test_the_loader_behind_a_progress_bar_says_how_large_batches_are(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.data", types.SimpleNamespace(BatchSampler=BatchSampler))
+    bar = types.SimpleNamespace(iterable=types.SimpleNamespace(batch_sampler=BatchSampler(range(20))))
+    guess = BatchSizeGuess(bar)
+    assert [guess.of(Tensor(length, 8, 64)) for length in (49, 31, 8)] == [8, 8, 4]
+
+
 @pytest.mark.parametrize("attribute", ["_index_sampler", "batch_sampler"])
 @pytest.mark.parametrize("sampler", [object(), Endless()])
 def test_a_loader_of_an_iterable_data_set_is_asked_for_no_length(monkeypatch, attribute, sampler):

@@ -116,10 +116,11 @@ class BatchSizeGuess:
 
 
 def _told_by(loader: Any) -> tuple[int, int]:
-    """Return the size of the batches of torch's loader, or of its iterator, and how many samples it has: 0 where unknown.
+    """Return the size of the batches of torch's loader, its iterator or a progress bar over it, and its samples: 0 where unknown.
 
     A sampler that forms batches in another way than torch's own is not asked.
     """
+    loader = getattr(loader, "iterable", loader)  # that of tqdm
     sampler: Any = getattr(loader, "_index_sampler", None)
     if sampler is None:  # as such: to be true or false it would be asked for its length, which may be unknown
         sampler = getattr(loader, "batch_sampler", None)
