@@ -185,6 +185,28 @@ print(sum(counters["graph_break"].values()), counters["stats"]["unique_graphs"])
     assert 0 < metric["value"] < agent.metrics()["first_step"]
 
 
+def test_a_loss_in_a_compiled_step_is_observed_without_compiling_anything_of_ours(agent, tmp_path):
+    body = """
+@torch.compile(backend="eager")
+def step(x):
+    loss = model(x).sum()
+    loss.backward()
+while True:
+    for x, y in loader:
+        step(x)
+"""
+    ran = run(
+        agent,
+        tmp_path,
+        HEAD + body,
+        DATALOADER + "\nprobes.backward(ov)",
+        {"measure": {**QUIET["measure"], "window_steps": 20}},
+        env={"TORCH_LOGS": "recompiles"},
+    )
+    assert (ran.code, len(agent.losses())) == (0, 22), ran.stderr
+    assert "observe_loss" not in ran.stderr
+
+
 def test_a_probe_inside_what_is_compiled_fails_the_step(agent, tmp_path):
     body = """
 def scaled(x):

@@ -150,10 +150,10 @@ def optimizer_step_hook(hook: Callable[..., None], moment: str = "post") -> Patc
     return registration(f"torch.optim.optimizer.register_optimizer_step_{moment}_hook", hook)
 
 
-def registration(target: str, hook: Callable[..., object]) -> Patch:
+def registration(target: str, hook: object) -> Patch:
     """Return the patch that calls `target(hook)` once, as soon as the function `target` exists, and changes nothing."""
 
-    def wrap(register: Callable[[Callable[..., object]], object]) -> object:
+    def wrap(register: Callable[[object], object]) -> object:
         register(hook)
         return register
 
