@@ -88,6 +88,28 @@ def test_an_observation_lasts_as_long_as_the_step_not_as_its_dispatch(agent, tmp
 
 
 @needs_jax
+def test_no_more_of_a_state_is_kept_than_the_program_keeps(agent, tmp_path):
+    script = """
+        import jax, jax.numpy as jnp
+
+        @jax.jit
+        def step(state):
+            return state + 1, state.sum()
+
+        def main():
+            state = jnp.ones((1000, 1000))
+            for number in range(8):
+                state, loss = step(state)
+                if number == 6:
+                    print(sum(array.nbytes > 1000 for array in jax.live_arrays()), flush=True)
+
+        main()
+    """
+    ran = run(agent, tmp_path, script, 'probes.calls(ov, "__main__.step", units="steps/s")')
+    assert (ran.code, ran.stdout) == (0, "1\n"), ran.stderr
+
+
+@needs_jax
 def test_compile_time_is_a_metric(agent, tmp_path):
     script = """
         import jax, benchmate
@@ -139,7 +161,7 @@ def jax(monkeypatch):
     fake = types.ModuleType("jax")
     fake.live = []
     fake.live_arrays = lambda: list(fake.live)
-    fake.tree_util = types.SimpleNamespace(tree_leaves=lambda tree: tree if isinstance(tree, list) else [tree])
+    fake.tree_util = types.SimpleNamespace(tree_leaves=lambda tree: tree or [])
     bridge = types.ModuleType("jax._src.xla_bridge")
     bridge.backends_are_initialized = lambda: fake.started
     fake.started = True

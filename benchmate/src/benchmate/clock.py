@@ -6,12 +6,14 @@ The host's is time.perf_counter_ns, the clock of every `t0_ns`: on Linux it equa
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
 import sys
 import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -23,6 +25,8 @@ EVENTS_KEPT = 1024
 """Device events that may be in use at once."""
 SMALL_BYTES = 1 << 20
 """An array of JAX's that may be kept, or copied, as the mark of a step."""
+MOST_MARKS = 16
+"""Arrays of a result that mark its step: some may be donated to the next."""
 
 
 def process_start_ns() -> int | None:
@@ -149,7 +153,7 @@ class BoundedLag:
     """
 
     def __init__(self) -> None:
-        self._marks: deque[object] = deque()
+        self._marks: deque[list[Any]] = deque()
         self._are_donated = False
         """Whether a result was gone when it was to be waited for: from then on a copy represents the step."""
         self.cost_ns = 0
@@ -160,24 +164,31 @@ class BoundedLag:
         # With a depth of one step the device would be idle while the host queues the next; each further one delays the end of
         # the window.
         begin_ns = perf_counter_ns()
-        if result is None or self._are_donated:
-            array = result = _newest_pending()
-            if self._are_donated and array is not None and array.nbytes <= SMALL_BYTES:
-                result = array.copy()
-        self._marks.append(result)
+        arrays = [] if self._are_donated else _smallest_arrays(result)
+        if not arrays and (array := _newest_pending()) is not None:
+            arrays = [array.copy() if self._are_donated and array.nbytes <= SMALL_BYTES else array]
+        self._marks.append(arrays)
         self.cost_ns += perf_counter_ns() - begin_ns
         while len(self._marks) > depth:
             self._wait(self._marks.popleft())
 
-    def _wait(self, result: object) -> None:
-        leaves = sys.modules["jax"].tree_util.tree_leaves(result)
-        arrays = [leaf for leaf in leaves if hasattr(leaf, "block_until_ready") and not leaf.is_deleted()]
-        if leaves and not arrays:
+    def _wait(self, marked: list[Any]) -> None:
+        arrays = [array for array in marked if not array.is_deleted()]
+        if marked and not arrays:
             # Donated to a later step: wait for the result of that one, though that leaves the device idle.
             self._are_donated = True
             arrays = [array for array in [_newest_pending()] if array is not None]
         for array in arrays:
             array.block_until_ready()
+
+
+def _smallest_arrays(result: object) -> list[Any]:
+    """Return the smallest arrays of a step's result, SMALL_BYTES together: all may be the whole state of a training."""
+    leaves = sys.modules["jax"].tree_util.tree_leaves(result)
+    known = (leaf for leaf in leaves if hasattr(leaf, "block_until_ready"))
+    arrays = heapq.nsmallest(MOST_MARKS, known, key=lambda array: array.nbytes)
+    sizes = accumulate(array.nbytes for array in arrays)
+    return [array for array, size in zip(arrays, sizes, strict=True) if size <= SMALL_BYTES] or arrays[:1]
 
 
 def _newest_pending(candidates: int = 16) -> Any:
