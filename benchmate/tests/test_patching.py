@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -41,3 +43,20 @@ def test_a_patch_is_applied_at_once_and_a_function_called_after_the_whole_packag
     assert complete == [False, True]
     call_when_imported(name, look)
     assert complete == [False, True, True]
+
+
+def test_a_method_of_an_object_stays_bound_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Trainer:
+        def step(self, batch: int) -> tuple[object, int]:
+            return self, batch
+
+        kind = classmethod(lambda cls: cls)
+
+    module = ModuleType("program_with_an_object")
+    trainer = vars(module)["trainer"] = Trainer()
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for name in ("step", "kind"):
+        assert Patch(f"{module.__name__}.trainer.{name}", functools.partial).apply()
+    assert trainer.step(3) == (trainer, 3)
+    assert trainer.kind() is Trainer
+    assert "step" not in vars(Trainer()), "other objects are as they were"

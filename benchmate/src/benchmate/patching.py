@@ -43,8 +43,10 @@ class Patch:
         if original is MISSING:
             return False
         self.is_applied = True
+        if not isinstance(owner, (ModuleType, type)):
+            setattr(owner, name, self.wrap(getattr(owner, name)))  # bound, as the program calls it
         # As it stands in the class: wrapped without its decorator, it would become a method of instances.
-        if isinstance(original, (staticmethod, classmethod)):
+        elif isinstance(original, (staticmethod, classmethod)):
             setattr(owner, name, type(original)(self.wrap(original.__func__)))  # type: ignore[arg-type]
         else:
             setattr(owner, name, self.wrap(original))
