@@ -120,6 +120,30 @@ def test_static_and_class_methods_and_functions_of_submodules_can_be_patched(age
     ]
 
 
+def test_a_function_that_is_an_object_keeps_its_methods(agent, tmp_path):
+    script = """
+        import functools
+        class Base:
+            @classmethod
+            def make(cls): return cls()
+        class Model(Base):
+            @classmethod
+            def load(cls): return cls()
+        @functools.cache
+        def step(number): return number
+        if __name__ == "__main__":
+            for number in range(5): step(number)
+            step.cache_clear()
+            print(type(Model.load()).__name__, type(Model.make()).__name__, step.cache_info().currsize)
+    """
+    probe = """
+        probes.calls(ov, "__main__.step", units="steps/s", stop=False)
+        probes.result(ov, "__main__.Model", id, required=False)
+    """
+    ran = run(agent, tmp_path, script, probe)
+    assert (ran.code, ran.stdout) == (0, "Model Model 0\n"), ran.stderr
+
+
 def test_a_module_that_the_runner_watches_too_can_be_patched(agent, tmp_path):
     # The runner waits for jax.monitoring, in order to count what is compiled.
     write(tmp_path, "jax/__init__.py", "from . import monitoring, lax")

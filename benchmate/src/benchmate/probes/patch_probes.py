@@ -339,6 +339,10 @@ def _replace(ov: InstrumentHost, probe: Probe, target: str, wrap: Wrap) -> None:
         replacement = wrap(original)
         if isinstance(replacement, FunctionType) and replacement is not original and hasattr(original, "__name__"):
             functools.update_wrapper(replacement, original)  # type: ignore[arg-type]
+            # What a function that is an object has besides: cache_clear() of functools, lower() of JAX, methods of a class.
+            for name in dir(original):
+                if not name.startswith("__"):
+                    setattr(replacement, name, getattr(original, name, None))
         return replacement
 
     placed = Patch(target, wrap_named)
