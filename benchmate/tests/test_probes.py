@@ -144,6 +144,46 @@ def test_a_function_that_is_an_object_keeps_its_methods(agent, tmp_path):
     assert (ran.code, ran.stdout) == (0, "Model Model 0\n"), ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("probe", "why"),
+    [
+        ('probes.iterable(ov, "late.Loader.batches", units="steps/s")', "late.Loader.batches is a property"),
+        ('probes.iterable(ov, "late.stream", units="steps/s")', "late.stream is async"),
+        ('probes.pause(ov, "late.stream", name="stream")', "late.stream is a generator or async"),
+        ('probes.argument(ov, "late.native", "x", units="steps/s")', "ValueError: no signature found"),
+        ('probes.calls(ov, "late.step", units="steps/s", when=lambda batch: batch)', "is ambiguous"),
+        ('probes.iterable(ov, "late.load", units="steps/s", when=lambda batch: batch)', "is ambiguous"),
+    ],
+)
+def test_a_probe_that_cannot_work_fails_the_step_and_the_program_goes_on(agent, tmp_path, probe, why):
+    write(
+        tmp_path,
+        "late.py",
+        """
+        native = max
+        class Loader:
+            @property
+            def batches(self): return [1, 2]
+        class Batch:
+            def __bool__(self): raise ValueError("the truth value of a batch is ambiguous")
+        async def stream():
+            yield 1
+        def step(batch): return 1
+        def load(batch): return [2]
+        """,
+    )
+    script = """
+        import asyncio
+        async def collect(): return [batch async for batch in late.stream()]
+        import late
+        batch = late.Batch()
+        print(late.Loader().batches, asyncio.run(collect()), late.native(1, 2), late.step(batch), late.load(batch))
+    """
+    ran = run(agent, tmp_path, script, probe)
+    assert (ran.code, ran.stdout) == (1, "[1, 2] [1] 2 1 [2]\n"), ran.stderr
+    assert why in agent.controls("fail")[0]["detail"]
+
+
 def test_a_module_that_the_runner_watches_too_can_be_patched(agent, tmp_path):
     # The runner waits for jax.monitoring, in order to count what is compiled.
     write(tmp_path, "jax/__init__.py", "from . import monitoring, lax")

@@ -61,11 +61,11 @@ class LoopProbe(Probe):
     ) -> None:
         super().__init__(text, required=required)
         self.units, self.batch_size, self.task, self.stop = units, batch_size, task, stop
-        self._when = when
+        self._when = None if when is None else truth_of(when, self)
 
     def observer(self, *args: object, **kwargs: object) -> Observer | None:
         """Return the observer of the loops over the result of a call. None when they are not to be observed."""
-        if self._when is not None and not self.guarded(self._when, default=False)(*args, **kwargs):
+        if self._when is not None and not self._when(*args, **kwargs):
             return None
         task = self.task if isinstance(self.task, str) else self.guarded(self.task, default=None)(*args, **kwargs)
         return None if task is None else current().observer(task, self.units, self.stop)
@@ -75,6 +75,20 @@ class LoopProbe(Probe):
         self.fire()
         observer = self.observer(iterable)
         return iterable if observer is None else observe_iterable(iterable, observer, self.batch_size)
+
+
+def truth_of(when: Function, probe: Probe) -> Callable[..., bool]:
+    """Return the condition `when` of a probe, guarded: to ask whether an array is true raises, too."""
+
+    # Not a function within `guarded`: a condition may look at the frames that led to it.
+    def call(*args: object, **kwargs: object) -> bool:
+        try:
+            return bool(when(*args, **kwargs))
+        except Exception as error:
+            probe.failed(error)
+            return False
+
+    return call
 
 
 def patch(ov: InstrumentHost, target: str, wrap: Wrap, *, required: bool = True) -> None:
@@ -95,7 +109,7 @@ def patch(ov: InstrumentHost, target: str, wrap: Wrap, *, required: bool = True)
         # For an original without a name of its own, such as a functools.partial.
         return functools.update_wrapper(replacement, successor)
 
-    _replace(ov, probe, target, counting)
+    _replace(ov, probe, target, counting, of_function=False)
 
 
 def iterable(ov: InstrumentHost, target: str, *others: str, **options: Unpack[LoopOptions]) -> None:
@@ -107,6 +121,10 @@ def iterable(ov: InstrumentHost, target: str, *others: str, **options: Unpack[Lo
     probe = LoopProbe(f"iterable {target}", **options)
 
     def wrap(original: Function) -> Function:
+        if inspect.isasyncgenfunction(original) or inspect.iscoroutinefunction(original):
+            probe.failed(ProbeError(f"{target} is async: its batches are no result of the call"))
+            return original
+
         def replacement(*args: object, **kwargs: object) -> object:
             observer = probe.observer(*args, **kwargs)
             if observer is None:
@@ -192,7 +210,7 @@ def calls(
     probe = Probe(f"calls of {target}", required=required)
 
     end_step = StepEnd(probe, units=units, items=items, task=task, stop=stop)
-    is_step = None if when is None else probe.guarded(when, default=False)
+    is_step = None if when is None else truth_of(when, probe)
     result_of = None if result is None else probe.guarded(result, default=None)
     loss_of = None if loss is None else probe.guarded(loss, default=None)
 
@@ -227,7 +245,7 @@ def batches(ov: InstrumentHost, target: str, *, when: Function | None = None, re
     The function must exist. Calls of which `when` is false are left alone.
     """
     probe = Probe(f"batches of {target}", required=required)
-    is_batch = None if when is None else probe.guarded(when, default=False)
+    is_batch = None if when is None else truth_of(when, probe)
 
     def wrap(original: Function) -> Function:
         probe.fire()
@@ -271,7 +289,8 @@ def pause(ov: InstrumentHost, target: str, *, name: str, required: bool = True) 
 
     def wrap(original: Function) -> Function:
         probe.fire()
-        if any(is_kind(original) for is_kind in (inspect.isgeneratorfunction, inspect.iscoroutinefunction)):
+        kinds = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+        if any(is_kind(original) for is_kind in kinds):
             probe.failed(ProbeError(f"{target} is a generator or async: its work happens after the call"))
             return original
 
@@ -332,11 +351,15 @@ def place_patch(ov: InstrumentHost, placed: Patch) -> None:
     ov.require(instrument)
 
 
-def _replace(ov: InstrumentHost, probe: Probe, target: str, wrap: Wrap) -> None:
+def _replace(ov: InstrumentHost, probe: Probe, target: str, wrap: Wrap, *, of_function: bool = True) -> None:
     """Expect the probe, and replace the target by `wrap(original)`, a function with the names of the original."""
 
     def wrap_named(original: object) -> object:
-        replacement = wrap(original)
+        if of_function and not callable(original):
+            probe.failed(ProbeError(f"{target} is a {type(original).__name__}, not a function. Use probes.patch"))
+            return original
+        # What is wrong with it fails the probe, and is not raised where the program imports the module.
+        replacement = probe.guarded(wrap, default=original)(original)
         if isinstance(replacement, FunctionType) and replacement is not original and hasattr(original, "__name__"):
             functools.update_wrapper(replacement, original)  # type: ignore[arg-type]
             # What a function that is an object has besides: cache_clear() of functools, lower() of JAX, methods of a class.
