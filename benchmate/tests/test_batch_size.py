@@ -160,3 +160,36 @@ def test_batches_may_change_their_shape_and_type():
     guess = BatchSizeGuess()
     batches = [(Tensor(8), 1), (Tensor(3), 1), {"x": Tensor(5)}, ["name", Tensor(4)], (Tensor(2),)]
     assert [guess.of(batch) for batch in batches] == [8, 3, 5, 4, 2]
+
+
+class Odd:
+    """An object of a program that answers nothing."""
+
+    def __repr__(self):
+        raise RuntimeError("no text")
+
+    @property
+    def shape(self):
+        raise RuntimeError("no sizes")
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+        ([0] * 10**6, r"\[0, 0, 0, 0, 0, 0, \.\.\.\]"),
+        (Odd(), "<Odd instance"),
+    ],
+)
+def test_what_is_no_number_is_refused_in_a_few_words(number, shown):
+    size, _ = size_function(lambda batch: number)
+    assert size is not None
+    with pytest.raises(BatchSizeError, match=f"^batch_size returned {shown}.*expected a number$"):
+        size(None)
+
+
+def test_an_array_without_a_shape_is_passed_over():
+    assert BatchSizeGuess().of({"nested": Odd(), "targets": Tensor(8)}) == 8
+    with pytest.raises(BatchSizeError, match="of type Odd"):
+        BatchSizeGuess().of(Odd())

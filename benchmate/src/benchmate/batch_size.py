@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import reprlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -135,7 +137,7 @@ def _told_by(loader: Any) -> tuple[int, int]:
     known: int = sampler.batch_size // ranks
     try:
         return known, 0 if is_shared or sampler.drop_last else len(sampler.sampler)
-    except (TypeError, NotImplementedError):  # the sampler of an iterable data set has no end
+    except Exception:  # an iterable data set has no end, and a sampler of the program's may raise anything to say so
         return known, 0
 
 
@@ -214,7 +216,7 @@ def _shape(value: object) -> tuple[int, ...] | None:
             return None
         # Only the first: another one of torch's nested tensors is no number, as it differs from sample to sample.
         return (int(shape[0]), *shape[1:]) if len(shape) else ()
-    except (TypeError, ValueError, RuntimeError):  # torch's strided nested tensors raise when asked
+    except Exception:  # a lazy array, or a nested tensor of torch, raises errors of every class
         return ()
 
 
@@ -233,9 +235,7 @@ def _by_key(key: str) -> Size:
 def _by_function(function: Callable[[Any], object]) -> Size:
     def size(batch: object) -> int | float:
         number = function(batch)
-        if type(number) is int or type(number) is float:
-            return number
-        return plain_count(number, "batch_size")
+        return number if type(number) is int else plain_count(number, "batch_size")
 
     return size
 
@@ -245,15 +245,15 @@ def plain_count(value: object, what: str) -> int | float:
 
     Refuse a count that is still on a device, because reading it would wait for the device.
     """
-    if isinstance(value, (int, float)):
+    if isinstance(value, (int, float)) and math.isfinite(value):
         return value
     kind = getattr(getattr(value, "device", None), "type", "cpu")
     if kind != "cpu":
         raise BatchSizeError(f"{what} returned a tensor on {kind}: reading it would wait for the device. Use a shape")
     try:
         return int(value)  # type: ignore[call-overload,no-any-return]  # a zero-dimensional array, say
-    except (TypeError, ValueError):
-        raise BatchSizeError(f"{what} returned {value!r}, expected a number") from None
+    except Exception:  # whatever the class raises
+        raise BatchSizeError(f"{what} returned {reprlib.repr(value)}, expected a number") from None
 
 
 def _describe(batch: object) -> str:
