@@ -74,6 +74,14 @@ def test_steps_are_recorded_however_the_script_ends(agent, tmp_path, name):
     assert agent.malformed == []
 
 
+def test_an_exception_without_a_text_is_shown_and_recorded(agent, tmp_path):
+    raised = "raise type('Odd', (Exception,), {'__str__': lambda self: 5})()"
+    ran = run(agent, tmp_path, script(inside=raised), ITERABLE)
+    assert (ran.code, ran.stderr.splitlines()[-1]) == (1, "Odd: <exception str() failed>")
+    (error,) = agent.records("error")
+    assert (error["type"], error["message"]) == ("Odd", "<Odd: TypeError instead of a text>")
+
+
 def test_a_loader_that_raises_keeps_the_step_before(agent, tmp_path):
     ran = run(agent, tmp_path, script(before="if index == 5: raise OSError('disk')"), ITERABLE)
     assert ran.code == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import types
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from benchmate.records import encode, observation
 from benchmate.ring import EPOCH_END, MILLI, WARM_UP, RingEntry
 from benchmate.sink import TableSink, open_sink
+from benchmate.summary_table import SummaryTable
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -52,6 +54,23 @@ def test_scalars_of_array_libraries_are_numbers_and_other_objects_their_text():
             return 2.5
 
     assert json.loads(encode({"a": Scalar(), "b": {1}, "c": ...})) == {"a": 2.5, "b": [1], "c": "Ellipsis"}
+
+
+def test_an_object_that_raises_when_it_is_read_is_recorded_by_its_class():
+    class Odd:
+        @property
+        def item(self):
+            raise RuntimeError("not yet")
+
+        def __str__(self):
+            raise KeyError
+
+    text = "<Odd: KeyError instead of a text>"
+    assert json.loads(encode({"a": Odd(), "b": [Odd()]})) == {"a": text, "b": [text]}
+    table = SummaryTable()
+    table.add("data", {"metric": "odd", "value": Odd(), "units": "B"})
+    table.add("data", {"metric": "array", "value": types.SimpleNamespace(item=lambda: 2.5)})
+    assert table.text() == f"odd: {text}\narray: 2.5"
 
 
 def entry(**changes) -> RingEntry:

@@ -10,6 +10,7 @@ from types import ModuleType
 
 from benchmate.frameworks import initialized_devices, known_devices
 from benchmate.kernel_files import kernel_bytes
+from benchmate.records import text_of
 
 # torch's allocators of devices and of the host, JAX, Python and numpy, C++, cuBLAS, NCCL.
 OUT_OF_MEMORY = re.compile(
@@ -25,7 +26,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     # torch raises a plain RuntimeError on a CPU; numpy's and torch's own types are found by their names.
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    return isinstance(error, MemoryError) or OUT_OF_MEMORY.search(f"{type(error).__name__}: {error}") is not None
+    return (
+        isinstance(error, MemoryError) or OUT_OF_MEMORY.search(f"{type(error).__name__}: {text_of(error)}") is not None
+    )
 
 
 def host_peak_bytes() -> int | None:

@@ -14,7 +14,7 @@ from benchmate import memory
 from benchmate.clock import process_start_ns
 from benchmate.configuration import Config, getenv
 from benchmate.frameworks import process_group
-from benchmate.records import observation
+from benchmate.records import observation, text_of
 from benchmate.relay_pipe import find_relay
 from benchmate.ring import UNIX_MINUS_MONO, Ring, take_entries, take_losses
 from benchmate.sink import AgentSink, Sink, open_sink
@@ -105,7 +105,7 @@ class Recording:
 
     def error(self, error: BaseException, trace: str = "") -> None:
         """Record an exception that ended the program or an instrument."""
-        self.record("error", {"type": type(error).__name__, "message": str(error), "trace": trace})
+        self.record("error", {"type": type(error).__name__, "message": text_of(error), "trace": trace})
 
     def record_overhead(self, host_s: float, lost: int = 0) -> None:
         """Record the cost of the instruments: seconds of the host, and records sent and dropped. `lost` are those of rings."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from benchmate.ring import EPOCH_END, WARM_UP, RingEntry
 
@@ -80,8 +81,16 @@ def _plain(value: object) -> object:
         return value
     number = as_number(value)
     if number is None:
-        return str(value)
+        return text_of(value)
     return number if math.isfinite(number) else None
+
+
+def text_of(value: object) -> str:
+    """Return the text of an object of the program, which may raise in the making of it."""
+    try:
+        return str(value)
+    except Exception as error:
+        return f"<{type(value).__name__}: {type(error).__name__} instead of a text>"
 
 
 def _is_nonfinite(value: object) -> bool:
@@ -97,11 +106,8 @@ def as_number(value: object) -> float | int | None:
         return value
     if isinstance(value, str):
         return None
-    item = getattr(value, "item", None)
-    if item is None:
-        return None
     try:
-        number = item()
-    except Exception:  # an array of several elements, a class named like that: not a number, whatever it raises
+        number: Any = value.item()  # type: ignore[attr-defined]
+    except Exception:  # it has none, or is an array of several elements, or a class named like that: whatever it raises
         return None
     return number if isinstance(number, (int, float)) else None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmate.records import as_number
+from benchmate.records import as_number, text_of
 
 MAX_DURATIONS = 4096
 """Durations kept for the median of a task."""
@@ -132,7 +132,10 @@ def _loss(value: object) -> str:
     return "-" if number is None else f"{number:.6g}"
 
 
-def _value(value: float, units: str) -> str:
+def _value(value: object, units: str) -> str:
+    number = as_number(value)
+    if number is None:
+        return text_of(value)
     if units == "B":
-        return f"{value / 2**20:.1f} MiB"
-    return f"{value:.6g} {units}".rstrip()
+        return f"{number / 2**20:.1f} MiB"
+    return f"{number:.6g} {units}".rstrip()
