@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 from typing import ClassVar
 
 import pytest
@@ -64,6 +66,23 @@ def test_kept_losses_are_bounded_and_evenly_spread(here):
     gaps = {b - a for a, b in itertools.pairwise(got)}
     assert len(gaps) == 1
     assert got[0] == 0
+
+
+def test_what_has_several_elements_is_not_kept(here):
+    class Activations(OnDevice):
+        shape = (512, 1024)
+
+    kept = [Activations(1.0) for _ in range(5)]
+    for tensor in kept:
+        tensor.detach = lambda tensor=tensor: tensor
+        benchmate.observe_loss(tensor)
+    benchmate.observe_loss(OnDevice(2.0))
+    references = [weakref.ref(tensor) for tensor in kept]
+    del kept, tensor
+    gc.collect()
+    assert [reference() for reference in references] == [None] * 5
+    here.finish()
+    assert losses(here.sink) == [2]
 
 
 class InOneBuffer(OnDevice):

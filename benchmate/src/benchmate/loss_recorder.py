@@ -79,7 +79,13 @@ class LossRecorder:
             self.until = batch_id + self._kept_stride
 
     def _keep(self, batch_id: int, value: object) -> None:
-        """Keep a loss on its device. A captured graph writes each into the same memory: from the second on, copies are kept."""
+        """Keep a loss on its device. A captured graph writes each into the same memory: from the second on, copies are kept.
+
+        What has several elements is no number, and may be large.
+        """
+        shape = getattr(value, "shape", None)
+        if isinstance(shape, tuple) and math.prod(shape) != 1:
+            return
         t_ns, detach = perf_counter_ns(), getattr(value, "detach", None)
         if detach is not None:
             value = tensor = detach()
