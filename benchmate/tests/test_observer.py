@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
 
@@ -241,6 +242,22 @@ def test_two_sources_that_end_steps_in_turn_are_refused():
         first(1)
     ((_, text),) = here.failures
     assert "end steps in turn" in text
+
+
+def test_what_ends_a_step_need_not_be_hashable():
+    @dataclass
+    class Optimizer:
+        lr: float
+
+    here = measuring(window=1000)
+    end_step = Steps(here.observer("train", "items/s"))
+    first, second = Optimizer(0.1), Optimizer(0.1)
+    for _ in range(5):
+        end_step(1, source=first)
+    end_step(1, source=second)
+    with pytest.raises(Stop):
+        end_step(1, source=first)
+    assert "the Optimizer and the Optimizer end steps in turn" in here.failures[0][1]
 
 
 def test_a_first_batch_taken_with_next_does_not_hide_the_loop():

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import repeat
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from benchmate.batch_size import BatchSize, size_function
 from benchmate.clock import wait_for_devices
@@ -111,8 +111,8 @@ class Observer:
         self._window_start_ns = 0
         self._loop: object | None = None
         """The loop that began last, or the source that ended the last step without a loop."""
-        self._superseded: WeakSet[object] = WeakSet()
-        """The source of earlier steps' ends, since a loop began."""
+        self._superseded: WeakValueDictionary[int, object] = WeakValueDictionary()
+        """The sources of earlier steps' ends, since a loop began, by their ids: an optimizer need not be hashable."""
         self.paused_ns = session.paused_ns
         """Begin of the open pause, 0 without a pause: steps within it do not count."""
         self._left_first = self._unclear = 0
@@ -509,13 +509,13 @@ class Observer:
 
     def fed_by(self, source: object) -> None:
         """Take note that a step is ended by `source`, not by the previous step's source: two in turn would count items twice."""
-        if source in self._superseded and not self._is_closed:
+        if self._superseded.get(id(source)) is source and not self._is_closed:
             self._refuse(
                 f"{_name(self._loop)} and {_name(source)} end steps in turn, so items count twice. Let one of them end steps: "
                 "write `items=lambda optimizer: ...`, which is None for the other, or keep one probe for the task"
             )
         if self._loop is not None:
-            self._superseded.add(self._loop)
+            self._superseded[id(self._loop)] = self._loop
         self._loop = source
 
     def begin_step(self, source: object) -> int:
