@@ -236,6 +236,30 @@ def test_a_criterion_is_observed_and_a_value_replaced(agent, tmp_path):
     assert agent.losses() == [0, 1, 2]
 
 
+@needs_torch
+def test_a_criterion_of_torch_stays_a_module(agent, tmp_path):
+    script = """
+        import pickle, torch
+        class Scaled(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = torch.nn.Parameter(torch.ones(()))
+            def forward(self, x): return (x * self.scale).sum()
+        def make_criterion(): return Scaled()
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.criterion = make_criterion()
+        if __name__ == "__main__":
+            moved = make_criterion().to("cpu")
+            print(len(list(Model().parameters())), [moved(torch.ones(2)).item() for _ in range(2)])
+            pickle.dumps(moved)
+    """
+    ran = run(agent, tmp_path, script, 'probes.criterion(ov, "//make_criterion() as criterion")')
+    assert (ran.code, ran.stdout) == (0, "1 [2.0, 2.0]\n"), ran.stderr
+    assert agent.losses() == [2, 2]
+
+
 def test_a_variable_may_be_a_loss_and_a_result_a_metric(agent, tmp_path):
     script = """
         def train(n):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmate import observe_loss
@@ -35,7 +36,15 @@ def loader(ov: InstrumentHost, selector: str, **options: Unpack[LoopOptions]) ->
 
 def criterion(ov: InstrumentHost, selector: str, *, task: str = "train", required: bool = True) -> None:
     """Observe, as a loss, the result of each call of the criterion that a factory returns."""
-    replace(ov, selector, lambda value: _ObservedCriterion(value, _task=task), required=required)
+
+    def observed(value: Any) -> object:
+        # A module of torch is moved to a device, and becomes a part of others: in its place it would not.
+        if not hasattr(value, "register_forward_hook"):
+            return _ObservedCriterion(value, _task=task)
+        value.register_forward_hook(partial(_observe_output, task))
+        return value
+
+    replace(ov, selector, observed, required=required)
 
 
 def loss(ov: InstrumentHost, selector: str, *, task: str = "train", required: bool = True) -> None:
@@ -72,6 +81,10 @@ def _attach(
 
     expect(probe)
     ov.require(instrument)
+
+
+def _observe_output(task: str, _module: object, _inputs: object, output: object) -> None:
+    observe_loss(output, task)
 
 
 class _ObservedCriterion(TransparentProxy):
