@@ -14,7 +14,7 @@ import pytest
 from benchmate import observation_writer
 from benchmate.configuration import parse_config
 from benchmate.errors import BenchmateError
-from benchmate.observed_loops import ObservedIterable, ObservedIterator, Steps
+from benchmate.observed_loops import ObservedIterable, ObservedIterator, Steps, observe_iterable
 from benchmate.ring import EPOCH_END, LOST, MILLI, WARM_UP, WINDOW_START, WINDOW_STOP, take_entries
 from benchmate.session import Session
 
@@ -304,11 +304,30 @@ def test_an_observed_loader_behaves_like_the_loader():
         batch_size = 4
 
     loader = Loader([1, 2, 3])
-    observed = ObservedIterable(loader, measuring().observer("train", "items/s"), 1)
+    observed: Any = observe_iterable(loader, measuring().observer("train", "items/s"), 1)
     observed.epoch = 5
     assert (len(observed), observed.batch_size, observed[1], 2 in observed, loader.epoch) == (3, 4, 2, True, 5)
     with pytest.raises(AttributeError, match="nothing_like_it"):
         _ = observed.nothing_like_it
+
+
+def test_an_observed_iterable_has_a_length_and_new_iterators_where_the_iterable_has():
+    class Batches:
+        """Hands out what its inner iterator has."""
+
+        inner = iter([0])
+
+        def __iter__(self):
+            return iter([1, 2])
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+    observer = measuring(window=100).observer("train", "items/s")
+    observed = observe_iterable(Batches(), observer, 1)
+    assert [list(observed), list(observed)] == [[1, 2], [1, 2]]
+    for iterable in (Batches(), iter([1])):
+        assert not hasattr(type(observe_iterable(iterable, observer, 1)), "__len__")
 
 
 def test_next_works_on_an_observed_generator():

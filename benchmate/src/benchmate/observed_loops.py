@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -36,9 +37,6 @@ class ObservedIterable(TransparentProxy):
     def __iter__(self) -> Iterator[object]:
         iteration: Iterator[object] = self._observer.iterate(self._wrapped, self._batch_size)
         return iteration
-
-    def __len__(self) -> int:
-        return len(self._wrapped)
 
     def __length_hint__(self) -> int:
         return operator.length_hint(self._wrapped)
@@ -79,8 +77,17 @@ class ObservedIterator(ObservedIterable):
 
 def observe_iterable(iterable: Iterable[object], observer: Observer, batch_size: BatchSize) -> ObservedIterable:
     """Wrap an iterable so that `observer` sees each step of the loops over it."""
-    kind = ObservedIterator if hasattr(iterable, "__next__") else ObservedIterable
+    # As Python looks for them: an object may hand out its inner iterator's names.
+    kind = ObservedIterator if hasattr(type(iterable), "__next__") else ObservedIterable
+    if hasattr(type(iterable), "__len__"):
+        kind = _with_length(kind)
     return kind(iterable, observer, batch_size)
+
+
+@functools.cache
+def _with_length(kind: type[ObservedIterable]) -> type[ObservedIterable]:
+    """Return the class with a length. A program may ask what has none whether it has `__len__`."""
+    return type(kind.__name__, (kind,), {"__len__": lambda proxy: len(proxy._wrapped)})
 
 
 class Steps:

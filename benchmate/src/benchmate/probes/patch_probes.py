@@ -132,7 +132,7 @@ def iterable(ov: InstrumentHost, target: str, *others: str, **options: Unpack[Lo
             observer.begin_loop()
             result = original(*args, **kwargs)
             probe.fire()
-            if inspect.isgenerator(result) or not hasattr(result, "__next__"):
+            if inspect.isgenerator(result) or not hasattr(type(result), "__next__"):
                 observer.begun = None  # the call has not begun to make batches
             return observe_iterable(result, observer, probe.batch_size)
 
