@@ -10,11 +10,13 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from test_observer import Stop, flags, measuring
+from test_probes import needs_torch
 from voir.helpers import current_overseer
 
 import benchmate
@@ -324,9 +326,35 @@ def test_losses_are_recorded_and_callbacks_called(managed):
     assert optimizer.step(5) == 5
     assert optimizer.step.__self__ is optimizer
     assert calls == ["b", "s"]
+    kept = weakref.ref(loss)
+    del loss
+    assert kept() is None, "nothing but the program keeps a loss"
     assert observer.record_loss(0.5) == 0.5
     managed.finish()
     assert [data["loss"] for data in managed.sink.of("loss")] == [2.0, 0.5]
+
+
+@needs_torch
+@pytest.mark.parametrize("is_observed_first", [True, False])
+def test_steps_of_an_optimizer_with_a_scheduler_are_followed_by_the_callback(managed, is_observed_first):
+    import torch
+
+    calls = []
+    observer = BenchObserver(step_callback=lambda: calls.append("s"))
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([parameter], lr=0.5)
+    if is_observed_first:
+        optimizer = observer.optimizer(optimizer)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    if not is_observed_first:
+        optimizer = observer.optimizer(optimizer)
+    for _ in range(2):
+        parameter.sum().backward()
+        optimizer.step()
+        scheduler.step()
+        optimizer.zero_grad()
+    assert calls == ["s", "s"]
+    assert parameter.tolist() == pytest.approx([0.45, 0.45])
 
 
 def test_an_override_of_a_returned_value_needs_an_overseer(managed):

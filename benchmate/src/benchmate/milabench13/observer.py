@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import weakref
 from collections.abc import Callable, Iterable
+from types import MethodType
 from typing import Any
 
 from voir.helpers import current_overseer
@@ -89,7 +92,7 @@ class BenchObserver:
         def observed_criterion(*args: Any, **kwargs: Any) -> Any:
             loss = criterion(*args, **kwargs)
             if self.backward_callback is not None:
-                loss.backward = _followed_by(loss.backward, self.backward_callback)
+                loss.backward = _followed_by(_without_owner(loss.backward), self.backward_callback)
             return self.record_loss(loss)
 
         return observed_criterion
@@ -97,12 +100,14 @@ class BenchObserver:
     def optimizer(self, optimizer: Any) -> Any:
         """Return the optimizer, its `step` followed by the callback."""
         if self.optimizer_step_callback is not None:
-            original = optimizer.step
-            step = _followed_by(original, self.optimizer_step_callback)
-            # A scheduler of torch takes the optimizer's step for a bound method.
-            step.__self__ = original.__self__  # type: ignore[attr-defined]
-            step.__func__ = original.__func__  # type: ignore[attr-defined]
-            optimizer.step = step
+            followed = _followed_by(optimizer.step, self.optimizer_step_callback)
+
+            # A scheduler of torch wraps the function of a bound method, before or after this.
+            @functools.wraps(optimizer.step)
+            def step(_: object, *args: Any, **kwargs: Any) -> Any:
+                return followed(*args, **kwargs)
+
+            optimizer.step = MethodType(step, optimizer)
         return optimizer
 
     def override_return_value(self, function: Callable[..., Any], override: Callable[[Any], Any]) -> None:
@@ -113,6 +118,18 @@ class BenchObserver:
         if overseer is None:
             raise RuntimeError("override_return_value: not under voir")
         overseer.probe(f"{refstring(function)}() as retval", overridable=True)["retval"].override(override)
+
+
+def _without_owner(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a bound method that does not hold its object: a loss that held itself would keep its graph for long."""
+    if not isinstance(method, MethodType):
+        return method
+    reference: Any = weakref.WeakMethod(method)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return reference()(*args, **kwargs)
+
+    return call
 
 
 def _followed_by(function: Callable[..., Any], callback: Callable[[], object]) -> Callable[..., Any]:
