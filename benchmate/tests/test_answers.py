@@ -144,6 +144,23 @@ def test_a_batch_that_cannot_be_copied_costs_the_answers_and_not_the_program(age
     assert [record["message"] for record in agent.records("message") if "answers" in record["message"]] == [sentence]
 
 
+@pytest.mark.parametrize(
+    ("batch", "value", "change"),
+    [
+        ("class Batch(list):\n    def first(self): return self[0]\n", "batch.first()", "batch[0] += 1"),
+        ("class Batch:\n    def __init__(self, x): self.x, = x\n", "batch.x", "batch.x += 1"),
+    ],
+)
+def test_a_batch_is_what_it_was_whatever_its_class_and_what_the_program_did_to_it(
+    agent, tmp_path, batch, value, change
+):
+    script = batch + PLAIN.replace("range(100000)", "[Batch([number]) for number in range(1000)]")
+    script = script.replace("loss = batch +", f"{change}; loss = {value} +")
+    found = answers(agent, tmp_path, script, "-1")
+    assert [int(float.fromhex(loss)) for loss in found["first"]] == list(range(1, STEPS + 1))
+    assert found["again"] == found["first"]
+
+
 @needs_torch
 def test_parameters_optimizers_and_random_numbers_are_set_back(agent, tmp_path):
     found = answers(agent, tmp_path, TORCH, "-1", gradients=True)

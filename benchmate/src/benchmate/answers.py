@@ -308,20 +308,22 @@ def _unparked(batch: Any) -> Any:
 
 
 def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Return a batch whose tensors have been replaced, in its lists, tuples and mappings. Other objects are the same."""
+    """Return a copy of a batch, whose tensors have been replaced in its lists, tuples and mappings."""
     if isinstance(value, _Parked) or (type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach")):
         return function(value)
     if isinstance(value, tuple):
         members = [_mapped(member, function) for member in value]
         return type(value)(*members) if hasattr(value, "_fields") else type(value)(members)
     if isinstance(value, list):
-        return [_mapped(member, function) for member in value]
+        copied = copy.copy(value)  # of a class of its own, perhaps
+        copied[:] = [_mapped(member, function) for member in value]
+        return copied
     if isinstance(value, Mapping) and hasattr(value, "copy"):
         replaced = value.copy()
         for name, member in value.items():
             replaced[name] = _mapped(member, function)
         return replaced
-    return value
+    return copy.deepcopy(value)  # an array of numpy, or an object, may be changed in place
 
 
 def _kept_value(loss: Any) -> object:
