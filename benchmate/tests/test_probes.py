@@ -298,6 +298,24 @@ def test_an_error_in_a_function_of_the_voirfile_fails_the_step_not_the_script(ag
     assert "Traceback" not in ran.stderr
 
 
+def test_an_argument_of_a_decorated_function_is_observed_however_it_is_given(agent, tmp_path):
+    script = """
+        import functools
+        def logged(function):
+            @functools.wraps(function)
+            def inner(*args, verbose=False, **more): return function(*args, **more)
+            return inner
+        @logged
+        def train(epochs, batches): return [len(batch) for batch in batches]
+        if __name__ == "__main__":
+            print(train(1, [[1]] * 2, verbose=True), train(1, batches=[[2]] * 2))
+    """
+    probe = 'probes.argument(ov, "__main__.train", "batches", units="items/s", batch_size=len)'
+    ran = run(agent, tmp_path, script, probe)
+    assert (ran.code, ran.stdout) == (0, "[1, 1] [1, 1]\n"), ran.stderr
+    assert len(agent.entries()) == 4
+
+
 def test_an_argument_that_does_not_exist_is_named_with_those_that_do(agent, tmp_path):
     write(tmp_path, "library.py", LIBRARY)
     run(agent, tmp_path, "import library", 'probes.argument(ov, "library.Loop.run", "batch", units="items/s")')

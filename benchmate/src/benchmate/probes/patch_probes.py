@@ -171,17 +171,25 @@ def argument(ov: InstrumentHost, target: str, name: str, **options: Unpack[LoopO
     probe = LoopProbe(f"argument {name} of {target}", **options)
 
     def wrap(original: Function) -> Function:
-        signature = inspect.signature(original)
-        if name not in signature.parameters:
-            probe.failed(ProbeError(f"{target} has no argument {name!r}. It has {', '.join(signature.parameters)}"))
+        parameters = inspect.signature(original).parameters
+        if name not in parameters:
+            probe.failed(ProbeError(f"{target} has no argument {name!r}. It has {', '.join(parameters)}"))
             return original
+        position = list(parameters).index(name)
+        is_positional = parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY
 
         def replacement(*args: object, **kwargs: object) -> object:
-            bound = signature.bind(*args, **kwargs)
-            if name in bound.arguments and (observer := probe.observer(*args, **kwargs)) is not None:
+            # Not bound to the signature: a decorator may take arguments that the decorated function has not.
+            is_given = name in kwargs or (is_positional and position < len(args))
+            if is_given and (observer := probe.observer(*args, **kwargs)) is not None:
                 probe.fire()
-                bound.arguments[name] = observe_iterable(bound.arguments[name], observer, probe.batch_size)
-            return original(*bound.args, **bound.kwargs)
+                given = kwargs[name] if name in kwargs else args[position]
+                observed = observe_iterable(given, observer, probe.batch_size)  # type: ignore[arg-type]
+                if name in kwargs:
+                    kwargs[name] = observed
+                else:
+                    args = (*args[:position], observed, *args[position + 1 :])
+            return original(*args, **kwargs)
 
         return replacement
 
