@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import weakref
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
@@ -328,6 +329,27 @@ def test_an_observed_iterable_has_a_length_and_new_iterators_where_the_iterable_
     assert [list(observed), list(observed)] == [[1, 2], [1, 2]]
     for iterable in (Batches(), iter([1])):
         assert not hasattr(type(observe_iterable(iterable, observer, 1)), "__len__")
+
+
+def test_a_batch_that_the_program_has_dropped_is_gone_before_the_next_is_made():
+    class Batch(list):
+        pass
+
+    class Batches:
+        before: Any = None
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            assert self.before is None or self.before() is None
+            batch = Batch()
+            self.before = weakref.ref(batch)
+            return batch
+
+    iterator = iter(observe_iterable(Batches(), measuring(window=100).observer("train", "items/s"), 1))
+    for _ in range(5):
+        next(iterator)
 
 
 def test_next_works_on_an_observed_generator():

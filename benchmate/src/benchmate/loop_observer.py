@@ -370,6 +370,7 @@ class Observer:
                 if has_marks and writer.parts is not None:
                     writer.parts.begin()
                 yield batch
+                del batch  # the program may have dropped it, to make room for the next
                 if has_marks:
                     writer.mark_end()
                 t0_ns = clock()
