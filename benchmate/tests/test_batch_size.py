@@ -110,6 +110,18 @@ def test_the_loader_behind_a_progress_bar_says_how_large_batches_are(monkeypatch
     assert [guess.of(Tensor(length, 8, 64)) for length in (49, 31, 8)] == [8, 8, 4]
 
 
+def test_a_mapping_with_a_shape_of_its_own_is_looked_into():
+    class TensorDict(dict):
+        shape = ()
+
+        def __iter__(self):
+            raise TypeError("iteration over a 0-d tensordict")
+
+    assert BatchSizeGuess().of(TensorDict(x=Tensor(8, 3))) == 8
+    with pytest.raises(BatchSizeError, match=r"TensorDict with keys \['x'\]"):
+        BatchSizeGuess().of(TensorDict(x="text"))
+
+
 @pytest.mark.parametrize("attribute", ["_index_sampler", "batch_sampler"])
 @pytest.mark.parametrize("sampler", [object(), Endless()])
 def test_a_loader_of_an_iterable_data_set_is_asked_for_no_length(monkeypatch, attribute, sampler):

@@ -159,7 +159,7 @@ class _Size(NamedTuple):
 def _sizes(value: Any, path: tuple[object, ...] | None, depth: int) -> Iterator[_Size]:
     """Yield the sizes that a batch may have, the likeliest first."""
     shape = _shape(value)
-    if shape is not None:
+    if shape is not None and not isinstance(value, Mapping):  # torch's TensorDict is both
         if shape:
             yield _Size(shape[0], path)
     elif depth == 0 or isinstance(value, (str, bytes, type)):
@@ -259,7 +259,7 @@ def plain_count(value: object, what: str) -> int | float:
 def _describe(batch: object) -> str:
     name = type(batch).__name__
     if isinstance(batch, Mapping):
-        return f"{name} with keys {sorted(map(str, batch))[:8]}"
+        return f"{name} with keys {sorted(map(str, batch.keys()))[:8]}"
     if isinstance(batch, (tuple, list)):
         return f"{name} of {[type(item).__name__ for item in batch[:4]]}"
     return name
