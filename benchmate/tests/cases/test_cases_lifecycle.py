@@ -115,6 +115,11 @@ class ArrayMemoryError(MemoryError):
     """As numpy calls it."""
 
 
+class WithoutText(Exception):
+    def __str__(self) -> str:
+        raise TypeError
+
+
 ON_THE_HOST = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes. Error code 12"
 
 
@@ -128,6 +133,7 @@ ON_THE_HOST = "DefaultCPUAllocator: can't allocate memory: you tried to allocate
         (OSError(12, "Cannot allocate memory"), "out-of-memory", "run: OSError: [Errno 12] Cannot allocate memory"),
         (OSError(2, "No such file"), "exit", "run: FileNotFoundError: [Errno 2] No such file"),
         (SystemExit(0), "exit", "run: SystemExit: 0"),
+        (WithoutText(), "exit", "run: WithoutText: <WithoutText: TypeError instead of a text>"),
     ],
 )
 def test_what_a_case_raises_is_why_it_failed(error: BaseException, why: str, detail: str) -> None:

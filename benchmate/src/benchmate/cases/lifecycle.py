@@ -16,6 +16,7 @@ from benchmate.cases.registry import STATE, Case, Skip, State, takes_state
 from benchmate.clock import wait_for_devices
 from benchmate.frameworks import initialized_devices
 from benchmate.memory import is_out_of_memory
+from benchmate.records import text_of
 
 if TYPE_CHECKING:
     from benchmate.cases.results import CasePayload  # the runner's: with statistics, which a case need not import
@@ -137,7 +138,7 @@ def _synchronise() -> None:
 
 def _failure(error: BaseException, stage: str) -> CasePayload:
     traceback.print_exception(error)
-    text = " ".join(str(error).split())
+    text = " ".join(text_of(error).split())
     return {
         "outcome": "failed",
         "why": "out-of-memory" if is_out_of_memory(error) else "exit",
