@@ -94,6 +94,13 @@ def test_the_window_ends_the_training(agent, tmp_path, script):
     assert [entry.n for entry in agent.entries()] == [4] * 7
 
 
+def test_a_trainer_that_spawns_its_processes_runs_and_the_step_says_why_there_is_no_rate(agent, tmp_path, script):
+    limits = "max_steps=2, devices=1, strategy='ddp_spawn'"
+    ran = run(agent, tmp_path, script.replace("LIMITS", limits), 'probes.lightning(ov, units="samples/s")', env=ENV)
+    assert (ran.code, ran.stdout.splitlines()[-1]) == (1, "STAMPS []"), ran.stderr
+    assert "The processes that it spawned are not under the instruments" in agent.controls("fail")[0]["detail"]
+
+
 def test_the_first_steps_are_made_again_with_the_same_losses(agent, tmp_path, script):
     config = {"measure": {**CONFIG["measure"], "window_steps": 20}, "answers": {"steps": 4, "gradients": True}}
     ran = run(

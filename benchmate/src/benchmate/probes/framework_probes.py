@@ -126,6 +126,9 @@ def lightning(
                         observe_loss(loss)
                     self.end_step(args, {})
 
+                def __reduce__(self) -> tuple[object, ...]:
+                    return base, ()  # a copy, in a process that the program spawns, observes nothing
+
             @functools.wraps(fit)
             def replacement(trainer: Any, *args: object, **kwargs: object) -> object:
                 if not any(isinstance(callback, EndOfSteps) for callback in trainer.callbacks):
