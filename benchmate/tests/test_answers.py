@@ -162,6 +162,37 @@ def test_a_batch_is_what_it_was_whatever_its_class_and_what_the_program_did_to_i
 
 
 @needs_torch
+def test_nothing_is_kept_of_a_program_that_has_no_answers(agent, tmp_path):
+    script = """
+        import gc, weakref, torch
+        def make_loader():
+            return [torch.ones(2), torch.ones(2), (number for number in ()), *[torch.ones(2)] * 5]
+        def train(loader):
+            parameter = torch.nn.Parameter(torch.ones(2))
+            optimizer = torch.optim.SGD([parameter], lr=0.1)
+            for batch in loader:
+                loss = parameter.sum()
+                loss.backward()
+                optimizer.step()
+            optimizer.zero_grad()
+            return weakref.ref(optimizer)
+        if __name__ == "__main__":
+            reference = train(make_loader())
+            gc.collect()
+            print(reference())
+    """
+    config = {"answers": {"steps": STEPS}, "measure": {**QUICK["measure"], "window_steps": 100}}
+    files = {"config.json": json.dumps(config), "voirfile.py": VOIRFILE, "script.py": textwrap.dedent(script)}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    options = ("--config", str(tmp_path / "config.json"), "--voirfile", str(tmp_path / "voirfile.py"))
+    ran = agent.run(*options, str(tmp_path / "script.py"))
+    [said] = [record["message"] for record in agent.records("message") if "answers" in record["message"]]
+    assert said.startswith("answers: none: a batch cannot be kept: ")
+    assert (ran.code, ran.stdout) == (0, "None\n"), ran.stderr
+
+
+@needs_torch
 def test_parameters_optimizers_and_random_numbers_are_set_back(agent, tmp_path):
     found = answers(agent, tmp_path, TORCH, "-1", gradients=True)
     assert len(found["first"]) == STEPS

@@ -176,6 +176,7 @@ class Answers:
         self._message(f"answers: none: {why}", once=True)
         self._unhook()
         self._is_first = self.is_due = False
+        self._batches, self._optimizers = [], {}
 
     def _look_at(self, optimizer: Any) -> None:
         state = self._optimizers.get(id(optimizer))
