@@ -13,11 +13,15 @@ _jax_s = 0.0
 
 
 def listen_for_compilations() -> None:
-    """Add up the compile times that JAX reports from now on, also when it is imported later. To be called once in a process.
-
-    Dynamo runs what is ours as it stands: traced, it would be compiled again at each step, for its counts are never the same.
-    """
+    """Add up the compile times that JAX reports from now on, also when it is imported later. To be called once in a process."""
     apply_when_imported(registration("jax.monitoring.register_event_duration_secs_listener", _on_duration))
+
+
+def leave_probes_uncompiled() -> None:
+    """Let Dynamo run what is ours as it stands: traced, it would be compiled again at each step, for its counts change.
+
+    Only for a program with probes: benchmate.ops has functions that are to be compiled.
+    """
     apply_when_imported(registration("torch._dynamo.trace_rules.add", "benchmate"))
 
 

@@ -223,8 +223,10 @@ def merge_journals(
         return tuple(ours)
     ended = {_attempt_of(entry) for entries in shares for entry in entries if _is_own_end(entry)}
     ours = [entry for entry in ours if entry.get("state") != "ended" or _attempt_of(entry) not in ended]
-    told = {_attempt_of(entry) for entry in ours if entry.get("state") == "ended"}
-    shares = [[one for one in entries if not _is_stop(one) or _attempt_of(one) not in told] for entries in shares]
+    explained = {_attempt_of(entry) for entry in ours if entry.get("state") == "ended"}
+    shares = [
+        [entry for entry in entries if not _is_stop(entry) or _attempt_of(entry) not in explained] for entries in shares
+    ]
     timed = (_timed(number, entries) for number, entries in enumerate([ours, *shares]))
     stamped = sorted((item for entries in timed for item in entries), key=lambda item: item[:2])
     return tuple(entry for _, _, entry in stamped)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from benchmate import observe_loss
 from benchmate.batch_size import BatchSize, plain_count
+from benchmate.compile_time import leave_probes_uncompiled
 from benchmate.errors import ProbeError
 from benchmate.line_loops import observe_line, why_no_loop
 from benchmate.observed_loops import Steps, observe_iterable
@@ -356,6 +357,7 @@ def place_patch(ov: InstrumentHost, placed: Patch) -> None:
             yield ov.phases.load_script(priority=1)
         apply_when_imported(placed)
 
+    leave_probes_uncompiled()
     ov.require(instrument)
 
 

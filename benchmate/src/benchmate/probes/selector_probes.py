@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchmate import observe_loss
+from benchmate.compile_time import leave_probes_uncompiled
 from benchmate.errors import ProbeError
 from benchmate.observed_loops import TransparentProxy
 from benchmate.probe_registry import Probe, expect
@@ -80,6 +81,7 @@ def _attach(
             yield ov.phases.run_script
 
     expect(probe)
+    leave_probes_uncompiled()
     ov.require(instrument)
 
 
