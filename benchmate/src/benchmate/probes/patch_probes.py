@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
@@ -375,7 +376,8 @@ def _replace(ov: InstrumentHost, probe: Probe, target: str, wrap: Wrap, *, of_fu
             # What a function that is an object has besides: cache_clear() of functools, lower() of JAX, methods of a class.
             for name in dir(original):
                 if not name.startswith("__"):
-                    setattr(replacement, name, getattr(original, name, None))
+                    with contextlib.suppress(Exception):  # a property may raise anything
+                        setattr(replacement, name, getattr(original, name))
         return replacement
 
     placed = Patch(target, wrap_named)
