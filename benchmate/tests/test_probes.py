@@ -485,6 +485,28 @@ def test_a_while_loop_is_observed_by_its_line_and_what_is_between_two_of_them_is
     assert [entry.n for entry in agent.entries()] == [1] * 300
 
 
+@pytest.mark.parametrize("left", ["break", "return"])
+@pytest.mark.parametrize("has_worked", [False, True])
+def test_the_iteration_in_which_a_while_loop_is_left_is_a_step_where_it_has_worked(agent, tmp_path, left, has_worked):
+    work, ask = "time.sleep(0.004)", f"if left == 0: {left}"
+    script = f"""
+        import time
+        def epoch(left):
+            while True:
+                {ask if not has_worked else work}
+                left -= 1
+                {work if not has_worked else ask}
+        for _ in range(20):
+            epoch(3)
+            time.sleep(0.02)
+    """
+    config = {"measure": {"warmup_steps": 0, "warmup_s": 0, "window_steps": 10_000, "window_s": 0}}
+    assert run(agent, tmp_path, script, 'probes.loop(ov, 4, units="steps/s")', config=config).code == 0
+    entries = agent.entries()
+    assert len(entries) == 20 * 3
+    assert sum(entry.host_ns < 20_000_000 for entry in entries) > 0.9 * len(entries)  # what is between is in no step
+
+
 def test_a_line_without_a_loop_fails_and_the_lines_with_one_are_named(agent, tmp_path):
     assert run(agent, tmp_path, NESTED, 'probes.loop(ov, 5, units="steps/s")').code == 1
     (failed,) = agent.controls("fail")

@@ -1,7 +1,8 @@
 """Loops of the program that are observed where they stand: `for` and `while` statements, named by their lines.
 
 Before the program is compiled, the iterable of such a `for`, or the condition of such a `while`, becomes the argument of a
-function of ours. Nothing else of the program changes. Of `enumerate(loader)` and `enumerate(tqdm(loader))` it is the loader.
+function of ours, and such a `while` tells when it ends. Nothing else of the program changes. Of `enumerate(loader)` and
+`enumerate(tqdm(loader))` it is the loader.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ Wrap = Callable[[object], object]
 
 _WRAPPERS = ("enumerate", "tqdm")
 
-_wraps: dict[int, tuple[Wrap, Wrap]] = {}
-"""By the line of a loop: the functions for the iterable of a `for` and the condition of a `while`."""
+_wraps: dict[int, tuple[Wrap, Wrap, Callable[[], None]]] = {}
+"""By the line of a loop: the functions for the iterable of a `for`, the condition of a `while` and its end."""
 _lines: list[int] = []
 """The lines of the program that hold a loop."""
 
 
-def observe_line(line: int, for_loop: Wrap, while_loop: Wrap) -> None:
-    """Pass the iterable of the `for` at this line through `for_loop`, or the condition of the `while` through `while_loop`."""
-    _wraps[line] = for_loop, while_loop
+def observe_line(line: int, for_loop: Wrap, while_loop: Wrap, while_ended: Callable[[], None]) -> None:
+    """Pass the iterable of the `for` at this line through `for_loop`, or the condition of the `while` through `while_loop`.
+
+    `while_ended` is called when the `while` has ended, in whatever way.
+    """
+    _wraps[line] = for_loop, while_loop, while_ended
 
 
 def place_line_loops(tree: ast.Module, namespace: dict[str, object]) -> ast.Module:
@@ -55,19 +59,24 @@ class _LinePlacer(ast.NodeTransformer):
         self.generic_visit(node)
         return node
 
-    def visit_While(self, node: ast.While) -> ast.While:
+    def visit_While(self, node: ast.While) -> ast.stmt:
         node.test = self._passed(node, node.test, 1)
         self.generic_visit(node)
-        return node
+        if node.lineno not in _wraps:
+            return node
+        ended = ast.Expr(self._call(node, [], 2))
+        return ast.copy_location(ast.Try(body=[node], handlers=[], orelse=[], finalbody=[ended]), node)
 
     def _passed(self, loop: ast.stmt, value: ast.expr, kind: int) -> ast.expr:
         """Return the value of a loop, passed through our function where the loop is observed."""
         _lines.append(loop.lineno)
-        if loop.lineno not in _wraps:
-            return value
-        name = f"__benchmate_loop_{loop.lineno}__"
+        return self._call(loop, [value], kind) if loop.lineno in _wraps else value
+
+    def _call(self, loop: ast.stmt, args: list[ast.expr], kind: int) -> ast.expr:
+        name = f"__benchmate_loop_{loop.lineno}_{kind}__"
         self._namespace[name] = _wraps[loop.lineno][kind]
-        return ast.copy_location(ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=[value], keywords=[]), value)
+        call = ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=args, keywords=[])
+        return ast.copy_location(call, args[0] if args else loop)
 
 
 def _last_name(node: ast.expr) -> str:

@@ -7,6 +7,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from time import perf_counter_ns
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -15,6 +16,7 @@ from benchmate.batch_size import BatchSize, plain_count
 from benchmate.compile_time import leave_probes_uncompiled
 from benchmate.errors import ProbeError
 from benchmate.line_loops import observe_line, why_no_loop
+from benchmate.loop_observer import NEVER, WORKED
 from benchmate.observed_loops import Steps, observe_iterable
 from benchmate.patching import Patch, Wrap, apply_when_imported
 from benchmate.probe_registry import Probe, expect
@@ -154,18 +156,27 @@ def loop(ov: InstrumentHost, line: int, **options: Unpack[LoopOptions]) -> None:
     probe.why_not = lambda: why_no_loop(line)
     expect(probe)
     ended = StepEnd(probe, units=probe.units, items=1, task=str(probe.task), stop=probe.stop)
-    running: list[int] = []
+    began_ns, shortest_ns = 0, NEVER  # of the iteration under way, 0 without one; of all that came to their end
 
     def observe_while(condition: object) -> object:
-        goes_on = bool(condition)
-        if running:
+        nonlocal began_ns, shortest_ns
+        goes_on, last_ns, now_ns = bool(condition), began_ns, perf_counter_ns()
+        began_ns = now_ns if goes_on else 0
+        if last_ns:
+            shortest_ns = min(shortest_ns, now_ns - last_ns)
             ended((), {})
         elif goes_on:
             ended.begin()
-        running[:] = [line] if goes_on else []
         return goes_on
 
-    observe_line(line, probe.observed, observe_while)
+    def while_ended() -> None:
+        # By `break`, say: a step, where it took as long as an iteration that has worked.
+        nonlocal began_ns
+        last_ns, began_ns = began_ns, 0
+        if last_ns and perf_counter_ns() - last_ns >= WORKED * shortest_ns:
+            ended((), {})
+
+    observe_line(line, probe.observed, observe_while, while_ended)
 
 
 def argument(ov: InstrumentHost, target: str, name: str, **options: Unpack[LoopOptions]) -> None:
