@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import milabench_in
 from tests.processes import started
 from tests.ssh.hosts import why_no_namespaces
 
@@ -53,7 +54,8 @@ def test_the_suite_is_run_over_the_machines_and_reported_by_node(tmp_path: Path)
     assert shown.returncode == 0, shown.stderr
     verbs = [line.removeprefix("== milabench ") for line in shown.stdout.splitlines() if line.startswith("== mila")]
     assert verbs == ["nodes check", "install", "prepare", "run", "report"]
-    by_node = shown.stdout.partition("\nby node\n")[2].splitlines()
+    full = milabench_in({**environ(tmp_path), "MILABENCH_BASE": str(tmp_path / "base")})("report", "--full")
+    by_node = full.out.partition("\nby node\n")[2].splitlines()
     assert [word.strip() for word in by_node[0].split("|")][:3] == ["bench", "node", "n"]
 
 

@@ -56,7 +56,7 @@ def test_environments_are_built_on_each_machine_and_used_there(hosts: Hosts, tmp
     milabench("run", system, here)
     (run,) = (here / "runs").glob("run.*")
     for number, base in enumerate(bases):
-        assert str(base / "venv" / "odd" / "bin" / "python") in (run / f"good.D0.node{number}.data").read_text()
+        assert str(base / "venv" / ".store" / "odd-") in (run / f"good.D0.node{number}.data").read_text()
 
 
 def test_environments_that_could_only_be_moved_are_refused_with_the_node(hosts: Hosts, tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def write_commands(folder: Path) -> None:
 
 def record_cluster(folder: Path) -> Mapping[str, bytes]:
     """Return what the commands of a cluster print."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     fake = FakeSlurm(folder, accounting=True)
     script = folder / "job.sh"
     script.write_text("#!/bin/sh\ntrue\n")
