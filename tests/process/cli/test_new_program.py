@@ -33,6 +33,8 @@ def here(tmp_path: Path, environ: dict[str, str]) -> Path:
     folder = tmp_path / "here"
     folder.mkdir()
     environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"  # a `python` for the commands of the tests
+    for active in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        environ.pop(active, None)
     (folder / "train.py").write_text(TRAIN)
     (folder / "net.py").write_text(NET)
     (folder / "other.py").write_text("import torch\n")
