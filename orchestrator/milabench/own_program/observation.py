@@ -13,6 +13,7 @@ from milabench.own_program.script import Found, Loop, Script
 _BATCHES = re.compile(r"load|batch|(\b|_)dl(\b|_)")
 _NO_TEXTS = r"pixel_values|input_(values|features)|ImageProcessor|FeatureExtractor"
 _TRAINERS = r"\w\.\w*Trainer\b"
+_NO_SAMPLES = "samples: a step counts as a sample. `{}=64` in the probe sets how many samples a step has"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,12 +165,10 @@ def _torch(reading: Reading) -> ProgramObservation | None:
     elif loop is not None and not loop.file and reading.has_several_optimizers:
         steps = f'probes.loop(ov, {loop.line}, units="steps/s", batch_size=1)'
         why, found = "the iterations of the program's own loop", loop
-        missing.append(
-            "samples: a step counts as a sample. `batch_size=64` in the probe sets how many samples a step has"
-        )
+        missing.append(_NO_SAMPLES.format("batch_size"))
     elif optimizer is not None and backward is not None:
         steps, why, found = 'probes.optimizer_step(ov, units="steps/s")', "every step of the optimizer", optimizer
-        missing.append("samples: a step counts as a sample. `items=64` in the probe sets how many samples a step has")
+        missing.append(_NO_SAMPLES.format("items"))
     else:
         return None
     return ProgramObservation(steps=steps, why=why, found=found, loss=loss, missing=tuple(missing))
@@ -185,7 +184,7 @@ def _own_loop(reading: Reading) -> ProgramObservation | None:
     else:
         return None
     missing = (
-        f"samples: a step counts as a sample. `{size}=64` in the probe sets how many samples a step has",
+        _NO_SAMPLES.format(size),
         "loss: observe the function that returns it with probes.result",
     )
     return ProgramObservation(steps=steps, why=why, found=found, missing=missing)
